@@ -29,7 +29,7 @@ def Checked(component: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ..
 def Checked(component: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
 @overload
 def Checked(component: WorkflowT, **settings: Any) -> WorkflowT: ...
-def Checked(
+def Checked(  # noqa: N802  used like a class
     component: Any,
     *,
     judge: Any = None,
@@ -61,16 +61,18 @@ def Checked(
     Raises:
         InputError: ``component`` is of another kind, or a setting does not apply.
     """
-    loop = build_augmenter(judge, budget, limits, unsupported, augmenter=augmenter)
-    kind = type(component).__name__
+    loop_augmenter = build_augmenter(
+        judge, budget, limits, unsupported, augmenter=augmenter
+    )
+    component_kind = type(component).__name__
     if isinstance(component, BaseQueryEngine):
         _require_unchecked(component, VerifiedEngine)
-        _require_settings(settings, kind, _ENGINE_SETTINGS)
-        return CheckedQueryEngine(component, loop, **settings)
+        _require_settings(settings, component_kind, _ENGINE_SETTINGS)
+        return CheckedQueryEngine(component, loop_augmenter, **settings)
     if isinstance(component, BaseChatEngine):
         _require_unchecked(component, CheckedChatEngine)
-        _require_settings(settings, kind, ("on_error",))
-        return CheckedChatEngine(component, loop, **settings)
+        _require_settings(settings, component_kind, ("on_error",))
+        return CheckedChatEngine(component, loop_augmenter, **settings)
     # Imported late, since LlamaIndex's agents are slow to import.
     from llamaindex_denoise.agents.checked import (
         CheckedTool,
@@ -82,15 +84,15 @@ def Checked(
     if isinstance(component, QueryEngineTool):
         engine = component.query_engine
         if not isinstance(engine, VerifiedEngine):
-            _require_settings(settings, kind, _ENGINE_SETTINGS)
-            engine = CheckedQueryEngine(engine, loop, **settings)
+            _require_settings(settings, component_kind, _ENGINE_SETTINGS)
+            engine = CheckedQueryEngine(engine, loop_augmenter, **settings)
         return CheckedTool(engine, component.metadata, component._resolve_input_errors)
     if isinstance(component, Workflow):
-        _require_settings(settings, kind, ("no_evidence",))
-        return checked_workflow(component, loop, **settings)
+        _require_settings(settings, component_kind, ("no_evidence",))
+        return checked_workflow(component, loop_augmenter, **settings)
     raise InputError(
         "expected a llama_index query engine, chat engine, agent or AgentWorkflow, got "
-        f"{kind}; write index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
+        f"{component_kind}; write index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
     )
 
 

@@ -18,7 +18,7 @@ from llama_index.core.schema import (
 from denoise_core import DenoiseResult, __version__
 from denoise_core.errors import DenoiseError
 from llamaindex_denoise.nodes.convert import NodeBatch
-from llamaindex_denoise.postprocessor import DenoisePostprocessor
+from llamaindex_denoise.postprocessor import DenoisePostprocessor, PostprocessRun
 
 # An empty result is a finding; any other fallback is a failure.
 NOTHING_KEPT_NOTE = "nothing was kept"
@@ -70,11 +70,13 @@ class DenoiseTransform(TransformComponent):
         cache_key = self.postprocessor.cache_key
         if cache_key is None or self.on_fallback == "keep":
             cache_key = f"not cached {uuid4().hex}"
-        templates = self.postprocessor.get_prompts().items()
+        prompt_templates = self.postprocessor.get_prompts().items()
         postprocessor_settings = {
             **self.postprocessor.to_dict(),
             "cache_key": f"{cache_key}, rag-denoise {__version__}",
-            "prompts": {name: template.get_template() for name, template in templates},
+            "prompts": {
+                name: template.get_template() for name, template in prompt_templates
+            },
         }
         return {**super().to_dict(**kwargs), "postprocessor": postprocessor_settings}
 
@@ -91,23 +93,25 @@ class DenoiseTransform(TransformComponent):
             DenoisingFailure: A node could not be denoised.
         """
         output_nodes: list[BaseNode] = []
-        for group in self._group_nodes(nodes):
-            with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
-                result = run.guard.denoise(run.query, run.node_batch.passages)
-                self._check_failures(result, run.node_batch)
-                self.postprocessor._set_output(run, result)
-            output_nodes += [scored_node.node for scored_node in run.output_nodes]
+        for node_group in self._group_nodes(nodes):
+            with self.postprocessor._start_run(
+                node_group, QueryBundle(self.query)
+            ) as run:
+                denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
+                output_nodes += self._finish(run, denoise_result)
         return output_nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the denoised nodes, as calling this object does."""
         output_nodes: list[BaseNode] = []
-        for group in self._group_nodes(nodes):
-            with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
-                result = await run.guard.adenoise(run.query, run.node_batch.passages)
-                self._check_failures(result, run.node_batch)
-                self.postprocessor._set_output(run, result)
-            output_nodes += [scored_node.node for scored_node in run.output_nodes]
+        for node_group in self._group_nodes(nodes):
+            with self.postprocessor._start_run(
+                node_group, QueryBundle(self.query)
+            ) as run:
+                denoise_result = await run.guard.adenoise(
+                    run.query, run.node_batch.passages
+                )
+                output_nodes += self._finish(run, denoise_result)
         return output_nodes
 
     def _group_nodes(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
@@ -116,15 +120,20 @@ class DenoiseTransform(TransformComponent):
             return [scored_nodes]
         return [[scored_node] for scored_node in scored_nodes]
 
-    def _check_failures(self, result: DenoiseResult, batch: NodeBatch) -> None:
+    def _finish(self, run: PostprocessRun, result: DenoiseResult) -> list[BaseNode]:
+        self._check_failures(result, run.node_batch)
+        self.postprocessor._set_output(run, result)
+        return [scored_node.node for scored_node in run.output_nodes]
+
+    def _check_failures(self, result: DenoiseResult, node_batch: NodeBatch) -> None:
         """Raise if a node fell back, since the pipeline would cache it."""
         if self.on_fallback == "keep":
             return
-        failures = {**result.failures, **batch.failures}
+        failures = {**result.failures, **node_batch.failures}
         failed_ids = [key for key in failures if NOTHING_KEPT_NOTE not in failures[key]]
         if failed_ids:
             raise DenoisingFailure(
-                f"{len(failed_ids)} of {len(batch.nodes)} nodes were not denoised, such "
+                f"{len(failed_ids)} of {len(node_batch.nodes)} nodes were not denoised, such "
                 f"as {failed_ids[0]}: {failures[failed_ids[0]]}. LlamaIndex would cache "
                 "them unchanged; run the pipeline again, or set on_fallback='keep' to "
                 "cache nothing"

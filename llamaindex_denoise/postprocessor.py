@@ -38,7 +38,7 @@ from llamaindex_denoise.engines.base import (
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy
+from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy, to_nodes
 from llamaindex_denoise.nodes.headers import with_metadata_mode
 
 dispatcher = get_dispatcher(__name__)
@@ -57,7 +57,7 @@ _CONSTRUCTORS = (
 
 
 @dataclass(slots=True)
-class _PostprocessRun:
+class PostprocessRun:
     """One call: its query, its nodes, the guarded denoiser, and what it returns."""
 
     query: str
@@ -263,12 +263,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         Raises:
             InputError: ``reranker`` is not a node postprocessor.
         """
-        scorer = RerankerScorer(reranker)
+        reranker_scorer = RerankerScorer(reranker)
         if settings.get("keep") is None and settings.get("threshold") is None:
             top_n = getattr(reranker, "top_n", None)
             settings["keep"] = top_n if isinstance(top_n, int) and top_n > 0 else None
             settings.setdefault("order", "score")
-        return cls(denoiser=_end_denoiser(scorer, chunker), **settings)
+        return cls(denoiser=_end_denoiser(reranker_scorer, chunker), **settings)
 
     @classmethod
     def from_cross_encoder(
@@ -320,8 +320,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._start_run(nodes, query_bundle) as run:
-            result = run.guard.denoise(run.query, run.node_batch.passages)
-            self._set_output(run, result)
+            denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
+            self._set_output(run, denoise_result)
         return run.output_nodes
 
     @dispatcher.span
@@ -330,22 +330,24 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._start_run(nodes, query_bundle) as run:
-            result = await run.guard.adenoise(run.query, run.node_batch.passages)
-            self._set_output(run, result)
+            denoise_result = await run.guard.adenoise(
+                run.query, run.node_batch.passages
+            )
+            self._set_output(run, denoise_result)
         return run.output_nodes
 
     @contextmanager
     def _start_run(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
-    ) -> Iterator[_PostprocessRun]:
+    ) -> Iterator[PostprocessRun]:
         """Yield a run between LlamaIndex's start and end events."""
         query = _query_text(query_bundle)
-        guard = Guard(
+        node_guard = Guard(
             with_metadata_mode(self.denoiser),
             on_error=self.on_error,
             on_empty=self.on_empty,
         )
-        run = _PostprocessRun(query, NodeBatch(nodes, guard), guard)
+        run = PostprocessRun(query, NodeBatch(nodes, node_guard), node_guard)
         input_nodes = run.node_batch.nodes
         event_nodes = input_nodes if self.events_with_text else []
         top_n = self.top_n or len(input_nodes)
@@ -357,44 +359,48 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
                 model_name=self._method,
             )
         )
-        payload: dict[str, Any] = {
+        event_payload: dict[str, Any] = {
             EventPayload.NODES: event_nodes,
             EventPayload.MODEL_NAME: self._method,
             EventPayload.QUERY_STR: query,
             EventPayload.TOP_K: top_n,
         }
         try:
-            with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
+            with self.callback_manager.event(
+                CBEventType.RERANKING, event_payload
+            ) as event:
                 with limit_concurrency(self.max_concurrency):
                     yield run
                 event.on_end({EventPayload.NODES: self._event_nodes(run)})
         finally:  # handlers expect an end event after an error too
             dispatcher.event(ReRankEndEvent(nodes=self._event_nodes(run)))
 
-    def _event_nodes(self, run: _PostprocessRun) -> list[NodeWithScore]:
+    def _event_nodes(self, run: PostprocessRun) -> list[NodeWithScore]:
         return run.output_nodes if self.events_with_text else []
 
-    def _set_output(self, run: _PostprocessRun, result: DenoiseResult) -> None:
-        batch = run.node_batch
+    def _set_output(self, run: PostprocessRun, result: DenoiseResult) -> None:
+        node_batch = run.node_batch
         if self.top_n is not None:
-            result = keep_top(result, batch.passages, self.top_n)
+            result = keep_top(result, node_batch.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = batch.build_nodes(
+        kept_nodes = to_nodes(
+            node_batch.passages,
             result,
             method=self._method,
             score_policy=self.score_policy,
             record_detail=self.record_detail,
+            guard=run.guard,
         )
         if self.order == "given":
-            run.output_nodes = batch.restore_order(kept_nodes)
+            run.output_nodes = node_batch.restore_order(kept_nodes)
         else:  # nodes without text have no score, so they go last
-            run.output_nodes = [*kept_nodes, *batch.untouched_nodes]
+            run.output_nodes = [*kept_nodes, *node_batch.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(
                 method=self._method,
-                summary=batch.summary(result),
-                passed_through=[n.node.node_id for n in batch.untouched_nodes],
+                summary=node_batch.summary(result),
+                passed_through=[n.node.node_id for n in node_batch.untouched_nodes],
             )
         )
 
@@ -457,10 +463,10 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
     return tool_call.group(1) if tool_call else query_bundle.query_str
 
 
-def _end_denoiser(scorer: Any, chunker: Chunker) -> Denoiser:
+def _end_denoiser(reranker_scorer: Any, chunker: Chunker) -> Denoiser:
     from denoise_core.end import ENDDenoiser
 
-    return ENDDenoiser(scorer, chunker=chunker)
+    return ENDDenoiser(reranker_scorer, chunker=chunker)
 
 
 def _embedded_denoiser(keep: Any, threshold: float | None) -> Denoiser:

@@ -141,12 +141,12 @@ class EngineLoopRun:
         Raises:
             Exception: The error of the run, with ``on_error="raise"``.
         """
-        note = {**answer_record(answer), "claims": claims_record(answer)}
+        run_record = {**answer_record(answer), "claims": claims_record(answer)}
         failure = self._failure(answer)
         engine_drafter = self._engine_drafter
         if engine_drafter is not None and engine_drafter.is_retrieval_only:
             # Sources without text claim nothing.
-            note.update(outcome="unknown", stopped_because="unjudged")
+            run_record.update(outcome="unknown", stopped_because="unjudged")
         elif failure is not None:
             part, error = failure
             if isinstance(error, Exception):
@@ -156,19 +156,19 @@ class EngineLoopRun:
                 error = RuntimeError(f"{part} failed: {error}")
             if self.on_error == "raise":
                 raise error
-            note["failed"] = {"part": part, "error": error_name}
-        dispatcher.event(AnswerEvent(record=note))
-        return note
+            run_record["failed"] = {"part": part, "error": error_name}
+        dispatcher.event(AnswerEvent(record=run_record))
+        return run_record
 
     def response_parts(self, answer: Answer) -> ResponseParts:
         """Return the text, sources and metadata of the response."""
-        note = self.emit_record(answer)
+        run_record = self.emit_record(answer)
         best_draft = answer.best
-        text = self._shown_text(answer, note)
+        text = self._shown_text(answer, run_record)
         engine_response = best_draft.origin if best_draft else None
         if engine_response is not None and hasattr(engine_response, "source_nodes"):
             nodes = [*engine_response.source_nodes, *self.extra_nodes]
-            metadata = response_metadata(nodes, note)
+            metadata = response_metadata(nodes, run_record)
             if isinstance(engine_response, PydanticResponse):
                 text = engine_response.response
             engine_metadata = engine_response.metadata or {}
@@ -177,12 +177,14 @@ class EngineLoopRun:
         evidence = best_draft.evidence if best_draft else memory.evidence
         nodes = evidence_nodes(memory.question, evidence, memory.retrieved)
         nodes += self.extra_nodes
-        return ResponseParts(text, nodes, response_metadata(nodes, note))
+        return ResponseParts(text, nodes, response_metadata(nodes, run_record))
 
-    def _shown_text(self, answer: Answer, note: dict[str, Any]) -> Any:
-        if "failed" in note:
-            failed = note["failed"]
-            return NO_ANSWER.format(why=f"{failed['part']} failed ({failed['error']})")
+    def _shown_text(self, answer: Answer, run_record: dict[str, Any]) -> Any:
+        if "failed" in run_record:
+            failed_attempts = run_record["failed"]
+            return NO_ANSWER.format(
+                why=f"{failed_attempts['part']} failed ({failed_attempts['error']})"
+            )
         engine_drafter = self._engine_drafter
         if engine_drafter is None:
             return answer.text
@@ -211,5 +213,5 @@ def evidence_nodes(
     question: str, evidence: Sequence[Passage], retrieved: Sequence[Passage]
 ) -> list[NodeWithScore]:
     """Return the retrieved nodes with the text that the evidence has of them."""
-    result = DenoiseResult(question, tuple(evidence))
-    return to_nodes(retrieved, result, method="Augmenter")
+    denoise_result = DenoiseResult(question, tuple(evidence))
+    return to_nodes(retrieved, denoise_result, method="Augmenter")

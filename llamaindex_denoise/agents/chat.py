@@ -52,10 +52,10 @@ class CheckedChatEngine(BaseChatEngine):
         self.chat_engine = chat_engine
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
-        memory: BaseMemory | None = getattr(chat_engine, "_memory", None)
-        if memory is None:
-            memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
-        self.memory = memory
+        chat_memory: BaseMemory | None = getattr(chat_engine, "_memory", None)
+        if chat_memory is None:
+            chat_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
+        self.memory = chat_memory
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -69,10 +69,10 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_history is not None:
             self.memory.set(chat_history)
         history = self.memory.get(input=message)
-        parts = self._loop_run(message, history).run_to_response()
-        for new_message in _turn_messages(message, parts):
+        answer_parts = self._loop_run(message, history).run_to_response()
+        for new_message in _turn_messages(message, answer_parts):
             self.memory.put(new_message)
-        return _chat_response(message, parts)
+        return _chat_response(message, answer_parts)
 
     async def achat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -81,10 +81,10 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_history is not None:
             await self.memory.aset(chat_history)
         history = await self.memory.aget(input=message)
-        parts = await self._loop_run(message, history).arun_to_response()
-        for new_message in _turn_messages(message, parts):
+        answer_parts = await self._loop_run(message, history).arun_to_response()
+        for new_message in _turn_messages(message, answer_parts):
             await self.memory.aput(new_message)
-        return _chat_response(message, parts)
+        return _chat_response(message, answer_parts)
 
     def stream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -137,8 +137,8 @@ class _TurnEngine(NestedPrompts, BaseQueryEngine):
     def _with_empty_memory(self) -> BaseChatEngine:
         if hasattr(self.chat_engine, "_memory"):
             # The limit is out of reach: the history is bounded by the outer memory.
-            memory = ChatMemoryBuffer.from_defaults(token_limit=10**9)
-            vars(self.chat_engine)["_memory"] = memory
+            chat_memory = ChatMemoryBuffer.from_defaults(token_limit=10**9)
+            vars(self.chat_engine)["_memory"] = chat_memory
         return self.chat_engine
 
 
@@ -147,26 +147,28 @@ def _to_response(response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
     return Response(str(response), response.source_nodes, metadata)
 
 
-def _turn_messages(message: str, parts: ResponseParts) -> tuple[ChatMessage, ...]:
+def _turn_messages(
+    message: str, answer_parts: ResponseParts
+) -> tuple[ChatMessage, ...]:
     return (
         ChatMessage(role="user", content=message),
-        ChatMessage(role="assistant", content=str(parts.text)),
+        ChatMessage(role="assistant", content=str(answer_parts.text)),
     )
 
 
-def _chat_response(message: str, parts: ResponseParts) -> AgentChatResponse:
-    text = str(parts.text)
+def _chat_response(message: str, answer_parts: ResponseParts) -> AgentChatResponse:
+    text = str(answer_parts.text)
     source = ToolOutput(
         content=text,
         tool_name="query_engine",
         raw_input={"query": message},
-        raw_output=Response(text, parts.source_nodes, parts.metadata),
+        raw_output=Response(text, answer_parts.source_nodes, answer_parts.metadata),
     )
     return AgentChatResponse(
         text,
         sources=[source],
-        source_nodes=parts.source_nodes,
-        metadata=parts.metadata,
+        source_nodes=answer_parts.source_nodes,
+        metadata=answer_parts.metadata,
     )
 
 

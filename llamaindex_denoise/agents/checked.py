@@ -87,9 +87,9 @@ def _label_output(output: ToolOutput) -> ToolOutput:
     outcome = metadata.get("denoise", {}).get("outcome")
     if outcome not in _UNCONFIRMED_OUTCOMES:
         return output
-    label = f"({outcome}: this answer was not confirmed by its sources)"
-    block = TextBlock(text=f"{label}\n{output.content}")
-    return output.model_copy(update={"blocks": [block]})
+    verdict_label = f"({outcome}: this answer was not confirmed by its sources)"
+    text_block = TextBlock(text=f"{verdict_label}\n{output.content}")
+    return output.model_copy(update={"blocks": [text_block]})
 
 
 def checked_workflow(
@@ -118,21 +118,21 @@ def checked_workflow(
             "workflow check what a step returns with Checked(engine)"
         )
     checks = AgentAnswerChecks if agents is None else FinalOutputChecks
-    checked = copy.copy(workflow)
-    checked.__class__ = _checked_class(checks, type(workflow))
+    checked_copy = copy.copy(workflow)
+    checked_copy.__class__ = _checked_class(checks, type(workflow))
     names = ("timeout", "verbose", "num_concurrent_runs", "resource_manager")
-    Workflow.__init__(checked, **{n: getattr(workflow, f"_{n}") for n in names})
+    Workflow.__init__(checked_copy, **{n: getattr(workflow, f"_{n}") for n in names})
     # Agents are pydantic models, which refuse attributes that are no fields.
-    object.__setattr__(checked, "augmenter", augmenter)
-    object.__setattr__(checked, "no_evidence", frozenset(no_evidence))
+    object.__setattr__(checked_copy, "augmenter", augmenter)
+    object.__setattr__(checked_copy, "no_evidence", frozenset(no_evidence))
     if agents is not None:
         checked_agents = {}
         for name, agent in agents.items():
             if not isinstance(agent, FinalOutputChecks):
                 agent = checked_workflow(agent, augmenter, no_evidence)
             checked_agents[name] = agent
-        object.__setattr__(checked, "agents", checked_agents)
-    return checked
+        object.__setattr__(checked_copy, "agents", checked_agents)
+    return checked_copy
 
 
 @lru_cache(maxsize=64)
@@ -172,19 +172,19 @@ class FinalOutputChecks:
         tool_calls = list(await _stored(ctx, "current_tool_calls", []))
         event: StopEvent | AgentInput | ToolCall | None
         event = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
-        result: Any = getattr(event, "result", None)
-        fields = getattr(result, "structured_response", None)
+        final_result: Any = getattr(event, "result", None)
+        fields = getattr(final_result, "structured_response", None)
         if not fields:
             return event
         evidence = evidence_from_calls(tool_calls, self.no_evidence)
         draft = DraftReply("", retrieved=evidence, fields=fields)
         object_record = await self._judge_draft(ctx, draft)
         answer_note = await _stored(ctx, STORE_KEY, None)
-        note = {**(answer_note or object_record), "structured": object_record}
+        run_record = {**(answer_note or object_record), "structured": object_record}
         if object_record["outcome"] != "supported":
-            note["outcome"] = object_record["outcome"]
-        await self._publish(ctx, note)
-        result.metadata = {"denoise": note}
+            run_record["outcome"] = object_record["outcome"]
+        await self._publish(ctx, run_record)
+        final_result.metadata = {"denoise": run_record}
         return event
 
     async def _generate_early_stopping_response(
@@ -195,9 +195,9 @@ class FinalOutputChecks:
         event: StopEvent
         event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
-        note = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
-        await self._publish(ctx, note)
-        event.result.metadata = {"denoise": note}
+        run_record = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
+        await self._publish(ctx, run_record)
+        event.result.metadata = {"denoise": run_record}
         return event
 
     async def _evidence(
@@ -218,9 +218,11 @@ class FinalOutputChecks:
         loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)
         return loop_run.emit_record(await loop_run.aanswer())
 
-    async def _publish(self, ctx: AgentContext | Context, note: dict[str, Any]) -> None:
-        await ctx.store.set(STORE_KEY, note)
-        ctx.write_event_to_stream(VerificationEvent(record=note))
+    async def _publish(
+        self, ctx: AgentContext | Context, run_record: dict[str, Any]
+    ) -> None:
+        await ctx.store.set(STORE_KEY, run_record)
+        ctx.write_event_to_stream(VerificationEvent(record=run_record))
 
 
 async def _question(ctx: AgentContext | Context) -> str:
@@ -276,11 +278,11 @@ class AgentAnswerChecks(FinalOutputChecks):
             feedback_notes = model_step.feedback_notes
         notes = [*earlier_notes, *feedback_notes, *model_step.new_notes]
         await ctx.store.set(notes_key, notes)
-        rejected = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
+        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
         first = len(earlier_notes)
         positions = range(first, first + len(feedback_notes))
-        places = [*rejected["places"], *positions]
-        await ctx.store.set(_REJECTED_KEY, {**rejected, "places": places})
+        places = [*rejected_state["places"], *positions]
+        await ctx.store.set(_REJECTED_KEY, {**rejected_state, "places": places})
         model_step.held_context.release()
         return model_step.output
 
@@ -292,8 +294,8 @@ class AgentAnswerChecks(FinalOutputChecks):
         call_model: Callable[..., Awaitable[_ModelStep]],
     ) -> _ModelStep:
         """The step to send: the best draft, or one that calls tools after all."""
-        rejected = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        records = rejected["records"]
+        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
+        records = rejected_state["records"]
         question = await _question(ctx)
         # A search for a rejected draft's own words must not confirm that draft.
         evidence = drop_contaminated_searches(
@@ -308,13 +310,15 @@ class AgentAnswerChecks(FinalOutputChecks):
         history = _history_before_question(llm_input)
         loop_run = EngineLoopRun(augmenter, question, drafter, history)
         answer = await loop_run.aanswer()
-        note = loop_run.emit_record(answer)
+        run_record = loop_run.emit_record(answer)
         if drafter.tool_step is not None:
-            failed_records = _failed_attempts(note)
+            failed_records = _failed_attempts(run_record)
             records = [*records, *failed_records]
-            await ctx.store.set(_REJECTED_KEY, {**rejected, "records": records})
+            await ctx.store.set(_REJECTED_KEY, {**rejected_state, "records": records})
             return drafter.tool_step
-        await self._publish(ctx, {**note, "attempts": [*records, *note["attempts"]]})
+        await self._publish(
+            ctx, {**run_record, "attempts": [*records, *run_record["attempts"]]}
+        )
         return _step_to_send(answer, first_step)
 
     async def finalize(
@@ -350,18 +354,18 @@ class AgentAnswerChecks(FinalOutputChecks):
     async def _clear_rejected(self, ctx: AgentContext | Context) -> None:
         """Remove rejected drafts and their feedback from the notes, and the records."""
         notes_key = _notes_key(self) or ""
-        rejected = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
+        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
         notes = []
-        for position, note in enumerate(await _stored(ctx, notes_key, [])):
-            if position not in rejected["places"]:
-                notes.append(note)
+        for position, run_record in enumerate(await _stored(ctx, notes_key, [])):
+            if position not in rejected_state["places"]:
+                notes.append(run_record)
         await ctx.store.set(notes_key, notes)
         await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
 
 
-def _failed_attempts(note: Mapping[str, Any]) -> list[dict[str, Any]]:
-    failed = [a for a in note["attempts"] if a["outcome"] == "fail"]
-    return failed
+def _failed_attempts(run_record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    failed_attempts = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
+    return failed_attempts
 
 
 def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
@@ -412,9 +416,11 @@ class AgentDrafter:
 
     def _to_draft(self, model_step: _ModelStep) -> DraftReply:
         output = model_step.output
-        usage = reported_usage(ChatResponse(message=output.response, raw=output.raw))
+        token_usage = reported_usage(
+            ChatResponse(message=output.response, raw=output.raw)
+        )
         draft = DraftReply(
-            model_step.text, usage, retrieved=self.evidence, origin=model_step
+            model_step.text, token_usage, retrieved=self.evidence, origin=model_step
         )
         if output.tool_calls:
             self.tool_step = model_step
@@ -450,7 +456,8 @@ class _ModelStep:
     def text(self) -> str:
         """The answer."""
         if self.is_reasoning:
-            return self.new_notes[-1].response
+            answer_step: ResponseReasoningStep = self.new_notes[-1]
+            return answer_step.response
         return self.output.response.content or ""
 
     def feedback_as_notes(self, draft: str, feedback: str) -> tuple[Any, ...]:
@@ -520,12 +527,12 @@ class _HeldStream:
 
     def with_text(self, text: str) -> _HeldStream:
         """Return a context that streams ``text`` instead, if anything waits here."""
-        changed = _HeldStream(self._ctx)
+        denoiser_copy = _HeldStream(self._ctx)
         if self._waiting_events:
             update = {"delta": text, "response": text}
             last_event = self._waiting_events[-1].model_copy(update=update)
-            changed._waiting_events.append(last_event)
-        return changed
+            denoiser_copy._waiting_events.append(last_event)
+        return denoiser_copy
 
 
 def evidence_from_calls(

@@ -58,10 +58,10 @@ def denoised(
             "tools: expected a list of tools, such as "
             "[FunctionTool.from_defaults(search)]"
         )
-    names = [tool.metadata.get_name() for tool in tools]
-    if RECALL_TOOL in names or len(set(names)) < len(names):
+    tool_names = [tool.metadata.get_name() for tool in tools]
+    if RECALL_TOOL in tool_names or len(set(tool_names)) < len(tool_names):
         raise InputError(
-            f"tools={names}: expected each name once, and none called {RECALL_TOOL!r}"
+            f"tools={tool_names}: expected each name once, and none called {RECALL_TOOL!r}"
         )
     if denoiser is None:
         from denoise_core.embedded import default_denoiser
@@ -106,11 +106,11 @@ class DenoisedTool(ContextTool):
         if isinstance(tool, FunctionTool) and tool.ctx_param_name:
             tool_arguments[tool.ctx_param_name] = ctx
         output = await tool.acall(*args, **tool_arguments)
-        blocks = list(output.blocks)
+        content_blocks = list(output.blocks)
         texts = {}  # by index of the block
-        for index, block in enumerate(blocks):
-            if isinstance(block, TextBlock) and block.text.strip():
-                texts[index] = block.text
+        for index, content_block in enumerate(content_blocks):
+            if isinstance(content_block, TextBlock) and content_block.text.strip():
+                texts[index] = content_block.text
         if ctx is None or output.is_error or not texts:
             return output
         user_message = await ctx.store.get("user_msg_str", default="") or ""
@@ -118,18 +118,22 @@ class DenoisedTool(ContextTool):
         tool_result = read_result(list(texts.values()), name=_result_name(texts))
         denoiser = for_tool_results(self.denoiser, tool_result.passages)
         guard = Guard(denoiser, on_error=self.on_error)
-        result = await guard.adenoise(query, tool_result.passages)
-        for index, text in zip(texts, tool_result.restore(result), strict=True):
-            blocks[index] = TextBlock(text=text)
-        blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
-        if not blocks:
-            blocks = [TextBlock(text=EMPTY_RESULT_TEXT)]
-        omitted_texts = tool_result.omitted_texts(result) if self.recall else ()
-        for omitted in omitted_texts:
-            await ctx.store.set(f"{OMITTED_STATE_KEY}.{omitted.id}", omitted.text)
+        denoise_result = await guard.adenoise(query, tool_result.passages)
+        for index, text in zip(texts, tool_result.restore(denoise_result), strict=True):
+            content_blocks[index] = TextBlock(text=text)
+        content_blocks = [
+            b for b in content_blocks if not isinstance(b, TextBlock) or b.text.strip()
+        ]
+        if not content_blocks:
+            content_blocks = [TextBlock(text=EMPTY_RESULT_TEXT)]
+        omitted_texts = tool_result.omitted_texts(denoise_result) if self.recall else ()
+        for omitted_text in omitted_texts:
+            await ctx.store.set(
+                f"{OMITTED_STATE_KEY}.{omitted_text.id}", omitted_text.text
+            )
         if omitted_texts:
-            blocks.append(TextBlock(text=omission_notice(omitted_texts)))
-        return output.model_copy(update={"blocks": blocks})
+            content_blocks.append(TextBlock(text=omission_notice(omitted_texts)))
+        return output.model_copy(update={"blocks": content_blocks})
 
 
 def _result_name(texts: dict[int, str]) -> str:

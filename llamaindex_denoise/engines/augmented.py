@@ -174,8 +174,8 @@ class VerifiedEngine(DenoiseEngine):
     async def _arespond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
             return _astream_draft(loop_run, self.revision_notice)
-        parts = await loop_run.arun_to_response()
-        return self._build_response(*parts, is_async=True)
+        answer_parts = await loop_run.arun_to_response()
+        return self._build_response(*answer_parts, is_async=True)
 
 
 def _stream_draft(loop_run: EngineLoopRun, revision_notice: str) -> DraftResponse:
@@ -224,9 +224,11 @@ def _show_event(
     if isinstance(event, TextReleased):
         yield event.text
     elif isinstance(event, (Finished, Revised)):
-        parts = loop_run.response_parts(event.answer)
-        answer_text = str(parts.text)
-        response.set_answer(answer_text, parts.source_nodes, parts.metadata)
+        answer_parts = loop_run.response_parts(event.answer)
+        answer_text = str(answer_parts.text)
+        response.set_answer(
+            answer_text, answer_parts.source_nodes, answer_parts.metadata
+        )
         if isinstance(event, Revised):
             yield revision_notice
             yield from split_words(answer_text)
@@ -330,18 +332,20 @@ class AugmentedQueryEngine(VerifiedEngine):
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return what the loop's first search would show the model."""
-        gathered, _ = run(self._gather(query_bundle), budget=self.augmenter.budget)
-        return _gathered_nodes(query_bundle, gathered)
+        gathered_evidence, _ = run(
+            self._gather(query_bundle), budget=self.augmenter.budget
+        )
+        return _gathered_nodes(query_bundle, gathered_evidence)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return what the loop's first search would show the model."""
         flow = self._gather(query_bundle)
-        gathered, _ = await arun(flow, budget=self.augmenter.budget)
-        return _gathered_nodes(query_bundle, gathered)
+        gathered_evidence, _ = await arun(flow, budget=self.augmenter.budget)
+        return _gathered_nodes(query_bundle, gathered_evidence)
 
     def _gather(self, query_bundle: QueryBundle) -> Flow[GatheredEvidence]:
-        memory = WorkingMemory(query_bundle.query_str)
-        return self._consolidator_for(query_bundle).gather(memory)
+        working_memory = WorkingMemory(query_bundle.query_str)
+        return self._consolidator_for(query_bundle).gather(working_memory)
 
     def _loop_run(
         self,
@@ -401,9 +405,11 @@ class AugmentedQueryEngine(VerifiedEngine):
 
 
 def _gathered_nodes(
-    query_bundle: QueryBundle, gathered: GatheredEvidence
+    query_bundle: QueryBundle, gathered_evidence: GatheredEvidence
 ) -> list[NodeWithScore]:
-    return evidence_nodes(query_bundle.query_str, gathered.evidence, gathered.retrieved)
+    return evidence_nodes(
+        query_bundle.query_str, gathered_evidence.evidence, gathered_evidence.retrieved
+    )
 
 
 class _NodeListRetriever:

@@ -67,12 +67,12 @@ class NestedPrompts(PromptMixin):
             raise InputError(f"no prompt named {names}; the prompts are {known_keys}")
         direct_prompts: PromptDictType = {}
         nested_prompts: dict[str, PromptDictType] = {}
-        for key, template in prompts_dict.items():
+        for key, prompt_template in prompts_dict.items():
             module_name, colon, inner_key = key.partition(":")
             if colon:
-                nested_prompts.setdefault(module_name, {})[inner_key] = template
+                nested_prompts.setdefault(module_name, {})[inner_key] = prompt_template
             else:
-                direct_prompts[key] = template
+                direct_prompts[key] = prompt_template
         self._update_prompts(direct_prompts)
         modules = self._get_prompt_modules()
         for module_name, prompts in nested_prompts.items():
@@ -97,15 +97,17 @@ def with_prompts(
     """Return a copy with these prompts; others may share the denoiser itself."""
     from denoise_core.s2a import S2ADenoiser
 
-    changed = copy.copy(denoiser)
-    if isinstance(changed, Guard):
-        changed.denoiser = with_prompts(changed.denoiser, prompts)
-    if isinstance(changed, S2ADenoiser):
-        template = prompts.get(f"s2a_{changed.variant}")
-        if template is not None:
-            old_prompt = changed.options.step_1(changed.variant)
-            changed.options = replace_prompt(changed.options, old_prompt, template)
-    return changed
+    denoiser_copy = copy.copy(denoiser)
+    if isinstance(denoiser_copy, Guard):
+        denoiser_copy.denoiser = with_prompts(denoiser_copy.denoiser, prompts)
+    if isinstance(denoiser_copy, S2ADenoiser):
+        prompt_template = prompts.get(f"s2a_{denoiser_copy.variant}")
+        if prompt_template is not None:
+            old_prompt = denoiser_copy.options.step_1(denoiser_copy.variant)
+            denoiser_copy.options = replace_prompt(
+                denoiser_copy.options, old_prompt, prompt_template
+            )
+    return denoiser_copy
 
 
 def replace_prompt(
@@ -149,7 +151,8 @@ def template_to_prompt(template: BasePromptTemplate, old_prompt: Prompt) -> Prom
             f"prompt {old_prompt.name!r}: the template cannot be filled: "
             f"{format_error(error)}"
         ) from error
-    system_texts, user_texts = [], []
+    system_texts: list[str] = []
+    user_texts: list[str] = []
     for message in messages:
         texts = system_texts if message.role == "system" else user_texts
         texts.append(message.content or "")
@@ -162,13 +165,15 @@ def template_to_prompt(template: BasePromptTemplate, old_prompt: Prompt) -> Prom
     return type(old_prompt)(old_prompt.name, version, system_part, user_part)
 
 
-def _field_markers(template: BasePromptTemplate, old_prompt: Prompt) -> dict[str, Any]:
+def _field_markers(
+    prompt_template: BasePromptTemplate, old_prompt: Prompt
+) -> dict[str, Any]:
     """By field of the prompt or the template, a text that no prompt contains."""
     field_names = set(old_prompt.field_names)
-    mappings = template.template_var_mappings or {}
+    mappings = prompt_template.template_var_mappings or {}
     argument_names = {variable: argument for argument, variable in mappings.items()}
-    for variable in template.template_vars:
-        if variable not in template.kwargs:
+    for variable in prompt_template.template_vars:
+        if variable not in prompt_template.kwargs:
             field_names.add(argument_names.get(variable, variable))
     return {name: f"\0{name}\0" for name in field_names}
 

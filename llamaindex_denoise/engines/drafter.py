@@ -101,16 +101,16 @@ class EngineDrafter:
         self, request: DraftRequest
     ) -> Iterator[str | RetrievedEvidence | DraftReply]:
         """Yield the evidence, the draft's text as the engine streams it, the draft."""
-        query = self._query_for(request)
+        draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
                 if self.nodes is None:
                     with self._named_part(_RETRIEVAL):
                         self.nodes = self.engine.retrieve(self.query_bundle)
                 yield self._evidence(self.nodes, request.question)
-                response = self.engine.synthesize(query, self.nodes)
+                response = self.engine.synthesize(draft_query, self.nodes)
             else:
-                response = self.engine.query(query)
+                response = self.engine.query(draft_query)
             text = ""
             if isinstance(response, StreamingResponse):
                 for new_text in response.response_gen:
@@ -125,7 +125,7 @@ class EngineDrafter:
         self, request: DraftRequest
     ) -> AsyncGenerator[str | RetrievedEvidence | DraftReply, None]:
         """Yield the evidence, the draft's text as the engine streams it, the draft."""
-        query = self._query_for(request)
+        draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
                 if self.nodes is None:
@@ -134,9 +134,9 @@ class EngineDrafter:
                             self.engine, self.query_bundle
                         )
                 yield self._evidence(self.nodes, request.question)
-                response = await self.engine.asynthesize(query, self.nodes)
+                response = await self.engine.asynthesize(draft_query, self.nodes)
             else:
-                response = await self.engine.aquery(query)
+                response = await self.engine.aquery(draft_query)
             text = ""
             if isinstance(response, AsyncStreamingResponse):
                 async for new_text in response.async_response_gen():
@@ -177,22 +177,26 @@ class EngineDrafter:
     def restore_headings(self, text: str) -> str:
         """Return the final text with the headings of ``accumulate``'s answers."""
         kept_parts = []
-        for number, part in enumerate(self._answer_parts, 1):
-            if part in text:
-                kept_parts.append((number, part))
-        plain_text = _PLAIN_RULE.join(part for _, part in kept_parts)
+        for number, answer_part in enumerate(self._answer_parts, 1):
+            if answer_part in text:
+                kept_parts.append((number, answer_part))
+        plain_text = _PLAIN_RULE.join(answer_part for _, answer_part in kept_parts)
         # A shorter text was cut within an answer, or is another text.
         if not kept_parts or len(plain_text) < len(text.strip()) - len(kept_parts):
             return text
-        return _ANSWER_RULE.join(f"Response {n}: {part}" for n, part in kept_parts)
+        return _ANSWER_RULE.join(
+            f"Response {n}: {answer_part}" for n, answer_part in kept_parts
+        )
 
     def _to_draft(
         self, request: DraftRequest, response: RESPONSE_TYPE, text: str
     ) -> DraftReply:
         if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
             self._answer_parts = []
-            for number, part in enumerate(text.split(_ANSWER_RULE), 1):
-                self._answer_parts.append(part.removeprefix(f"Response {number}: "))
+            for number, answer_part in enumerate(text.split(_ANSWER_RULE), 1):
+                self._answer_parts.append(
+                    answer_part.removeprefix(f"Response {number}: ")
+                )
             text = _PLAIN_RULE.join(self._answer_parts)
         if self.has_retrieval:  # it searches once, for the first draft
             if request.attempt == 0:
@@ -208,13 +212,13 @@ class EngineDrafter:
         elif not nodes and text.strip() == EMPTY_RESPONSE:
             # LlamaIndex's synthesizers return this without calling a model.
             call_count, text = 0, QUESTION_ANSWERING.unknown_reply
-        fields = _evidence_fields(response)
-        retrieved = (self._evidence(nodes, self._search_query),) if nodes else ()
+        object_fields = _evidence_fields(response)
+        draft_evidence = (self._evidence(nodes, self._search_query),) if nodes else ()
         return DraftReply(
-            text if fields is None else "",
+            text if object_fields is None else "",
             calls=call_count,
-            retrieved=retrieved,
-            fields=fields,
+            retrieved=draft_evidence,
+            fields=object_fields,
             judge=not self.is_retrieval_only,
             origin=response,
         )

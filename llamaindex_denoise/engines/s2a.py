@@ -32,7 +32,7 @@ from llamaindex_denoise.engines.drafter import EMPTY_RESPONSE
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.retriever import LlamaRetriever
-from llamaindex_denoise.nodes.convert import NodeBatch
+from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
 
 dispatcher = get_dispatcher(__name__)
 
@@ -156,19 +156,21 @@ class S2AQueryEngine(DenoiseEngine):
         """Text, sources and metadata of the response."""
         if answer is None:
             sources = [*batch.untouched_nodes, *additional]
-            note: dict[str, Any] = {"outcome": "no_context", "calls": 0}
-            return EMPTY_RESPONSE, sources, response_metadata(sources, note)
-        result = replace(answer.result, trace=answer.trace)
+            run_record: dict[str, Any] = {"outcome": "no_context", "calls": 0}
+            return EMPTY_RESPONSE, sources, response_metadata(sources, run_record)
+        denoise_result = replace(answer.result, trace=answer.trace)
         method = f"S2A.{self.s2a.denoiser.variant}"
-        kept_nodes = batch.build_nodes(result, method=method)
-        summary = batch.summary(result)
+        kept_nodes = to_nodes(
+            batch.passages, denoise_result, method=method, guard=batch.guard
+        )
+        summary = batch.summary(denoise_result)
         untouched_ids = [n.node.node_id for n in batch.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(method="S2A", summary=summary, passed_through=untouched_ids)
         )
         sources = [*batch.restore_order(kept_nodes), *additional]
-        note = {**summary, "outcome": "answered", "question": answer.question}
-        return answer.text, sources, response_metadata(sources, note)
+        run_record = {**summary, "outcome": "answered", "question": answer.question}
+        return answer.text, sources, response_metadata(sources, run_record)
 
     def _get_prompts(self) -> PromptDictType:
         denoiser = self.s2a.denoiser

@@ -105,10 +105,10 @@ class LlamaLLM:
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        arguments = _tool_arguments(model, schema)
+        tool_arguments = _tool_arguments(model, schema)
         with self._threads.slot():
             response = model.chat_with_tools(
-                chat_history=_chat_messages(messages), **arguments
+                chat_history=_chat_messages(messages), **tool_arguments
             )
         return _to_json_reply(model, response)
 
@@ -166,17 +166,17 @@ class _StreamReader:
         self.usage: Usage | None = None
 
     def read_delta(self, response: ChatResponse) -> str:
-        delta = response.delta
-        if delta is None:  # some integrations give only the text so far
+        new_text = response.delta
+        if new_text is None:  # some integrations give only the text so far
             text_so_far = response.message.content or ""
-            delta = ""
+            new_text = ""
             if text_so_far.startswith(self.text):
-                delta = text_so_far[len(self.text) :]
-        self.text += delta
-        usage = reported_usage(response)
-        if usage is not None:
-            self.usage = usage
-        return delta
+                new_text = text_so_far[len(self.text) :]
+        self.text += new_text
+        token_usage = reported_usage(response)
+        if token_usage is not None:
+            self.usage = token_usage
+        return new_text
 
 
 def _chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
@@ -194,13 +194,13 @@ def _to_reply(response: ChatResponse) -> Reply:
 
 def reported_usage(response: ChatResponse | CompletionResponse) -> Usage | None:
     """Return the tokens that a response reports, in any integration's shape."""
-    message = getattr(response, "message", response)
+    reply_message = getattr(response, "message", response)
     containers = (
         _lookup(response.raw, "usage"),
         _lookup(response.raw, "usage_metadata"),
         response.raw,
         response.additional_kwargs,
-        message.additional_kwargs,
+        reply_message.additional_kwargs,
     )
     for container in containers:
         input_tokens = _first_count(container, _INPUT_TOKEN_KEYS)
@@ -236,14 +236,14 @@ def _prefers_tool_calls(model: LLM) -> bool:
 def _tool_arguments(
     model: FunctionCallingLLM, schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
+    tool_arguments: dict[str, Any] = {
         "tools": [_build_reply_tool(schema)],
         "tool_required": True,
     }
     # Integrations that take it pass it on to a server that enforces the schema.
     if "strict" in inspect.signature(model._prepare_chat_with_tools).parameters:
-        arguments["strict"] = True
-    return arguments
+        tool_arguments["strict"] = True
+    return tool_arguments
 
 
 def _build_reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
@@ -289,10 +289,12 @@ def resolve_model(
     Raises:
         InputError: There is no model.
     """
-    resolved = model if model is not None else getattr(Settings, f"_{setting}", None)
-    if resolved is None:
+    resolved_model = (
+        model if model is not None else getattr(Settings, f"_{setting}", None)
+    )
+    if resolved_model is None:
         raise InputError(
             f"{caller} needs a model: pass {setting}=..., or set Settings.{setting}; "
             "no default is resolved"
         )
-    return resolved
+    return resolved_model

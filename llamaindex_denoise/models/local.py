@@ -19,12 +19,12 @@ def local_model(llm: LlamaLLM | LLM) -> tuple[Any, Any]:
     Raises:
         InputError: The LLM runs somewhere else.
     """
-    wrapped = llm.model if isinstance(llm, LlamaLLM) else llm
-    model = getattr(wrapped, "_model", None)
-    tokenizer = getattr(wrapped, "_tokenizer", None)
+    wrapped_llm = llm.model if isinstance(llm, LlamaLLM) else llm
+    model = getattr(wrapped_llm, "_model", None)
+    tokenizer = getattr(wrapped_llm, "_tokenizer", None)
     if not callable(getattr(model, "named_parameters", None)) or tokenizer is None:
         raise InputError(
-            f"expected a HuggingFaceLLM, got {type(wrapped).__name__}, which has no "
+            f"expected a HuggingFaceLLM, got {type(wrapped_llm).__name__}, which has no "
             "loaded model and tokenizer; give END the model by name, or pass the model "
             "object that you loaded"
         )

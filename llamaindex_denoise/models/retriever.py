@@ -73,9 +73,9 @@ class LlamaRetriever:
 
         A bundle may carry an embedding, custom strings or an image.
         """
-        changed = copy.copy(self)
-        changed._query_bundle = query_bundle
-        return changed
+        adapter_copy = copy.copy(self)
+        adapter_copy._query_bundle = query_bundle
+        return adapter_copy
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         """Return the retrieved passages."""

@@ -83,8 +83,8 @@ class RerankerScorer:
             reranker = reranker.model_copy(update={"top_n": max(1, len(nodes))})
         ranked_nodes = reranker.postprocess_nodes(nodes, query_str=query)
         scores = np.full(len(texts), UNRANKED_SCORE, dtype=np.float32)
-        ranked_indices = [int(ranked.node.node_id) for ranked in ranked_nodes]
-        ranked_scores = [ranked.score for ranked in ranked_nodes]
+        ranked_indices = [int(ranked_node.node.node_id) for ranked_node in ranked_nodes]
+        ranked_scores = [ranked_node.score for ranked_node in ranked_nodes]
         # Missing or all equal scores say nothing: the order is the ranking then.
         if None in ranked_scores or len(set(ranked_scores)) < min(
             2, len(ranked_scores)
@@ -125,8 +125,8 @@ class EmbeddedEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
 
-        vectors = np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64)
-        return cast(list[list[float]], vectors.tolist())
+        text_vectors = np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64)
+        return cast(list[list[float]], text_vectors.tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await run_in_pool(self._get_text_embeddings, texts)

@@ -66,30 +66,31 @@ def origins(
         One origin, or one per node for text made of several nodes; empty if none of
         our denoisers touched the node.
     """
-    source = _base_node(node)
-    note = record(source)
-    if note is None:
+    base_node = _base_node(node)
+    node_record = record(base_node)
+    if node_record is None:
         return ()
-    if note["origin_id"] is None:
-        spans_by_node = note["spans"].items()
+    if node_record["origin_id"] is None:
+        spans_by_node = node_record["spans"].items()
         return tuple(Origin(key, _pairs(spans)) for key, spans in spans_by_node)
-    ranges: Ranges = note["origin_spans"]
+    ranges: Ranges = node_record["origin_spans"]
     located_ranges = None
     for original in map(_base_node, originals):
-        if original.node_id == note["origin_id"]:
-            full_text = original_text(note, original, node_text(original))
+        if original.node_id == node_record["origin_id"]:
+            full_text = original_text(node_record, original, node_text(original))
             if full_text is not None:
-                located_ranges = _locate(node_text(source), ranges, full_text)
+                located_ranges = _locate(node_text(base_node), ranges, full_text)
             break
     if located_ranges is not None:
         ranges = located_ranges
     return (
         Origin(
-            node_id=note["origin_id"],
+            node_id=node_record["origin_id"],
             ranges=_pairs(ranges),
-            document_ranges=_pairs(document_ranges(note, ranges)),
-            is_exact=bool(note["origin_extractive"]) and located_ranges is not None,
-            metadata_key=note.get("origin_field"),
+            document_ranges=_pairs(document_ranges(node_record, ranges)),
+            is_exact=bool(node_record["origin_extractive"])
+            and located_ranges is not None,
+            metadata_key=node_record.get("origin_field"),
         ),
     )
 
@@ -127,38 +128,38 @@ def citation_blocks(response: Any) -> list[CitationBlock]:
 
     source_nodes = getattr(response, "source_nodes", None) or []
     metadata_by_id = {n.node.node_id: n.node.metadata for n in source_nodes}
-    note = (response.metadata or {}).get(RECORD_KEY) or {}
-    blocks: list[CitationBlock] = []
-    for claim in note.get("claims", ()):
+    node_record = (response.metadata or {}).get(RECORD_KEY) or {}
+    citation_list: list[CitationBlock] = []
+    for claim in node_record.get("claims", ()):
         if not claim["supported"]:
             continue
         for quote in claim["quotes"]:
             source_id = quote["id"]
             metadata = metadata_by_id.get(source_id, {})
             title = metadata.get("title") or metadata.get("file_name") or source_id
-            location = {
+            quote_location = {
                 "start": quote["start"],
                 "end": quote["end"],
                 "claim_start": claim["start"],
                 "claim_end": claim["end"],
             }
-            block = CitationBlock(
+            citation_block = CitationBlock(
                 cited_content=TextBlock(text=quote["text"]),
                 source=source_id,
                 title=str(title),
-                additional_location_info=location,
+                additional_location_info=quote_location,
             )
-            blocks.append(block)
-    return blocks
+            citation_list.append(citation_block)
+    return citation_list
 
 
 def _locate(text: str, kept_ranges: Ranges, full_text: str) -> Ranges | None:
     """The ranges of ``full_text`` that hold ``text``, a part of what was kept of it."""
     kept_text = "".join(full_text[start:end] for start, end in kept_ranges)
     candidates = [text]
-    heading = _SOURCE_HEADING.match(text)
-    if heading:
-        candidates.append(heading.group(1))
+    source_heading = _SOURCE_HEADING.match(text)
+    if source_heading:
+        candidates.append(source_heading.group(1))
     for candidate in map(str.strip, candidates):
         start = kept_text.find(candidate)
         if candidate and start >= 0:

@@ -46,16 +46,18 @@ from llamaindex_denoise.nodes.records import (
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
 
-_NO_ORIGIN = {"origin_id": None, "origin_spans": (), "origin_extractive": False}
-
 
 def is_text_node(node: BaseNode) -> bool:
     """Whether a node can be denoised: it holds text and no picture, sound or video."""
     if isinstance(node, TextNode):
         return not isinstance(node, ImageNode)
     if isinstance(node, Node):
-        media = (node.image_resource, node.audio_resource, node.video_resource)
-        return node.text_resource is not None and not any(media)
+        media_resources = (
+            node.image_resource,
+            node.audio_resource,
+            node.video_resource,
+        )
+        return node.text_resource is not None and not any(media_resources)
     return False
 
 
@@ -84,13 +86,15 @@ def to_passages(
         InputError: An item is not a NodeWithScore; names its position.
     """
     is_included = can_be_evidence if include_captions else is_text_node
-    included = [n for n in _checked_nodes(nodes) if is_included(n.node)]
-    ids = unique_ids([n.node.node_id for n in included])
-    return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included, ids))
+    included_nodes = [n for n in _checked_nodes(nodes) if is_included(n.node)]
+    ids = unique_ids([n.node.node_id for n in included_nodes])
+    return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included_nodes, ids))
 
 
 def _checked_nodes(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
-    node_list = [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    node_list: list[NodeWithScore] = (
+        [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    )
     for position, item in enumerate(node_list):
         if not isinstance(item, NodeWithScore):
             raise InputError(
@@ -149,13 +153,13 @@ class NodeBatch:
         self.has_text = any(passage.text.strip() for passage in passages)
 
     def _add_failure(self, position: int, passage_id: str, error: Exception) -> None:
-        reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
-        self.failures[passage_id] = reason or format_error(error)
-        if reason:  # the policy keeps the node
+        failure_reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
+        self.failures[passage_id] = failure_reason or format_error(error)
+        if failure_reason:  # the policy keeps the node
             method = type(self.guard.denoiser).__name__
             unread_node = self.nodes[position]
             self._untouched[position] = with_fallback_record(
-                unread_node, reason, method
+                unread_node, failure_reason, method
             )
 
     @property
@@ -168,24 +172,6 @@ class NodeBatch:
         failures = {**result.failures, **self.failures}
         return result_summary(self.passages, replace(result, failures=failures))
 
-    def build_nodes(
-        self,
-        result: DenoiseResult,
-        *,
-        method: str,
-        score_policy: ScorePolicy = "keep",
-        record_detail: RecordDetail = "spans",
-    ) -> list[NodeWithScore]:
-        """Return the denoised nodes of a result, as `to_nodes` does."""
-        return to_nodes(
-            self.passages,
-            result,
-            method=method,
-            score_policy=score_policy,
-            record_detail=record_detail,
-            guard=self.guard,
-        )
-
     def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Return the kept nodes with the untouched ones inserted at their positions."""
         if not self._untouched:
@@ -194,31 +180,32 @@ class NodeBatch:
         for position, scored_node in enumerate(self.nodes):
             positions.setdefault(scored_node.node.node_id, position)
         waiting = sorted(self._untouched.items(), reverse=True)
-        ordered: list[NodeWithScore] = []
+        ordered_nodes: list[NodeWithScore] = []
         for kept_node in kept_nodes:
             position = positions.get(kept_node.node.node_id, -1)
             while waiting and waiting[-1][0] < position:
-                ordered.append(waiting.pop()[1])
-            ordered.append(kept_node)
-        return ordered + [node for _, node in reversed(waiting)]
+                ordered_nodes.append(waiting.pop()[1])
+            ordered_nodes.append(kept_node)
+        return ordered_nodes + [node for _, node in reversed(waiting)]
 
 
 def with_fallback_record(
     scored_node: NodeWithScore, reason: str, method: str
 ) -> NodeWithScore:
     """Return a node that could not be converted, with the reason in its record."""
-    note = {
+    node_record: dict[str, Any] = {
         "v": RECORD_VERSION,
         "op": method,
         "score": None,
         "fallback": reason,
         "coverage": 1.0,
-        **_NO_ORIGIN,
+        "origin_id": None,
         "origin_spans": [],
+        "origin_extractive": False,
     }
     # A broken node may fail when it is copied; then it is returned as it is.
     with suppress(Exception):
-        relationships = relationships_with_record(scored_node.node, note)
+        relationships = relationships_with_record(scored_node.node, node_record)
         node = copy_model(scored_node.node, {"relationships": relationships})
         return NodeWithScore(node=node, score=scored_node.score)
     return scored_node
@@ -239,148 +226,127 @@ class _Conversion:
     result: DenoiseResult
     chunks: Chunks
     method: str
-    score_policy: ScorePolicy
-    record_detail: RecordDetail
 
-    def to_node(self, kept: Passage) -> NodeWithScore:
-        step_record = self._step_record(kept)
+    def to_node(
+        self, kept: Passage, score_policy: ScorePolicy, record_detail: RecordDetail
+    ) -> NodeWithScore:
+        step_record = self._step_record(kept, record_detail)
         origin = self._origin(kept)
-        source = source_node(origin) if origin else None
+        origin_node = source_node(origin) if origin else None
         method_score = self._method_score(kept, origin, step_record)
-        if origin is None or source is None:
-            node = self._joint_node(kept, step_record, method_score)
+        if origin is None or origin_node is None:
+            node, score = self._joint_node(kept, step_record["spans"])
+            origin_fields = {
+                "origin_id": None,
+                "origin_spans": [],
+                "origin_extractive": False,
+                "spans": step_record["spans"],
+                "score_before": None,
+            }
         else:
-            node = self._copied_node(kept, origin, source, step_record, method_score)
-        if self.score_policy == "replace" and method_score is not None:
-            node.score = method_score
-        return node
+            score = _to_float(origin_node.score)
+            earlier = record(origin_node.node)
+            origin_fields = origin_record(
+                origin_node.node, origin, step_record, self.method, earlier
+            )
+            new_text = kept.text if kept.text != origin.text else None
+            node = _copy_node(origin_node.node, new_text, origin_fields)
+            origin_fields["score_before"] = score
+            if earlier:
+                origin_fields["score_before"] = earlier.get("score_before")
+        if record_detail != "none":
+            node_record = build_record(
+                step_record,
+                method=self.method,
+                origin_fields=origin_fields,
+                score=method_score,
+                detail=record_detail,
+            )
+            node.relationships = relationships_with_record(node, node_record)
+        if score_policy == "replace" and method_score is not None:
+            score = method_score
+        return NodeWithScore(node=node, score=score)
 
-    def _step_record(self, kept: Passage) -> dict[str, Any]:
-        """The core's record of the step; lists chunks only if the user wants them."""
-        if self.record_detail == "full":
-            return passage_record(kept, self.passages, self.result, self.chunks)
-        spans, coverage = source_coverage(kept, self.passages)
-        fallback = None
-        if self.result.fallback or self.result.failures:
-            fallback = fallback_for(spans, self.result)
+    def _step_record(
+        self, kept_passage: Passage, record_detail: RecordDetail
+    ) -> dict[str, Any]:
+        """The core's record of the step.
+
+        Listing all chunks takes as long as the rest, so only ``"full"`` does it.
+        """
+        if record_detail == "full":
+            return passage_record(kept_passage, self.passages, self.result, self.chunks)
+        spans, coverage = source_coverage(kept_passage, self.passages)
         step_record: dict[str, Any] = {
             "spans": spans,
             "coverage": coverage,
-            "extractive": not kept.is_rewritten,
-            "fallback": fallback,
+            "extractive": not kept_passage.is_rewritten,
+            "fallback": fallback_for(spans, self.result),
         }
         if self.result.question_note is not None:
             step_record["question_note"] = self.result.question_note
         return step_record
 
-    def _origin(self, kept: Passage) -> Passage | None:
-        """The one input passage of a text: of the same id, or the only one it covers."""
-        same_id = self.passages.get(kept.id)
-        if same_id is not None:
-            return same_id
-        source_ids = {span.passage_id for span in kept.source_spans}
-        return self.passages.get(source_ids.pop()) if len(source_ids) == 1 else None
-
     def _method_score(
-        self, kept: Passage, origin: Passage | None, step_record: Mapping[str, Any]
+        self,
+        kept_passage: Passage,
+        origin: Passage | None,
+        step_record: Mapping[str, Any],
     ) -> float | None:
         """The score that the method set, or its best chunk's; None if it failed."""
         if step_record["fallback"]:
             return None
-        if kept.score is not None and (origin is None or kept.score != origin.score):
-            return float(kept.score)
-        if origin is None:
-            return None
+        if kept_passage.score is not None and (
+            origin is None or kept_passage.score != origin.score
+        ):
+            return float(kept_passage.score)
         scores: list[float] = []
-        for passage_id in step_record["spans"]:
-            kept_chunks = (
-                self.chunks[passage_id][0] if passage_id in self.chunks else ()
-            )
-            scores += [float(chunk.score) for chunk in kept_chunks]
+        for passage_id in step_record["spans"] if origin else ():
+            if passage_id in self.chunks:
+                kept_chunks, _ = self.chunks[passage_id]
+                scores += [float(chunk.score) for chunk in kept_chunks]
         return max(filter(math.isfinite, scores), default=None)
 
-    def _copied_node(
-        self,
-        kept: Passage,
-        origin: Passage,
-        source: NodeWithScore,
-        step_record: Mapping[str, Any],
-        method_score: float | None,
-    ) -> NodeWithScore:
-        """A copy of the origin's node."""
-        retrieval_score = _to_float(source.score)
-        earlier = record(source.node)
-        origin_fields = origin_record(
-            source.node, origin, step_record, self.method, earlier
-        )
-        note = None
-        if self.record_detail != "none":
-            score_before = earlier.get("score_before") if earlier else retrieval_score
-            origin_fields["score_before"] = score_before
-            note = self._build_record(step_record, origin_fields, method_score)
-        new_text = kept.text if kept.text != origin.text else None
-        node = _copy_node(source.node, new_text, origin_fields, note)
-        return NodeWithScore(node=node, score=retrieval_score)
+    def _origin(self, kept_passage: Passage) -> Passage | None:
+        """The one input passage of a text: of the same id, or the only one it covers."""
+        same_id = self.passages.get(kept_passage.id)
+        if same_id is not None:
+            return same_id
+        source_ids = {span.passage_id for span in kept_passage.source_spans}
+        return self.passages.get(source_ids.pop()) if len(source_ids) == 1 else None
 
     def _joint_node(
-        self,
-        kept: Passage,
-        step_record: Mapping[str, Any],
-        method_score: float | None,
-    ) -> NodeWithScore:
-        """A new node for text of several passages, with their best score.
+        self, kept_passage: Passage, passage_ids: Iterable[str]
+    ) -> tuple[BaseNode, float | None]:
+        """A new node for text of several passages, and their best score.
 
         It has the metadata and the source on which its nodes agree.
         """
         from denoise_core.jsonable import to_jsonable
 
-        sources = []
-        for passage_id in step_record["spans"]:
-            passage = self.passages.get(passage_id)
-            source = source_node(passage) if passage else None
-            if source is not None:
-                sources.append(source)
-        nodes = [source.node for source in sources]
+        sources = _source_nodes(passage_ids, self.passages)
+        nodes = [origin_node.node for origin_node in sources]
         # Without any node the passage's own metadata is all there is.
-        first = nodes[0] if nodes else TextNode(metadata=to_jsonable(kept.metadata))
+        first = (
+            nodes[0] if nodes else TextNode(metadata=to_jsonable(kept_passage.metadata))
+        )
         node = TextNode(
-            text=kept.text,
-            id_=kept.id,
+            text=kept_passage.text,
+            id_=kept_passage.id,
             metadata=_shared_metadata(first, nodes),
             excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
             excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
         )
         document = first.relationships.get(SOURCE_RELATION)
-        document_ids = {source.node.ref_doc_id for source in sources}
+        document_ids = {other.ref_doc_id for other in nodes}
         if isinstance(document, RelatedNodeInfo) and document_ids <= {document.node_id}:
             node.relationships[SOURCE_RELATION] = document
-        if self.record_detail != "none":
-            origin_fields = {
-                **_NO_ORIGIN,
-                "origin_spans": [],
-                "spans": step_record["spans"],
-                "score_before": None,
-            }
-            note = self._build_record(step_record, origin_fields, method_score)
-            node.relationships = relationships_with_record(node, note)
-        scores = [float(source.score) for source in sources if source.score is not None]
-        return NodeWithScore(
-            node=node, score=max(scores, default=_to_float(kept.score))
-        )
-
-    def _build_record(
-        self,
-        step_record: Mapping[str, Any],
-        origin_fields: Mapping[str, Any],
-        score: float | None,
-    ) -> dict[str, Any]:
-        return build_record(
-            step_record,
-            method=self.method,
-            origin_fields=origin_fields,
-            score=score,
-            detail=self.record_detail,
-        )
+        scores = [
+            float(origin_node.score)
+            for origin_node in sources
+            if origin_node.score is not None
+        ]
+        return node, max(scores, default=_to_float(kept_passage.score))
 
 
 def to_nodes(
@@ -408,56 +374,61 @@ def to_nodes(
         result=result,
         chunks=group_chunks(result),
         method=method,
-        score_policy=score_policy,
-        record_detail=record_detail,
     )
     nodes: list[NodeWithScore] = []
-    for kept in result.passages:
+    for kept_passage in result.passages:
         try:
-            nodes.append(conversion.to_node(kept))
+            node = conversion.to_node(kept_passage, score_policy, record_detail)
+            nodes.append(node)
         except Exception as error:  # a node may do anything when it is copied
             if guard is None:
                 raise
-            reason = guard.handle_failed_item(f"node {kept.id!r}", error)
-            if reason:
-                sources = _source_nodes(kept, conversion.passages)
-                nodes += [with_fallback_record(n, reason, method) for n in sources]
+            failure_reason = guard.handle_failed_item(
+                f"node {kept_passage.id!r}", error
+            )
+            if failure_reason:
+                passage_ids = [span.passage_id for span in kept_passage.source_spans]
+                if kept_passage.id in conversion.passages:
+                    passage_ids = [kept_passage.id]
+                sources = _source_nodes(passage_ids, conversion.passages)
+                nodes += [
+                    with_fallback_record(n, failure_reason, method) for n in sources
+                ]
     return nodes
 
 
 def _source_nodes(
-    kept: Passage, passages: Mapping[str, Passage]
+    passage_ids: Iterable[str], passages: Mapping[str, Passage]
 ) -> list[NodeWithScore]:
-    """The input nodes that a kept text comes from."""
-    passage_ids = [kept.id]
-    if kept.id not in passages:
-        passage_ids = [span.passage_id for span in kept.source_spans]
-    sources = (source_node(passages[key]) for key in dict.fromkeys(passage_ids))
-    return [source for source in sources if source is not None]
+    """The nodes of these passages, each once."""
+    sources = []
+    for passage_id in dict.fromkeys(passage_ids):
+        origin_node = (
+            source_node(passages[passage_id]) if passage_id in passages else None
+        )
+        if origin_node is not None:
+            sources.append(origin_node)
+    return sources
 
 
 def _shared_metadata(first: BaseNode, nodes: Sequence[BaseNode]) -> dict[str, Any]:
     """The entries of ``first`` that all nodes have."""
-    shared = dict(first.metadata)
+    shared_entries = dict(first.metadata)
     for node in nodes:
-        for key in [k for k in shared if node.metadata.get(k) != shared[k]]:
-            del shared[key]
-    return shared
+        for key in [
+            k for k in shared_entries if node.metadata.get(k) != shared_entries[k]
+        ]:
+            del shared_entries[key]
+    return shared_entries
 
 
 def _copy_node(
-    node: BaseNode,
-    new_text: str | None,
-    origin_fields: Mapping[str, Any],
-    note: dict[str, Any] | None,
+    node: BaseNode, new_text: str | None, origin_fields: Mapping[str, Any]
 ) -> BaseNode:
     """A copy that shares no mutable field; with ``new_text`` it loses its vector."""
-    relationships = dict(node.relationships)
-    if note is not None:
-        relationships = relationships_with_record(node, note)
     update: dict[str, Any] = {
         "metadata": dict(node.metadata),
-        "relationships": relationships,
+        "relationships": dict(node.relationships),
         "excluded_embed_metadata_keys": list(node.excluded_embed_metadata_keys),
         "excluded_llm_metadata_keys": list(node.excluded_llm_metadata_keys),
     }

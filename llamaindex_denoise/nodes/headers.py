@@ -29,11 +29,13 @@ def node_header(node: BaseNode, mode: MetadataMode) -> str:
     if mode is MetadataMode.NONE:
         return ""
     metadata_text = node.get_metadata_str(mode).strip()
-    template = getattr(node, "text_template", _DEFAULT_TEMPLATE)
-    if not metadata_text or template == _DEFAULT_TEMPLATE:
+    text_template = getattr(node, "text_template", _DEFAULT_TEMPLATE)
+    if not metadata_text or text_template == _DEFAULT_TEMPLATE:
         return metadata_text
-    rendered = template.format(content=_CONTENT_MARK, metadata_str=metadata_text)
-    before, _, after = rendered.partition(_CONTENT_MARK)
+    rendered_text = text_template.format(
+        content=_CONTENT_MARK, metadata_str=metadata_text
+    )
+    before, _, after = rendered_text.partition(_CONTENT_MARK)
     return "\n".join(filter(None, (before.strip(), after.strip())))
 
 
@@ -44,13 +46,15 @@ def with_metadata_mode(denoiser: DenoiserT) -> DenoiserT:
     ``excluded_llm_metadata_keys`` never reaches a prompt, and a key excluded from
     embeddings changes no score. An unknown step may call a model and reads as one.
     """
-    changed = copy.copy(denoiser)
-    if isinstance(changed, Guard):
-        changed.denoiser = with_metadata_mode(changed.denoiser)
-        return changed
-    if isinstance(changed, Pipeline):
-        changed.denoisers = tuple(map(with_metadata_mode, changed.denoisers))
-        return changed
+    denoiser_copy = copy.copy(denoiser)
+    if isinstance(denoiser_copy, Guard):
+        denoiser_copy.denoiser = with_metadata_mode(denoiser_copy.denoiser)
+        return denoiser_copy
+    if isinstance(denoiser_copy, Pipeline):
+        denoiser_copy.denoisers = tuple(
+            map(with_metadata_mode, denoiser_copy.denoisers)
+        )
+        return denoiser_copy
     from denoise_core.end import ENDDenoiser
 
     mode = MetadataMode.LLM

@@ -69,31 +69,31 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     With ``record_detail="full"`` also ``query``, and ``kept`` and ``dropped``: every
     chunk with its range and score.
     """
-    source = node.relationships.get(SOURCE_RELATION)
+    source_info = node.relationships.get(SOURCE_RELATION)
     # Most nodes have no source, and a pydantic isinstance check is slow.
-    if source is None or not isinstance(source, RelatedNodeInfo):
+    if source_info is None or not isinstance(source_info, RelatedNodeInfo):
         return None
-    note = source.metadata.get(RECORD_KEY)
-    if not isinstance(note, Mapping) or note.get("v") != RECORD_VERSION:
+    node_record = source_info.metadata.get(RECORD_KEY)
+    if not isinstance(node_record, Mapping) or node_record.get("v") != RECORD_VERSION:
         return None
-    return note if "origin_spans" in note else None
+    return node_record if "origin_spans" in node_record else None
 
 
 def relationships_with_record(
     node: BaseNode, note: dict[str, Any]
 ) -> dict[NodeRelationship, RelatedNodeType]:
     """Return the node's relationships with this record, replacing an earlier one."""
-    source = node.relationships.get(SOURCE_RELATION)
-    if source is not None and isinstance(source, RelatedNodeInfo):
-        metadata = {**source.metadata, RECORD_KEY: note}
-        related = copy_model(source, {"metadata": metadata})
+    source_info = node.relationships.get(SOURCE_RELATION)
+    if source_info is not None and isinstance(source_info, RelatedNodeInfo):
+        metadata = {**source_info.metadata, RECORD_KEY: note}
+        source_info = copy_model(source_info, {"metadata": metadata})
     else:  # a node without a source is its own source, as LlamaIndex has it
-        related = RelatedNodeInfo(
+        source_info = RelatedNodeInfo(
             node_id=node.node_id,
             node_type=node.get_type(),
             metadata={RECORD_KEY: note},
         )
-    return {**node.relationships, SOURCE_RELATION: related}
+    return {**node.relationships, SOURCE_RELATION: source_info}
 
 
 def build_record(
@@ -116,7 +116,7 @@ def build_record(
     fallback = step_record["fallback"]
     if fallback is not None and detail != "full":
         fallback = _shorten(fallback)
-    note: dict[str, Any] = {
+    node_record: dict[str, Any] = {
         "v": RECORD_VERSION,
         "op": method,
         "score": score,
@@ -125,13 +125,13 @@ def build_record(
         **origin_fields,
     }
     if "question_note" in step_record:
-        note["question_note"] = _shorten(step_record["question_note"])
+        node_record["question_note"] = _shorten(step_record["question_note"])
     if detail != "full":
-        return _limit_size(note)
+        return _limit_size(node_record)
     for name in ("kept", "dropped", "query"):
         if name in step_record:
-            note[name] = step_record[name]
-    return note
+            node_record[name] = step_record[name]
+    return node_record
 
 
 def origin_record(
@@ -194,7 +194,8 @@ def _covers_text(earlier: Mapping[str, Any], input_text: str) -> bool:
     """Whether the earlier ranges, joined, are the text that this step read."""
     if not earlier["origin_extractive"] or earlier.get("spans_left_out"):
         return False
-    length = sum(end - start for start, end in earlier["origin_spans"])
+    earlier_spans: Ranges = earlier["origin_spans"]
+    length = sum(end - start for start, end in earlier_spans)
     return length == len(input_text)
 
 
@@ -208,17 +209,17 @@ def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
     >>> map_ranges([[1, 4]], [[10, 12], [20, 25]])
     [[11, 12], [20, 22]]
     """
-    mapped: Ranges = []
+    mapped_ranges: Ranges = []
     for start, end in spans:
         offset = 0  # of the kept range in the kept text
         for kept_start, kept_end in kept_ranges:
             length = kept_end - kept_start
-            low, high = max(start, offset), min(end, offset + length)
-            if low < high:
+            overlap_start, overlap_end = max(start, offset), min(end, offset + length)
+            if overlap_start < overlap_end:
                 shift = kept_start - offset
-                mapped.append([low + shift, high + shift])
+                mapped_ranges.append([overlap_start + shift, overlap_end + shift])
             offset += length
-    return mapped
+    return mapped_ranges
 
 
 def document_ranges(note: Mapping[str, Any], ranges: Ranges) -> Ranges:
@@ -242,8 +243,8 @@ def original_text(
     metadata_key = note.get("origin_field")
     if metadata_key is None:
         return node_text if original.hash == note["origin_hash"] else None
-    entry = str(original.metadata.get(metadata_key, ""))
-    return entry if _sha256(entry) == note["origin_hash"] else None
+    metadata_entry = str(original.metadata.get(metadata_key, ""))
+    return metadata_entry if _sha256(metadata_entry) == note["origin_hash"] else None
 
 
 def _replacement_key(node: BaseNode, input_text: str) -> str | None:
@@ -261,49 +262,55 @@ def _replacement_key(node: BaseNode, input_text: str) -> str | None:
     return None
 
 
-def _limit_size(note: dict[str, Any]) -> dict[str, Any]:
+def _limit_size(node_record: dict[str, Any]) -> dict[str, Any]:
     """Fit a record into `RECORD_BYTES`.
 
     Touching ranges are merged, a long id becomes its hash, and the last ranges go
     first.
     """
-    note["origin_spans"] = _merge_ranges(note["origin_spans"])
-    if "spans" in note:
-        spans_by_node = note["spans"].items()
-        note["spans"] = {key: _merge_ranges(spans) for key, spans in spans_by_node}
-    elif _certainly_fits(note):
-        return note
-    if note["origin_id"] is not None and _json_bytes(note["origin_id"]) > (
-        _NOTE_CHARACTERS
-    ):
-        note["origin_id"] = f"sha256:{_sha256(note['origin_id'])}"
-    if len(note["op"]) > 2 * _NOTE_CHARACTERS:
-        note["op"] = "... " + note["op"][-2 * _NOTE_CHARACTERS :]
-    left_out = int(note.get("spans_left_out", 0))
-    while _json_bytes(note) > RECORD_BYTES:
-        if note["origin_spans"]:
-            removed_count = max(1, len(note["origin_spans"]) // 8)
-            del note["origin_spans"][-removed_count:]
+    node_record["origin_spans"] = _merge_ranges(node_record["origin_spans"])
+    if "spans" in node_record:
+        spans_by_node = node_record["spans"].items()
+        node_record["spans"] = {
+            key: _merge_ranges(spans) for key, spans in spans_by_node
+        }
+    elif _certainly_fits(node_record):
+        return node_record
+    if node_record["origin_id"] is not None and _json_bytes(
+        node_record["origin_id"]
+    ) > (_NOTE_CHARACTERS):
+        node_record["origin_id"] = f"sha256:{_sha256(node_record['origin_id'])}"
+    if len(node_record["op"]) > 2 * _NOTE_CHARACTERS:
+        node_record["op"] = "... " + node_record["op"][-2 * _NOTE_CHARACTERS :]
+    left_out = int(node_record.get("spans_left_out", 0))
+    while _json_bytes(node_record) > RECORD_BYTES:
+        if node_record["origin_spans"]:
+            removed_count = max(1, len(node_record["origin_spans"]) // 8)
+            del node_record["origin_spans"][-removed_count:]
             left_out += removed_count
-        elif note.get("spans"):
-            left_out += len(note["spans"].popitem()[1])
+        elif node_record.get("spans"):
+            left_out += len(node_record["spans"].popitem()[1])
         else:
-            note.pop("origin_field", None)
+            node_record.pop("origin_field", None)
             break
-        note["spans_left_out"] = left_out
-    return note
+        node_record["spans_left_out"] = left_out
+    return node_record
 
 
-def _certainly_fits(note: Mapping[str, Any]) -> bool:
+def _certainly_fits(node_record: Mapping[str, Any]) -> bool:
     """Whether a record of one node is too small to need measuring."""
-    names = (note["origin_id"] or "", note.get("origin_field", ""), note["op"])
-    is_short = sum(map(len, names)) < _SAFE_NAME_CHARACTERS
-    return is_short and len(note["origin_spans"]) < _SAFE_RANGES
+    record_names = (
+        node_record["origin_id"] or "",
+        node_record.get("origin_field", ""),
+        node_record["op"],
+    )
+    is_short = sum(map(len, record_names)) < _SAFE_NAME_CHARACTERS
+    return is_short and len(node_record["origin_spans"]) < _SAFE_RANGES
 
 
 def _merge_ranges(ranges: Ranges) -> Ranges:
     pairs = ((start, end) for start, end in ranges)
-    return [list(merged) for merged in merge_spans(pairs)]
+    return [list(merged_range) for merged_range in merge_spans(pairs)]
 
 
 def _json_bytes(value: Any) -> int:

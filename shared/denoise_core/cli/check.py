@@ -66,44 +66,47 @@ def check_command(
             "--answer and --passages cannot both be read from standard input"
         )
     answer_text = _read_answer(answer)
-    loaded = read_passages(*passages, skip_bad=skip_bad)
-    for warning in loaded.warnings:
-        typer.echo(warning, err=True)
+    loaded_passages = read_passages(*passages, skip_bad=skip_bad)
+    for load_warning in loaded_passages.warnings:
+        typer.echo(load_warning, err=True)
     judge = judge_from_option(llm)
-    verdict = check(query, answer_text, loaded.passages, judge=judge)
-    record = verdict_json(verdict, loaded.passages)
-    outcome = record["outcome"]
-    summary = f"{outcome}: {verdict.reason}" if verdict.reason else outcome
+    verdict = check(query, answer_text, loaded_passages.passages, judge=judge)
+    verdict_record = verdict_json(verdict, loaded_passages.passages)
+    outcome = verdict_record["outcome"]
+    outcome_line = f"{outcome}: {verdict.reason}" if verdict.reason else outcome
+    # The page first: printing may fail on a closed pipe.
     if html is not None:
-        page = render_check(
+        page_html = render_check(
             query,
             answer_text,
             verdict.claims,
-            loaded.passages,
-            outcome=summary,
+            loaded_passages.passages,
+            outcome=outcome_line,
             judge=verdict.judge,
         )
-        write_whole(html, page)
+        write_whole(html, page_html)
     if as_json:
-        typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(verdict_record, ensure_ascii=False, indent=1))
     else:
-        _print_verdict(record, summary)
+        _print_verdict(verdict_record, outcome_line)
     raise typer.Exit(EXIT_STATUSES[outcome])
 
 
 def verdict_json(verdict: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
     """Return the verdict as JSON: its outcome in a word, each quote with its line."""
     passages_by_id = {passage.id: passage for passage in passages}
-    record: dict[str, Any] = verdict.as_json()
-    record["outcome"] = OUTCOME_WORDS[verdict.outcome]
-    for claim, claim_record in zip(verdict.claims, record["claims"], strict=True):
+    verdict_record: dict[str, Any] = verdict.as_json()
+    verdict_record["outcome"] = OUTCOME_WORDS[verdict.outcome]
+    for claim, claim_record in zip(
+        verdict.claims, verdict_record["claims"], strict=True
+    ):
         del claim_record["supported"]  # the verdict says it
         claim_record["differences"] = [str(item) for item in claim.differences]
         claim_record["verdict"] = verdict_word(claim)
         claim_record["quotes"] = [
             _quote_json(quote, passages_by_id) for quote in claim.quotes
         ]
-    return record
+    return verdict_record
 
 
 def _quote_json(quote: Any, passages_by_id: Mapping[str, Passage]) -> dict[str, Any]:
@@ -146,14 +149,14 @@ def _print_verdict(record: Mapping[str, Any], summary: str) -> None:
         label = verdict
         if claim["probability"] is not None:
             label = f"{verdict} {claim['probability']:.2f}"
-        line = Text(f"{number}. ").append(label, OUTCOME_STYLES[verdict])
-        console.print(line.append(f"  {escape_control(claim['text'])}", ""))
+        text_line = Text(f"{number}. ").append(label, OUTCOME_STYLES[verdict])
+        console.print(text_line.append(f"  {escape_control(claim['text'])}", ""))
         if claim["reason"]:
             print_line(console, f"   {claim['reason']}")
         for quote in claim["quotes"]:
-            location = f"{quote['relation']}: {quote['file']}:{quote['line']}"
+            quote_location = f"{quote['relation']}: {quote['file']}:{quote['line']}"
             quote_text = " ".join(quote["text"].split())
-            print_line(console, f"   {location}: “{quote_text}”")
+            print_line(console, f"   {quote_location}: “{quote_text}”")
     judge_name = record["judge"] or "none"
     style = OUTCOME_STYLES[record["outcome"]]
     print_line(console, f"{summary} (judge: {judge_name})", style)

@@ -75,5 +75,5 @@ def convert_file(suffix: str, blob: bytes) -> str:
 
 
 def _normalize_blank_lines(text: str) -> str:
-    lines = [line.rstrip() for line in text.splitlines()]
-    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+    text_lines = [line.rstrip() for line in text.splitlines()]
+    return _BLANK_LINES.sub("\n\n", "\n".join(text_lines)).strip()

@@ -69,11 +69,11 @@ def demo(
     console = Console(highlight=False)
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
-    samples = sample_answers()[:questions]
+    demo_samples = sample_answers()[:questions]
     prompts = []
-    for sample in samples:
-        for answer in (sample.right_answer, sample.wrong_answer):
-            question = sample.question
+    for sample_answer in demo_samples:
+        for answer in (sample_answer.right_answer, sample_answer.wrong_answer):
+            question = sample_answer.question
             prompts.append(judge_prompt(question.text, answer, question.passages))
     llm, reply_source = load_recorded_llm(
         replies, prompts, unanswered=html.with_suffix(".prompts.jsonl")
@@ -81,42 +81,50 @@ def demo(
     judge = LLMJudge(llm)
     denoiser = default_denoiser()
     counts, token_counts = Counter[str](), Counter[str]()
-    items: list[ReportItem] = []
-    for sample in track(samples, "denoising", console=console, transient=True):
-        question = sample.question
+    report_items: list[ReportItem] = []
+    for sample_answer in track(
+        demo_samples, "denoising", console=console, transient=True
+    ):
+        question = sample_answer.question
         passages = question.passages
-        result = denoiser.denoise(question.text, passages)
-        outcomes, notes = [], []
+        denoise_result = denoiser.denoise(question.text, passages)
+        answer_outcomes, answer_notes = [], []
         for kind in ("right", "wrong"):
-            answer = getattr(sample, f"{kind}_answer")
+            answer = getattr(sample_answer, f"{kind}_answer")
             verdict = check(question.text, answer, passages, judge=judge)
-            outcomes.append(OUTCOME_WORDS[verdict.outcome])
-            notes.append(f"{kind} answer: {answer} ({outcomes[-1]})")
-        is_kept = question.gold <= {passage.id for passage in result.passages}
+            answer_outcomes.append(OUTCOME_WORDS[verdict.outcome])
+            answer_notes.append(f"{kind} answer: {answer} ({answer_outcomes[-1]})")
+        is_kept = question.gold <= {passage.id for passage in denoise_result.passages}
         counts["kept"] += is_kept
-        counts["right"] += outcomes[0] == "supported"
-        counts["wrong"] += outcomes[1] != "supported"
+        counts["right"] += answer_outcomes[0] == "supported"
+        counts["wrong"] += answer_outcomes[1] != "supported"
         token_counts["before"] += _count_tokens(passages)
-        token_counts["after"] += _count_tokens(result.passages)
-        items.append(ReportItem(passages, result, question.gold, tuple(notes)))
-        _print_question(console, len(items), question, result, notes)
+        token_counts["after"] += _count_tokens(denoise_result.passages)
+        report_items.append(
+            ReportItem(passages, denoise_result, question.gold, tuple(answer_notes))
+        )
+        _print_question(
+            console, len(report_items), question, denoise_result, answer_notes
+        )
     rows = [["of the questions above", "as it should be", "95 %"]]
-    for name, label in _COUNT_LABELS.items():
-        count = counts[name]
-        low, high = wilson_interval(count, len(items))
-        share = f"{count} of {len(items)} ({count / len(items):.0%})"
-        rows.append([label, share, f"{low:.0%} to {high:.0%}"])
+    for name, row_label in _COUNT_LABELS.items():
+        good_count = counts[name]
+        low, high = wilson_interval(good_count, len(report_items))
+        count_text = f"{good_count} of {len(report_items)} ({good_count / len(report_items):.0%})"
+        rows.append([row_label, count_text, f"{low:.0%} to {high:.0%}"])
     print_table(console, rows)
     print_line(console, f"verdicts of the quoting judge: {reply_source}")
-    before = token_counts["before"] / len(items)
-    after = token_counts["after"] / len(items)
+    before = token_counts["before"] / len(report_items)
+    after = token_counts["after"] / len(report_items)
     print_line(
         console,
         f"{before:,.0f} tokens a question before, {after:,.0f} after "
         f"({after / before:.0%})",
     )
-    page = render_page(items, title=TITLE, lead=f"{LEAD}{reply_source}.", table=rows)
-    write_whole(html, page)
+    page_html = render_page(
+        report_items, title=TITLE, lead=f"{LEAD}{reply_source}.", table=rows
+    )
+    write_whole(html, page_html)
     page_path = html.resolve()
     print_line(console, f"The page with every kept and dropped passage: {page_path}")
 
@@ -126,7 +134,7 @@ def _print_question(
     number: int,
     question: Question,
     result: DenoiseResult,
-    notes: Sequence[str],
+    answer_notes: Sequence[str],
 ) -> None:
     kept_ids = {passage.id for passage in result.passages}
     print_line(console, f"\n{number}. {question.text}", "bold")
@@ -134,16 +142,17 @@ def _print_question(
         print_line(console, "   answer kept", "green")
     else:
         print_line(console, "   ANSWER DROPPED", "bold red")
-    kept_titles, dropped_titles = [], []
+    kept_titles: list[str] = []
+    dropped_titles: list[str] = []
     for passage in question.passages:
-        title = passage.metadata["title"]
+        passage_title = passage.metadata["title"]
         if passage.id in question.gold:
-            title += " (holds the answer)"
+            passage_title += " (holds the answer)"
         titles = kept_titles if passage.id in kept_ids else dropped_titles
-        titles.append(title)
+        titles.append(passage_title)
     print_line(console, f"   kept:    {' · '.join(kept_titles)}")
     print_line(console, f"   dropped: {' · '.join(dropped_titles)}", "dim")
-    for note in notes:
+    for note in answer_notes:
         print_line(console, f"   {note}")
 
 
@@ -160,34 +169,38 @@ def load_recorded_llm(
     Raises:
         InputError: A prompt has no reply.
     """
-    if path is None:
+    if path is None:  # a wheel may be a zip, so the file is extracted first
         bundled = files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
         with as_file(bundled) as bundled_path:
             return load_recorded_llm(bundled_path, prompts, unanswered=unanswered)
     try:
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        rows = [
+            json.loads(text_line) for text_line in path.read_text("utf-8").splitlines()
+        ]
         llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
         models = sorted({f"{row['model']}, {row['date']}" for row in rows})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected replies as 'rag-denoise record' writes them ({error!r})"
         ) from error
-    missing = [
+    missing_prompts = [
         prompt for prompt in prompts if RecordedLLM.key(prompt) not in llm.replies
     ]
-    if missing:
+    if missing_prompts:
         lines = []
-        for prompt in missing:
+        for prompt in missing_prompts:
             messages = [asdict(message) for message in prompt]
             lines.append(json.dumps({"messages": messages}) + "\n")
         write_whole(unanswered, "".join(lines))
         raise InputError(
-            f"no recorded reply for {len(missing)} of {len(prompts)} prompts. To record "
+            f"no recorded reply for {len(missing_prompts)} of {len(prompts)} prompts. To record "
             f"them, run: rag-denoise record {unanswered} REPLIES --llm "
             "http://host:port/v1#name; then: rag-denoise demo --replies REPLIES"
         )
-    source = f"replies recorded from {' and '.join(models)}, prompt version {VERSION}"
-    return llm, source
+    reply_origin = (
+        f"replies recorded from {' and '.join(models)}, prompt version {VERSION}"
+    )
+    return llm, reply_origin
 
 
 def _count_tokens(passages: Sequence[Passage]) -> int:

@@ -125,7 +125,7 @@ def evaluate_command(
             "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
         )
     with progress_bar(error_console, "reading") as on_progress:
-        cases = load_cases(
+        evaluation_cases = load_cases(
             error_console,
             questions,
             documents,
@@ -137,17 +137,16 @@ def evaluate_command(
         )
     if label_log is not None:
         with progress_bar(error_console, "labelling") as on_progress:
-            cases = label_cases(
-                cases, label_log, label_with or "", progress=on_progress
+            evaluation_cases = label_cases(
+                evaluation_cases, label_log, label_with or "", progress=on_progress
             )
         if answer_log is not None and answer_log is not label_log:
+            # Known only now: labelling has spent a part of the shared budget.
             answer_log.budget = _remaining_budget(budget, label_log)
-    for rejection in cases.rejected_records[:_SHOWN_REJECTIONS]:
-        message = f"left out: line {rejection.line_number}: {rejection.reason}"
-        print_line(error_console, message, "yellow")
+    _print_rejections(error_console, evaluation_cases)
     with progress_bar(error_console, "comparing") as on_progress:
         evaluation = evaluate(
-            cases,
+            evaluation_cases,
             strategies,
             answerer=None if answer_log is None else LLMAnswerer(answer_log, llm),
             llm=answer_log,
@@ -158,9 +157,17 @@ def evaluate_command(
     if not dry_run:
         _write_evaluation(evaluation, out, console, error_console)
         return
-    for log in dict.fromkeys((label_log, answer_log)):  # one log may have both tasks
-        if log is not None:
-            show_plan(console, log)
+    for reply_log in dict.fromkeys(
+        (label_log, answer_log)
+    ):  # one log may have both tasks
+        if reply_log is not None:
+            show_plan(console, reply_log)
+
+
+def _print_rejections(console: Console, cases: EvaluationCases) -> None:
+    for rejection in cases.rejected_records[:_SHOWN_REJECTIONS]:
+        location = f"line {rejection.line_number}"
+        print_line(console, f"left out: {location}: {rejection.reason}", "yellow")
 
 
 def _require_llm(needs_llm: Mapping[str, Any]) -> None:
@@ -182,15 +189,15 @@ def _write_evaluation(
     evaluation: Evaluation, out: Path, console: Console, error_console: Console
 ) -> None:
     print_table(console, table_rows(evaluation, short=True))
-    for line in summary_lines(evaluation):
-        print_line(console, line)
+    for text_line in summary_lines(evaluation):
+        print_line(console, text_line)
     out.mkdir(parents=True, exist_ok=True)
     setting_path = out / SETTING_FILE
     evaluation.save_page(out / PAGE_FILE)
-    record = json.dumps(
+    evaluation_json = json.dumps(
         evaluation.to_dict(), indent=1, ensure_ascii=False, allow_nan=False
     )
-    write_whole(out / RESULTS_FILE, record + "\n")
+    write_whole(out / RESULTS_FILE, evaluation_json + "\n")
     evaluation.save_setting(setting_path)
     file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
     print_line(error_console, f"\nwritten to {out}: {file_names}")
@@ -205,8 +212,8 @@ def _extra_strategies(
 ) -> dict[str, Strategy | Mapping[str, Any]]:
     """The strategies that the user asks for, besides the standard ones."""
     strategies: dict[str, Strategy | Mapping[str, Any]] = {}
-    for variant in s2a:
-        strategies[f"S2A {variant}"] = {"kind": "s2a", "variant": variant}
+    for s2a_variant in s2a:
+        strategies[f"S2A {s2a_variant}"] = {"kind": "s2a", "variant": s2a_variant}
     if cross_encoder is not None:
         strategies["cross-encoder"] = {
             "kind": "cross-encoder",
@@ -253,16 +260,16 @@ def _remaining_budget(budget: float | None, other: ReplyLog | None) -> float | N
 
 def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
     """Print what the run would cost besides what was paid already."""
-    usage = ledger.planned_usage
-    line = (
-        f"about {ledger.planned_calls:,} calls, {usage.input_tokens:,} tokens to read, "
-        f"{usage.output_tokens:,} to write"
+    planned_usage = ledger.planned_usage
+    text_line = (
+        f"about {ledger.planned_calls:,} calls, {planned_usage.input_tokens:,} tokens to read, "
+        f"{planned_usage.output_tokens:,} to write"
     )
     if ledger.price is not None:
-        line += f", {ledger.price.cost_of(usage):.4f} in money"
+        text_line += f", {ledger.price.cost_of(planned_usage):.4f} in money"
     if dry:
-        line += "; no call was made"
-    print_line(console, line)
+        text_line += "; no call was made"
+    print_line(console, text_line)
 
 
 def parse_price(option: str | None) -> Price | None:
@@ -326,15 +333,17 @@ def load_cases(
         raise InputError("--columns goes with questions of your own: give a file")
     passages = None
     if documents is not None:
-        loaded = read_passages(str(documents), skip_bad=True)
-        passages = loaded.passages
-        for warning in loaded.warnings:
-            print_line(console, warning, "yellow")
+        loaded_passages = read_passages(str(documents), skip_bad=True)
+        passages = loaded_passages.passages
+        for load_warning in loaded_passages.warnings:
+            print_line(console, load_warning, "yellow")
     if questions is not None:
-        search = None
+        passage_search = None
         if passages is not None:
-            search = build_search(passages, top_k=top_k, progress=on_progress)
-        cases = read_cases(questions, columns=column_names, search_passages=search)
+            passage_search = build_search(passages, top_k=top_k, progress=on_progress)
+        evaluation_cases = read_cases(
+            questions, columns=column_names, search_passages=passage_search
+        )
     elif passages is not None:
         return generate_cases(
             passages,
@@ -346,8 +355,8 @@ def load_cases(
     else:
         samples = enumerate(sample_questions(), 1)
         sample_cases = [case_from_question(question, n) for n, question in samples]
-        cases = EvaluationCases(tuple(sample_cases))
-    return replace(cases, cases=cases.cases[:limit])
+        evaluation_cases = EvaluationCases(tuple(sample_cases))
+    return replace(evaluation_cases, cases=evaluation_cases.cases[:limit])
 
 
 def parse_columns(column_options: Sequence[str]) -> dict[str, str]:
@@ -360,10 +369,10 @@ def parse_columns(column_options: Sequence[str]) -> dict[str, str]:
     if not column_options:
         return columns
     for pair in ",".join(column_options).split(","):
-        field_name, equals, column = (part.strip() for part in pair.partition("="))
-        if not equals or not field_name or not column:
+        field_name, equals, user_column = (part.strip() for part in pair.partition("="))
+        if not equals or not field_name or not user_column:
             raise InputError(
                 f"--columns {pair}: expected OURS=YOURS, such as question=query"
             )
-        columns[field_name] = column
+        columns[field_name] = user_column
     return columns

@@ -128,27 +128,28 @@ def _label_questions(
             console, f"labels are those in {path}; delete it to have them made anew"
         )
         return _read_labelled(console, path)
-    cases = load_unlabelled()
+    unlabelled_cases = load_unlabelled()
     if open_log is not None:
+        # A dry log counts the calls that the real one would make.
         plan_log = open_log(True)
-        label_cases(cases, plan_log, "")
+        label_cases(unlabelled_cases, plan_log, "")
         show_plan(console, plan_log, dry_run)
         if dry_run:
             raise typer.Exit
         with progress_bar(console, "labelling") as on_progress:
-            cases = label_cases(
-                cases, open_log(False), "the model", progress=on_progress
+            unlabelled_cases = label_cases(
+                unlabelled_cases, open_log(False), "the model", progress=on_progress
             )
-    questions = [case.question for case in cases.cases if case.question.gold]
-    if open_log is None and len(questions) < len(cases.cases):
+    questions = [case.question for case in unlabelled_cases.cases if case.question.gold]
+    if open_log is None and len(questions) < len(unlabelled_cases.cases):
         raise InputError(
             "some questions have no labels: name a model with --label-with, or add "
             "'labels'"
         )
-    rejections = (*cases.rejected_records, *cases.warnings)
+    rejections = (*unlabelled_cases.rejected_records, *unlabelled_cases.warnings)
     reason_counts = Counter(rejection.reason for rejection in rejections)
-    for reason, count in reason_counts.items():
-        print_line(console, f"left out, {count} times: {reason}", "yellow")
+    for reason, reason_count in reason_counts.items():
+        print_line(console, f"left out, {reason_count} times: {reason}", "yellow")
     labels_path = write_labels(questions, path)
     print_line(
         console,
@@ -159,26 +160,28 @@ def _label_questions(
 
 
 def _read_labelled(console: Console, path: Path) -> Sequence[Question]:
-    loaded = read_questions(path, skip_bad=True)
-    for rejection in loaded.rejected_records:
-        location = f"{path}, record {rejection.line_number}"
-        print_line(console, f"left out: {location}: {rejection.reason}", "yellow")
-    return loaded.questions
+    loaded_questions = read_questions(path, skip_bad=True)
+    for rejection in loaded_questions.rejected_records:
+        record_location = f"{path}, record {rejection.line_number}"
+        print_line(
+            console, f"left out: {record_location}: {rejection.reason}", "yellow"
+        )
+    return loaded_questions.questions
 
 
 def _print_report(console: Console, denoiser: FittedDenoiser, out: Path) -> None:
     print_table(console, denoiser.evaluation.table_rows())
     stack, scale = denoiser.stack, denoiser.scale
-    weights = []
+    weight_texts = []
     for name, weight in zip(stack.names, stack.weight, strict=True):
-        weights.append(f"{name} {weight:.2f}")
-    risks = ", ".join(f"{100 * risk:g} %" for risk in sorted(scale.margins))
-    print_line(console, f"weights: {', '.join(weights)}")
+        weight_texts.append(f"{name} {weight:.2f}")
+    risk_text = ", ".join(f"{100 * risk:g} %" for risk in sorted(scale.margins))
+    print_line(console, f"weights: {', '.join(weight_texts)}")
     print_line(console, str(denoiser.evaluation))
     print_line(
         console,
         f"keep='auto' is calibrated on {scale.questions} questions, for losing at "
-        f"most: {risks}",
+        f"most: {risk_text}",
     )
     print_line(
         console,

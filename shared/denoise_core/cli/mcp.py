@@ -50,11 +50,11 @@ def mcp(
 ) -> None:
     """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
     denoiser = build_denoiser("end", keep)
-    server = build_server(denoiser, judge_from_option(llm), folder or [])
+    mcp_server = build_server(denoiser, judge_from_option(llm), folder or [])
     if http is None:
-        server.run("stdio")
+        mcp_server.run("stdio")
         return
-    server.run(
+    mcp_server.run(
         "streamable-http",
         host=host,
         port=http,
@@ -78,13 +78,13 @@ def build_server(
     server_class = require("mcp.server", extra="mcp").MCPServer
     tools = _ServerTools(denoiser, judge, folders)
     # Its log would quote the text that it gets.
-    server = server_class(
+    mcp_server = server_class(
         "rag-denoise", instructions=_INSTRUCTIONS, log_level="CRITICAL"
     )
-    server.add_tool(tools.denoise, name="denoise")
-    server.add_tool(tools.recall, name="recall")
-    server.add_tool(tools.check, name="check")
-    return server
+    mcp_server.add_tool(tools.denoise, name="denoise")
+    mcp_server.add_tool(tools.recall, name="recall")
+    mcp_server.add_tool(tools.check, name="check")
+    return mcp_server
 
 
 class _ServerTools:
@@ -119,24 +119,31 @@ class _ServerTools:
 
         inputs, result = await self._run(run_denoiser)
         call_id = uuid.uuid4().hex[:12]
-        self._recent_calls[call_id] = {passage.id: passage for passage in inputs}
+        self._recent_calls[call_id] = {
+            input_passage.id: input_passage for input_passage in inputs
+        }
         return {"result": call_id, **result}
 
     async def recall(
         self, result: str, id: str, start: int = 0, end: int | None = None
     ) -> dict[str, Any]:
         """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        passage = self._recent_calls.get(result, {}).get(id)
-        if passage is None:
+        input_passage = self._recent_calls.get(result, {}).get(id)
+        if input_passage is None:
             raise self._tool_error(
                 "no such passage: expected a recent result of denoise, and an id of its "
                 "spans"
             )
-        length = len(passage.text)
-        last = length if end is None else min(end, length)
+        text_length = len(input_passage.text)
+        last = text_length if end is None else min(end, text_length)
         if not 0 <= start <= last:
-            raise self._tool_error(f"expected characters within 0 and {length}")
-        return {"id": id, "start": start, "end": last, "text": passage.text[start:last]}
+            raise self._tool_error(f"expected characters within 0 and {text_length}")
+        return {
+            "id": id,
+            "start": start,
+            "end": last,
+            "text": input_passage.text[start:last],
+        }
 
     async def check(
         self,
@@ -169,23 +176,23 @@ class _ServerTools:
     ) -> tuple[Passage, ...]:
         passages = [Passage(text, str(index)) for index, text in enumerate(texts)]
         for index, file in enumerate(files):
-            path = Path(file).resolve()
-            if not any(path.is_relative_to(folder) for folder in self._folders):
+            file_path = Path(file).resolve()
+            if not any(file_path.is_relative_to(folder) for folder in self._folders):
                 raise self._tool_error(
                     f"files[{index}] is not below a folder that may be read (--folder)"
                 )
             try:
-                passages += read_passages(str(path)).passages
+                passages += read_passages(str(file_path)).passages
             except InputError:
                 raise self._tool_error(f"files[{index}] cannot be read") from None
-        if len({passage.id for passage in passages}) < len(passages):
-            for index, passage in enumerate(passages):
-                numbered_id = f"{index}-{passage.id}"
+        if len({input_passage.id for input_passage in passages}) < len(passages):
+            for index, input_passage in enumerate(passages):
+                numbered_id = f"{index}-{input_passage.id}"
                 passages[index] = Passage(
-                    passage.text, numbered_id, metadata=passage.metadata
+                    input_passage.text, numbered_id, metadata=input_passage.metadata
                 )
-        size = sum(len(passage.text) for passage in passages)
-        if not 1 <= len(passages) <= MAX_PASSAGES or size > MAX_CHARACTERS:
+        total_characters = sum(len(input_passage.text) for input_passage in passages)
+        if not 1 <= len(passages) <= MAX_PASSAGES or total_characters > MAX_CHARACTERS:
             raise self._tool_error(
                 f"expected 1 to {MAX_PASSAGES} passages of {MAX_CHARACTERS:,} "
                 "characters in all"

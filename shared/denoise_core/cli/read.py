@@ -66,8 +66,8 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
     """
     reader = _PassageReader(skip_bad)
     for source in sources:
-        for file in _source_files(source, reader.warnings):
-            reader.add_file(file)
+        for source_file in _source_files(source, reader.warnings):
+            reader.add_file(source_file)
     return reader.finish()
 
 
@@ -95,12 +95,12 @@ class _PassageReader:
         elif records is None:
             passage = Passage(text, file.passage_id, metadata={"file": name})
             self._add(file.passage_id, passage)
-        for location, record in records or ():
+        for record_location, record in records or ():
             try:
                 value = _parse_json(record) if isinstance(record, str) else record
                 self._add(*_record_passage(value))
             except InputError as error:
-                self._reject(f"{name}, {location}: {error}")
+                self._reject(f"{name}, {record_location}: {error}")
 
     def _add(self, passage_id: str | None, passage: Passage) -> None:
         self._found_ids.append(passage_id)
@@ -113,8 +113,8 @@ class _PassageReader:
 
     def finish(self) -> LoadedPassages:
         """Return the passages with unique ids and without lone surrogates."""
-        counts = Counter(key for key in self._found_ids if key is not None)
-        repeated_ids = sorted(key for key, count in counts.items() if count > 1)
+        id_counts = Counter(key for key in self._found_ids if key is not None)
+        repeated_ids = sorted(key for key, count in id_counts.items() if count > 1)
         if repeated_ids:
             shown_ids = ", ".join(repeated_ids[:5])
             self.warnings.append(f"ids used more than once were numbered: {shown_ids}")
@@ -136,8 +136,8 @@ def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
     """The files of a source; of a folder those that are text."""
     if source == "-":
         stream = getattr(sys.stdin, "buffer", None)
-        content = stream.read() if stream else sys.stdin.read().encode()
-        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, content)
+        file_content = stream.read() if stream else sys.stdin.read().encode()
+        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, file_content)
         return
     path = Path(source)
     try:
@@ -155,16 +155,19 @@ def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
         return
     has_files = False
     for file_path in _folder_files(path):
-        content = _read_bytes(file_path)
+        file_content = _read_bytes(file_path)
         file_id = file_path.relative_to(path).as_posix()
-        if isinstance(content, bytes) and file_path.suffix.lower() not in CONVERTERS:
+        if (
+            isinstance(file_content, bytes)
+            and file_path.suffix.lower() not in CONVERTERS
+        ):
             try:
-                _decode_text(content)
+                _decode_text(file_content)
             except UnicodeDecodeError:
                 warnings.append(f"left out: {file_path}: no text that can be read")
                 continue
         has_files = True
-        yield _SourceFile(str(file_path), file_id, content)
+        yield _SourceFile(str(file_path), file_id, file_content)
     if not has_files:
         raise InputError(
             f"no files that can be read in the folder {source!r}; it may contain text, "
@@ -175,49 +178,49 @@ def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
 def _folder_files(folder: Path) -> Iterator[Path]:
     """The files below a folder, without hidden ones."""
     root = folder.resolve()
-    for path in sorted(folder.rglob("*")):
-        relative_path = path.relative_to(folder)
+    for file_path in sorted(folder.rglob("*")):
+        relative_path = file_path.relative_to(folder)
         is_hidden = any(part.startswith(".") for part in relative_path.parts)
-        if is_hidden or not path.is_file():
+        if is_hidden or not file_path.is_file():
             continue
         # A link inside the folder may name any file of this machine.
-        if path.resolve().is_relative_to(root):
-            yield path
+        if file_path.resolve().is_relative_to(root):
+            yield file_path
 
 
-def _read_bytes(path: Path) -> bytes | OSError:
+def _read_bytes(file_path: Path) -> bytes | OSError:
     try:
-        return path.read_bytes()
+        return file_path.read_bytes()
     except OSError as error:
         return error
 
 
-def _file_text(file: _SourceFile) -> tuple[str, str]:
+def _file_text(source_file: _SourceFile) -> tuple[str, str]:
     """The text of a file and its encoding."""
-    if isinstance(file.content, OSError):
-        raise file.content
-    if file.suffix in CONVERTERS:
-        return convert_file(file.suffix, file.content), "UTF-8"
-    return _decode_text(file.content)
+    if isinstance(source_file.content, OSError):
+        raise source_file.content
+    if source_file.suffix in CONVERTERS:
+        return convert_file(source_file.suffix, source_file.content), "UTF-8"
+    return _decode_text(source_file.content)
 
 
-def _split_records(file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:
+def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:
     """The records of a file with their locations; None if the file is one passage."""
     first_character = ""
-    if file.name == STANDARD_INPUT:  # there is no suffix that names the format
+    if source_file.name == STANDARD_INPUT:  # there is no suffix that names the format
         first_character = text.lstrip()[:1]
-    if file.suffix in (".csv", ".tsv"):
-        delimiter = "\t" if file.suffix == ".tsv" else ","
+    if source_file.suffix in (".csv", ".tsv"):
+        delimiter = "\t" if source_file.suffix == ".tsv" else ","
         return _table_records(csv.DictReader(io.StringIO(text), delimiter=delimiter))
-    if file.suffix == ".jsonl" or first_character == "{":
+    if source_file.suffix == ".jsonl" or first_character == "{":
         lines = []
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                lines.append((f"line {number}", line))
-        values = [_try_parse_json(line) for _, line in lines]
+        for line_number, text_line in enumerate(text.split("\n"), 1):
+            if text_line.strip():
+                lines.append((f"line {line_number}", text_line))
+        values = [_try_parse_json(text_line) for _, text_line in lines]
         objects = [value for value in values if isinstance(value, dict)]
         return lines if _has_text(objects) or not objects else None
-    if file.suffix == ".json" or first_character == "[":
+    if source_file.suffix == ".json" or first_character == "[":
         value = _try_parse_json(text)
         if isinstance(value, list) and _has_text(value):
             return _numbered("record", value)
@@ -228,15 +231,17 @@ def _table_records(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
     """The rows of a table with a column ``text``, without empty cells."""
     if "text" not in (table.fieldnames or ()):
         return None
-    rows = []
-    for row in table:
-        cells = {key: value for key, value in row.items() if key and value}
-        rows.append({"text": "", **cells})
-    return _numbered("row", rows)
+    csv_rows = []
+    for csv_row in table:
+        row_cells = {key: value for key, value in csv_row.items() if key and value}
+        csv_rows.append({"text": "", **row_cells})
+    return _numbered("row", csv_rows)
 
 
 def _numbered(kind: str, records: Sequence[Any]) -> list[tuple[str, Any]]:
-    return [(f"{kind} {number}", record) for number, record in enumerate(records, 1)]
+    return [
+        (f"{kind} {position}", record) for position, record in enumerate(records, 1)
+    ]
 
 
 def _has_text(records: Iterable[Any]) -> bool:
@@ -247,6 +252,7 @@ def _decode_text(content: bytes) -> tuple[str, str]:
     """The text and its encoding; raises `UnicodeDecodeError` for binary content."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16"), "UTF-16"
+    # Decoding alone would accept most binary formats, as cp1252 accepts any byte.
     if b"\0" in content:
         raise UnicodeDecodeError("utf-8", b"", 0, 0, "a NUL, which no text has")
     try:
@@ -284,11 +290,11 @@ def _record_passage(record: Any) -> tuple[str | None, Passage]:
         raise InputError(f"expected a field 'text', found {names}")
     metadata = dict(record)
     text = metadata.pop("text")
-    score = metadata.pop("score", None)
+    score_value = metadata.pop("score", None)
     record_id = metadata.pop("id", None)
     try:
-        number = None if score is None else float(score)
+        passage_score = None if score_value is None else float(score_value)
     except (TypeError, ValueError):
-        raise InputError(f"expected 'score' as a number, got {score!r}") from None
-    passage = Passage(text, str(record_id), number, metadata)
+        raise InputError(f"expected 'score' as a number, got {score_value!r}") from None
+    passage = Passage(text, str(record_id), passage_score, metadata)
     return None if record_id is None else str(record_id), passage

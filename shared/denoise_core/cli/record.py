@@ -48,22 +48,24 @@ def record_command(
     """
     console = Console(stderr=True, highlight=False)
     reply_log = open_ledger(llm, Path(f"{out}.calls"), budget, price, dry_run, longest)
-    rows = track(_read_prompts(prompts), "asking", console=console, transient=True)
-    output_lines, failures = [], []
-    for number, row in enumerate(rows, 1):
-        messages = row.pop("messages")
+    prompt_rows = track(
+        _read_prompts(prompts), "asking", console=console, transient=True
+    )
+    output_lines, failed_prompts = [], []
+    for prompt_number, prompt_row in enumerate(prompt_rows, 1):
+        messages = prompt_row.pop("messages")
         try:
             reply_text = reply_log.complete(messages).text
         except Exception as error:  # its text may contain the user's
             if isinstance(error, DenoiseError) or is_auth_refusal(error):
                 raise
-            failures.append(f"prompt {number}: {type(error).__name__}")
+            failed_prompts.append(f"prompt {prompt_number}: {type(error).__name__}")
             continue
-        row["model"] = llm
-        row["date"] = str(datetime.date.today())
-        row["prompt"] = RecordedLLM.key(messages)
-        row["reply"] = reply_text
-        output_lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        prompt_row["model"] = llm
+        prompt_row["date"] = str(datetime.date.today())
+        prompt_row["prompt"] = RecordedLLM.key(messages)
+        prompt_row["reply"] = reply_text
+        output_lines.append(json.dumps(prompt_row, ensure_ascii=False) + "\n")
     if dry_run:
         show_plan(Console(highlight=False), reply_log)
         return
@@ -73,10 +75,10 @@ def record_command(
         f"{len(output_lines):,} replies in {out}; {reply_log.call_count:,} calls were "
         "made now",
     )
-    if failures:
+    if failed_prompts:
         print_line(
             console,
-            f"{len(failures):,} failed, the first {failures[0]}; the same command asks "
+            f"{len(failed_prompts):,} failed, the first {failed_prompts[0]}; the same command asks "
             "them again",
             "yellow",
         )
@@ -89,15 +91,17 @@ def _read_prompts(path: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: A line has no messages.
     """
-    rows = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    prompt_rows = []
+    for prompt_number, json_line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
-            row = json.loads(line)
-            messages = [Message(m["role"], m["content"]) for m in row["messages"]]
-            rows.append({**row, "messages": messages})
+            prompt_row = json.loads(json_line)
+            messages = [
+                Message(m["role"], m["content"]) for m in prompt_row["messages"]
+            ]
+            prompt_rows.append({**prompt_row, "messages": messages})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"{path}, line {number}: expected "
+                f"{path}, line {prompt_number}: expected "
                 '{"messages": [{"role": "user", "content": "..."}]}'
             ) from error
-    return rows
+    return prompt_rows

@@ -29,7 +29,7 @@ from denoise_core.cli.options import (
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import print_line, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
-from denoise_core.end.selection import TokenLimit
+from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
@@ -86,33 +86,41 @@ def run(
     """
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
-    loaded = read_passages(*passages, skip_bad=skip_bad)
+    loaded_passages = read_passages(*passages, skip_bad=skip_bad)
     console, error_console = Console(highlight=False), Console(stderr=True)
-    for warning in loaded.warnings:
-        print_line(error_console, warning, "yellow")
+    for load_warning in loaded_passages.warnings:
+        print_line(error_console, load_warning, "yellow")
     with error_console.status("loading ..."):
-        method = build_denoiser(denoiser, keep, model, tokens)
-    if isinstance(method, ENDDenoiser) and isinstance(method.scorer, Prefetchable):
+        denoise_method = build_denoiser(denoiser, keep, model, tokens)
+    if isinstance(denoise_method, ENDDenoiser) and isinstance(
+        denoise_method.scorer, Prefetchable
+    ):
         # Embedding takes nearly all of the time, so it gets the progress bar.
         with progress_bar(error_console, "reading pieces") as on_progress:
-            method.precompute(loaded.passages, on_progress)
+            denoise_method.precompute(loaded_passages.passages, on_progress)
     with error_console.status("scoring ..."):
-        result = method.denoise(query, loaded.passages)
-    if loaded.passages:
-        print_line(error_console, summary_line(loaded.passages, result), "bold")
+        denoise_result = denoise_method.denoise(query, loaded_passages.passages)
+    if loaded_passages.passages:
+        print_line(
+            error_console,
+            summary_line(loaded_passages.passages, denoise_result),
+            "bold",
+        )
     if html is not None:
-        items = [ReportItem(loaded.passages, result)]
+        items = [ReportItem(loaded_passages.passages, denoise_result)]
         write_whole(html, render_page(items, title="What was kept, what was dropped"))
     if as_json:
-        _echo(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
+        _echo(json.dumps(denoise_result.as_json(), ensure_ascii=False, allow_nan=False))
     elif show_reasons or console.is_terminal:
-        print_pieces(console, loaded.passages, result, show_reasons=show_reasons)
+        print_pieces(
+            console, loaded_passages.passages, denoise_result, show_reasons=show_reasons
+        )
     else:
-        _echo(_kept_text(loaded.passages, result))
-    if nothing_denoised(loaded.passages, result):
+        _echo(_kept_text(loaded_passages.passages, denoise_result))
+    if nothing_denoised(loaded_passages.passages, denoise_result):
         print_line(error_console, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
-    if result.relevant is False:
+    if denoise_result.relevant is False:
         print_line(
             error_console,
             "nothing relevant: no passage seems to answer the question",
@@ -143,45 +151,53 @@ def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     section_counts = Counter[str]()
     for chunk in result.kept:
         passage = passages_by_id[chunk.span.passage_id]
-        label = _section_label(passage, chunk.span)
+        section_label = _section_label(passage, chunk.span)
         if len(passages) > 1:
-            label = f"{passage.id}: {label}"
-        section_counts[label] += 1
-    labels = []
-    for label, count in section_counts.items():
-        labels.append(label if count == 1 else f"{label} ({count} pieces)")
-    if len(labels) > SHOWN_SECTIONS + 1:
-        labels[SHOWN_SECTIONS:] = [f"{len(labels) - SHOWN_SECTIONS} more"]
-    kept_names = ", ".join(labels)
+            section_label = f"{passage.id}: {section_label}"
+        section_counts[section_label] += 1
+    section_labels = []
+    for section_label, section_count in section_counts.items():
+        section_labels.append(
+            section_label
+            if section_count == 1
+            else f"{section_label} ({section_count} pieces)"
+        )
+    if len(section_labels) > SHOWN_SECTIONS + 1:
+        section_labels[SHOWN_SECTIONS:] = [
+            f"{len(section_labels) - SHOWN_SECTIONS} more"
+        ]
+    kept_names = ", ".join(section_labels)
     if not kept_names:
         kept_names = f"{len(result.passages)} of {len(passages)} passages"
-    percent = f"{100 * kept_length / input_length:.0f} %"
+    kept_percent = f"{100 * kept_length / input_length:.0f} %"
     dropped_count = sum(chunk.score is not None for chunk in result.dropped)
-    return f"kept {percent}: {kept_names}; dropped {dropped_count}"
+    return f"kept {kept_percent}: {kept_names}; dropped {dropped_count}"
 
 
 def _section_label(passage: Passage, span: Span) -> str:
     """The heading above a piece, its kind of record, or its first words."""
-    chunked = chunk_text(passage.text)
-    kind = _RECORD_KINDS.get(chunked.text_format)
-    if kind:
-        return kind
-    chunk = chunked.chunks[chunked.chunk_index(span.start)]
-    context, text = chunked.chunk_context_and_text(chunk)
-    for line in reversed(context.split("\n")):
-        if line.strip() and "|" not in line:  # rows of a table are no headings
-            heading = line.strip("#= ")
-            if heading:
-                return f"§ {_shorten(heading)}"
+    chunked_text = chunk_text(passage.text)
+    record_kind = _RECORD_KINDS.get(chunked_text.text_format)
+    if record_kind:
+        return record_kind
+    chunk = chunked_text.chunks[chunked_text.chunk_index(span.start)]
+    context, piece_text = chunked_text.chunk_context_and_text(chunk)
+    for text_line in reversed(context.split("\n")):
+        if (
+            text_line.strip() and "|" not in text_line
+        ):  # rows of a table are no headings
+            section_heading = text_line.strip("#= ")
+            if section_heading:
+                return f"§ {_shorten(section_heading)}"
             break
-    return f'"{_shorten(text.strip())}"'
+    return f'"{_shorten(piece_text.strip())}"'
 
 
 def _shorten(text: str) -> str:
-    line = text.split("\n")[0]
-    if len(line) <= _LABEL_CHARACTERS:
-        return line
-    return f"{line[: _LABEL_CHARACTERS - 2].rstrip()} …"
+    text_line = text.split("\n")[0]
+    if len(text_line) <= _LABEL_CHARACTERS:
+        return text_line
+    return f"{text_line[: _LABEL_CHARACTERS - 2].rstrip()} …"
 
 
 def build_denoiser(
@@ -238,12 +254,12 @@ def build_denoiser(
             f"--keep auto is for --method end: the scores of --method {name} have no "
             "known scale"
         )
-    rule: object = amount
+    keep_rule: KeepSetting | None = amount
     if tokens is not None:
-        rule = TokenLimit(tokens, shared_encoder().count_tokens)
+        keep_rule = TokenLimit(tokens, shared_encoder().count_tokens)
     elif amount is None and name == "end":
-        rule = "auto"
-    return ENDDenoiser(scorers[name](), keep=rule, chunker="auto")
+        keep_rule = "auto"
+    return ENDDenoiser(scorers[name](), keep=keep_rule, chunker="auto")
 
 
 def _build_s2a(model: str | None, *, has_amount: bool) -> Denoiser:
@@ -271,15 +287,15 @@ def parse_keep(keep: str) -> float | int | str:
     Raises:
         InputError: It is anything else, ``1.0`` and ``100%`` included.
     """
-    text = keep.strip()
-    if text == "auto":
-        return text
-    if text.isdecimal():
-        return int(text)
+    piece_text = keep.strip()
+    if piece_text == "auto":
+        return piece_text
+    if piece_text.isdecimal():
+        return int(piece_text)
     fraction = math.nan
     with suppress(ValueError):
-        fraction = float(text.removesuffix("%"))
-    if text.endswith("%"):
+        fraction = float(piece_text.removesuffix("%"))
+    if piece_text.endswith("%"):
         fraction /= 100
     if not 0 < fraction < 1:
         raise InputError(
@@ -319,19 +335,19 @@ def print_pieces(
         console.print("no passages")
     for passage, pieces in zip(passages, split_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
-        heading = f"{passage.id}  {title}" if title else passage.id
-        console.print(Text(escape_control(heading), style="bold"))
+        section_heading = f"{passage.id}  {title}" if title else passage.id
+        console.print(Text(escape_control(section_heading), style="bold"))
         is_html = chunk_text(passage.text).text_format == "html"
         for piece in pieces:
-            text = strip_tags(piece.text) if is_html else piece.text
-            if not text.strip():
+            piece_text = strip_tags(piece.text) if is_html else piece.text
+            if not piece_text.strip():
                 continue
             mark, style, note_style = ("-", "dim strike", "dim")
             if piece.is_kept:
                 mark, style, note_style = ("+", "", "green")
-            line = Text(f"  {mark} ")
-            line.append(escape_control(text.strip()), style=style)
-            console.print(line)
+            text_line = Text(f"  {mark} ")
+            text_line.append(escape_control(piece_text.strip()), style=style)
+            console.print(text_line)
             if show_reasons:
                 print_line(console, f"    {piece.note}", note_style)
     for name in ("note", "question_note", "fallback"):

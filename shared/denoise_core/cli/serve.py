@@ -87,24 +87,29 @@ def serve(
     from denoise_core.service.request_queue import tune_for_serving
 
     console = Console(stderr=True, highlight=False)
-    method = build_denoiser(denoiser, keep)
+    served_denoiser = build_denoiser(denoiser, keep)
     limits = {name: context.params[name] for name in ServiceLimits.__slots__}
     allowed_hosts = tuple(name or ())
     if not allowed_hosts and host not in LOCAL_HOSTS:
         allowed_hosts = (host,)
     service = Service(
-        method, Path(denoiser).name, None, keys, allowed_hosts, ServiceLimits(**limits)
+        served_denoiser,
+        Path(denoiser).name,
+        None,
+        keys,
+        allowed_hosts,
+        ServiceLimits(**limits),
     )
     application = make_app(service)
     if access_log:
         access.addHandler(logging.StreamHandler())
         access.setLevel(logging.INFO)
     with console.status("loading ..."):  # so that the first request is not slow
-        method.denoise("Is it there?", [Passage("It is there.", "0")])
+        served_denoiser.denoise("Is it there?", [Passage("It is there.", "0")])
     is_ipv6 = ":" in host
-    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+    address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=address_family)
     except (OSError, OverflowError) as error:
         raise InputError(
             f"cannot listen on {host} port {port}: {error}; take another --port, or 0"
@@ -117,18 +122,18 @@ def serve(
             "yellow",
         )
     url_host = f"[{host}]" if is_ipv6 else host
-    url = f"http://{url_host}:{listener.getsockname()[1]}"
+    server_url = f"http://{url_host}:{listener.getsockname()[1]}"
     print_line(
         console,
-        f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; "
-        f"{url}/docs says how",
+        f"serving {service.name!r} at {server_url}/v1/denoise, /v1/rerank and /v1/check; "
+        f"{server_url}/docs says how",
     )
     tune_for_serving()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal that stopped it again after it has shut down.
         signal.signal(signal_number, lambda *_: None)
-    config = uvicorn.Config(
+    server_config = uvicorn.Config(
         application, log_level="warning", timeout_graceful_shutdown=30
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(server_config).run(sockets=[listener])
     print_line(console, "closed")

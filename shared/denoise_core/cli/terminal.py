@@ -30,11 +30,11 @@ def print_table(
         title=title,
         title_justify="left",
     )
-    header, *body_rows = rows
-    for index, name in enumerate(header):
-        table.add_column(name, justify="right" if index else "left")
-    for row in body_rows:
-        table.add_row(*(Text(escape_control(cell)) for cell in row))
+    header_row, *body_rows = rows
+    for index, column_name in enumerate(header_row):
+        table.add_column(column_name, justify="right" if index else "left")
+    for table_row in body_rows:
+        table.add_row(*(Text(escape_control(cell)) for cell in table_row))
     console.print(table)
 
 
@@ -43,6 +43,8 @@ def progress_bar(
     console: Console, task_name: str
 ) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar during the block; yields ``on_progress(done, total)``."""
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(task_name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with Progress(console=console, transient=True) as progress_display:
+        task = progress_display.add_task(task_name, total=None)
+        yield lambda done, total: progress_display.update(
+            task, completed=done, total=total
+        )
