@@ -134,8 +134,8 @@ def change_at_path(
     """The output with the value at the path changed; everything else is unchanged."""
     if not path:
         return change(output)
-    key, *rest = path
-    new_value = change_at_path(as_mapping(output)[key], change, rest)
+    key, *inner_path = path
+    new_value = change_at_path(as_mapping(output)[key], change, inner_path)
     if isinstance(output, Mapping):
         return {**output, key: new_value}
     if isinstance(output, BaseModel):

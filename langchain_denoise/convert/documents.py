@@ -327,12 +327,12 @@ def _joint_document(
     for span in passage.source_spans:
         if span.passage_id in originals:
             sources.append(originals[span.passage_id].metadata)
-    first, *others = sources or [{}]
+    first, *other_documents = sources or [{}]
     shared_metadata = {}
     for key, value in first.items():
         # A score belongs to one document, not to the joint text.
         if key != SCORE_KEY and all(
-            other.get(key, _ABSENT) == value for other in others
+            other.get(key, _ABSENT) == value for other in other_documents
         ):
             shared_metadata[key] = value
     return _new_document(passage, shared_metadata, record, scores)

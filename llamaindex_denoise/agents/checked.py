@@ -281,8 +281,8 @@ class AgentAnswerChecks(FinalOutputChecks):
         rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
         first = len(earlier_notes)
         positions = range(first, first + len(feedback_notes))
-        places = [*rejected_state["places"], *positions]
-        await ctx.store.set(_REJECTED_KEY, {**rejected_state, "places": places})
+        all_positions = [*rejected_state["places"], *positions]
+        await ctx.store.set(_REJECTED_KEY, {**rejected_state, "places": all_positions})
         model_step.held_context.release()
         return model_step.output
 

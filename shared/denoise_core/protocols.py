@@ -158,7 +158,7 @@ class BatchScorer(Protocol):
     """
 
     def score_batch(
-        self, asked: Sequence[tuple[str, Sequence[str]]]
+        self, requests: Sequence[tuple[str, Sequence[str]]]
     ) -> list[ScoredTexts]: ...
 
 

@@ -209,8 +209,8 @@ def _choose_text(
         text = abstention_text(memory, task, supported_part)
         return text, Outcome.ABSTAINED, stop_reason
     if best is None:
-        why = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(memory)
-        return NO_ANSWER.format(why=why), Outcome.FAILED, stop_reason
+        reason_text = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(memory)
+        return NO_ANSWER.format(why=reason_text), Outcome.FAILED, stop_reason
     if not best.candidate:
         text = NO_ANSWER.format(why="the model wrote nothing")
         return text, Outcome.FAILED, stop_reason
@@ -238,14 +238,14 @@ def supported_text(attempt: Attempt) -> str:
     claims = parse_answer(candidate).claims
     rejected_starts: set[int] = set()
     for finding in verdict.findings:
-        starts = [
+        first_matches = [
             claim.start
             for claim in claims
             if claim.start < finding.end and finding.start < claim.end
         ]
-        if not starts:
+        if not first_matches:
             return ""
-        rejected_starts.update(starts)
+        rejected_starts.update(first_matches)
     supported_claims = [
         candidate[claim.start : claim.end]
         for claim in claims

@@ -294,9 +294,9 @@ def _with_draft_evidence(
     if not draft_reply.retrieved:
         return memory
     counted, excluded = split_evidence(draft_reply, memory)
-    known = (*memory.retrieved, *memory.excluded_evidence)
-    new_counted = merge_by_rank(known, [counted])
-    new_excluded = merge_by_rank((*known, *new_counted), [excluded])
+    known_evidence = (*memory.retrieved, *memory.excluded_evidence)
+    new_counted = merge_by_rank(known_evidence, [counted])
+    new_excluded = merge_by_rank((*known_evidence, *new_counted), [excluded])
     evidence = blank_over_budget(
         (*memory.evidence, *new_counted),
         limits.evidence_tokens,

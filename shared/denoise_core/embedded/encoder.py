@@ -101,11 +101,11 @@ class SentenceEncoder:
         )
         maxsim = _weighted_mean(nearest_cosines, piece_rarity, piece_rarity)
         best_coverage = np.clip(nearest_cosines[maxsim.argmax()], 0, 1)
-        rest = _weighted_mean(
+        residual_scores = _weighted_mean(
             nearest_cosines, piece_rarity * (1 - best_coverage), piece_rarity
         )
         cosine = all_windows.sentence @ query_embedding
-        window_signals = np.column_stack([cosine, maxsim, rest])
+        window_signals = np.column_stack([cosine, maxsim, residual_scores])
         window_counts = tuple(
             len(text_embedding.parts) for text_embedding in text_embeddings
         )

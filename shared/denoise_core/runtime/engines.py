@@ -383,8 +383,8 @@ def _check_url(url: str) -> None:
 def fill_missing_scores(scores: Sequence[float | None]) -> NDArray[np.float32]:
     """Return float32 scores; a refused text (None) gets the lowest score of the others."""
     lowest_score = min((s for s in scores if s is not None), default=0.0)
-    filled = [lowest_score if score is None else score for score in scores]
-    return np.array(filled, dtype=np.float32)
+    filled_scores = [lowest_score if score is None else score for score in scores]
+    return np.array(filled_scores, dtype=np.float32)
 
 
 def _parse_retry_after(header: str | None) -> float:

@@ -230,15 +230,15 @@ class ChainRetriever:
         passages: Sequence[Passage],
         *,
         tokens: int = 1000,
-        starts: int = 50,
+        start_count: int = 50,
         linker: Linker | None = None,
         chainer: Chainer | None = None,
     ) -> None:
-        if tokens < 1 or starts < 1:
-            raise InputError(f"tokens={tokens}, starts={starts}: expected 1 or more")
+        if tokens < 1 or start_count < 1:
+            raise InputError(f"tokens={tokens}, starts={start_count}: expected 1 or more")
         self.bm25 = BM25Retriever(check_passages(passages))
         self.tokens = tokens
-        self.starts = starts
+        self.starts = start_count
         self.linker = linker or GazetteerLinker()
         self.chainer = chainer or Chainer()
         self._lock = threading.Lock()

@@ -104,8 +104,8 @@ class Consolidator:
         errors = [r.error for r in replies if isinstance(r, FailedItem)]
         failures = [*(("source", error) for error in errors), *failures]
         results = [reply for reply in replies if not isinstance(reply, FailedItem)]
-        known = (*memory.retrieved, *memory.excluded_evidence)
-        merged = merge_by_rank(known, results)
+        known_passages = (*memory.retrieved, *memory.excluded_evidence)
+        merged = merge_by_rank(known_passages, results)
         evidence = tuple(passage for passage in merged if passage.counts)
         gathered = GatheredEvidence(
             tuple(queries),
@@ -149,7 +149,7 @@ class Consolidator:
 
 
 def merge_by_rank(
-    known: tuple[Passage, ...], result_lists: Sequence[Sequence[Passage]]
+    known_passages: tuple[Passage, ...], result_lists: Sequence[Sequence[Passage]]
 ) -> tuple[Passage, ...]:
     """Merge lists rank by rank, best first.
 
@@ -160,7 +160,7 @@ def merge_by_rank(
     Returns:
         The new passages, each text once, with ids unlike each other and the known ones.
     """
-    seen_texts = {with_title_line(passage) for passage in known}
+    seen_texts = {with_title_line(passage) for passage in known_passages}
     new_passages: list[Passage] = []
     for same_rank in itertools.zip_longest(*result_lists):
         for passage in same_rank:
@@ -170,8 +170,8 @@ def merge_by_rank(
             if text not in seen_texts:
                 seen_texts.add(text)
                 new_passages.append(passage)
-    all_ids = unique_ids([passage.id for passage in (*known, *new_passages)])
-    new_ids = all_ids[len(known) :]
+    all_ids = unique_ids([passage.id for passage in (*known_passages, *new_passages)])
+    new_ids = all_ids[len(known_passages) :]
     return tuple(
         passage if passage.id == new_id else replace(passage, id=new_id)
         for passage, new_id in zip(new_passages, new_ids, strict=True)

@@ -42,7 +42,7 @@ class Linker(Protocol):
     """Finds mentions of passages in texts. Plug in spaCy or your own linker."""
 
     def link(
-        self, texts: Sequence[Passage], known: Sequence[Passage]
+        self, texts: Sequence[Passage], known_entities: Sequence[Passage]
     ) -> Sequence[Link]:
         """Find mentions in ``texts`` of the passages in ``known``, by id."""
         ...
@@ -56,11 +56,11 @@ class GazetteerLinker:
     """
 
     def link(
-        self, texts: Sequence[Passage], known: Sequence[Passage]
+        self, texts: Sequence[Passage], known_entities: Sequence[Passage]
     ) -> Sequence[Link]:
         """Find mentions in ``texts`` of the passages in ``known``."""
-        ids_by_name = _ids_by_name(known)
-        chooser = _TargetChooser(known)
+        ids_by_name = _ids_by_name(known_entities)
+        chooser = _TargetChooser(known_entities)
         links = []
         for passage in texts:
             for start, end, name in _find_mentions(passage.text, ids_by_name):
@@ -72,10 +72,10 @@ class GazetteerLinker:
         return tuple(links)
 
 
-def _ids_by_name(known: Sequence[Passage]) -> dict[str, list[str]]:
+def _ids_by_name(known_entities: Sequence[Passage]) -> dict[str, list[str]]:
     """The ids of the passages that have each name."""
     ids: dict[str, list[str]] = {}
-    for passage in known:
+    for passage in known_entities:
         if passage.metadata.get("kind") == "row":
             continue
         aliases = passage.metadata.get("aliases") or ()
@@ -128,8 +128,8 @@ def _normalize_name(name: str) -> str:
 class _TargetChooser:
     """Chooses among passages of one name by shared words, rare ones counting more."""
 
-    def __init__(self, known: Sequence[Passage]) -> None:
-        self._words = {passage.id: _context_words(passage) for passage in known}
+    def __init__(self, known_entities: Sequence[Passage]) -> None:
+        self._words = {passage.id: _context_words(passage) for passage in known_entities}
         self._counts: Counter[str] = Counter()
         for words in self._words.values():
             self._counts.update(words)

@@ -396,7 +396,7 @@ def _savings_line(figures: StrategyFigures) -> str:
     """Name the tokens saved when the ranking is cut where it keeps most gold."""
     assert figures.text_needed is not None
     needed_percent, low_percent, high_percent = (
-        100 * share for share in figures.text_needed
+        100 * text_fraction for text_fraction in figures.text_needed
     )
     total_tokens = figures.kept_tokens / max(figures.kept_fraction, 1e-9)
     saved_tokens = 1000 * total_tokens * (1 - needed_percent / 100)

@@ -265,10 +265,10 @@ def strategy_figures(
         len(successful_outcomes),
         tuple(failed_lines),
         gold_recall=mean_interval(
-            _known(outcome.gold_recall for outcome in successful_outcomes)
+            _known_values(outcome.gold_recall for outcome in successful_outcomes)
         ),
         accuracy=mean_interval(
-            _known(outcome.is_correct for outcome in successful_outcomes)
+            _known_values(outcome.is_correct for outcome in successful_outcomes)
         ),
         exact_match=_mean_known(exact_match(*pair) for pair in reply_answers),
         token_f1=_mean_known(token_f1(*pair) for pair in reply_answers),
@@ -502,10 +502,10 @@ def _answer_change(
     return AnswerChange(tuple(harmed_lines), tuple(helped_lines), net_change)
 
 
-def _known(pair_values: Iterable[float | None]) -> list[float]:
+def _known_values(pair_values: Iterable[float | None]) -> list[float]:
     return [float(value) for value in pair_values if value is not None]
 
 
 def _mean_known(pair_values: Iterable[float | None]) -> float | None:
-    known_values = _known(pair_values)
+    known_values = _known_values(pair_values)
     return float(np.mean(known_values)) if known_values else None

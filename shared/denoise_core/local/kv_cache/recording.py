@@ -116,7 +116,7 @@ class _ResumedLayer(PlaceholderCache):
         self, buffer_index: int, rows: Sequence[torch.Tensor], new_states: torch.Tensor
     ) -> torch.Tensor:
         batch, heads, new_tokens, size = new_states.shape
-        padded_states = self.space.take(
+        padded_states = self.space.take_states(
             buffer_index, (batch, heads, self.length + new_tokens, size), new_states
         )
         for row, cached_rows in enumerate(rows):
@@ -135,7 +135,7 @@ class BatchBuffer:
     def __init__(self) -> None:
         self.buffers: dict[int, torch.Tensor] = {}
 
-    def take(
+    def take_states(
         self, buffer_index: int, shape: tuple[int, ...], example: torch.Tensor
     ) -> torch.Tensor:
         """A view of ``shape`` on buffer ``buffer_index``; overwrites what the last block put there."""

@@ -195,9 +195,9 @@ class PrefixReuse:
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
         blocks = zip(unpadded_prefix.blocks, cached_prefix[1].blocks, strict=True)
         if not all(
-            nearly_equal(left.flatten(), right.flatten())
+            nearly_equal(left_states.flatten(), right.flatten())
             for unpadded_pair, padded_pair in blocks
-            for left, right in zip(unpadded_pair, padded_pair, strict=True)
+            for left_states, right in zip(unpadded_pair, padded_pair, strict=True)
         ):
             return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
