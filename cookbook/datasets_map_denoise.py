@@ -35,19 +35,14 @@ def denoiser_of(keep: Any) -> ENDDenoiser:
     return denoiser
 
 
-def denoise_row(
-    line: dict[str, str], index: int, first: int, keep: Any
-) -> dict[str, str]:
+def denoise_row(line: dict[str, str], index: int, first: int, keep: Any) -> dict[str, str]:
     """What is written for one line, as JSON; ``first`` is the number of the part's first line."""
     denoiser = denoiser_of(keep)
     row_id = None
     try:
         row = json.loads(line["text"])
         row_id = row["id"]
-        passages = [
-            Passage(text, str(position))
-            for position, text in enumerate(row["passages"])
-        ]
+        passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
         result = denoiser.denoise(row["query"], passages)
     except Exception as error:
         failed = {
@@ -67,16 +62,12 @@ def write_part(path: Path, lines: Iterable[str]) -> None:
         for line in lines:
             file.write(line + "\n")
         file.flush()
-        os.fsync(
-            file.fileno()
-        )  # a machine that stops must not leave the new name on an empty file
+        os.fsync(file.fileno())  # a machine that stops must not leave the new name on an empty file
     unfinished.replace(path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--workers", type=int, default=2)

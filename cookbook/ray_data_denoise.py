@@ -42,11 +42,7 @@ class DenoiseFiles:
     def denoise_file(self, source: Path) -> int:
         """Denoise the rows of one file; returns how many failed."""
         with source.open(encoding="utf-8") as lines:
-            rows = [
-                self.denoise_row(number, line)
-                for number, line in enumerate(lines, 1)
-                if line.strip()
-            ]
+            rows = [self.denoise_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         write_part(self.output / source.name, rows)
         return sum("error" in row for row in rows)
 
@@ -55,10 +51,7 @@ class DenoiseFiles:
         try:
             row = json.loads(line)
             row_id = row["id"]
-            passages = [
-                Passage(text, str(position))
-                for position, text in enumerate(row["passages"])
-            ]
+            passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
             result = self.denoiser.denoise(row["query"], passages)
         except Exception as error:
             return {
@@ -79,16 +72,12 @@ def write_part(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         for row in rows:
             file.write(json.dumps(row) + "\n")
         file.flush()
-        os.fsync(
-            file.fileno()
-        )  # a machine that stops must not leave the new name on an empty file
+        os.fsync(file.fileno())  # a machine that stops must not leave the new name on an empty file
     unfinished.replace(path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument(
@@ -106,23 +95,17 @@ def main() -> None:
     for unfinished in options.output.glob("*.tmp"):
         unfinished.unlink()
     sources = sorted(options.rows.glob("*.jsonl"))
-    missing = [
-        source for source in sources if not (options.output / source.name).exists()
-    ]
+    missing = [source for source in sources if not (options.output / source.name).exists()]
     print(f"{len(sources) - len(missing)} of {len(sources)} parts are there")
     if not missing:
         return
     ray.init(include_dashboard=False)
-    free_cpus = (
-        int(ray.cluster_resources()["CPU"]) - 1
-    )  # actors on every CPU would starve what feeds them
+    free_cpus = int(ray.cluster_resources()["CPU"]) - 1  # actors on every CPU would starve what feeds them
     items = [{"source": str(source.resolve())} for source in missing]
     finished = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         DenoiseFiles,
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(
-            size=max(1, min(options.workers or free_cpus, free_cpus))
-        ),
+        compute=ray.data.ActorPoolStrategy(size=max(1, min(options.workers or free_cpus, free_cpus))),
         fn_constructor_args=(str(options.output.resolve()), options.keep or "auto"),
     )
     for part in finished.iter_rows():

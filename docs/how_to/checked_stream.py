@@ -11,9 +11,7 @@ texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n"
 passages = [Passage(text.strip(), f"p{n}") for n, text in enumerate(texts)]
 wrong = "A night in the garage costs 25 euros."  # the evidence says 16
 right = "The garage below the house has thirty places."
-llm = FunctionLLM(
-    lambda messages: right if "did not hold" in messages[-1].content else wrong
-)  # your model
+llm = FunctionLLM(lambda messages: right if "did not hold" in messages[-1].content else wrong)  # your model
 
 
 def is_stated(question: str, evidence: list[str], claim: str) -> bool:
@@ -23,9 +21,7 @@ def is_stated(question: str, evidence: list[str], claim: str) -> bool:
 
 loop = Augmenter(llm, BM25Retriever(passages), judge=is_stated)
 for show in ("draft", "checked"):
-    for event in stream_verified(
-        loop, "What does the garage cost, and how large is it?", show=show
-    ):
+    for event in stream_verified(loop, "What does the garage cost, and how large is it?", show=show):
         if isinstance(event, TextReleased):
             print(f"{show}: shown", event.text)
         else:

@@ -12,12 +12,8 @@ from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding, record
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
 nodes = [TextNode(text=text.strip(), id_=f"p{n}") for n, text in enumerate(texts)]
 collection = chromadb.EphemeralClient().create_collection("handbook-nodes")
-storage = StorageContext.from_defaults(
-    vector_store=ChromaVectorStore(chroma_collection=collection)
-)
-index = VectorStoreIndex(
-    nodes, storage_context=storage, embed_model=EmbeddedEmbedding()
-)
+storage = StorageContext.from_defaults(vector_store=ChromaVectorStore(chroma_collection=collection))
+index = VectorStoreIndex(nodes, storage_context=storage, embed_model=EmbeddedEmbedding())
 
 question = "How much does a night in the garage cost?"
 before = index.as_retriever(similarity_top_k=8).retrieve(question)

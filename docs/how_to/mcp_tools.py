@@ -19,14 +19,10 @@ def look_up(topic: str) -> list[str]:
 
 async def main() -> None:
     question = "When does the bar close?"
-    async with Client(
-        server
-    ) as client:  # or Client("http://...") for a server elsewhere
+    async with Client(server) as client:  # or Client("http://...") for a server elsewhere
         result = await client.call_tool("look_up", {"topic": question})
     texts = [block.text for block in result.content if block.type == "text"]
-    passages = [
-        Passage(text, f"block {n}", provenance="tool") for n, text in enumerate(texts)
-    ]
+    passages = [Passage(text, f"block {n}", provenance="tool") for n, text in enumerate(texts)]
     cleared = await default_denoiser(keep=2).adenoise(question, passages)
     print(f"{len(texts)} blocks from the tool, {len(cleared.passages)} kept")
     for passage in cleared.passages:

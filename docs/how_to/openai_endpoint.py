@@ -32,8 +32,6 @@ documents = [
         id="b",
     ),
 ]
-for document in compressor.compress_documents(
-    documents, "How much does a night in the garage cost?"
-):
+for document in compressor.compress_documents(documents, "How much does a night in the garage cost?"):
     fell_back = document.metadata.get("denoise_fallback")
     print(document.id, repr(document.page_content), "| fell back:", fell_back)

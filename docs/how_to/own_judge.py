@@ -5,9 +5,7 @@ from denoise_core.augmenter.drafting import FixedText
 from denoise_core.support import check
 from denoise_core.text.words import content_words
 
-passages = [
-    Passage("The tower was finished in 1889. It has three floors and a lift.", "tower")
-]
+passages = [Passage("The tower was finished in 1889. It has three floors and a lift.", "tower")]
 answer = "It was finished in 1889. It was sold in 1925."
 
 
@@ -24,7 +22,5 @@ print(
     [str(d) for claim in verdict.claims for d in claim.differences],
 )
 
-verdict = Augmenter(judge=has_words).answer(
-    "When was it finished?", drafter=FixedText(answer), evidence=passages
-)
+verdict = Augmenter(judge=has_words).answer("When was it finished?", drafter=FixedText(answer), evidence=passages)
 print("your judge:", verdict.outcome.value, "|", verdict.supported_part)

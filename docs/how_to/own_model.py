@@ -11,9 +11,7 @@ from denoise_core import fit_denoiser, load_denoiser
 from denoise_core.embedded import sample_questions
 
 warnings.filterwarnings("ignore", module="sklearn")
-few = sample_questions()[
-    :20
-]  # with five passages each and those that are needed: soon read
+few = sample_questions()[:20]  # with five passages each and those that are needed: soon read
 questions = [
     replace(
         q,
@@ -28,6 +26,4 @@ denoiser = load_denoiser("mine")
 question = questions[0]
 result = denoiser.denoise(question.text, question.passages)
 print("files:", *sorted(os.listdir("mine")))
-print(
-    f"kept {len(result.passages)} of {len(question.passages)} passages for: {question.text}"
-)
+print(f"kept {len(result.passages)} of {len(question.passages)} passages for: {question.text}")

@@ -9,10 +9,7 @@ from langchain_qdrant import QdrantVectorStore
 from langchain_denoise import DenoiseCompressor, EmbeddedEmbeddings  # new
 
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
-documents = [
-    Document(page_content=t.strip(), metadata={"paragraph": n})
-    for n, t in enumerate(texts)
-]
+documents = [Document(page_content=t.strip(), metadata={"paragraph": n}) for n, t in enumerate(texts)]
 store = QdrantVectorStore.from_documents(
     documents, EmbeddedEmbeddings(), location=":memory:", collection_name="handbook"
 )

@@ -22,9 +22,7 @@ class Rash(CustomLLM):
 
     def complete(self, prompt, formatted=False, **kwargs):
         self.asked += 1
-        return CompletionResponse(
-            text=f"A night in the garage costs {25 if self.asked <= 2 else 16} euros."
-        )
+        return CompletionResponse(text=f"A night in the garage costs {25 if self.asked <= 2 else 16} euros.")
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
@@ -32,17 +30,11 @@ class Rash(CustomLLM):
 
 Settings.llm = Rash()
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
-nodes = [
-    TextNode(text=text.strip()) for text in texts
-]  # Qdrant wants the ids that LlamaIndex makes
+nodes = [TextNode(text=text.strip()) for text in texts]  # Qdrant wants the ids that LlamaIndex makes
 store = QdrantVectorStore("handbook", client=QdrantClient(":memory:"))
 storage = StorageContext.from_defaults(vector_store=store)
-index = VectorStoreIndex(
-    nodes, storage_context=storage, embed_model=EmbeddedEmbedding()
-)
-engine = index.as_query_engine(
-    similarity_top_k=8, node_postprocessors=[DenoisePostprocessor()]
-)
+index = VectorStoreIndex(nodes, storage_context=storage, embed_model=EmbeddedEmbedding())
+engine = index.as_query_engine(similarity_top_k=8, node_postprocessors=[DenoisePostprocessor()])
 
 
 def is_stated(question: str, evidence: list[str], claim: str) -> bool:

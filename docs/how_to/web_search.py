@@ -53,9 +53,7 @@ for name, middleware in (
     ("before", []),
     ("after", [DenoiseToolResults(tools=["web_search"], keep=1)]),
 ):
-    agent = create_agent(
-        FunctionChatModel(reply=model), [web_search], middleware=middleware
-    )
+    agent = create_agent(FunctionChatModel(reply=model), [web_search], middleware=middleware)
     messages = agent.invoke(question)["messages"]
     print(f"{name}: {messages[-1].text}")
 print(messages[-2].text)

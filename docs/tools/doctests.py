@@ -12,6 +12,4 @@ class Doctests(Extension):
 
     def on_object(self, *, obj: Object, **others: object) -> None:
         if obj.docstring:
-            obj.docstring.value = EXAMPLE.sub(
-                lambda m: f"```pycon\n{m[0]}\n```", obj.docstring.value
-            )
+            obj.docstring.value = EXAMPLE.sub(lambda m: f"```pycon\n{m[0]}\n```", obj.docstring.value)

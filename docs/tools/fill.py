@@ -48,9 +48,7 @@ def filled(text: str, printed: Callable[[str], str | None]) -> str:
         else:
             said = printed(found["name"])
             if said is None:
-                said = (
-                    re.findall(r"```text\n(.*?)\n```", found["body"], re.S) or [""]
-                )[0]
+                said = (re.findall(r"```text\n(.*?)\n```", found["body"], re.S) or [""])[0]
             made = script_block(found["name"], said)
         return f"{found[1]}\n{made}\n\n{found[5]}"
 

@@ -28,9 +28,7 @@ BROUGHT = {
 PICTURES = {".svg", ".png"}
 BAR = re.compile(r"(?<=`)[^`\n]*\\\|[^`\n]*(?=`)")
 NO_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # the width is for the script
-TABS = re.compile(
-    r"<!-- tabs -->\n(.*?)<!-- end tabs -->\n", re.S
-)  # on the site each ### between them is a tab
+TABS = re.compile(r"<!-- tabs -->\n(.*?)<!-- end tabs -->\n", re.S)  # on the site each ### between them is a tab
 TELEPHONE, LETTER, BETWEEN = (
     358,
     7.6,
@@ -40,9 +38,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)")
 
 
 def repository() -> str:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
-        "urls"
-    ]["Source"].rstrip("/")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Source"].rstrip("/")
 
 
 def linked(text: str, source: Path) -> str:
@@ -57,19 +53,11 @@ def linked(text: str, source: Path) -> str:
         target = (source.parent / found[1]).resolve()
         if not target.exists():
             raise SystemExit(f"{source.relative_to(ROOT)}: no such file: {found[1]}")
-        up = (
-            "../" * (len(source.relative_to(DOCS).parts) - 1)
-            if source.is_relative_to(DOCS)
-            else ""
-        )
+        up = "../" * (len(source.relative_to(DOCS).parts) - 1) if source.is_relative_to(DOCS) else ""
         if target in to_page:
             return up + to_page[target]
         if target.is_relative_to(DOCS) and target.suffix in {".md", *PICTURES}:
-            return (
-                up + str(target.relative_to(DOCS))
-                if not source.is_relative_to(DOCS)
-                else found[1]
-            )
+            return up + str(target.relative_to(DOCS)) if not source.is_relative_to(DOCS) else found[1]
         if target.suffix in PICTURES:
             (STAGE / "docs" / "brought").mkdir(parents=True, exist_ok=True)
             shutil.copy(target, STAGE / "docs" / "brought")
@@ -102,24 +90,19 @@ def stage() -> None:
         }:
             target.parent.mkdir(parents=True, exist_ok=True)
             text = tabbed(linked(source.read_text("utf-8"), source))
-            target.write_text(
-                NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8"
-            )
+            target.write_text(NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8")
         elif source.suffix in {".css", *PICTURES}:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     for name, page in BROUGHT.items():
         source = ROOT / name
-        (STAGE / "docs" / page).write_text(
-            linked(source.read_text("utf-8"), source), "utf-8"
-        )
+        (STAGE / "docs" / page).write_text(linked(source.read_text("utf-8"), source), "utf-8")
     (STAGE / "docs" / "reference").mkdir()
     written = pages()
     for module, text in written.items():
         (STAGE / "docs" / "reference" / f"{module}.md").write_text(text, "utf-8")
     menu = ", ".join(
-        f'{{ "{module.removeprefix("denoise_core.")}" = "reference/{module}.md" }}'
-        for module in written
+        f'{{ "{module.removeprefix("denoise_core.")}" = "reference/{module}.md" }}' for module in written
     )
     settings = (DOCS / "tools" / "zensical.toml").read_text("utf-8")
     (STAGE / "zensical.toml").write_text(
@@ -140,15 +123,12 @@ def stacked(page: str) -> str:
             for row in re.findall(r"<tr>.*?</tr>", found[0], re.S)
         ]
         longest = [
-            max(len(word) for cell in column for word in plain(cell).split() or [""])
-            for column in zip(*rows)
+            max(len(word) for cell in column for word in plain(cell).split() or [""]) for column in zip(*rows)
         ]
         if sum(longest) * LETTER + len(longest) * BETWEEN <= TELEPHONE:
             return found[0]
         names = itertools.cycle(plain(cell) for cell in rows[0])
-        labelled = re.sub(
-            r"<td", lambda _: f'<td data-label="{escape(next(names))}"', found[0]
-        )
+        labelled = re.sub(r"<td", lambda _: f'<td data-label="{escape(next(names))}"', found[0])
         return labelled.replace("<table", "<table data-stack", 1)
 
     return re.sub(r"<table>.*?</table>", marked, page, flags=re.S)
@@ -165,12 +145,8 @@ def in_menu(entries: list) -> set[str]:
 
 def main() -> int:
     stage()
-    menu = in_menu(
-        tomllib.loads((STAGE / "zensical.toml").read_text("utf-8"))["project"]["nav"]
-    )
-    written = {
-        str(p.relative_to(STAGE / "docs")) for p in (STAGE / "docs").rglob("*.md")
-    }
+    menu = in_menu(tomllib.loads((STAGE / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    written = {str(p.relative_to(STAGE / "docs")) for p in (STAGE / "docs").rglob("*.md")}
     if menu != written:
         raise SystemExit(f"menu and pages differ: {sorted(menu ^ written)}")
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]

@@ -45,13 +45,7 @@ def applications() -> dict[str, str]:
 
 def lines_of(code: str) -> int:
     """Lines that do something: no blank lines, no comments."""
-    return len(
-        [
-            line
-            for line in code.splitlines()
-            if line.strip() and not line.strip().startswith("#")
-        ]
-    )
+    return len([line for line in code.splitlines() if line.strip() and not line.strip().startswith("#")])
 
 
 def main() -> None:
@@ -77,12 +71,8 @@ def main() -> None:
             print(f"{time.monotonic() - began:7.1f} s  {step}", flush=True)
             if clone.is_dir():
                 (clone / "notes.md").write_text(notes, "utf-8")
-        print(
-            f"{total:7.1f} s  from a clone to one's own documents denoised: {len(steps)} commands"
-        )
-        assert 0 < len(said) < len(notes) / 3, (
-            f"{len(said)} of {len(notes)} characters were kept"
-        )
+        print(f"{total:7.1f} s  from a clone to one's own documents denoised: {len(steps)} commands")
+        assert 0 < len(said) < len(notes) / 3, f"{len(said)} of {len(notes)} characters were kept"
         print(f"{len(said):7,} of {len(notes):,} characters kept")
     for framework, code in applications().items():
         count = lines_of(code)

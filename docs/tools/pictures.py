@@ -27,9 +27,7 @@ SETS = (
 WAYS = {"default": KEPT, "cosine": "#2563a8", "BM25": "#b7791f", "first": "#8a8f98"}
 
 
-def text(
-    x: float, y: float, words: str, size: int = 13, fill: str = INK, **more: str
-) -> str:
+def text(x: float, y: float, words: str, size: int = 13, fill: str = INK, **more: str) -> str:
     rest = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in more.items())
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{rest}>{escape(words)}</text>'
 
@@ -91,9 +89,7 @@ def architecture() -> str:
     drawn = []
     for n, lines in enumerate(steps):
         fill = "#e3f1ea" if n in (2, 5) else "#eef2f6"
-        drawn.append(
-            box(14, 14 + 74 * n, 256, 48, [line for line in lines if line], fill)
-        )
+        drawn.append(box(14, 14 + 74 * n, 256, 48, [line for line in lines if line], fill))
         if n:
             drawn.append(
                 arrow(
@@ -141,16 +137,12 @@ def which() -> str:
         drawn.append(box(208, y, 164, 46, outcome, "#e3f1ea"))
     y = 42 + 74 * len(rows)
     drawn.append(box(8, y, 164, 46, ["The default", "END, small encoder"], "#e3f1ea"))
-    drawn.append(
-        box(208, y, 164, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea")
-    )
+    drawn.append(box(208, y, 164, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea"))
     return card(WIDE, y + 60, "Which method to take", drawn)
 
 
 def rows() -> dict[str, dict]:
-    found = json.loads(
-        (ROOT / "benchmarks" / "results" / "default.json").read_text("utf-8")
-    )["rows"]
+    found = json.loads((ROOT / "benchmarks" / "results" / "default.json").read_text("utf-8"))["rows"]
     return {row["measure"]: row for row in found}
 
 
@@ -169,30 +161,20 @@ def curve() -> str:
         return left + width * value
 
     bottom = top + row * len(order)
-    drawn = [
-        text(14, 26, "Gold passages kept, at equal numbers", 15, font_weight="bold")
-    ]
+    drawn = [text(14, 26, "Gold passages kept, at equal numbers", 15, font_weight="bold")]
     for tick in (0, 0.25, 0.5, 0.75, 1):
-        drawn.append(
-            f'<path d="M{x(tick):g} {top - 8} V{bottom - 10}" stroke="{LINE}"/>'
-        )
-        drawn.append(
-            text(x(tick), bottom + 6, f"{tick:g}", 11, GREY, text_anchor="middle")
-        )
+        drawn.append(f'<path d="M{x(tick):g} {top - 8} V{bottom - 10}" stroke="{LINE}"/>')
+        drawn.append(text(x(tick), bottom + 6, f"{tick:g}", 11, GREY, text_anchor="middle"))
     for n, name in enumerate(order):
         y = top + row * n + 8
         low, high = gold_kept(found, name, "default")["interval"]
-        drawn.append(
-            f'<path d="M{x(low):.1f} {y} H{x(high):.1f}" stroke="{KEPT}" stroke-width="2"/>'
-        )
+        drawn.append(f'<path d="M{x(low):.1f} {y} H{x(high):.1f}" stroke="{KEPT}" stroke-width="2"/>')
         drawn.append(text(14, y, name, 11))
         kept = found[f"{name}: text kept, default"]["value"]
         drawn.append(text(14, y + 13, f"{kept:.0%} of text", 10, GREY))
         for way, colour in reversed(WAYS.items()):
             at = x(gold_kept(found, name, way)["value"])
-            drawn.append(
-                f'<circle cx="{at:.1f}" cy="{y}" r="{5 if way == "default" else 4}" fill="{colour}"/>'
-            )
+            drawn.append(f'<circle cx="{at:.1f}" cy="{y}" r="{5 if way == "default" else 4}" fill="{colour}"/>')
     for m, (way, colour) in enumerate(WAYS.items()):
         drawn.append(f'<circle cx="{20 + 90 * m}" cy="46" r="5" fill="{colour}"/>')
         drawn.append(text(30 + 90 * m, 50, way, 12))
@@ -211,14 +193,8 @@ def kept_and_dropped() -> str:
     question = sample_questions()[6]
     result = default_denoiser().denoise(question.text, question.passages)
     kept = {chunk.span.passage_id: chunk.score for chunk in result.kept}
-    scores = kept | {
-        c.span.passage_id: c.score
-        for c in result.dropped
-        if c.span.passage_id not in kept
-    }
-    shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[
-        :7
-    ]
+    scores = kept | {c.span.passage_id: c.score for c in result.dropped if c.span.passage_id not in kept}
+    shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[:7]
     drawn = [
         text(
             14,
@@ -228,23 +204,17 @@ def kept_and_dropped() -> str:
             font_weight="bold",
         )
     ]
-    drawn.append(
-        text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY)
-    )
+    drawn.append(text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY))
     y = 60
     for passage in shown:
         stays = passage.id in kept
         colour = KEPT if stays else DROPPED
         answer = (
-            next((a for a in question.answers if a in passage.text), "")
-            if passage.id in question.gold
-            else ""
+            next((a for a in question.answers if a in passage.text), "") if passage.id in question.gold else ""
         )
         start = max(0, passage.text.find(answer) - 60) if answer else 0
         lines = wrap(passage.text[start:], 46)[: 3 if stays else 1]
-        drawn.append(
-            f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>'
-        )
+        drawn.append(f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>')
         drawn.append(
             text(
                 26,

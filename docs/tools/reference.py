@@ -23,8 +23,7 @@ ALSO = (
 def says_all(path: Path) -> bool:
     tree = ast.parse(path.read_text("utf-8"))
     return any(
-        isinstance(node, ast.Assign)
-        and any(getattr(t, "id", "") == "__all__" for t in node.targets)
+        isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets)
         for node in tree.body
     )
 
@@ -34,9 +33,7 @@ def public_modules() -> dict[str, tuple[str, ...]]:
     found = {}
     for package, base in PACKAGES.items():
         for path in sorted((base / package).rglob("*.py")):
-            name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(
-                ".__init__"
-            )
+            name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
             if name in ALSO:
                 module = importlib.import_module(name)
                 found[name] = tuple(
@@ -65,9 +62,7 @@ def home_of(module: str, name: str) -> str:
         for node in ast.walk(ast.parse(Path(spec.origin).read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
-                    if (alias.asname or alias.name) == name and node.module.split(".")[
-                        0
-                    ] in PACKAGES:
+                    if (alias.asname or alias.name) == name and node.module.split(".")[0] in PACKAGES:
                         module, name = node.module, alias.name
                         break
     return f"{module}.{name}"
@@ -93,9 +88,7 @@ def pages() -> dict[str, str]:
             lines += ["| name | its entry |", "|---|---|"]
             for name in elsewhere:
                 home = homes[home_of(module, name)]
-                lines.append(
-                    f"| `{name}` | [{home}]({home}.md#{home_of(module, name)}) |"
-                )
+                lines.append(f"| `{name}` | [{home}]({home}.md#{home_of(module, name)}) |")
             lines.append("")
         for name in names:
             if name not in elsewhere:

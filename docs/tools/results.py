@@ -52,20 +52,14 @@ def installed(page: str) -> set[str]:
     lines = re.findall(r"^    pip install (.*)$", page, re.MULTILINE)
     names = re.compile(r"[a-zA-Z][\w.-]*(?:\[[\w,]+\])?")
     asked = [name for line in lines for name in names.findall(line.partition("#")[0])]
-    asked += [
-        name for line in lines for name in re.findall(r"rag-denoise\[[\w,]+\]", line)
-    ]  # "or ..." as well
+    asked += [name for line in lines for name in re.findall(r"rag-denoise\[[\w,]+\]", line)]  # "or ..." as well
     todo, done = [Requirement(name) for name in asked], set()
     while todo:
         need = todo.pop()
         for extra in {"", *need.extras} - {e for n, e in done if n == need.name}:
             done.add((need.name, extra))
             needs = map(Requirement, metadata.requires(need.name) or ())
-            todo += [
-                n
-                for n in needs
-                if n.marker is None or n.marker.evaluate({"extra": extra})
-            ]
+            todo += [n for n in needs if n.marker is None or n.marker.evaluate({"extra": extra})]
     return {canonicalize_name(name) for name, _ in done}
 
 
@@ -73,9 +67,7 @@ def hidden(page: str) -> set[str]:
     """Modules that are here, but not where only the page's lines were typed."""
     there = installed(page)
     found = metadata.packages_distributions()
-    return {
-        m for m, of in found.items() if not there & set(map(canonicalize_name, of))
-    } - {"denoise_lab"}
+    return {m for m, of in found.items() if not there & set(map(canonicalize_name, of))} - {"denoise_lab"}
 
 
 # Runs a script where some modules are not found, as if they were not installed.
@@ -103,9 +95,7 @@ def result_of(script: str, folder: Path) -> str:
 def printed_by(script: str, path: Path, page: Path, folder: Path) -> str:
     """What the file at ``path`` prints where what ``page`` says was installed."""
     with beside(script) as needed:
-        paths = os.pathsep.join(
-            [*(p for p in sys.path if p), os.environ.get("PYTHONPATH", "")]
-        )
+        paths = os.pathsep.join([*(p for p in sys.path if p), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             [
                 sys.executable,

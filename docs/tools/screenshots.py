@@ -33,9 +33,7 @@ def main() -> None:
             (folder / f"{name}.html").write_text(html, encoding="utf-8")
         for name, (page, scheme, width, height) in SHOTS.items():
             frame = f'<style>body{{margin:0}}</style><iframe src="{page}.html" width="{width}" height="{height}" '
-            (folder / "frame.html").write_text(
-                f'{frame} style="border:0"></iframe>', encoding="utf-8"
-            )
+            (folder / "frame.html").write_text(f'{frame} style="border:0"></iframe>', encoding="utf-8")
             shot = folder / f"{name}.png"
             run(
                 [

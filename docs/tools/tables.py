@@ -28,23 +28,17 @@ def gold() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name in SETS:
-        ways = {
-            way: gold_kept(found, name, way)
-            for way in ("default", "cosine", "BM25", "first")
-        }
+        ways = {way: gold_kept(found, name, way) for way in ("default", "cosine", "BM25", "first")}
         best = max(round(row["value"], 3) for row in ways.values())
         cells = [
-            f"**{interval(row)}**" if round(row["value"], 3) == best else interval(row)
-            for row in ways.values()
+            f"**{interval(row)}**" if round(row["value"], 3) == best else interval(row) for row in ways.values()
         ]
         shown = NAMES.get(name, name) + (" (not fitted on)" if name in UNSEEN else "")
         questions, kept = (
             found[f"{name}: questions"]["value"],
             found[f"{name}: text kept, default"]["value"],
         )
-        lines.append(
-            f"| {shown} | {questions:.0f} | {kept:.2f} | " + " | ".join(cells) + " |"
-        )
+        lines.append(f"| {shown} | {questions:.0f} | {kept:.2f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -58,9 +52,7 @@ def behind() -> str:
             theirs = gold_kept(found, name, way)["value"]
             if round(theirs, 3) > round(ours, 3):
                 called = "the first passages as they came" if way == "first" else way
-                said.append(
-                    f"- {NAMES.get(name, name)}: {called} {theirs:.3f}, the default {ours:.3f}"
-                )
+                said.append(f"- {NAMES.get(name, name)}: {called} {theirs:.3f}, the default {ours:.3f}")
     return "\n".join(said)
 
 
@@ -71,21 +63,9 @@ def gpu() -> str:
         return "Not measured: no GPU was at hand. `make bench ONLY=gpu_end_wallclock` fills this table."
     record = json.loads(path.read_text("utf-8"))
     found = {r["measure"]: r["value"] for r in record["rows"]}
-    ways = list(
-        dict.fromkeys(
-            m.split(" tokens, ")[1]
-            for m in found
-            if " tokens, " in m and m[0].isdigit()
-        )
-    )
+    ways = list(dict.fromkeys(m.split(" tokens, ")[1] for m in found if " tokens, " in m and m[0].isdigit()))
     ways = [w for w in ways if "/" not in w and "peak" not in w]
-    cases = list(
-        dict.fromkeys(
-            m.split(" tokens, ")[0]
-            for m in found
-            if " tokens, " in m and m[0].isdigit()
-        )
-    )
+    cases = list(dict.fromkeys(m.split(" tokens, ")[0] for m in found if " tokens, " in m and m[0].isdigit()))
     lines = [
         f"Seconds, and MiB above the weights at the peak, on {record.get('about', {}).get('device', 'a GPU')}:",
         "",
@@ -99,11 +79,7 @@ def gpu() -> str:
         for way in ways:
             name = f"{case} tokens, {way}"
             peak = found.get(f"{name}, peak memory above the weights")
-            cells.append(
-                ""
-                if name not in found
-                else f"{found[name]:.3f}" + (f" ({peak:.0f})" if peak else "")
-            )
+            cells.append("" if name not in found else f"{found[name]:.3f}" + (f" ({peak:.0f})" if peak else ""))
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -130,11 +106,7 @@ def real_model() -> tuple[dict, dict[str, dict]]:
 def buys() -> str:
     """What is kept of HotpotQA's questions, and which answers pass a judge: figures that fit the first screen."""
     about, found = real_model()
-    sets = [
-        m.removesuffix(": questions")
-        for m in found
-        if m.startswith("HotpotQA") and m.endswith(": questions")
-    ]
+    sets = [m.removesuffix(": questions") for m in found if m.startswith("HotpotQA") and m.endswith(": questions")]
     counts = {name: found[f"{name}: questions"]["value"] for name in sets}
     total = sum(counts.values())
     lines = [
@@ -144,13 +116,7 @@ def buys() -> str:
     for way, shown in WAYS.items():
         cells = []
         for what in ("gold passages kept", "answer kept", "text kept"):
-            mean = (
-                sum(
-                    n * found[f"{name}: {what}, {way}"]["value"]
-                    for name, n in counts.items()
-                )
-                / total
-            )
+            mean = sum(n * found[f"{name}: {what}, {way}"]["value"] for name, n in counts.items()) / total
             cells.append(f"{mean:.0%}")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     lines += [
@@ -159,14 +125,10 @@ def buys() -> str:
         "|---|---|---|",
     ]
     for judge, shown in JUDGES.items():
-        right, wrong = (
-            found[f"{label} answers passed, {judge}"]["value"]
-            for label in ("right", "wrong")
-        )
+        right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
         lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
     whole, default, cosine = (
-        f"{found[f'ordinary files: answers right, from {way}']['value']:.0%}"
-        for way in READ
+        f"{found[f'ordinary files: answers right, from {way}']['value']:.0%}" for way in READ
     )
     text = f"{found['ordinary files: text shown, what the default keeps']['value']:.0%}"
     asked = found["ordinary files: asked"]["value"]
@@ -190,25 +152,14 @@ def recorded() -> str:
         "| set | model, date, prompts | questions | way | gold passages | answer | text |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in (
-        m.removesuffix(": questions") for m in found if m.endswith(": questions")
-    ):
+    for name in (m.removesuffix(": questions") for m in found if m.endswith(": questions")):
         shown, version = name.split(", prompts ")
         for way in WAYS:
-            cells = [
-                interval(found[f"{name}: {what}, {way}"])
-                for what in ("gold passages kept", "answer kept")
-            ]
+            cells = [interval(found[f"{name}: {what}, {way}"]) for what in ("gold passages kept", "answer kept")]
             size = found[f"{name}: text kept, {way}"]["value"]
-            about_it = (
-                f"{about['model']}, {about['date']}, S2A {version}"
-                if way == "select"
-                else "none"
-            )
+            about_it = f"{about['model']}, {about['date']}, S2A {version}" if way == "select" else "none"
             n = found[f"{name}: questions"]["value"]
-            lines.append(
-                f"| {shown} | {about_it} | {n:.0f} | {way} | {cells[0]} | {cells[1]} | {size:.2f} |"
-            )
+            lines.append(f"| {shown} | {about_it} | {n:.0f} | {way} | {cells[0]} | {cells[1]} | {size:.2f} |")
     return "\n".join(lines)
 
 
@@ -218,9 +169,7 @@ def rewriting() -> str:
         "| model, date, prompts | documents | nothing written | sentences | without a source |",
         "|---|---|---|---|---|",
     ]
-    for name in (
-        m.removesuffix(": documents") for m in found if m.endswith(": documents")
-    ):
+    for name in (m.removesuffix(": documents") for m in found if m.endswith(": documents")):
         keys = (
             "documents",
             "nothing written",
@@ -229,9 +178,7 @@ def rewriting() -> str:
         )
         cells = [f"{found[f'{name}: {key}']['value']:.0f}" for key in keys]
         version = name.split("prompts ")[1]
-        lines.append(
-            f"| {about['model']}, {about['date']}, S2A {version} | {' | '.join(cells)} |"
-        )
+        lines.append(f"| {about['model']}, {about['date']}, S2A {version} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -244,13 +191,8 @@ def checking() -> str:
     ]
     for judge in JUDGES:
         name, _, version = judge.partition(", prompts ")
-        who = (
-            f"{about['model']}, {about['date']}, judge {version}" if version else "none"
-        )
-        cells = [
-            interval(found[f"{label} answers passed, {judge}"])
-            for label in ("right", "wrong")
-        ]
+        who = f"{about['model']}, {about['date']}, judge {version}" if version else "none"
+        cells = [interval(found[f"{label} answers passed, {judge}"]) for label in ("right", "wrong")]
         lines.append(f"| {name} | {who} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -141,13 +141,13 @@ async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
     assert worse not in memory
 
 
-async def test_what_does_not_hold_is_cut_and_the_stream_shows_what_is_sent():
-    script = Script(look_up, f"{RIGHT} {WRONG}")
+async def test_a_refuted_draft_is_redrafted_and_the_stream_shows_what_is_sent():
+    script = Script(look_up, f"{RIGHT} {WRONG}", RIGHT)
     text, streamed_text, (verdict,), memory = await ask(agent_with(script))
     assert (text, verdict["outcome"], len(script.seen_prompts)) == (
         RIGHT,
         "supported",
-        2,
+        3,
     )
     assert "".join(streamed_text) == memory[-1] == RIGHT
 

@@ -272,6 +272,7 @@ class FlowRunner(Generic[T]):
         self.events: list[Event] = []
         self._step_lock = threading.Lock()  # while the flow computes its next effect
         self.is_done = False
+        self.is_abandoned = False  # the run has ended while a step still computes
         self.effect: Effect
         self.value: T
 
@@ -291,6 +292,14 @@ class FlowRunner(Generic[T]):
                     self.effect = self.flow.send(outcome)
             except StopIteration as stop:
                 self.is_done, self.value = True, stop.value
+        if self.is_abandoned:
+            self._close_flow()
+
+    def _close_flow(self) -> None:
+        """Close the flow, unless a step of it still computes on another thread."""
+        if self._step_lock.acquire(blocking=False):
+            self.flow.close()
+            self._step_lock.release()
 
     def plan_calls(self, effect: Effect) -> list[EffectCall]:
         """Return one call for each item of the effect.
@@ -344,10 +353,9 @@ class FlowRunner(Generic[T]):
             attach_trace(error, self.events)
             raise
         finally:
-            # An abandoned thread may still be inside the flow: then it stays open.
-            if self._step_lock.acquire(blocking=False):
-                self.flow.close()
-                self._step_lock.release()
+            # A thread may still be inside the flow: it closes the flow when its step ends.
+            self.is_abandoned = True
+            self._close_flow()
             current_meter.reset(token)
 
 
