@@ -28,7 +28,7 @@ from denoise_core.support import judges
 from llamaindex_denoise import AugmentedQueryEngine, Checked
 
 
-def never(claim, passages):
+def never(question, evidence, claim):
     """A judge that lets nothing pass."""
     return False
 

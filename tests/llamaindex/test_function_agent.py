@@ -141,15 +141,15 @@ async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
     assert worse not in memory
 
 
-async def test_what_does_not_hold_is_cut_and_the_stream_shows_what_is_sent():
+async def test_an_abstention_is_what_is_streamed_and_remembered():
     script = Script(look_up, f"{RIGHT} {WRONG}")
-    text, streamed_text, (verdict,), memory = await ask(agent_with(script))
-    assert (text, verdict["outcome"], len(script.seen_prompts)) == (
-        RIGHT,
-        "supported",
-        2,
+    limits = LoopLimits(attempts=1, unsupported="abstain")
+    text, streamed_text, (verdict,), memory = await ask(
+        agent_with(script, limits=limits)
     )
-    assert "".join(streamed_text) == memory[-1] == RIGHT
+    assert (verdict["outcome"], len(script.seen_prompts)) == ("abstained", 2)
+    assert "1755" not in text
+    assert "".join(streamed_text) == memory[-1] == text
 
 
 async def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
