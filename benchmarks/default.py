@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import subprocess
 import sys
 import time
@@ -33,7 +32,6 @@ from denoise_core.embedded.fitted import (
     MIN_QUESTIONS,
     fit_denoiser,
     percentile_interval,
-    torch_minilm,
 )
 from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
 from denoise_core.end.calibration import GOLD_TARGETS
@@ -59,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("default", options)
     bench.about["margins"] = (
-        f"{dict(default_scale().margins)}, default risk {DEFAULT_RISK:g}; weights {dict(zip(default_stack().names, default_stack().weight))}"
+        f"{dict(default_scale().margins)}, default risk {DEFAULT_RISK:g}; "
+        f"weights {dict(zip(default_stack().names, default_stack().weight))}"
     )
     read = bench_encoder()
     sets = {
@@ -132,8 +131,10 @@ def off_topic(
                 found = default_stack().combine(
                     read.signals(q.text, [p.text_with_header for p in other.passages])
                 )
-                flagged.append(rule.relevant(found) is False)
-    answerable = [rule.relevant(s.by["default"]) is False for n in mix for s in sets[n]]
+                flagged.append(rule.is_relevant(found) is False)
+    answerable = [
+        rule.is_relevant(s.by["default"]) is False for n in mix for s in sets[n]
+    ]
     if flagged:
         bench.row("passages of another question: pairs", len(flagged), "pairs")
         bench.row(
@@ -152,42 +153,25 @@ def speed(bench: Benchmark, options: Options) -> None:
     rounds = 3 if options.quick else 9
     questions = sample_questions()[: rounds + 1]
     fresh = SentenceEncoder(minilm_folder(), name="bench")
-    fresh.signals(
-        questions[0].text, [p.text_with_header for p in questions[0].passages[:2]]
-    )
-    ratios, cold, second, old = [], [], [], []
-    before = None if importlib.util.find_spec("torch") is None else torch_before()
-    for q, other in zip(questions[1:], questions):
-        texts = [p.text_with_header for p in q.passages]
-        cold.append(timed(partial(whole, fresh, q.text, texts)))
-        second.append(timed(partial(whole, fresh, other.text, texts)))
-        ratios.append(
-            second[-1] / timed(partial(cosine, other.text, fresh.embed_texts(texts)))
-        )
-        if before is not None:
-            old.append(timed(partial(before, q.text, texts)))
-    said = "second question over the same passages: against cosine over stored vectors"
-    bench.row(said, np.median(ratios), "times", at_most=1.5)
+    warm_up = [p.text_with_header for p in questions[0].passages[:2]]
+    fresh.signals(questions[0].text, warm_up)
+    over_cosine = []
+    over_second = []
+    for question, other in zip(questions[1:], questions):
+        texts = [p.text_with_header for p in question.passages]
+        first = timed(partial(whole, fresh, question.text, texts))
+        second = timed(partial(whole, fresh, other.text, texts))
+        plain = timed(partial(cosine, other.text, fresh.embed_texts(texts)))
+        over_cosine.append(second / plain)
+        over_second.append(first / second)
     bench.row(
-        "first question: against a second one",
-        np.median(np.array(cold) / second),
+        "second question over the same passages: against cosine over stored vectors",
+        np.median(over_cosine),
         "times",
+        at_most=1.5,
     )
-    if not old:
-        return
-    said = "first question: of the time of joint reading in torch, as before"
-    bench.row(said, np.median(np.array(cold) / old), "times", at_most=0.8)
-    bench.row(
-        "second question: less than before",
-        np.median(np.array(old) / second),
-        "times",
-        at_least=20,
-    )
-    now, then = first_result(NOW), first_result(THEN)
-    bench.row("fresh process to first result", now, "s")
-    bench.row(
-        "fresh process to first result, of before", now / then, "times", at_most=0.5
-    )
+    bench.row("first question: against a second one", np.median(over_second), "times")
+    bench.row("fresh process to first result", first_result(), "s")
 
 
 def whole(read: SentenceEncoder, query: str, texts: list[str]) -> None:
@@ -200,60 +184,26 @@ def cosine(query: str, vectors: np.ndarray) -> None:
     _ = vectors @ (state / np.linalg.norm(state))
 
 
-def torch_before() -> Callable[[str, list[str]], None]:
-    """What the default computed before: question and passages read together through four layers, and apart."""
-    import torch
-
-    model, tokenizer = torch_minilm()
-    first_four, _ = torch_minilm()
-    first_four.encoder.layer = first_four.encoder.layer[:4]
-    torch.set_num_threads(1)
-    settings = {
-        "return_tensors": "pt",
-        "padding": True,
-        "truncation": True,
-        "max_length": 512,
-    }
-
-    def run(query: str, texts: list[str]) -> None:
-        with torch.inference_mode():
-            model(**tokenizer(texts, **settings))
-            first_four(**tokenizer([query] * len(texts), texts, **settings))
-
-    return run
-
-
 NOW = (
     "from denoise_core.embedded import default_denoiser, sample_questions\nq = sample_questions()[0]\n"
     "default_denoiser().denoise(q.text, q.passages)"
 )
-THEN = (
-    "import sys; sys.path.insert(0, 'benchmarks')\nfrom default import torch_before\n"
-    "from denoise_core.embedded import sample_questions\nq = sample_questions()[0]\n"
-    "torch_before()(q.text, [p.text_with_header for p in q.passages])"
-)
 
 
-def first_result(code: str, runs: int = 3) -> float:
-    """Seconds on the wall, the best of a few."""
-    best = np.inf
-    for _ in range(runs):
+def first_result() -> float:
+    """Seconds on the wall, the best of three."""
+    seconds = []
+    for _ in range(3):
         started = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            cwd=Path(__file__).parents[1],
-        )
-        best = min(best, time.perf_counter() - started)
-    return float(best)
+        subprocess.run([sys.executable, "-c", NOW], check=True, capture_output=True)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
 
-def timed(do: Callable[[], object], runs: int = 1) -> float:
+def timed(call: Callable[[], object]) -> float:
     started = time.process_time()
-    for _ in range(runs):
-        do()
-    return (time.process_time() - started) / runs
+    call()
+    return time.process_time() - started
 
 
 def size(bench: Benchmark) -> None:

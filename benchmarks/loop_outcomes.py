@@ -1,4 +1,4 @@
-"""What the loop's outcomes are worth: real models' answers as drafts, drafts from distractors, adversaries.
+"""What the loop's outcomes are worth: real models' answers as drafts, and drafts from distractors.
 
 MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4
 of 4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again.
@@ -15,7 +15,6 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import _loop_adversaries
 from _recorded import FOLDER
 from harness import Benchmark, Options, arguments, read
 
@@ -80,7 +79,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
     for name, questions in named.items():
         _distractors(bench, name, sampled(questions, _SAMPLE[name]), quoting, 0.2)
-    _adversaries(bench)
     return bench.finish()
 
 
@@ -129,6 +127,13 @@ def _real_drafts(
             runs += 1
             outcomes[answer.outcome] += 1
             extra += answer.memory.draft_count - 1
+            if answer.text not in rated:
+                repaired += answer.outcome is Outcome.SUPPORTED
+                cut_good += (
+                    answer.outcome is Outcome.SUPPORTED
+                    and rated[order[answer.best.draft]]
+                )
+                continue
             corrected += rated[answer.text] and not rated[order[0]]
             harmed += rated[order[0]] and not rated[answer.text]
             if answer.outcome is Outcome.SUPPORTED:
@@ -208,26 +213,6 @@ def _distractors(
 
 def _supported(answers: Sequence[Answer]) -> int:
     return sum(answer.outcome is Outcome.SUPPORTED for answer in answers)
-
-
-def _adversaries(bench: Benchmark) -> None:
-    results = {name: run() for name, run in _loop_adversaries.adversaries().items()}
-    bench.about["adversaries"] = "; ".join(results)
-    bench.row("adversaries", len(results), "tried", at_least=12)
-    bench.row(
-        "hallucinations that fetched their own evidence",
-        sum(r.supported for r in results.values()),
-        "",
-        at_most=0,
-    )
-    bench.row(
-        "side effects that happened twice",
-        sum(r.twice for r in results.values()),
-        "",
-        at_most=0,
-    )
-    worst = max(r.tokens_off for r in results.values())
-    bench.row("tokens counted, off what was used", worst, "share, worst", at_most=0.01)
 
 
 def _made_up() -> list[tuple[str, tuple[Passage, ...], dict[str, bool]]]:

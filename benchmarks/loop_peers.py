@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 
 from harness import Benchmark, arguments
 
-from denoise_core import Budget, Message, Passage, Reply
+from denoise_core import Message, Passage, Reply
 from denoise_core.augmenter import (
     AnswerVerdict,
     Augmenter,
@@ -37,9 +37,7 @@ QUESTION = "When was the tower completed?"
 EVIDENCE = "The tower was completed in 1889."
 
 SCENARIOS: dict[str, list[float | str]] = {
-    "gets better": [0.2, 0.5, 0.95],
     "gets worse": [0.8, 0.5, 0.3, 0.1],
-    "oscillates": [0.3, 0.7, 0.3, 0.7, 0.3, 0.7],
     "repeats itself": [0.4],
     "hangs once": ["hang", 0.95],
     "raises once": ["raise", 0.95],
@@ -55,13 +53,11 @@ class Script:
     seconds: float = 0.0
     calls: int = 0
     said: list[float] = field(default_factory=list)
-    characters: int = 0
 
-    def next(self, prompt: str) -> tuple[str, float]:
+    def next(self) -> tuple[str, float]:
         """The answer, and how long it takes."""
         outcome = self.outcomes[min(self.calls, len(self.outcomes) - 1)]
         self.calls += 1
-        self.characters += len(prompt)
         if outcome == "raise":
             raise ConnectionError("the scripted generator is down")
         if outcome == "hang":
@@ -109,25 +105,22 @@ class OurLLM:
         self.script = script
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        text, seconds = self.script.next("".join(m.content for m in messages))
+        text, seconds = self.script.next()
         time.sleep(seconds)
         return Reply(text)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        text, seconds = self.script.next("".join(m.content for m in messages))
+        text, seconds = self.script.next()
         await asyncio.sleep(seconds)
         return Reply(text)
 
 
-def ours(
-    script: Script, budget: Budget | None = None, call_seconds: float = LIMIT
-) -> Coroutine[Any, Any, str]:
+def ours(script: Script, call_seconds: float = LIMIT) -> Coroutine[Any, Any, str]:
     loop = Augmenter(
         OurLLM(script),
         ListRetriever([Passage(EVIDENCE, "a")]),
         judge=Table(),
         limits=LoopLimits(call_seconds=call_seconds),
-        budget=budget,
     )
 
     async def ask() -> str:
@@ -152,14 +145,14 @@ def llamaindex(script: Script) -> Coroutine[Any, Any, str]:
         def complete(
             self, prompt: str, formatted: bool = False, **kwargs: Any
         ) -> CompletionResponse:
-            text, seconds = script.next(prompt)
+            text, seconds = script.next()
             time.sleep(seconds)
             return CompletionResponse(text=text)
 
         async def acomplete(
             self, prompt: str, formatted: bool = False, **kwargs: Any
         ) -> CompletionResponse:
-            text, seconds = script.next(prompt)
+            text, seconds = script.next()
             await asyncio.sleep(seconds)
             return CompletionResponse(text=text)
 
@@ -222,7 +215,7 @@ def langgraph(script: Script) -> Coroutine[Any, Any, str]:
     from langgraph.graph import END, START, StateGraph
 
     async def generate(state: State) -> State:
-        text, seconds = script.next(f"{EVIDENCE}\n{QUESTION}")
+        text, seconds = script.next()
         await asyncio.sleep(seconds)
         return {"answer": text}
 
@@ -290,11 +283,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
                 at_least=at_least,
             )
             bench.row(f"{name}: {peer}: generator calls", found.script.calls, "calls")
-            bench.row(
-                f"{name}: {peer}: prompt tokens",
-                found.script.characters / 4,
-                "tokens, by length",
-            )
             if found.error:
                 bench.row(f"{name}: {peer}: raised {found.error}", 1, "yes or no")
             if name == "hangs once":
@@ -309,17 +297,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             "times",
             at_least=least,
         )
-    passed = []
-    for calls in range(1, 6):
-        script = Script(SCENARIOS["never passes"][:])
-        asyncio.run(play(lambda s, n=calls: ours(s, Budget(calls=n)), script))
-        passed.append(script.calls + 1 - calls)  # one call is the search
-    bench.row(
-        "budgets of 1 to 5 calls: most calls beyond the budget, ours",
-        max(0, *passed),
-        "calls",
-        at_most=0,
-    )
     loops = 50 if options.quick else 1000
     seconds, peak = crowd(loops)
     bench.row(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from denoise_core.end.calibration import calibrate_margins
 from denoise_core.end.denoiser import ENDDenoiser, Scoring
 from denoise_core.end.selection import TokenLimit
 from denoise_core.result import DenoiseResult
-from denoise_core.text import structural as cutting
 from denoise_core.types import Passage
 
 LARGE = 3_000  # characters from which a file's share counts
@@ -67,7 +65,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     for limit, least in ((100, 0.90), (200, 0.95)):
         _budget(bench, limit, least, asked, results)
     _doors(bench, asked, results)
-    _times(bench, asked)
     _calibration(bench, asked)
     return bench.finish()
 
@@ -299,26 +296,6 @@ def _service() -> Callable[[Asked], str]:
         return "".join(p["text"] for p in reply.json()["passages"])
 
     return lambda a: loop.run_until_complete(asked(a))
-
-
-def _times(bench: Benchmark, asked: Sequence[Asked]) -> None:
-    """Milliseconds to cut 10 kB of each format, the quickest of rounds."""
-    texts: dict[str, str] = {}
-    for a in asked:
-        texts[a.format] = max(texts.get(a.format, ""), a.text, key=len)
-    for name, text in sorted(texts.items()):
-        best = np.inf
-        for _ in range(3 if bench.options.quick else 200):
-            cutting._chunk_string.cache_clear()
-            began = time.thread_time()
-            cutting.chunk_text(text)
-            best = min(best, time.thread_time() - began)
-        bench.row(
-            f"{name}: cutting 10 kB",
-            best * 1000 * 10_000 / len(text),
-            "ms",
-            at_most=1.0,
-        )
 
 
 def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:

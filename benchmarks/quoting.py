@@ -19,9 +19,9 @@ from harness import Benchmark, arguments
 
 from denoise_core.support.check import check
 from denoise_core.support.judging import AnswerVerdict
-from denoise_core.support.quoting import RETRY_PROMPT, VERSION, LLMJudge, locate_quote
+from denoise_core.support.quoting import VERSION, LLMJudge, locate_quote
 from denoise_core.testing import RecordedLLM
-from denoise_core.types import Message, Passage, Reply
+from denoise_core.types import Passage
 
 FABRICATED = 100
 UNRECORDED = {
@@ -75,7 +75,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             _proven(bench, every, checked)
             _forms(bench, [c for c in every if c.set == "answer_forms"], checked)
     _fabricated(bench, every, options.seed)
-    _asked_again(bench, every)
     return bench.finish()
 
 
@@ -181,29 +180,6 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
         )
     bench.row("fabricated quotes", made, "count")
     bench.row("fabricated quotes that pass", passed, "count", at_most=0)
-
-
-def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
-    """A reply that cannot be read is asked for once more: calls, and what comes of it."""
-    case = every[0]
-    recorded = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
-
-    class Broken(RecordedLLM):
-        def complete(self, messages: Sequence[Message]) -> Reply:
-            first, again, _ = messages[1].content.partition(f"\n\n{RETRY_PROMPT}")
-            reply = super().complete((messages[0], Message("user", first)))
-            return reply if again else Reply(reply.text[: len(reply.text) // 2])
-
-    broken = Broken.of(FOLDER / "quoting.jsonl")
-    same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))
-    meant = check(case.question, case.answer, case.passages, judge=LLMJudge(recorded))
-    bench.row(
-        "calls for a reply that cannot be read",
-        len(broken.received_messages),
-        "count",
-        at_most=2,
-    )
-    bench.row("then judged the same", float(same == meant), "share", at_least=1.0)
 
 
 def _made_up() -> Case:

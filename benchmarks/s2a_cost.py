@@ -8,7 +8,7 @@ sentences are needed ("sparse"), and all of the supporting paragraphs ("dense").
 Prices are per token, in units of an input token: output 4, cached input 0.25 (as with several hosted models;
 where cached input costs 0.1 the warm figures are lower). *Cold*: nothing is cached. *Warm*: another question
 about the same documents has been asked before; input counts as cached up to the longest prefix that an earlier
-prompt had, in whole blocks of 16 tokens (vLLM), or in blocks of 128 from 1,024 tokens on ("hosted").
+prompt had, in whole blocks of 16 tokens, as vLLM does.
 
 Against, at their defaults: LangChain's LLMChainExtractor and LLMChainFilter (one call a document), LlamaIndex's
 LLMRerank (ten documents a call; it and the filter choose whole documents, which is less than choosing
@@ -26,9 +26,7 @@ from harness import Benchmark, arguments, read
 
 from denoise_core import LLM, Passage
 from denoise_core.s2a import Cache, Options, S2ADenoiser
-from denoise_core.testing import FunctionLLM
 from denoise_lab.experiments.scripted_server import (
-    CACHES,
     HeldModel,
     OurModel,
     Server,
@@ -173,34 +171,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
         bench.row(
             f"{script}: needed sentences lost by select", lost, "sentences", at_most=0
         )
-        if script == "sparse":
-            today = sum(written_before(server.encode, *w[:3]) for w in all_work)
-            ratio, goal = (
-                cold[DEFAULT].written / today,
-                None if bench.options.quick else 0.3,
-            )
-            measure = (
-                "default: tokens written / before, with the question in every reply"
-            )
-            bench.row(measure, ratio, "ratio", at_most=goal)
-    prefixes(bench)
     orders(bench, server, all_work)
-    again(bench, server, all_work)
     return bench.finish()
-
-
-def written_before(
-    encode: Callable[[str], list[int]],
-    question: str,
-    documents: list[Passage],
-    wanted: list[str],
-) -> int:
-    """What `default` wrote when every document's reply gave the question back."""
-    replies = (
-        f"Context: {' '.join(s for s in wanted if s in p.text) or 'NONE'}\nQuestion: {question}"
-        for p in documents
-    )
-    return sum(len(encode(r)) for r in replies)
 
 
 def report(
@@ -210,75 +182,31 @@ def report(
     warm: dict[str, Spent],
     count: int,
 ) -> None:
+    worth = "input tokens' worth"
     for name, spent in cold.items():
-        bench.row(f"{script}: {name}: calls a question", spent.calls / count, "calls")
-        bench.row(f"{script}: {name}: input a question", spent.read / count, "tokens")
-        bench.row(
-            f"{script}: {name}: output a question", spent.written / count, "tokens"
-        )
-        bench.row(
-            f"{script}: {name}: money, cold",
-            spent.money() / count,
-            "input tokens' worth",
-        )
-        for cache in CACHES:
-            bench.row(
-                f"{script}: {name}: cached input, warm, {cache}",
-                warm[name].cached[cache] / count,
-                "tokens",
-            )
-            bench.row(
-                f"{script}: {name}: money, warm, {cache}",
-                warm[name].money(cache) / count,
-                "input tokens' worth",
-            )
-    quick = bench.options.quick
+        what = f"{script}: {name}:"
+        bench.row(f"{what} calls a question", spent.calls / count, "calls")
+        bench.row(f"{what} input a question", spent.read / count, "tokens")
+        bench.row(f"{what} output a question", spent.written / count, "tokens")
+        bench.row(f"{what} money, cold", spent.money() / count, worth)
+        warm_money = warm[name].money("vLLM") / count
+        bench.row(f"{what} money, warm, vLLM", warm_money, worth)
     for name in (SELECT, HELD, ALONE, DEFAULT):
-        goal = 0.6 if name == SELECT and not quick else None
+        is_held_to_target = name == SELECT and not bench.options.quick
         ratio = cold[name].money() / cold[EXTRACTOR].money()
         bench.row(
-            f"{script}: {name} / extractor, money, cold", ratio, "ratio", at_most=goal
+            f"{script}: {name} / extractor, money, cold",
+            ratio,
+            "ratio",
+            at_most=0.6 if is_held_to_target else None,
         )
-        for cache in CACHES:
-            goal = 0.35 if name == SELECT and cache == "vLLM" and not quick else None
-            ratio = warm[name].money(cache) / warm[EXTRACTOR].money(cache)
-            bench.row(
-                f"{script}: {name} / extractor, money, warm, {cache}",
-                ratio,
-                "ratio",
-                at_most=goal,
-            )
-
-
-def prefixes(bench: Benchmark) -> None:
-    """How much of the prompt two questions about one document of 10,000 characters share."""
-    passage = Passage((" ".join(SMALL) + " ") * 12, "p")
-    passage = Passage(passage.text[:10_000], "p")
-    options = Options(max_pieces=10_000)
-    for variant, reply in (("select", "1"), ("default", "NONE")):
-        prompts = []
-        for question in (
-            "How tall is the Eiffel Tower?",
-            "Where was Albert Einstein born, and when?",
-        ):
-            llm = FunctionLLM(lambda messages, reply=reply: reply)
-            S2ADenoiser(llm, variant=variant, options=options).denoise(
-                question, [passage]
-            )
-            prompts.append("\n".join(m.content for m in llm.received_messages[0]))
+        ratio = warm[name].money("vLLM") / warm[EXTRACTOR].money("vLLM")
         bench.row(
-            f"{variant}: share of the prompt that two questions have in common", shared(*prompts), "share",
-            at_least=0.95,
-        )  # fmt: skip
-
-
-def shared(one: str, other: str) -> float:
-    """The share of the longer text that both begin with."""
-    same = next(
-        (i for i, (a, b) in enumerate(zip(one, other)) if a != b),
-        min(len(one), len(other)),
-    )
-    return same / max(len(one), len(other))
+            f"{script}: {name} / extractor, money, warm, vLLM",
+            ratio,
+            "ratio",
+            at_most=0.35 if is_held_to_target else None,
+        )
 
 
 def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
@@ -334,17 +262,6 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
         "calls",
         at_most=1,
     )
-
-
-def again(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
-    """The same questions once more, through the cache."""
-    cached = S2ADenoiser(OurModel(server), options=Options(cache=Cache("scripted")))
-    for _ in range(2):
-        server.clear()
-        for question, documents, sparse, _ in all_work:
-            server.wanted = sparse
-            cached.denoise(question, documents)
-    bench.row("cache: calls the second time", server.calls, "calls", at_most=0)
 
 
 if __name__ == "__main__":

@@ -1,37 +1,27 @@
-"""Random runs with faults, pumped calls, stalls of the event loop and attacks: what is lost, unreported or
-left behind.
-
-make bench ONLY=stress                             100,000 runs and everything else
-python benchmarks/stress.py --tally F --seed S     only runs, counted in folder F; again with another seed for more
-python benchmarks/stress.py --sum F                everything else, and all runs that were counted in F
+"""Random runs with faults, whole calls over longer and longer texts, stalls of the event loop: what is lost,
+unreported or left behind, and what takes more than its share of time.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import logging
 import random
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _stress_calls import calls
-from harness import Benchmark, Options
+from harness import Benchmark, arguments
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from attack_harness import attacks, tried  # noqa: E402
-from pumped_patterns import ALL, pumped  # noqa: E402
 from stress_faults import KINDS  # noqa: E402
 from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
 
@@ -48,109 +38,42 @@ SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=int, default=0)
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=600,
-        help="stop the random runs then, and count what was run",
-    )
-    parser.add_argument(
-        "--tally", type=Path, help="only the random runs, counted in this folder"
-    )
-    parser.add_argument(
-        "--sum", type=Path, help="count the runs of every --tally to this folder"
-    )
-    given = parser.parse_args(argv)
+    options = arguments(__doc__ or "", argv)
     logging.getLogger("denoise").setLevel(logging.CRITICAL)
-    bench = Benchmark("stress", Options(given.data, given.quick, given.seed))
-    runs = given.runs or (QUICK if given.quick else FULL)
-    if given.tally is not None:
-        counted = _random_runs(runs, given.seed, given.minutes * 60)
-        given.tally.mkdir(parents=True, exist_ok=True)
-        (given.tally / f"{given.seed}.json").write_text(
-            json.dumps(asdict(counted)), "utf-8"
-        )
-        print(counted)
-        return bench
-    _slopes(bench, SIZES[:3] if given.quick else SIZES, repeats=1 if given.quick else 3)
-    _stall(bench, 50_000 if given.quick else 200_000)
-    _attacks(bench)
-    _patterns(bench, 10 if given.quick else None)
-    if given.sum is None:
-        _told(bench, [_random_runs(runs, given.seed, given.minutes * 60)])
-    else:
-        files = sorted(given.sum.glob("*.json"))
-        _told(bench, [Counted(**json.loads(p.read_text("utf-8"))) for p in files])
+    bench = Benchmark("stress", options)
+    _slopes(
+        bench, SIZES[:3] if options.quick else SIZES, repeats=1 if options.quick else 3
+    )
+    _stall(bench, 50_000 if options.quick else 200_000)
+    _random_runs(bench, QUICK if options.quick else FULL)
     return bench.finish()
 
 
-@dataclass
-class Counted:
-    """What came of the random runs of one seed."""
-
-    seed: int
-    runs: int
-    seconds: float
-    faults: dict[str, int]
-    parts: dict[str, int]
-    wrong: dict[str, int]
-    examples: list[str] = field(default_factory=list)
-
-
-def _random_runs(runs: int, seed: int, limit: float) -> Counted:
-    tally, drawn = Tally(), random.Random(seed)
-    before = threading.active_count()
+def _random_runs(bench: Benchmark, runs: int) -> None:
+    tally = Tally()
+    drawn = random.Random(bench.options.seed)
+    threads_before = threading.active_count()
     began = time.perf_counter()
-    while tally.runs < runs and time.perf_counter() - began < limit:
+    while tally.runs < runs:
         for _ in range(min(100, runs - tally.runs)):
             run_sync(Run.draw(drawn), tally)
-        asyncio.run(
-            _many([Run.draw(drawn) for _ in range(min(100, runs - tally.runs))], tally)
-        )
+        batch = [Run.draw(drawn) for _ in range(min(100, runs - tally.runs))]
+        asyncio.run(_many(batch, tally))
     seconds = time.perf_counter() - began
     deadline = time.monotonic() + 20
-    while threading.active_count() > before and time.monotonic() < deadline:
+    while threading.active_count() > threads_before and time.monotonic() < deadline:
         time.sleep(0.2)
-    tally.wrong["threads left"] = max(0, threading.active_count() - before)
-    wrong = {name: tally.wrong[name] for name in WRONG}
-    return Counted(
-        seed,
-        tally.runs,
-        seconds,
-        dict(tally.faults),
-        dict(tally.parts),
-        wrong,
-        tally.examples[:20],
-    )
-
-
-def _told(bench: Benchmark, counted: Sequence[Counted]) -> None:
-    if len({c.seed for c in counted}) < len(counted) or not counted:
-        raise SystemExit("expected runs of one seed or several, each once")
-    runs = sum(c.runs for c in counted)
-    faults = sum((Counter(c.faults) for c in counted), Counter[str]())
-    parts = sum((Counter(c.parts) for c in counted), Counter[str]())
-    bench.about["random runs"] = "; ".join(
-        f"seed {c.seed}: {c.runs} in {c.seconds / 60:.0f} min" for c in counted
-    )
-    bench.row(
-        "random runs", runs, "runs", at_least=None if bench.options.quick else FULL
-    )
-    for part, number in sorted(parts.items()):
+    tally.wrong["threads left"] = max(0, threading.active_count() - threads_before)
+    bench.row("random runs", tally.runs, "runs", at_least=runs)
+    for part, number in sorted(tally.parts.items()):
         bench.row(f"runs, {part}", number, "runs")
-    bench.row(
-        "kinds of fault injected", len(faults), "kinds", at_least=min(20, len(KINDS))
-    )
-    bench.row("faults injected", sum(faults.values()), "faults")
+    least = min(20, len(KINDS))
+    bench.row("kinds of fault injected", len(tally.faults), "kinds", at_least=least)
+    bench.row("faults injected", sum(tally.faults.values()), "faults")
     for name in WRONG:
-        bench.row(name, sum(c.wrong[name] for c in counted), "runs", at_most=0)
-    bench.row("runs in a second", runs / sum(c.seconds for c in counted), "1/s")
-    for line in [e for c in counted for e in c.examples][:5]:
+        bench.row(name, tally.wrong[name], "runs", at_most=0)
+    bench.row("runs in a second", tally.runs / seconds, "1/s")
+    for line in tally.examples[:5]:
         print(line)
 
 
@@ -183,23 +106,6 @@ def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
             at_most=1.2,
         )
         bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
-
-
-def _patterns(bench: Benchmark, most: int | None) -> None:
-    found = [pumped(one) for one in ALL[:most]]
-    slow = [problem for _, problem in found if problem]
-    bench.row("regular expressions", len(found), "patterns")
-    bench.row(
-        "strings they were pumped with", sum(strings for strings, _ in found), "strings"
-    )
-    bench.row(
-        "regular expressions slower than in proportion",
-        len(slow),
-        "patterns",
-        at_most=0,
-    )
-    for problem in slow:
-        print(problem)
 
 
 def _stall(bench: Benchmark, size: int) -> None:
@@ -250,22 +156,6 @@ def _stall(bench: Benchmark, size: int) -> None:
             "ms",
             at_most=50,
         )
-
-
-def _attacks(bench: Benchmark) -> None:
-    leaks, happened, runs = [], Counter[str](), 0
-    given = attacks()
-    for attack in given:
-        for method in attack["methods"]:
-            outcome = tried(attack, method)
-            runs += 1
-            leaks += outcome.leaks
-            happened.update(outcome.can_happen)
-    bench.row("attacks", len(given), "attacks")
-    bench.row("attacks by method", runs, "runs")
-    bench.row("attacks: outside the documented table", len(leaks), "leaks", at_most=0)
-    for what, count in sorted(happened.items()):
-        bench.row(f"in the table: {what}", count, "runs")
 
 
 if __name__ == "__main__":

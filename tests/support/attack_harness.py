@@ -146,7 +146,7 @@ def _memory(attack: dict[str, Any]) -> WorkingMemory:
     if "feedback" in placed or "draft" in placed:
         verdict = AnswerVerdict(False, 0.1, kind="other", reason="not borne out")
         said = placed.get("feedback", ["Sentence 1 is not borne out."])[0]
-        memory = memory.attempted(
+        memory = memory.with_attempt(
             Attempt(
                 placed.get("draft", ["It leaves at ten."])[0], verdict, said, evidence
             )

@@ -147,7 +147,8 @@ class Engine:
         self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]
     ) -> Future[T]:
         meter = current_meter.get()
-        limits = [self.limits.deadline, meter and meter.remaining_seconds()]
+        budget_seconds = meter.remaining_seconds() if meter is not None else None
+        limits = (self.limits.deadline, budget_seconds)
         seconds = min((s for s in limits if s is not None), default=None)
 
         async def run_within_deadline() -> T:

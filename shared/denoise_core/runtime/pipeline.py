@@ -70,7 +70,7 @@ def _as_input(result: DenoiseResult) -> tuple[Passage, ...]:
 def _compose(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     """Express ``step``, taken on what ``before`` kept, in spans of the first input."""
     sources = {p.id: SourceMap(p) for p in before.passages}
-    surviving_ids = set()
+    surviving_ids: set[str] = set()
     for passage in step.passages:
         surviving_ids.update(s.passage_id for s in passage.source_spans)
     # Part of a rewritten text has no characters; only all of it can drop.

@@ -662,7 +662,7 @@ def selection_key(
 
 def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome | None:
     """The cached outcome of a slice, or None; a store that fails returns None."""
-    reply_part = cache.known(passage_slice.cache_key)
+    reply_part = cache.lookup(passage_slice.cache_key)
     if reply_part is None:
         return None
     kept_places: dict[int, int] = {}
@@ -678,6 +678,6 @@ def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
     """Store the selections that could be read."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
-            cache.keep(
+            cache.store_reply(
                 outcome.part.cache_key, json.dumps(list(outcome.kept_places.items()))
             )

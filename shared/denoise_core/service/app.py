@@ -91,7 +91,7 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     for path in ("/v2/rerank", "/rerank"):
         app.post(path, include_in_schema=False)(handlers.rerank)
     health: dict[str, Any] = {"response_model": bodies.Health}
-    stalled = {503: {"model": bodies.Health}}
+    stalled: dict[int | str, dict[str, Any]] = {503: {"model": bodies.Health}}
     app.get("/livez", name="livez", **health)(handlers.health)
     app.get("/readyz", name="readyz", responses=stalled, **health)(handlers.health)
     app.get("/metrics", response_class=PlainTextResponse, **with_key)(handlers.metrics)
