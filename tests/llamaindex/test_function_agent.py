@@ -81,9 +81,9 @@ def agent_with(script, tools=(search,), **settings):
         "output_cls",
         "early_stopping_method",
     )
-    own_part = {name: settings.pop(name) for name in of_agents if name in settings}
+    own_value = {name: settings.pop(name) for name in of_agents if name in settings}
     return Checked(
-        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own_part), **settings
+        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own_value), **settings
     )
 
 
