@@ -45,11 +45,7 @@ def denoise_row(line: dict[str, str], index: int, first: int, keep: Any) -> dict
         passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
         result = denoiser.denoise(row["query"], passages)
     except Exception as error:
-        failed = {
-            "line": first + index,
-            "id": row_id,
-            "error": f"{type(error).__name__}: {error}",
-        }
+        failed = {"line": first + index, "id": row_id, "error": f"{type(error).__name__}: {error}"}
         return {"denoised": json.dumps(failed)}
     kept = [{"id": p.id, "text": p.text} for p in result.passages]
     return {"denoised": json.dumps({"id": row_id, "passages": kept})}
@@ -72,11 +68,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--parts", type=int, default=20)
-    parser.add_argument(
-        "--keep",
-        type=int,
-        help="passages to keep for each row; as many as help, unless given",
-    )
+    parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     for unfinished in options.output.glob("*.tmp"):

@@ -54,15 +54,8 @@ class DenoiseFiles:
             passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
             result = self.denoiser.denoise(row["query"], passages)
         except Exception as error:
-            return {
-                "line": number,
-                "id": row_id,
-                "error": f"{type(error).__name__}: {error}",
-            }
-        return {
-            "id": row_id,
-            "passages": [{"id": p.id, "text": p.text} for p in result.passages],
-        }
+            return {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
+        return {"id": row_id, "passages": [{"id": p.id, "text": p.text} for p in result.passages]}
 
 
 def write_part(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -80,16 +73,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument(
-        "--workers",
-        type=int,
-        help="actors; all CPUs of the cluster but one, unless given",
-    )
-    parser.add_argument(
-        "--keep",
-        type=int,
-        help="passages to keep for each row; as many as help, unless given",
-    )
+    parser.add_argument("--workers", type=int, help="actors; all CPUs of the cluster but one, unless given")
+    parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     for unfinished in options.output.glob("*.tmp"):

@@ -28,11 +28,7 @@ def build() -> FastAPI:
 @serve.deployment(
     max_ongoing_requests=AT_ONCE,
     ray_actor_options={"num_cpus": 1},  # {"num_gpus": 1} for a model of one's own
-    autoscaling_config={
-        "min_replicas": 2,
-        "max_replicas": 8,
-        "target_ongoing_requests": 4,
-    },
+    autoscaling_config={"min_replicas": 2, "max_replicas": 8, "target_ongoing_requests": 4},
     health_check_period_s=10,
 )
 @serve.ingress(build)

@@ -22,8 +22,4 @@ after = DenoisePostprocessor().postprocess_nodes(before, query_str=question)  # 
 
 print(f"{len(before)} nodes before, {len(after)} after")
 for found in after:
-    print(
-        found.node.node_id,
-        found.node.get_content()[:60],
-        record(found.node)["origin_spans"],
-    )
+    print(found.node.node_id, found.node.get_content()[:60], record(found.node)["origin_spans"])

@@ -23,14 +23,8 @@ compressor = DenoiseCompressor.from_llm(
     model
 )  # the model names the sentences to keep; the text stays the source's
 documents = [
-    Document(
-        page_content="The garage has thirty places. I think it is too dark! A night costs 16 euros.",
-        id="a",
-    ),
-    Document(
-        page_content="Guests say that our pool is surely the finest of the whole coast.",
-        id="b",
-    ),
+    Document(page_content="The garage has thirty places. I think it is too dark! A night costs 16 euros.", id="a"),
+    Document(page_content="Guests say that our pool is surely the finest of the whole coast.", id="b"),
 ]
 for document in compressor.compress_documents(documents, "How much does a night in the garage cost?"):
     fell_back = document.metadata.get("denoise_fallback")

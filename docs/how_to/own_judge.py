@@ -16,11 +16,7 @@ def has_words(question: str, evidence: list[str], claim: str) -> float:
 
 
 verdict = check("When was it finished?", answer, passages)
-print(
-    "no judge:",
-    verdict.outcome,
-    [str(d) for claim in verdict.claims for d in claim.differences],
-)
+print("no judge:", verdict.outcome, [str(d) for claim in verdict.claims for d in claim.differences])
 
 verdict = Augmenter(judge=has_words).answer("When was it finished?", drafter=FixedText(answer), evidence=passages)
 print("your judge:", verdict.outcome.value, "|", verdict.supported_part)

@@ -13,11 +13,7 @@ from denoise_core.embedded import sample_questions
 warnings.filterwarnings("ignore", module="sklearn")
 few = sample_questions()[:20]  # with five passages each and those that are needed: soon read
 questions = [
-    replace(
-        q,
-        passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold),
-    )
-    for q in few
+    replace(q, passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold)) for q in few
 ]
 fitted = fit_denoiser(questions, os.environ["MODEL"], layers=[12])
 fitted.save("mine")

@@ -14,11 +14,7 @@ from denoise_core.evaluate.comparison import evaluate, read_cases
 file = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("questions.jsonl")
 if len(sys.argv) == 1:  # as an example, eight of the questions that ship
     lines = [
-        {
-            "question": q.text,
-            "passages": [{"id": p.id, "text": p.text} for p in q.passages],
-            "gold": list(q.gold),
-        }
+        {"question": q.text, "passages": [{"id": p.id, "text": p.text} for p in q.passages], "gold": list(q.gold)}
         for q in sample_questions()[:8]
     ]
     file.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")

@@ -15,10 +15,7 @@ texts = {passage.id: passage.text for passage in passages}
 denoiser = default_denoiser(keep=2, chunker=sentence_spans)  # the best two sentences of all pages
 print(f"{file.name}: {len(pages)} pages, {sum(len(t) for t in pages)} characters")
 
-for question in (
-    "Until when is breakfast served on Sundays?",
-    "When was the house opened?",
-):
+for question in ("Until when is breakfast served on Sundays?", "When was the house opened?"):
     result = denoiser.denoise(question, passages)
     print(f"\n{question}")
     for kept in result.kept:

@@ -15,15 +15,10 @@ store = QdrantVectorStore.from_documents(
 )
 retriever = store.as_retriever(search_kwargs={"k": 8})
 better = ContextualCompressionRetriever(  # new
-    base_compressor=DenoiseCompressor(keep="auto", order="score"),
-    base_retriever=retriever,
+    base_compressor=DenoiseCompressor(keep="auto", order="score"), base_retriever=retriever
 )
 
 question = "May my dog have breakfast with me?"
 print("before:", [d.metadata["paragraph"] for d in retriever.invoke(question)])
 for document in better.invoke(question):
-    print(
-        document.metadata["paragraph"],
-        f"{document.metadata['denoise_score']:.2f}",
-        document.page_content,
-    )
+    print(document.metadata["paragraph"], f"{document.metadata['denoise_score']:.2f}", document.page_content)

@@ -19,7 +19,4 @@ if not os.path.exists("exported"):
 if "ENGINE" in os.environ:
     question = sample_questions()[0]
     denoiser = ENDDenoiser(RemoteScorer(os.environ["ENGINE"], "exported"), keep=3)
-    print(
-        len(denoiser.denoise(question.text, question.passages).passages),
-        "passages kept by the server's scores",
-    )
+    print(len(denoiser.denoise(question.text, question.passages).passages), "passages kept by the server's scores")

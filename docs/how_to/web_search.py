@@ -15,44 +15,23 @@ def web_search(query: str) -> str:
     """Search the web."""  # replace it by yours: what comes back is a JSON list, or text in paragraphs
     return json.dumps(
         [
-            {
-                "title": "Dom Luis I Bridge",
-                "content": "The bridge in Porto was finished in 1886.",
-            },
-            {
-                "title": "10 best bars",
-                "content": "Subscribe now! The best bars of Porto, chosen by our readers.",
-            },
-            {
-                "title": "Cookies",
-                "content": "We value your privacy. Accept all cookies to go on reading.",
-            },
-            {
-                "title": "Flights",
-                "content": "Cheap flights to Porto from 19 euros. Book today and save!",
-            },
+            {"title": "Dom Luis I Bridge", "content": "The bridge in Porto was finished in 1886."},
+            {"title": "10 best bars", "content": "Subscribe now! The best bars of Porto, chosen by our readers."},
+            {"title": "Cookies", "content": "We value your privacy. Accept all cookies to go on reading."},
+            {"title": "Flights", "content": "Cheap flights to Porto from 19 euros. Book today and save!"},
         ]
     )
 
 
-def model(
-    messages,
-):  # replace it by your chat model; this one searches once and then says what it was shown
+def model(messages):  # replace it by your chat model; this one searches once and then says what it was shown
     if messages[-1].type != "tool":
-        call = {
-            "name": "web_search",
-            "args": {"query": "When was the Dom Luis bridge finished?"},
-            "id": "1",
-        }
+        call = {"name": "web_search", "args": {"query": "When was the Dom Luis bridge finished?"}, "id": "1"}
         return AIMessage("", tool_calls=[call])
     return f"I was shown {len(messages[-1].text.split())} words."
 
 
 question = {"messages": [("user", "When was the Dom Luis bridge in Porto finished?")]}
-for name, middleware in (
-    ("before", []),
-    ("after", [DenoiseToolResults(tools=["web_search"], keep=1)]),
-):
+for name, middleware in (("before", []), ("after", [DenoiseToolResults(tools=["web_search"], keep=1)])):
     agent = create_agent(FunctionChatModel(reply=model), [web_search], middleware=middleware)
     messages = agent.invoke(question)["messages"]
     print(f"{name}: {messages[-1].text}")

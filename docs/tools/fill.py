@@ -17,21 +17,9 @@ from tables import TABLES
 
 DOCS = HOW_TO.parent
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
-__all__ = [
-    "BLOCK",
-    "OUT",
-    "SCRIPTS",
-    "curve",
-    "filled",
-    "page_of",
-    "printed_by",
-    "result_of",
-]
+__all__ = ["BLOCK", "OUT", "SCRIPTS", "curve", "filled", "page_of", "printed_by", "result_of"]
 
-BLOCK = re.compile(
-    r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)",
-    re.S,
-)
+BLOCK = re.compile(r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.S)
 
 
 def script_block(name: str, printed: str) -> str:

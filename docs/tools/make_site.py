@@ -20,20 +20,12 @@ from reference import pages
 
 ROOT = Path(__file__).parents[2]
 DOCS, STAGE = ROOT / "docs", ROOT / "build" / "site"
-BROUGHT = {
-    "CHANGELOG.md": "changelog.md",
-    "SECURITY.md": "security.md",
-    "CONTRIBUTING.md": "contributing.md",
-}
+BROUGHT = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md"}
 PICTURES = {".svg", ".png"}
 BAR = re.compile(r"(?<=`)[^`\n]*\\\|[^`\n]*(?=`)")
 NO_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # the width is for the script
 TABS = re.compile(r"<!-- tabs -->\n(.*?)<!-- end tabs -->\n", re.S)  # on the site each ### between them is a tab
-TELEPHONE, LETTER, BETWEEN = (
-    358,
-    7.6,
-    20,
-)  # pixels: the page's width, a letter in a table, the space of a column
+TELEPHONE, LETTER, BETWEEN = (358, 7.6, 20)  # pixels: the page's width, a letter in a table, the space of a column
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -73,10 +65,7 @@ def tabbed(text: str) -> str:
         name, body = found[1].split("\n", 1)
         return f'=== "{name}"\n{textwrap.indent(body, "    ")}'
 
-    return TABS.sub(
-        lambda tabs: re.sub(r"^### (.*?)(?=^### |\Z)", tab, tabs[1], flags=re.M | re.S),
-        text,
-    )
+    return TABS.sub(lambda tabs: re.sub(r"^### (.*?)(?=^### |\Z)", tab, tabs[1], flags=re.M | re.S), text)
 
 
 def stage() -> None:
@@ -84,10 +73,7 @@ def stage() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     for source in sorted(DOCS.rglob("*")):
         target = STAGE / "docs" / source.relative_to(DOCS)
-        if source.suffix == ".md" and source.relative_to(DOCS).parts[0] not in {
-            "listing",
-            "tools",
-        }:
+        if source.suffix == ".md" and source.relative_to(DOCS).parts[0] not in {"listing", "tools"}:
             target.parent.mkdir(parents=True, exist_ok=True)
             text = tabbed(linked(source.read_text("utf-8"), source))
             target.write_text(NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8")
@@ -106,8 +92,7 @@ def stage() -> None:
     )
     settings = (DOCS / "tools" / "zensical.toml").read_text("utf-8")
     (STAGE / "zensical.toml").write_text(
-        settings.replace("REPOSITORY", repository()).replace('"REFERENCE"', menu),
-        "utf-8",
+        settings.replace("REPOSITORY", repository()).replace('"REFERENCE"', menu), "utf-8"
     )
 
 

@@ -58,14 +58,7 @@ def main() -> None:
             command = asking(re.sub(r"https://\S+", str(ROOT), step), question)
             where = folder if command.startswith("git clone") else str(clone)
             began = time.monotonic()
-            done = subprocess.run(
-                command,
-                shell=True,
-                cwd=where,
-                check=True,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            done = subprocess.run(command, shell=True, cwd=where, check=True, stdout=subprocess.PIPE, text=True)
             said = done.stdout
             total += time.monotonic() - began
             print(f"{time.monotonic() - began:7.1f} s  {step}", flush=True)

@@ -13,17 +13,7 @@ from textwrap import wrap
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "docs" / "pictures"
 INK, GREY, LINE, KEPT, DROPPED = "#1f2933", "#5a6672", "#c3ccd5", "#0b6e4f", "#a33a2c"
-SETS = (
-    "NQ",
-    "HotpotQA",
-    "MuSiQue",
-    "2Wiki",
-    "OTT-QA",
-    "DSTC11",
-    "XQuAD",
-    "PoisonedNQ",
-    "RAMDocs",
-)
+SETS = ("NQ", "HotpotQA", "MuSiQue", "2Wiki", "OTT-QA", "DSTC11", "XQuAD", "PoisonedNQ", "RAMDocs")
 WAYS = {"default": KEPT, "cosine": "#2563a8", "BM25": "#b7791f", "first": "#8a8f98"}
 
 
@@ -32,30 +22,14 @@ def text(x: float, y: float, words: str, size: int = 13, fill: str = INK, **more
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{rest}>{escape(words)}</text>'
 
 
-def box(
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    lines: list[str],
-    fill: str = "#eef2f6",
-) -> str:
+def box(x: float, y: float, width: float, height: float, lines: list[str], fill: str = "#eef2f6") -> str:
     drawn = [
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" stroke="{LINE}"/>'
     ]
     top = y + height / 2 - 8 * (len(lines) - 1) + 4
     for n, line in enumerate(lines):
         weight = "bold" if n == 0 else "normal"
-        drawn.append(
-            text(
-                x + width / 2,
-                top + 16 * n,
-                line,
-                11,
-                text_anchor="middle",
-                font_weight=weight,
-            )
-        )
+        drawn.append(text(x + width / 2, top + 16 * n, line, 11, text_anchor="middle", font_weight=weight))
     return "".join(drawn)
 
 
@@ -91,49 +65,25 @@ def architecture() -> str:
         fill = "#e3f1ea" if n in (2, 5) else "#eef2f6"
         drawn.append(box(14, 14 + 74 * n, 256, 48, [line for line in lines if line], fill))
         if n:
-            drawn.append(
-                arrow(
-                    142,
-                    62 + 74 * (n - 1),
-                    142,
-                    14 + 74 * n,
-                    "supported" if n == 5 else "",
-                )
-            )
+            drawn.append(arrow(142, 62 + 74 * (n - 1), 142, 14 + 74 * n, "supported" if n == 5 else ""))
     back = f'<path d="M270 334 H372 V260 H274" fill="none" stroke="{GREY}" marker-end="url(#a)"/>'
     said = ("not supported:", "search again,", "try again")
-    drawn += [
-        back,
-        *(text(277, 282 + 15 * n, line, 11, GREY) for n, line in enumerate(said)),
-    ]
+    drawn += [back, *(text(277, 282 + 15 * n, line, 11, GREY) for n, line in enumerate(said))]
     return card(WIDE, 452, "From retriever to checked answer", drawn)
 
 
 def which() -> str:
     rows = [
-        (
-            ["Does the message hold", "opinions?"],
-            ["S2A on the message", "clears what is asked"],
-        ),
+        (["Does the message hold", "opinions?"], ["S2A on the message", "clears what is asked"]),
         (["Five passages", "or fewer?"], ["Nothing", "pass them all"]),
         (["50 labelled", "questions?"], ["rag-denoise evaluate", "from 200 on: fit"]),
-        (
-            ["Sentences, and may it", "cost a call?"],
-            ["S2A select", "a model names them"],
-        ),
-        (
-            ["Your model's weights", "here, and labels?"],
-            ["END with a probe", "its early layers score"],
-        ),
+        (["Sentences, and may it", "cost a call?"], ["S2A select", "a model names them"]),
+        (["Your model's weights", "here, and labels?"], ["END with a probe", "its early layers score"]),
     ]
     drawn = [text(8, 26, "Which one? Yes: right, no: down", 14, font_weight="bold")]
     for n, (asked, outcome) in enumerate(rows):
         y = 42 + 74 * n
-        drawn += [
-            box(8, y, 164, 46, asked),
-            arrow(172, y + 23, 204, y + 23),
-            arrow(90, y + 46, 90, y + 74),
-        ]
+        drawn += [box(8, y, 164, 46, asked), arrow(172, y + 23, 204, y + 23), arrow(90, y + 46, 90, y + 74)]
         drawn.append(box(208, y, 164, 46, outcome, "#e3f1ea"))
     y = 42 + 74 * len(rows)
     drawn.append(box(8, y, 164, 46, ["The default", "END, small encoder"], "#e3f1ea"))
@@ -195,15 +145,7 @@ def kept_and_dropped() -> str:
     kept = {chunk.span.passage_id: chunk.score for chunk in result.kept}
     scores = kept | {c.span.passage_id: c.score for c in result.dropped if c.span.passage_id not in kept}
     shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[:7]
-    drawn = [
-        text(
-            14,
-            26,
-            question.text[0].upper() + question.text[1:] + "?",
-            14,
-            font_weight="bold",
-        )
-    ]
+    drawn = [text(14, 26, question.text[0].upper() + question.text[1:] + "?", 14, font_weight="bold")]
     drawn.append(text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY))
     y = 60
     for passage in shown:
@@ -215,44 +157,17 @@ def kept_and_dropped() -> str:
         start = max(0, passage.text.find(answer) - 60) if answer else 0
         lines = wrap(passage.text[start:], 46)[: 3 if stays else 1]
         drawn.append(f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>')
-        drawn.append(
-            text(
-                26,
-                y + 12,
-                f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}",
-                11,
-                colour,
-            )
-        )
+        drawn.append(text(26, y + 12, f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}", 11, colour))
         for n, line in enumerate(lines):
             end = " ..." if n + 1 == len(lines) else ""
             struck = {} if stays else {"text_decoration": "line-through"}
-            drawn.append(
-                text(
-                    26,
-                    y + 29 + 16 * n,
-                    line + end,
-                    12,
-                    INK if stays else GREY,
-                    **struck,
-                )
-            )
+            drawn.append(text(26, y + 29 + 16 * n, line + end, 12, INK if stays else GREY, **struck))
             if answer and answer in line:
                 drawn[-1] = drawn[-1].replace(
-                    escape(answer),
-                    f'<tspan font-weight="bold">{escape(answer)}</tspan>',
-                    1,
+                    escape(answer), f'<tspan font-weight="bold">{escape(answer)}</tspan>', 1
                 )
         y += 16 * len(lines) + 30
-    drawn.append(
-        text(
-            14,
-            y + 8,
-            f"and {len(question.passages) - len(shown)} more that were dropped",
-            12,
-            GREY,
-        )
-    )
+    drawn.append(text(14, y + 8, f"and {len(question.passages) - len(shown)} more that were dropped", 12, GREY))
     return card(WIDE, y + 22, "Passages of one question, kept and dropped", drawn)
 
 

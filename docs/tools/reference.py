@@ -9,15 +9,8 @@ import importlib.util
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {
-    "denoise_core": ROOT / "shared",
-    "langchain_denoise": ROOT,
-    "llamaindex_denoise": ROOT,
-}
-ALSO = (
-    "denoise_core.testing",
-    "langchain_denoise.testing",
-)
+PACKAGES = {"denoise_core": ROOT / "shared", "langchain_denoise": ROOT, "llamaindex_denoise": ROOT}
+ALSO = ("denoise_core.testing", "langchain_denoise.testing")
 
 
 def says_all(path: Path) -> bool:
@@ -78,11 +71,7 @@ def pages() -> dict[str, str]:
     written = {}
     for module, names in modules.items():
         elsewhere = [n for n in names if homes[home_of(module, n)] != module]
-        options = [
-            "    options:",
-            "      members: []",
-            "      show_root_heading: false",
-        ]
+        options = ["    options:", "      members: []", "      show_root_heading: false"]
         lines = [f"# {module}", "", f"::: {module}", *options, ""]
         if elsewhere:
             lines += ["| name | its entry |", "|---|---|"]
@@ -92,11 +81,6 @@ def pages() -> dict[str, str]:
             lines.append("")
         for name in names:
             if name not in elsewhere:
-                lines += [
-                    f"::: {home_of(module, name)}",
-                    "    options:",
-                    "      heading_level: 2",
-                    "",
-                ]
+                lines += [f"::: {home_of(module, name)}", "    options:", "      heading_level: 2", ""]
         written[module] = "\n".join(lines)
     return written

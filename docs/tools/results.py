@@ -97,20 +97,9 @@ def printed_by(script: str, path: Path, page: Path, folder: Path) -> str:
     with beside(script) as needed:
         paths = os.pathsep.join([*(p for p in sys.path if p), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                HIDING,
-                str(path),
-                " ".join(hidden(page.read_text("utf-8"))),
-            ],
+            [sys.executable, "-c", HIDING, str(path), " ".join(hidden(page.read_text("utf-8")))],
             cwd=folder,
-            env={
-                **os.environ,
-                "PYTHONPATH": paths,
-                "PYTHONIOENCODING": "utf-8",
-                **needed,
-            },
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", **needed},
             capture_output=True,
             encoding="utf-8",
             check=False,

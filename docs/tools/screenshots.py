@@ -37,17 +37,8 @@ def main() -> None:
             shot = folder / f"{name}.png"
             run(
                 [
-                    *(
-                        str(chromium()),
-                        "--headless",
-                        "--no-sandbox",
-                        "--disable-gpu",
-                        "--hide-scrollbars",
-                    ),
-                    *(
-                        "--allow-file-access-from-files",
-                        f"--window-size={max(width, 600)},{height}",
-                    ),
+                    *(str(chromium()), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+                    *("--allow-file-access-from-files", f"--window-size={max(width, 600)},{height}"),
                     f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
                     *(f"--user-data-dir={folder / 'profile'}", f"--screenshot={shot}"),
                     (folder / "frame.html").as_uri(),

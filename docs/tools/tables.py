@@ -7,11 +7,7 @@ from pathlib import Path
 from pictures import SETS, gold_kept, rows
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
-NAMES = {
-    "2Wiki": "2WikiMultihopQA",
-    "DSTC11": "DSTC11 track 5",
-    "XQuAD": "XQuAD, paragraphs of one article",
-}
+NAMES = {"2Wiki": "2WikiMultihopQA", "DSTC11": "DSTC11 track 5", "XQuAD": "XQuAD, paragraphs of one article"}
 UNSEEN = {"PoisonedNQ", "RAMDocs"}
 
 
@@ -23,10 +19,7 @@ def interval(row: dict) -> str:
 def gold() -> str:
     """Gold kept by the default and by others that keep as many passages, on every set; the best is bold."""
     found = rows()
-    lines = [
-        "| set | questions | text kept | default | cosine | BM25 | first |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| set | questions | text kept | default | cosine | BM25 | first |", "|---|---|---|---|---|---|---|"]
     for name in SETS:
         ways = {way: gold_kept(found, name, way) for way in ("default", "cosine", "BM25", "first")}
         best = max(round(row["value"], 3) for row in ways.values())
@@ -34,10 +27,7 @@ def gold() -> str:
             f"**{interval(row)}**" if round(row["value"], 3) == best else interval(row) for row in ways.values()
         ]
         shown = NAMES.get(name, name) + (" (not fitted on)" if name in UNSEEN else "")
-        questions, kept = (
-            found[f"{name}: questions"]["value"],
-            found[f"{name}: text kept, default"]["value"],
-        )
+        questions, kept = (found[f"{name}: questions"]["value"], found[f"{name}: text kept, default"]["value"])
         lines.append(f"| {shown} | {questions:.0f} | {kept:.2f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -70,10 +60,7 @@ def gpu() -> str:
         f"Seconds, and MiB above the weights at the peak, on {record.get('about', {}).get('device', 'a GPU')}:",
         "",
     ]
-    lines += [
-        "| shape, tokens | " + " | ".join(ways) + " |",
-        "|---|" + "---|" * len(ways),
-    ]
+    lines += ["| shape, tokens | " + " | ".join(ways) + " |", "|---|" + "---|" * len(ways)]
     for case in cases:
         cells = []
         for way in ways:
@@ -91,10 +78,7 @@ WAYS = {
     "cosine, as much as select": "cosine, as much text as `select`",
     "select": "**`select`** with a large language model",
 }
-JUDGES = {
-    "words": "shared words",
-    "quoting judge, prompts 1": "**the quoting judge** with a large language model",
-}
+JUDGES = {"words": "shared words", "quoting judge, prompts 1": "**the quoting judge** with a large language model"}
 READ = ("the whole file", "what the default keeps", "what cosine keeps in as much")
 
 
@@ -109,21 +93,14 @@ def buys() -> str:
     sets = [m.removesuffix(": questions") for m in found if m.startswith("HotpotQA") and m.endswith(": questions")]
     counts = {name: found[f"{name}: questions"]["value"] for name in sets}
     total = sum(counts.values())
-    lines = [
-        "| what the model reads | gold passages kept | answer still there | text |",
-        "|---|---|---|---|",
-    ]
+    lines = ["| what the model reads | gold passages kept | answer still there | text |", "|---|---|---|---|"]
     for way, shown in WAYS.items():
         cells = []
         for what in ("gold passages kept", "answer kept", "text kept"):
             mean = sum(n * found[f"{name}: {what}, {way}"]["value"] for name, n in counts.items()) / total
             cells.append(f"{mean:.0%}")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        "| who checks the answer | right answers passed | wrong answers passed |",
-        "|---|---|---|",
-    ]
+    lines += ["", "| who checks the answer | right answers passed | wrong answers passed |", "|---|---|---|"]
     for judge, shown in JUDGES.items():
         right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
         lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
@@ -170,12 +147,7 @@ def rewriting() -> str:
         "|---|---|---|---|---|",
     ]
     for name in (m.removesuffix(": documents") for m in found if m.endswith(": documents")):
-        keys = (
-            "documents",
-            "nothing written",
-            "sentences written",
-            "sentences without a source",
-        )
+        keys = ("documents", "nothing written", "sentences written", "sentences without a source")
         cells = [f"{found[f'{name}: {key}']['value']:.0f}" for key in keys]
         version = name.split("prompts ")[1]
         lines.append(f"| {about['model']}, {about['date']}, S2A {version} | {' | '.join(cells)} |")
@@ -185,10 +157,7 @@ def rewriting() -> str:
 def checking() -> str:
     """Right and wrong answers that each judge of `real_model` passes."""
     about, found = real_model()
-    lines = [
-        "| judge | model, date, prompts | right passed | wrong passed |",
-        "|---|---|---|---|",
-    ]
+    lines = ["| judge | model, date, prompts | right passed | wrong passed |", "|---|---|---|---|"]
     for judge in JUDGES:
         name, _, version = judge.partition(", prompts ")
         who = f"{about['model']}, {about['date']}, judge {version}" if version else "none"

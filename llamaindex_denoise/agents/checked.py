@@ -312,8 +312,8 @@ class AgentAnswerChecks(FinalOutputChecks):
         answer = await loop_run.aanswer()
         run_record = loop_run.emit_record(answer)
         if drafter.tool_step is not None:
-            failed_records = _failed_attempts(run_record)
-            records = [*records, *failed_records]
+            failed = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
+            records = [*records, *failed]
             await ctx.store.set(_REJECTED_KEY, {**rejected_state, "records": records})
             return drafter.tool_step
         await self._publish(
@@ -361,11 +361,6 @@ class AgentAnswerChecks(FinalOutputChecks):
                 notes.append(run_record)
         await ctx.store.set(notes_key, notes)
         await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
-
-
-def _failed_attempts(run_record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    failed_attempts = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
-    return failed_attempts
 
 
 def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
@@ -471,7 +466,7 @@ class _ModelStep:
         )
 
     def with_text(self, text: str) -> _ModelStep:
-        """Return the step with another text, if the loop cut it or abstained."""
+        """Return the step with another text, if the loop abstained."""
         if text == self.text.strip():
             return self
         shown_text = text

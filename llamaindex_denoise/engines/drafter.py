@@ -176,17 +176,13 @@ class EngineDrafter:
 
     def restore_headings(self, text: str) -> str:
         """Return the final text with the headings of ``accumulate``'s answers."""
-        kept_parts = []
-        for number, answer_part in enumerate(self._answer_parts, 1):
-            if answer_part in text:
-                kept_parts.append((number, answer_part))
-        plain_text = _PLAIN_RULE.join(answer_part for _, answer_part in kept_parts)
-        # A shorter text was cut within an answer, or is another text.
-        if not kept_parts or len(plain_text) < len(text.strip()) - len(kept_parts):
+        # Another text, such as an abstention, has no parts.
+        if text.strip() != _PLAIN_RULE.join(self._answer_parts).strip():
             return text
-        return _ANSWER_RULE.join(
-            f"Response {n}: {answer_part}" for n, answer_part in kept_parts
-        )
+        headed_parts = []
+        for number, answer_part in enumerate(self._answer_parts, 1):
+            headed_parts.append(f"Response {number}: {answer_part}")
+        return _ANSWER_RULE.join(headed_parts)
 
     def _to_draft(
         self, request: DraftRequest, response: RESPONSE_TYPE, text: str

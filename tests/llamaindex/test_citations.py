@@ -92,13 +92,13 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(
     for n, (origin,) in results.items():
         assert origin.is_exact
         shown_text = response.source_nodes[n - 1].node.text
-        own_part = "".join(
+        own_value = "".join(
             originals[origin.node_id].text[a:b] for a, b in origin.ranges
         )
-        assert own_part in shown_text
-        assert "Red tower number" in own_part
-        assert "Ships" not in own_part
-        assert "".join(text[a:b] for a, b in origin.document_ranges) == own_part
+        assert own_value in shown_text
+        assert "Red tower number" in own_value
+        assert "Ships" not in own_value
+        assert "".join(text[a:b] for a, b in origin.document_ranges) == own_value
 
 
 def test_without_the_originals_the_answer_is_all_that_was_kept():
@@ -224,8 +224,8 @@ def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
     for out in nodes:
         (origin,) = origins(out, [node])
         assert origin.is_exact
-        own_part = "".join(node.text[a:b] for a, b in origin.ranges)
-        assert own_part.strip() == out.node.text.strip()
+        own_value = "".join(node.text[a:b] for a, b in origin.ranges)
+        assert own_value.strip() == out.node.text.strip()
         assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(
             origin.ranges
         )

@@ -81,9 +81,9 @@ def agent_with(script, tools=(search,), **settings):
         "output_cls",
         "early_stopping_method",
     )
-    own_part = {name: settings.pop(name) for name in of_agents if name in settings}
+    own_value = {name: settings.pop(name) for name in of_agents if name in settings}
     return Checked(
-        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own_part), **settings
+        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own_value), **settings
     )
 
 
@@ -141,15 +141,15 @@ async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
     assert worse not in memory
 
 
-async def test_a_refuted_draft_is_redrafted_and_the_stream_shows_what_is_sent():
-    script = Script(look_up, f"{RIGHT} {WRONG}", RIGHT)
-    text, streamed_text, (verdict,), memory = await ask(agent_with(script))
-    assert (text, verdict["outcome"], len(script.seen_prompts)) == (
-        RIGHT,
-        "supported",
-        3,
+async def test_an_abstention_is_what_is_streamed_and_remembered():
+    script = Script(look_up, f"{RIGHT} {WRONG}")
+    limits = LoopLimits(attempts=1, unsupported="abstain")
+    text, streamed_text, (verdict,), memory = await ask(
+        agent_with(script, limits=limits)
     )
-    assert "".join(streamed_text) == memory[-1] == RIGHT
+    assert (verdict["outcome"], len(script.seen_prompts)) == ("abstained", 2)
+    assert "1755" not in text
+    assert "".join(streamed_text) == memory[-1] == text
 
 
 async def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():

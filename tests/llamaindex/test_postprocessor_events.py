@@ -19,7 +19,7 @@ def test_events_for_a_real_handler(event_log, denoiser):
     out = DenoisePostprocessor(denoiser=denoiser).postprocess_nodes(
         nodes, query_str=QUESTION
     )
-    start, own_part, end = [
+    start, own_value, end = [
         e
         for e in events
         if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
@@ -30,9 +30,9 @@ def test_events_for_a_real_handler(event_log, denoiser):
         hit.node.node_id for hit in nodes
     ]
     assert end.nodes == out
-    assert own_part.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
-    assert "Porto" not in own_part.model_dump_json()
-    assert own_part.span_id, "the event belongs to no span"
+    assert own_value.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
+    assert "Porto" not in own_value.model_dump_json()
+    assert own_value.span_id, "the event belongs to no span"
 
 
 def test_text_can_be_kept_out_of_events(event_log):

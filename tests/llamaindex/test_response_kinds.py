@@ -62,18 +62,16 @@ def test_the_answers_of_accumulate_keep_their_headings(scripted_llm):
     assert str(response) == between.join(f"Response {n}: {right}" for n in (1, 2, 3))
 
 
-def test_accumulated_answers_are_sent_as_written(scripted_llm):
+def test_an_abstention_from_accumulated_answers_has_no_headings(scripted_llm):
     answers = (
         "The red tower is in Porto.",
         "The tower was built in 1755.",
-        "The blue bridge crosses the river.",
+        "Ships fly.",
     )
-    response = accumulated(scripted_llm, *answers, limits=LoopLimits(attempts=1))
-    assert response.metadata["denoise"]["outcome"] == "unsupported"
-    text = str(response)
-    assert all(answer in text for answer in answers)
-    assert text.startswith("Response 1: The red tower")
-    assert "Response 3: The blue bridge" in text
+    limits = LoopLimits(attempts=1, unsupported="abstain")
+    text = str(accumulated(scripted_llm, *answers, limits=limits))
+    assert "1755" not in text
+    assert "Response" not in text
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -47,7 +47,7 @@ def right_when_told(messages):
     )
 
 
-def own_part(scripted_llm, reply, retriever=None, **settings):
+def own_value(scripted_llm, reply, retriever=None, **settings):
     augmenter = Augmenter(
         LlamaLLM(scripted_llm(reply)), LlamaRetriever(retriever or Fixed()), **settings
     )
@@ -85,7 +85,7 @@ async def full_answer(engine, sync):
 
 
 both = pytest.mark.parametrize("sync", [True, False])
-engines = pytest.mark.parametrize("make", [own_part, checked_engine])
+engines = pytest.mark.parametrize("make", [own_value, checked_engine])
 
 
 @both
@@ -162,7 +162,7 @@ async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted_llm, 
 async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
     scripted_llm, sync
 ):
-    engine = own_part(scripted_llm, lambda messages: RIGHT, Down())
+    engine = own_value(scripted_llm, lambda messages: RIGHT, Down())
     shown_text, response = await streamed_text(engine, sync)
     engine.streaming = False
     plain_result = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
@@ -176,7 +176,7 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
 @both
 async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted_llm, sync):
     chat = CondenseQuestionChatEngine.from_defaults(
-        own_part(scripted_llm, right_when_told), llm=scripted_llm(lambda messages: "")
+        own_value(scripted_llm, right_when_told), llm=scripted_llm(lambda messages: "")
     )
     if sync:
         response = chat.stream_chat(QUESTION)

@@ -383,10 +383,10 @@ def test_tokens_bound_what_is_kept_and_exclude_keep(run, source):
     )
     both = run("-p", source, "--method", "bm25", "--tokens", "12", "--keep", "2")
     assert (both.returncode, "leave --keep out" in both.stderr) == (2, True)
-    own_part = run("-p", source, "--denoiser", "mine", "--tokens", "12")
+    own_value = run("-p", source, "--denoiser", "mine", "--tokens", "12")
     assert (
-        own_part.returncode,
-        "--tokens is for end, bm25, embedding" in own_part.stderr,
+        own_value.returncode,
+        "--tokens is for end, bm25, embedding" in own_value.stderr,
     ) == (
         2,
         True,

@@ -189,7 +189,7 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         text = f"Tower {n} was finished in {1800 + n} by the river. Chess came to tower {n} in May.\n"
         (tmp_path / "notes" / f"{n}.md").write_text(text)
     with serving(Selects()) as server:
-        own_part = [
+        own_value = [
             "calibrate",
             "asked.txt",
             "--documents",
@@ -199,11 +199,11 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
             "--label-with",
             f"{server.url}#m",
         ]
-        status, _, err = command(*own_part, "--price", "1,2", "--dry-run")
+        status, _, err = command(*own_value, "--price", "1,2", "--dry-run")
         assert (status, server.requests) == (0, []), err
         assert "about 24 calls" in err
         assert "in money; no call was made" in err
-        status, out, err = command(*own_part, "-o", "mine")
+        status, out, err = command(*own_value, "-o", "mine")
         assert status == 0, err
         assert len(server.requests) == 24
         assert "about 24 calls" in err
@@ -213,10 +213,10 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         lines = [json.loads(line) for line in labels.read_text().splitlines()]
         lines[0]["question"] = "When was the first tower finished?"
         labels.write_text("\n".join(map(json.dumps, lines)))
-        status, out, err = command(*own_part, "-o", "again")
+        status, out, err = command(*own_value, "-o", "again")
         assert "labels are those in asked.labels.jsonl" in err
         labels.unlink()
-        assert command(*own_part, "-o", "once more")[0] == 0  # every call is known
+        assert command(*own_value, "-o", "once more")[0] == 0  # every call is known
         assert len(server.requests) == 24
     labels.unlink()
     assert command("calibrate", "asked.txt", "--documents", "notes")[0] == 2

@@ -272,10 +272,10 @@ def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(
     (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
     (passage,) = read_passages(str(tmp_path)).passages
     assert passage.text == PAGE
-    own_part = chunk_text(passage.text)
+    own_value = chunk_text(passage.text)
     reply_text = [
-        own_part.chunk_context_and_text(p)
-        for p in own_part.chunks
+        own_value.chunk_context_and_text(p)
+        for p in own_value.chunks
         if not p.is_structural
     ]
     assert (
