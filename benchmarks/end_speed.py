@@ -206,11 +206,11 @@ def fit(bench: Benchmark, quick: bool) -> None:
 LOADER = """
 import sys
 from pathlib import Path
-from denoise_core.local.loading import Load, load_model
+from denoise_core.local.loading import LoadOptions, load_model
 def resident():
     return next(int(l.split()[1]) for l in Path('/proc/self/status').read_text().splitlines() if l[:6] == 'VmRSS:')
 before = resident()
-folder, layers, cpu = sys.argv[1], int(sys.argv[2]), Load(device='cpu')
+folder, layers, cpu = sys.argv[1], int(sys.argv[2]), LoadOptions(device='cpu')
 model = load_model(folder, load=cpu, layers=layers or None)
 total = sum(float(p.sum()) for p in model.parameters())  # touches every weight: files are mapped, not read
 print(resident() - before)

@@ -1,16 +1,15 @@
 """A real engine, vLLM on this machine's cores: are its scores ours, what does it keep, and what when it is killed?
 
-make engines            an environment of its own for the engine, then all of this; --only llama,replicas for parts
+make engines            an environment of its own for the engine, then this
 
 Random shapes are exported and served: each shape's scores beside those computed here, prefixes kept for a second
 question, a list alone and in company; then two replicas of one shape, of which one is killed (-9) in the middle of
-1,000 requests. The rows of parts that are not run stay as they are in the results file.
+1,000 requests.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import tempfile
@@ -28,14 +27,13 @@ import numpy as np
 from _engine_server import Server, versions
 from _engine_shapes import DECODERS, ENCODER, WINDOW, exported
 from _words import WORDS
-from harness import RESULTS, Benchmark, Options, Row
+from harness import Benchmark, Options
 
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.protocols import Scorer
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.scorers import RemoteReranker
 
-PARTS = (*DECODERS, ENCODER, "replicas")
 KEEPS = ("--enable-prefix-caching",)
 MORE = {  # what an engine has to be told of a shape
     "llama": KEEPS,
@@ -65,18 +63,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
         required=True,
         help="the Python interpreter that has vLLM",
     )
-    parser.add_argument(
-        "--only", default="", help="comma-separated parts: " + ", ".join(PARTS)
-    )
     given = parser.parse_args(argv)
-    parts = [p for p in given.only.split(",") if p] or list(PARTS)
-    if unknown := sorted(set(parts) - set(PARTS)):
-        parser.error(
-            f"unknown part {', '.join(unknown)}; there are: {', '.join(PARTS)}"
-        )
-    python = (
-        given.engine.absolute()
-    )  # not resolved: a link of a virtual environment is what makes it one
+    # Not resolved: a link of a virtual environment is what makes it one.
+    python = given.engine.absolute()
     if not python.is_file():
         parser.error(f"{python} is not there: `make engines` makes it")
     bench = Benchmark("engines", Options(None, False, 0))
@@ -84,25 +73,15 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "engine": versions(python),
         "shapes": "random weights, 8 blocks of 256 cut to 4, one token a byte; float32, eager, one thread",
     }
-    bench.rows = _earlier(parts)
-    for part in parts:
+    for shape in (*DECODERS, ENCODER):
         with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-            if part == "replicas":
-                _replicas(bench, stack, python, Path(scratch))
-            else:
-                _shape(bench, stack, python, Path(scratch), part)
-        bench.rows.sort(key=lambda r: PARTS.index(r.measure.split(":")[0]))
-        bench.finish()  # what has been found stays, whatever the next part does
-    if missed := [r.measure for r in bench.rows if r.holds is False]:
+            _shape(bench, stack, python, Path(scratch), shape)
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        _replicas(bench, stack, python, Path(scratch))
+    bench.finish()
+    if missed := [row.measure for row in bench.rows if row.holds is False]:
         raise SystemExit("missed: " + "; ".join(missed))
     return bench
-
-
-def _earlier(parts: Sequence[str]) -> list[Row]:
-    """Rows of the other parts as they stand in the results file."""
-    path = RESULTS / "engines.json"
-    rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
-    return [Row(**r) for r in rows if r["measure"].split(":")[0] not in parts]
 
 
 def _texts(count: int, words: int, seed: int) -> list[str]:
