@@ -9,7 +9,7 @@ from pathlib import Path
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write ``content``, text as UTF-8; half a character becomes "?". An interrupted write leaves the old
-    file, or none, and nothing beside it.
+    file, or none, and no partial file.
 
     A program that has the old file open or mapped keeps that one.
     """

@@ -39,7 +39,7 @@ def copy_model(model: M, update: Mapping[str, Any]) -> M:
     ):
         return model.model_copy(
             update=update
-        )  # a class with a way of its own, or with more than its fields
+        )  # a class with its own copying, or with more than its fields
     copied = _new(kind)
     _set(copied, "__dict__", {**model.__dict__, **update})
     _set(copied, "__pydantic_fields_set__", model.__pydantic_fields_set__.union(update))

@@ -166,7 +166,9 @@ def check_scorer(
         "scores depend on the order of the texts"
     )
     if not listwise:
-        scores_alone = np.array([scorer.score(query, [t])[0] for t in texts], dtype=np.float32)
+        scores_alone = np.array(
+            [scorer.score(query, [t])[0] for t in texts], dtype=np.float32
+        )
         assert np.allclose(scores, scores_alone, atol=tolerance), (
             "scores depend on the other texts of the batch"
         )

@@ -209,7 +209,9 @@ def _choose_text(
         text = abstention_text(memory, task, supported_part)
         return text, Outcome.ABSTAINED, stop_reason
     if best is None:
-        reason_text = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(memory)
+        reason_text = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(
+            memory
+        )
         return NO_ANSWER.format(why=reason_text), Outcome.FAILED, stop_reason
     if not best.candidate:
         text = NO_ANSWER.format(why="the model wrote nothing")
@@ -279,7 +281,7 @@ def abstention_text(
         lines.append(f"Looked for: {shown_queries}.")
     closest = closest_passages(memory)
     if closest:
-        quote = _shorten(with_title_line(closest[0]))
+        quote = _shorten_excerpt(with_title_line(closest[0]))
         lines.append(f"Nearest evidence: \u201c{quote}\u201d")
     if supported_part:
         lines.append(f"What holds of a draft: {supported_part}")
@@ -312,7 +314,7 @@ def _describe_last_failure(memory: WorkingMemory) -> str:
     return "there is no draft"
 
 
-def _shorten(text: str) -> str:
+def _shorten_excerpt(text: str) -> str:
     """The text on one line, cut at a word when it is long."""
     text = " ".join(text.split())
     if len(text) <= _QUOTE_CHARACTERS:

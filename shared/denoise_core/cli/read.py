@@ -97,7 +97,7 @@ class _PassageReader:
             self._add(file.passage_id, passage)
         for record_location, record in records or ():
             try:
-                value = _parse_json(record) if isinstance(record, str) else record
+                value = _parse_json_file(record) if isinstance(record, str) else record
                 self._add(*_record_passage(value))
             except InputError as error:
                 self._reject(f"{name}, {record_location}: {error}")
@@ -219,10 +219,10 @@ def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]]
                 lines.append((f"line {line_number}", text_line))
         values = [_try_parse_json(text_line) for _, text_line in lines]
         objects = [value for value in values if isinstance(value, dict)]
-        return lines if _has_text(objects) or not objects else None
+        return lines if _any_record_has_text(objects) or not objects else None
     if source_file.suffix == ".json" or first_character == "[":
         value = _try_parse_json(text)
-        if isinstance(value, list) and _has_text(value):
+        if isinstance(value, list) and _any_record_has_text(value):
             return _numbered("record", value)
     return None
 
@@ -244,7 +244,7 @@ def _numbered(kind: str, records: Sequence[Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _has_text(records: Iterable[Any]) -> bool:
+def _any_record_has_text(records: Iterable[Any]) -> bool:
     return any(isinstance(record, dict) and "text" in record for record in records)
 
 
@@ -263,12 +263,12 @@ def _decode_text(content: bytes) -> tuple[str, str]:
 
 def _try_parse_json(text: str) -> Any:
     try:
-        return _parse_json(text)
+        return _parse_json_file(text)
     except InputError:
         return None
 
 
-def _parse_json(text: str) -> Any:
+def _parse_json_file(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:

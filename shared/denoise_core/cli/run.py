@@ -188,12 +188,12 @@ def _section_label(passage: Passage, span: Span) -> str:
         ):  # rows of a table are no headings
             section_heading = text_line.strip("#= ")
             if section_heading:
-                return f"§ {_shorten(section_heading)}"
+                return f"§ {_shorten_line(section_heading)}"
             break
-    return f'"{_shorten(piece_text.strip())}"'
+    return f'"{_shorten_line(piece_text.strip())}"'
 
 
-def _shorten(text: str) -> str:
+def _shorten_line(text: str) -> str:
     text_line = text.split("\n")[0]
     if len(text_line) <= _LABEL_CHARACTERS:
         return text_line

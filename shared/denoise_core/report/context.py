@@ -170,7 +170,7 @@ def item_values(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
         for source_passage, marked_texts in zip(
             report_item.passages, passage_pieces, strict=True
         ):
-            passage_values = passage_row(
+            passage_values = passage_view(
                 source_passage.id,
                 source_passage.metadata.get("title", ""),
                 marked_texts,
@@ -185,7 +185,7 @@ def item_values(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
     return template_values
 
 
-def passage_row(
+def passage_view(
     passage_id: str, title: Any, marked_texts: Sequence[MarkedText]
 ) -> dict[str, Any]:
     """Describe a passage for `rows_values`."""
@@ -216,7 +216,9 @@ def rows_values(
     shown_rows: list[dict[str, Any]] = []
     unfolded_count = 0
     for passage_values in passage_rows:
-        marked_texts, hidden_characters = _shorten(passage_values["pieces"])
+        marked_texts, hidden_characters = _shorten_marked_texts(
+            passage_values["pieces"]
+        )
         bytes_left -= PASSAGE_OVERHEAD
         for marked_text in marked_texts:
             escaped_text = escape(marked_text.text).encode("utf-8", "replace")
@@ -246,7 +248,9 @@ def rows_values(
     return template_values, bytes_left
 
 
-def _shorten(marked_texts: Sequence[MarkedText]) -> tuple[list[MarkedText], int]:
+def _shorten_marked_texts(
+    marked_texts: Sequence[MarkedText],
+) -> tuple[list[MarkedText], int]:
     """Cut the pieces at `MAX_PASSAGE_CHARACTERS`, and count the characters cut off."""
     shown_pieces: list[MarkedText] = []
     characters_left = MAX_PASSAGE_CHARACTERS

@@ -11,7 +11,7 @@ from operator import itemgetter
 from denoise_core.report.context import (
     MarkedText,
     drop_note,
-    passage_row,
+    passage_view,
     render_template,
     rows_values,
 )
@@ -45,7 +45,7 @@ def fragment(result: DenoiseResult) -> str:
         placed_pieces.sort(key=itemgetter(0))
         ordered_pieces = [piece for _, piece in placed_pieces]
         passage_rows.append(
-            passage_row(passage_id, title_by_id.get(passage_id, ""), ordered_pieces)
+            passage_view(passage_id, title_by_id.get(passage_id, ""), ordered_pieces)
         )
     page_values, _ = rows_values(result, passage_rows)
     return render_template("context.html", items=[page_values])

@@ -39,7 +39,7 @@ class Retrieve:
 
 
 @dataclass(frozen=True, slots=True)
-class Denoise:
+class DenoiseCall:
     """Ask a denoiser; the reply is a `DenoiseResult`."""
 
     query: str
@@ -48,7 +48,7 @@ class Denoise:
     denoiser: Denoiser | None = field(default=None, repr=False, compare=False)
 
 
-SingleEffect: TypeAlias = Complete | Retrieve | Denoise
+SingleEffect: TypeAlias = Complete | Retrieve | DenoiseCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def denoise(
     denoiser: Denoiser | None = None,
 ) -> Flow[DenoiseResult]:
     """``result = yield from denoise(query, passages)``."""
-    result: DenoiseResult = yield Denoise(query, passages, tag, denoiser)
+    result: DenoiseResult = yield DenoiseCall(query, passages, tag, denoiser)
     return result
 
 

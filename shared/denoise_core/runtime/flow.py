@@ -44,7 +44,7 @@ from denoise_core.runtime.budget import (
 from denoise_core.runtime.effects import (
     Batch,
     Complete,
-    Denoise,
+    DenoiseCall,
     Effect,
     FailedItem,
     Flow,
@@ -248,7 +248,7 @@ def _timeout_error(seconds: float | None, meter: Meter | None) -> Exception:
 _SERVER_METHODS: dict[type[SingleEffect], tuple[str, str, tuple[str, ...]]] = {
     Complete: ("llm", "complete", ("messages",)),
     Retrieve: ("retriever", "retrieve", ("query",)),
-    Denoise: ("denoiser", "denoise", ("query", "passages")),
+    DenoiseCall: ("denoiser", "denoise", ("query", "passages")),
 }
 
 
@@ -374,7 +374,7 @@ class EffectCall:
     @property
     def cost(self) -> int:
         """Calls that the budget counts before the reply; a denoiser counts its own."""
-        return 0 if isinstance(self.effect, Denoise) else 1
+        return 0 if isinstance(self.effect, DenoiseCall) else 1
 
     def begin(self) -> None:
         """Count the call, or raise why it may not start."""
@@ -402,7 +402,9 @@ class EffectCall:
 
     def fail(self, error: BaseException) -> FailedItem:
         """Record the failure; raises what is no `Exception`: a cancellation, Ctrl-C."""
-        if isinstance(self.effect, Denoise):  # its events have no reply to travel in
+        if isinstance(
+            self.effect, DenoiseCall
+        ):  # its events have no reply to travel in
             self.inner_events = trace_of(error).events
         self.event = Event(
             self.effect.tag,

@@ -147,7 +147,7 @@ def _join_notes(*notes: str | None) -> str | None:
 
 
 class SourceMap:
-    """Maps ranges of a kept passage's text to the input spans that it stands for."""
+    """Maps ranges of a kept passage's text to the input spans that it comes from."""
 
     def __init__(self, passage: Passage) -> None:
         self.passage = passage

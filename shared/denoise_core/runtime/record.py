@@ -98,8 +98,8 @@ def passage_record(
         return _shorten_record(record)
     chunks = group_chunks(result) if chunks is None else chunks
     groups = [chunks[i] for i in spans if i in chunks]
-    record["kept"] = [_chunk_row(keep) for keeps, _ in groups for keep in keeps]
-    record["dropped"] = [_chunk_row(drop) for _, drops in groups for drop in drops]
+    record["kept"] = [_recorded_chunk(keep) for keeps, _ in groups for keep in keeps]
+    record["dropped"] = [_recorded_chunk(drop) for _, drops in groups for drop in drops]
     return record | {"relevant": result.relevant, "note": result.note}
 
 
@@ -209,8 +209,10 @@ def result_summary(
             }
             for p in result.passages
         ],
-        "kept": [{"id": k.span.passage_id, **_chunk_row(k)} for k in result.kept],
-        "dropped": [{"id": d.span.passage_id, **_chunk_row(d)} for d in result.dropped],
+        "kept": [{"id": k.span.passage_id, **_recorded_chunk(k)} for k in result.kept],
+        "dropped": [
+            {"id": d.span.passage_id, **_recorded_chunk(d)} for d in result.dropped
+        ],
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
@@ -286,7 +288,7 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, Ranges]:
     return ranges
 
 
-def _chunk_row(chunk: Keep | Drop) -> dict[str, Any]:
+def _recorded_chunk(chunk: Keep | Drop) -> dict[str, Any]:
     row: dict[str, Any] = {
         "start": chunk.span.start,
         "end": chunk.span.end,

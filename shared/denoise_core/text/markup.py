@@ -72,7 +72,7 @@ def html_chunks(text: str) -> list[TextChunk]:
 
     Markup without text is structural, and so are scripts, styles and navigation.
     """
-    reader = _BlockReader(text)
+    reader = _HtmlBlockReader(text)
     position = 0
     for tag in _find_tags(text):
         reader.read_text(position, tag.start)
@@ -120,7 +120,7 @@ def _find_tags(text: str) -> Iterator[_Tag]:
 
 
 @dataclass(slots=True)
-class _BlockReader:
+class _HtmlBlockReader:
     """Walks once over tags and texts and collects a chunk for each block.
 
     Attributes:

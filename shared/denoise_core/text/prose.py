@@ -51,7 +51,7 @@ def line_kind(line: str) -> str:
 
 def prose_chunks(text: str) -> list[TextChunk]:
     """Chunk a text that has at least one filled line."""
-    reader = _BlockReader(text)
+    reader = _ProseBlockReader(text)
     for start, end in line_spans(text):
         reader.read_line(start, end)
     blocks = reader.blocks
@@ -114,7 +114,7 @@ _EDGE = _Block(0, 0, "heading", quote_depth=99, ends_blank=True)
 
 
 @dataclass(slots=True)
-class _BlockReader:
+class _ProseBlockReader:
     """Turns lines into blocks, looking at each line once and at the one after it."""
 
     text: str

@@ -23,7 +23,7 @@ from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import (
     Batch,
     Complete,
-    Denoise,
+    DenoiseCall,
     Effect,
     FailedItem,
     Flow,
@@ -197,7 +197,7 @@ class _Tape:
 
 def _same(recorded: SingleEffect, asked: SingleEffect) -> bool:
     """Metadata aside, which JSON may have changed."""
-    if isinstance(recorded, Denoise) and isinstance(asked, Denoise):
+    if isinstance(recorded, DenoiseCall) and isinstance(asked, DenoiseCall):
         texts = [[(p.id, p.text) for p in e.passages] for e in (recorded, asked)]
         return recorded.query == asked.query and texts[0] == texts[1]
     if isinstance(recorded, Retrieve) and isinstance(asked, Retrieve):

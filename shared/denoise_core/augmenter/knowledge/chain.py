@@ -235,7 +235,9 @@ class ChainRetriever:
         chainer: Chainer | None = None,
     ) -> None:
         if tokens < 1 or start_count < 1:
-            raise InputError(f"tokens={tokens}, starts={start_count}: expected 1 or more")
+            raise InputError(
+                f"tokens={tokens}, starts={start_count}: expected 1 or more"
+            )
         self.bm25 = BM25Retriever(check_passages(passages))
         self.tokens = tokens
         self.starts = start_count

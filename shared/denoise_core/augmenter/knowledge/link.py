@@ -129,7 +129,9 @@ class _TargetChooser:
     """Chooses among passages of one name by shared words, rare ones counting more."""
 
     def __init__(self, known_entities: Sequence[Passage]) -> None:
-        self._words = {passage.id: _context_words(passage) for passage in known_entities}
+        self._words = {
+            passage.id: _context_words(passage) for passage in known_entities
+        }
         self._counts: Counter[str] = Counter()
         for words in self._words.values():
             self._counts.update(words)

@@ -23,7 +23,7 @@ from denoise_core.augmenter.prompts import cited_passages
 from denoise_core.errors import InputError
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.runtime.effects import Complete, Denoise, Retrieve
+from denoise_core.runtime.effects import Complete, DenoiseCall, Retrieve
 from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
 
 VERSION = 3  # of a run, and of a memory alone
@@ -167,7 +167,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
     """Read the event that `event_to_json` wrote."""
     usage = from_jsonable(Usage | None, data["usage"])
     reply, tag = data["reply"], data["tag"]
-    effect: Complete | Retrieve | Denoise
+    effect: Complete | Retrieve | DenoiseCall
     match data["kind"]:
         case "complete":
             effect = Complete(from_jsonable(tuple[Message, ...], data["messages"]), tag)
@@ -178,7 +178,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             reply = from_jsonable(tuple[Passage, ...] | None, reply)
         case "denoise":
             inputs = from_jsonable(tuple[Passage, ...], data["passages"])
-            effect = Denoise(data["query"], inputs, tag)
+            effect = DenoiseCall(data["query"], inputs, tag)
             if reply is not None:
                 passages = from_jsonable(tuple[Passage, ...], reply["passages"])
                 dropped = from_jsonable(tuple[Drop, ...], reply["dropped"])

@@ -207,7 +207,9 @@ def choose_layer(
     """
     if not layer_fits:
         raise InputError("no layer was fitted: give at least one")
-    nearest_cut = min(RECALL_FRACTIONS, key=lambda recall_fraction: abs(recall_fraction - fraction))
+    nearest_cut = min(
+        RECALL_FRACTIONS, key=lambda recall_fraction: abs(recall_fraction - fraction)
+    )
     recall_cut = f"{100 * nearest_cut:g} %"
     by_depth = sorted(layer_fits, key=lambda fit: fit.layer)
     best_recall = max(

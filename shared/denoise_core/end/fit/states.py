@@ -87,7 +87,7 @@ def capture_states(
         state_blocks = list(_load_blocks(block_folder))
     state_dtype = np.float32 if reader.norm.kind == "none" else np.float16
     block_starts = range(BLOCK * len(state_blocks), len(questions), BLOCK)
-    read_block = _BlockReader(reader, layers, state_dtype)
+    read_block = _StateBlockReader(reader, layers, state_dtype)
     block_questions = (
         questions[block_start : block_start + BLOCK] for block_start in block_starts
     )
@@ -118,7 +118,7 @@ def capture_states(
 
 
 @dataclass(frozen=True, slots=True)
-class _BlockReader:
+class _StateBlockReader:
     """Reads the states of a block of questions; a class, so that it can be pickled."""
 
     reader: HiddenReader

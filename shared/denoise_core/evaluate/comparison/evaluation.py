@@ -470,14 +470,7 @@ def evaluate(
     Raises:
         InputError: There is no question.
     """
-    cases = questions
-    if not isinstance(cases, EvaluationCases):
-        numbered_questions = enumerate(cases, 1)
-        cases = EvaluationCases(
-            tuple(case_from_question(q, n) for n, q in numbered_questions)
-        )
-    if not cases.cases:
-        raise InputError("there is no question to evaluate on")
+    cases = _as_cases(questions)
     strategy_by_name = {
         strategy.name: strategy for strategy in select_strategies(strategies)
     }
@@ -538,17 +531,26 @@ def evaluate(
         None if answerer is None else answerer.name,
         mean_tokens,
         figures,
-        tuple(
-            best_comparison
-            for best_comparison in comparisons
-            if best_comparison is not None
-        ),
+        tuple(filter(None, comparisons)),
         _recommend(ready_strategies, figures, rankings),
         cases.rejected_records,
         cases.warnings,
         cases.notes,
         outcomes,
     )
+
+
+def _as_cases(questions: EvaluationCases | Iterable[Question]) -> EvaluationCases:
+    """Number plain questions; raises `InputError` when there is none."""
+    cases = questions
+    if not isinstance(cases, EvaluationCases):
+        numbered_questions = enumerate(cases, 1)
+        cases = EvaluationCases(
+            tuple(case_from_question(q, n) for n, q in numbered_questions)
+        )
+    if not cases.cases:
+        raise InputError("there is no question to evaluate on")
+    return cases
 
 
 def _token_budgets(
