@@ -128,12 +128,7 @@ def _real_drafts(
             outcomes[answer.outcome] += 1
             extra += answer.memory.draft_count - 1
             if answer.text not in rated:
-                repaired += answer.outcome is Outcome.SUPPORTED
-                cut_good += (
-                    answer.outcome is Outcome.SUPPORTED
-                    and rated[order[answer.best.draft]]
-                )
-                continue
+                continue  # nothing that people rated was sent
             corrected += rated[answer.text] and not rated[order[0]]
             harmed += rated[order[0]] and not rated[answer.text]
             if answer.outcome is Outcome.SUPPORTED:

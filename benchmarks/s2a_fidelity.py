@@ -1,6 +1,7 @@
 """What S2A shows of rewrites, and which questions it takes for a person's own.
 
-Rewrites: for each, the source sentences that cover it (`denoise_core.s2a.alignment`). On the rewrites by another hand
+Rewrites: for each, the source sentences that cover it (`denoise_core.s2a.alignment`). On the rewrites by
+another hand
 (``s2a_by_hand``, with the sentences that are needed) how many of those are shown, and how many others; each also
 in a longer source, with the sentences of three other texts behind its own. On the halves of tests/data/s2a: what
 has no cover is reported, and text given the source of another record has none.

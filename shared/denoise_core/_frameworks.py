@@ -30,7 +30,8 @@ _model_copy, _copy = BaseModel.model_copy, BaseModel.__copy__
 
 def copy_model(model: M, update: Mapping[str, Any]) -> M:
     """What ``model.model_copy(update=update)`` gives for fields, in half of its time: a copy of a document is most
-    of what a document costs in an adapter."""
+    of what a document costs in an adapter.
+    """
     kind = type(model)
     if (
         kind.model_copy is not _model_copy
@@ -51,7 +52,8 @@ def copy_model(model: M, update: Mapping[str, Any]) -> M:
 
 def cache_signature(function: F) -> F:
     """``function`` with its signature noted on it: both frameworks ask for it at every call, and `inspect` would
-    make it out anew each time."""
+    make it out anew each time.
+    """
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return function
 

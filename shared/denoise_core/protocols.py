@@ -147,26 +147,18 @@ def to_float32(values: object) -> NDArray[np.float32]:
 class AsyncScorer(Protocol):
     """A scorer that can wait for a server without a thread."""
 
-    async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]: ...
-
-
-@runtime_checkable
-class BatchScorer(Protocol):
-    """A scorer that reads the texts of several questions together.
-
-    Each question's scores are the same as on their own.
-    """
-
-    def score_batch(
-        self, requests: Sequence[tuple[str, Sequence[str]]]
-    ) -> list[ScoredTexts]: ...
+    async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One score per text, float32 ``(len(texts),)``; higher is better."""
+        ...
 
 
 @runtime_checkable
 class WindowedScorer(Protocol):
     """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
 
-    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts: ...
+    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
+        """Scores, and in how many windows each text was read."""
+        ...
 
 
 @runtime_checkable

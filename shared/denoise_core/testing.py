@@ -40,11 +40,13 @@ class FunctionLLM:
         self.received_messages: list[tuple[Message, ...]] = []
 
     def complete(self, messages: Sequence[Message]) -> Reply:
+        """Return the function's reply, after ``seconds``."""
         if self.seconds:
             time.sleep(self.seconds)
         return self._answer(messages)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        """Do the same as `complete`."""
         if self.seconds:
             await asyncio.sleep(self.seconds)
         return self._answer(messages)
@@ -101,10 +103,12 @@ class ListRetriever:
         self.queries: list[str] = []
 
     def retrieve(self, query: str) -> Sequence[Passage]:
+        """Return all passages, and note the query."""
         self.queries.append(query)
         return self.passages
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
+        """Do the same as `retrieve`."""
         return self.retrieve(query)
 
 
@@ -115,6 +119,7 @@ class FunctionScorer:
         self.score_one = score_one
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Call the function for each text; float32 ``(len(texts),)``."""
         return np.array([self.score_one(query, t) for t in texts], dtype=np.float32)
 
 

@@ -313,7 +313,7 @@ def install(row: Row, place: Path, python: Path) -> str:
 
 def installed(row: Row, python: Path) -> dict[str, str]:
     """The versions that are there of the packages a row shows."""
-    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"  # noqa: E501
     done = subprocess.run(
         [python, "-c", code], capture_output=True, text=True, check=True
     )

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,14 +84,6 @@ class DefaultScorer:
         if self.boost_multi_hop:
             scores = encoder.boost_multi_hop(query, texts, scores)
         return ScoredTexts(scores, window_counts)
-
-    def score_batch(
-        self, queries: Sequence[tuple[str, Sequence[str]]]
-    ) -> list[ScoredTexts]:
-        """Score the texts of several questions, which are embedded together first."""
-        all_texts = chain.from_iterable(texts for _, texts in queries)
-        self.precompute(list(dict.fromkeys(all_texts)))
-        return [self.score_with_windows(query, texts) for query, texts in queries]
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Embed texts before any question, such as at indexing time.

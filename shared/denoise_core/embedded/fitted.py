@@ -592,8 +592,8 @@ def percentile_interval(
     """The 95 % interval of a value within -1 and 1.
 
     Args:
-        samples: The value, then the same value of bootstrap samples, ``(1 + n,)``.
-        folds: Widen the interval, because so many fits share their questions.
+        text_samples: The value, then the same of bootstrap samples, ``(1 + n,)``.
+        fold_numbers: Widen the interval, because so many fits share their questions.
     """
     value = float(text_samples[0])
     widening = (

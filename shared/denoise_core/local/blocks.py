@@ -3,7 +3,8 @@
 In the last block that runs, every token's key and value are needed, but the query, the attention, the output
 projection and the feed-forward part of the last token alone (`last_token`). The block itself does the arithmetic,
 in two calls: the first runs as far as its keys and values, which a cache catches; the second gets one token, and
-the caught keys and values as its past. `PartialForward.read_last_token` compares the result with the whole block before it
+the caught keys and values as its past. `PartialForward.read_last_token` compares the result with the whole
+block before it
 uses it, so a family whose blocks do more than that runs them whole.
 """
 
@@ -84,7 +85,7 @@ def find_blocks(model: nn.Module) -> tuple[Any, nn.Module, nn.ModuleList]:
             if isinstance(module, nn.ModuleList) and len(module) == block_count:
                 return config, _input_module(root, path), module
     raise InputError(
-        f"{type(model).__name__}: expected a list of {block_count} blocks and found none (blocks with shared weights, "
+        f"{type(model).__name__}: expected a list of {block_count} blocks and found none (blocks with shared weights, "  # noqa: E501
         "or not a transformer), so it cannot be stopped between them"
     )
 
@@ -105,7 +106,9 @@ def find_final_norm(
     last_hidden: torch.Tensor,
     model_output: torch.Tensor,
 ) -> nn.Module | None:
-    """The norm that turns the last block's output ``last_hidden`` into the model's output ``model_output``; None without one."""
+    """The norm that turns the last block's output ``last_hidden`` into the model's output ``model_output``;
+    None without one.
+    """
     if last_hidden.shape == model_output.shape and torch.equal(
         last_hidden, model_output
     ):

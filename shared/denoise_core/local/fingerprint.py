@@ -14,7 +14,8 @@ class ModelFingerprint:
     """What decides a hidden state, apart from layer, layout and pooling (the probe has those).
 
     ``weights`` is a sha256 over a sample of every tensor of the embeddings and of the blocks up to the
-    probe's layer (`denoise_core.local.partial_forward` takes it): a model changed under the same name differs, while
+    probe's layer (`denoise_core.local.partial_forward` takes it): a model changed under the same name differs,
+    while
     the same weights under another name or path, or loaded without their upper layers, do not. ``tokenizer``
     is a sha256 of the tokenizer's own definition. "" means unknown (a served model that cannot be read).
 

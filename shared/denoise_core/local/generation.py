@@ -204,7 +204,9 @@ class LocalLLM:
             )
 
     def _stopping_criteria(self, prompt_length: int) -> list[Any]:
-        """A criterion that is met by the rows that hold a text of ``stop``; ``prompt_length`` tokens are the prompt."""
+        """A criterion that is met by the rows that hold a text of ``stop``; ``prompt_length`` tokens are the
+        prompt.
+        """
         if not self.stop:
             return []
         max_tail_tokens = (

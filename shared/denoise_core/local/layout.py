@@ -1,4 +1,4 @@
-"""Layouts: how instruction S, passage C and question Q become one prompt, by default [S|C|Q].
+r"""Layouts: how instruction S, passage C and question Q become one prompt, by default [S|C|Q].
 
 A prompt is defined as concatenated token ids, in fitting and in scoring alike; the joint text is never
 tokenised, because a tokeniser may merge characters across a boundary and then the same passage would have
@@ -140,7 +140,8 @@ LAYOUTS = {layout.name: layout for layout in (SCQ, PAIR)}
 class TokenPrompt:
     """One prompt as token ids. The spans are half-open ranges of positions in ``ids``.
 
-    ``prefix_length`` is how many leading ids do not depend on the question; ``segment_ids`` are the segment ids that
+    ``prefix_length`` is how many leading ids do not depend on the question; ``segment_ids`` are the segment
+    ids that
     some encoders take, one for each id, or () for none.
     """
 

@@ -72,7 +72,7 @@ class LayerRequest:
                     else type(state).__name__
                 )
                 raise InputError(
-                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.hidden_size} "
+                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.hidden_size} "  # noqa: E501
                     "for each token, so a probe cannot read it"
                 )
             self.states[layer] = self.pools[layer](state)
@@ -99,7 +99,9 @@ current_request: contextvars.ContextVar[LayerRequest | None] = contextvars.Conte
 
 
 class LayerHook:
-    """The hook before block ``layer_index``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
+    """The hook before block ``layer_index``: its input is ``h_n``. It knows its owner weakly, or models would
+    live on.
+    """
 
     def __init__(self, layer_index: int, owner: PartialForward | None) -> None:
         self.n = layer_index
@@ -272,7 +274,7 @@ class PartialForward:
         missing_layers = sorted(request.pools.keys() - request.states.keys())
         if missing_layers or request.entered != request.stop:
             raise InputError(
-                f"the model's forward pass went around its blocks: expected {request.stop} of {self.block_count} to "
+                f"the model's forward pass went around its blocks: expected {request.stop} of {self.block_count} to "  # noqa: E501
                 f"run, saw {request.entered}; a fused, compiled or patched forward cannot be read, load the "
                 "model plainly"
             )

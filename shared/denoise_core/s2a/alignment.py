@@ -40,7 +40,8 @@ class WrittenSentence:
     """One sentence that a model wrote.
 
     ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
-    that cover it, none when nothing does; ``covered_fraction`` in 0..1 is how much of its words they cover, by weight.
+    that cover it, none when nothing does; ``covered_fraction`` in 0..1 is how much of its words they cover, by
+    weight.
     ``is_supported`` and ``check_reason`` are the checker's word on it, where it was asked: None is unknown.
     """
 
@@ -114,7 +115,8 @@ def align_outcome(
 
 @dataclass(frozen=True, slots=True)
 class SourceAlignment:
-    """``sentence_indices`` are positions of source sentences, in order; ``covered_fraction`` in 0..1 is what they cover of the
+    """``sentence_indices`` are positions of source sentences, in order; ``covered_fraction`` in 0..1 is what
+    they cover of the
     words.
     """
 
@@ -177,7 +179,9 @@ class SourceIndex:
     def _copied_sentences(
         self, written_text: str, covered_terms: set[str]
     ) -> list[int]:
-        """Indices of sentences that share a run of four words with ``written_text`` that says something not covered yet."""
+        """Indices of sentences that share a run of four words with ``written_text`` that says something not
+        covered yet.
+        """
         written_words = _folded_words(written_text)
         runs = {
             tuple(written_words[i : i + _COPIED_RUN_WORDS])

@@ -50,7 +50,8 @@ from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 
 NOT_NEEDED = "not needed for the question"
-RECHECK_THRESHOLD = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
+# halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
+RECHECK_THRESHOLD = 3.0
 _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = (
     "nothing was kept of any passage, though this one looked relevant: asked once more"
@@ -62,10 +63,13 @@ _GET_TEXT, _GET_WRITTEN_TEXT = attrgetter("text"), attrgetter("written_text")
 class PassageReport:
     """What happened to one passage.
 
-    ``call_count`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
+    ``call_count`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it
+    was too
     long for one and was split, or asked about again. ``call_notes`` name everything unusual that did not lose the
-    reply; ``failure_reason`` is why the passage fell back to the policy, None when it did not. ``written_text`` is what the
-    model wrote, ``sentences`` the same sentence by sentence. ``context_spans`` are spans that were kept only because
+    reply; ``failure_reason`` is why the passage fell back to the policy, None when it did not.
+    ``written_text`` is what the
+    model wrote, ``sentences`` the same sentence by sentence. ``context_spans`` are spans that were kept only
+    because
     another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun.
     """
 
@@ -438,7 +442,8 @@ def assemble_passage(
 ) -> AssembledPassage:
     """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
 
-    Of a written text they are the source sentences that cover it; with ``shown_text="written"`` it is the text itself.
+    Of a written text they are the source sentences that cover it; with ``shown_text="written"`` it is the text
+    itself.
     ``question`` is what a written sentence may repeat without saying anything.
     """
     if not slice_outcomes:

@@ -45,7 +45,8 @@ _OPINION_REASON = "opinion, or of no use to the request"
 class NeutralMessage:
     """A message without its opinion: context and neutral question.
 
-    ``source_text`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the spans of
+    ``source_text`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the
+    spans of
     ``sentences`` refer; these are what the model wrote as context. ``fallback`` says why the message was kept as
     it is, or its question was; None when neither.
     """

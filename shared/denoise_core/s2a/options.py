@@ -42,23 +42,30 @@ class PieceRule(Protocol):
 class Options:
     """How passages are put to the model, and what is done with what it writes.
 
-    ``join_passages`` asks about several passages in one call instead of each on its own; None does so for the extractive
-    variants with passages of at most ``max_joint_characters`` characters, and the rewriting ones always ask about one. One call
-    holds at most ``max_characters`` characters and ``max_pieces`` numbered pieces: longer passages are split between pieces.
+    ``join_passages`` asks about several passages in one call instead of each on its own; None does so for the
+    extractive
+    variants with passages of at most ``max_joint_characters`` characters, and the rewriting ones always ask
+    about one. One call
+    holds at most ``max_characters`` characters and ``max_pieces`` numbered pieces: longer passages are split
+    between pieces.
     ``metadata`` names what of a passage the model sees besides its text and its header: ``"title"`` is
     ``metadata["title"]``, and so on for any key.
 
-    ``neutralize_question`` clears the question first, in one call that sees no passage, where it has more than one clause.
+    ``neutralize_question`` clears the question first, in one call that sees no passage, where it has more than
+    one clause.
     ``keep_context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
     pronoun's sentence before; without it also goes the white space behind the last piece.
 
-    ``shown_text`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was written,
+    ``shown_text`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was
+    written,
     or ``"written"``, the model's own text as in the paper, marked ``rewritten``, with the checker's word on each
     sentence. ``check_sentences`` adds the checker's verdict to the source sentences, too.
 
-    ``min_passages`` is how many passages are kept at least, the best by ``scorer`` whole where the model named fewer.
+    ``min_passages`` is how many passages are kept at least, the best by ``scorer`` whole where the model named
+    fewer.
     ``scorer`` also says whether a NONE over everything is to be confirmed: a passage that it finds at
-    ``recheck_threshold`` or above is looked at again, once. None is the default that ships, where its extra is installed.
+    ``recheck_threshold`` or above is looked at again, once. None is the default that ships, where its extra is
+    installed.
 
     ``cache`` saves calls. ``use_json_schema`` asks for JSON by a schema where the LLM can be held to one.
     ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
@@ -95,7 +102,7 @@ class Options:
             )
         if self.shown_text not in get_args(ShownText):
             raise InputError(
-                f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "
+                f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "  # noqa: E501
                 "is named by Options(metadata=('title',))"
             )
         if isinstance(self.metadata, str):
@@ -108,7 +115,7 @@ class Options:
             and not hasattr(self.scorer, "scale")
         ):
             raise InputError(
-                f"Options(scorer={type(self.scorer).__name__}): say with recheck_threshold= from which of its scores on a "
+                f"Options(scorer={type(self.scorer).__name__}): say with recheck_threshold= from which of its scores on a "  # noqa: E501
                 "passage is clearly relevant"
             )
 

@@ -183,7 +183,8 @@ def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
 class PassageSlice:
     """Neighbouring pieces of one passage, as one request shows them: all of it, unless it is too long.
 
-    ``heading_lines`` are lines above its text: titles and the like. A piece of more than ``window`` characters shows its
+    ``heading_lines`` are lines above its text: titles and the like. A piece of more than ``window`` characters
+    shows its
     two ends. ``cache_key`` is where its selection is kept, "" without a cache.
     """
 
@@ -218,7 +219,7 @@ class PassageSlice:
             text = text.rstrip()
             if len(text) > self.window:
                 half_length = max(1, self.window // 2)
-                text = f"{text[:half_length]} (... {len(text) - 2 * half_length} characters ...) {text[-half_length:]}"
+                text = f"{text[:half_length]} (... {len(text) - 2 * half_length} characters ...) {text[-half_length:]}"  # noqa: E501
             lines.append(f"{number} {_CONTINUATION_BREAK.join(text.splitlines())}")
         return lines
 
@@ -286,7 +287,9 @@ def group_slices(
 
 
 def find_context_pieces(piece_texts: Sequence[str], kept_indices: set[int]) -> set[int]:
-    """The indices of further pieces, of which ``piece_texts`` has all of a passage, that the ``kept_indices`` ones need."""
+    """The indices of further pieces, of which ``piece_texts`` has all of a passage, that the ``kept_indices``
+    ones need.
+    """
     needed_indices: set[int] = set()
     for index in kept_indices:
         needed_indices.update(_needed_before(index, piece_texts, kept_indices))

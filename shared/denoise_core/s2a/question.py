@@ -49,7 +49,8 @@ _TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class NeutralQuestion:
-    """The question to go on with, ``kept_spans`` of its characters; ``note`` says why it is the person's own although it
+    """The question to go on with, ``kept_spans`` of its characters; ``note`` says why it is the person's own
+    although it
     was to be cleared.
     """
 
@@ -91,7 +92,7 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
 
 
 def open_tag_question(text: str) -> str:
-    """ "X is Y, right?" as "X is …?", where it is the whole text and has one such verb; else the text as it is.
+    """Turn "X is Y, right?" into "X is …?" if it is the whole text with one such verb.
 
     >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
     'The capital of Kazakhstan is …?'

@@ -76,7 +76,8 @@ _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agr
 class ParsedSelection:
     """Piece numbers that a reply selected, each once, within ``1..piece_count``, in the reply's order.
 
-    ``list_verb`` is what it said to do with them, None where it only listed them; ``first_words`` the first words that it
+    ``list_verb`` is what it said to do with them, None where it only listed them; ``first_words`` the first
+    words that it
     gave with a number. ``second_list`` are the numbers of its second list, where it parted pieces in two.
     """
 
@@ -87,7 +88,9 @@ class ParsedSelection:
 
 
 def parse_selection(reply: Reply | str, piece_count: int) -> ParsedSelection:
-    """The numbers of a reply about ``piece_count`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
+    """The numbers of a reply about ``piece_count`` pieces. Raises `UnparsableReply` for what is not in the
+    grammar.
+    """
     reply_part = clean_reply_text(reply)
     value = parse_whole_json(reply_part)
     return (
@@ -351,7 +354,8 @@ class SliceRequest:
 class SliceOutcome:
     """One part after its calls: the pieces to keep (extractive), or the text written for it (rewriting).
 
-    ``kept_places`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
+    ``kept_places`` has the index of each kept piece and its place in the reply, 0 for the first. ``question``
+    is the
     request that a rewritten message makes. ``problem`` is set when the part has to fall back; then there is none
     of them. ``drop_reasons`` say of pieces that the reply named why they are not kept after all. ``calls`` is how
     many were made about it.
@@ -460,7 +464,9 @@ _RequestOutcomes: TypeAlias = list[list[SliceOutcome]]
 
 @dataclass(frozen=True, slots=True)
 class LLMCaller:
-    """Sends requests to a model and turns the replies into outcomes. ``read_reply`` gives the outcomes of a reply, or raises `UnparsableReply`."""
+    """Sends requests to a model and turns the replies into outcomes. ``read_reply`` gives the outcomes of a
+    reply, or raises `UnparsableReply`.
+    """
 
     llm: LLM
     options: Options
@@ -623,7 +629,8 @@ def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
 
 
 def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> bool:
-    """Whether a call may have failed for one of the parts in it, ``retry_depth`` rounds after one came through: a status
+    """Whether a call may have failed for one of the parts in it, ``retry_depth`` rounds after one came
+    through: a status
     says that the request was refused, or there is none and the error is none of the moment.
     """
     if call_error is None or isinstance(call_error, (UnparsableReply, BudgetExceeded)):

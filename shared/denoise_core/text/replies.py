@@ -13,7 +13,7 @@ from typing import Any
 
 from denoise_core.errors import UnparsableReply
 
-_REASONING_NAMES = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"
+_REASONING_NAMES = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"  # noqa: E501
 _REASONING_START = re.compile(
     rf"\s{{0,9}}(?:<(?P<xml>{_REASONING_NAMES})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_REASONING_NAMES})\]|◁(?P<kimi>think)▷"
     r"|<\|(?:START_THINKING|begin_of_thought|thinking|think)\|>|<\|channel>(?:thought|analysis)\b)",

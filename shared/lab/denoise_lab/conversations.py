@@ -8,7 +8,7 @@ DIALOGUE = Task(
     "dialogue",
     "Continue the conversation with one reply to the user's last turn. Say only what the evidence supports, in "
     "a natural tone, and put the number of the evidence you used in square brackets after each statement, like "
-    f"[1]. If the evidence does not hold what the user wants to know, reply with this object alone: {NO_ANSWER_MARK}",
+    f"[1]. If the evidence does not hold what the user wants to know, reply with this object alone: {NO_ANSWER_MARK}",  # noqa: E501
     "I do not know.",
 )
 

@@ -22,7 +22,7 @@ from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.types import Message
 
 CRITICISE = (
-    f"You check a draft answer against evidence. {ENVELOPE_NOTE} A statement is supported only if the evidence says it; "
+    f"You check a draft answer against evidence. {ENVELOPE_NOTE} A statement is supported only if the evidence says it; "  # noqa: E501
     "what you know yourself does not count. Numbers, dates, names and negations must agree exactly.\n"
     'Reply with one JSON object and nothing else: {"verdict": "supported" | "unsupported" | "unclear", '
     '"score": 0 to 10, "problems": [{"claim": "words of the draft", "problem": "what is wrong, and what the '

@@ -154,7 +154,7 @@ def merge_by_rank(
     """Merge lists rank by rank, best first.
 
     Args:
-        known: Passages whose texts are not added again.
+        known_passages: Passages whose texts are not added again.
         result_lists: The lists, each best first.
 
     Returns:

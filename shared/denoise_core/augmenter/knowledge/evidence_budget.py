@@ -129,10 +129,10 @@ def _best_windows(
     source_map = SourceMap(passage)
     kept_spans: list[Span] = []
     for span in part.source_spans:
-        kept_spans += source_map.back(span)
+        kept_spans += source_map.map_to_source(span)
     left_out_spans: list[Span] = []
     for span in left_out:
-        left_out_spans += source_map.back(span)
+        left_out_spans += source_map.map_to_source(span)
     return replace(part, spans=tuple(kept_spans)), tuple(left_out_spans)
 
 

@@ -48,7 +48,8 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
 
 def claims_record(answer: Answer) -> list[dict[str, Any]]:
     """For each claim of the answer that was sent its half-open range in the text, the verdict, and the quotes it
-    rests on, with their passage's id and range; none where another text was judged, or fields."""
+    rests on, with their passage's id and range; none where another text was judged, or fields.
+    """
     best = answer.best
     if best is None or best.candidate != answer.text or best.fields is not None:
         return []

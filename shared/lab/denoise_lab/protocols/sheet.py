@@ -1,6 +1,7 @@
 """One table of a paper: every system is asked every case, the answers are judged, and means stand by column.
 
-Cases are those of `evaluate.s2a` for all three papers. A model is asked through a `comparison.reply_log.Ledger`, so a run
+Cases are those of `evaluate.s2a` for all three papers. A model is asked through a
+`comparison.reply_log.Ledger`, so a run
 that was killed goes on without making a call twice, and figures do not depend on when it was killed.
 """
 
