@@ -92,7 +92,7 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
 
 
 def open_tag_question(text: str) -> str:
-    """Turn "X is Y, right?" into "X is …?" if it is the whole text with one such verb.
+    """Turn "X is Y, right?" into "X is …?" if that is the whole text, with one such verb.
 
     >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
     'The capital of Kazakhstan is …?'
