@@ -131,7 +131,8 @@ def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
         start: First character of the string after its quotation mark.
         end: Position of the closing quotation mark.
     """
-    value_offsets, raw_offsets = [0], [start]
+    value_offsets = [0]
+    raw_offsets = [start]
     for escape in _ESCAPE.finditer(text, start, end):
         plain_characters = escape.start() - raw_offsets[-1]
         value_offsets.append(value_offsets[-1] + plain_characters + 1)

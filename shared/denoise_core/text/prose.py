@@ -46,7 +46,9 @@ def line_kind(line: str) -> str:
     ``"item"`` or ``"field"`` (``Name: value``).
     """
     match = _LINE.match(line)
-    return (match.lastgroup or "") if match else ""
+    if match is None:
+        return ""
+    return match.lastgroup or ""
 
 
 def prose_chunks(text: str) -> list[TextChunk]:
@@ -123,10 +125,13 @@ class _BlockReader:
 
     @property
     def last_block(self) -> _Block:
-        return self.blocks[-1] if self.blocks else _EDGE
+        if self.blocks:
+            return self.blocks[-1]
+        return _EDGE
 
     def read_line(self, start: int, end: int) -> None:
-        line, last_block = self.text[start:end], self.last_block
+        line = self.text[start:end]
+        last_block = self.last_block
         if self.open_fence:
             last_block.end = end
             if line.strip().startswith(self.open_fence):
@@ -143,7 +148,8 @@ class _BlockReader:
             else:
                 self.start_block(start, end, content, kind, quote_depth)
         elif self.blocks:
-            last_block.end, last_block.ends_blank = end, True
+            last_block.end = end
+            last_block.ends_blank = True
         else:
             self.blocks.append(_Block(start, end, "para", ends_blank=True))
 
@@ -184,15 +190,20 @@ class _BlockReader:
         indent = len(content) - len(bare_content)
         block = _Block(start, end, kind, indent, quote_depth)
         if kind == "fence":
-            block.kind, self.open_fence = "code", content.strip()[:3]
+            block.kind = "code"
+            self.open_fence = content.strip()[:3]
         elif kind == "heading":
             block.level = len(bare_content) - len(bare_content.lstrip("#=")) or 1
         elif kind != "row" and self.is_unmarked_heading(content, end):
-            block.kind, block.level = "heading", _UNMARKED_LEVEL
+            block.kind = "heading"
+            block.level = _UNMARKED_LEVEL
         elif kind not in ("row", "item"):
-            block.kind, block.has_fields = "para", kind == "field"
+            block.kind = "para"
+            block.has_fields = kind == "field"
         if self.joins_last_block(block):
-            self.last_block.end, self.last_block.ends_blank = end, False
+            last_block = self.last_block
+            last_block.end = end
+            last_block.ends_blank = False
         else:
             self.blocks.append(block)
 
@@ -253,7 +264,9 @@ class _ContextTracker:
             self.headings.pop()
         context_spans = [heading.span for heading in self.headings]
         self.headings.append(block)
-        self.list_items, self.list_lead, self.table_header = [], [], []
+        self.list_items = []
+        self.list_lead = []
+        self.table_header = []
         return context_spans
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
@@ -290,7 +303,9 @@ class _ContextTracker:
             self.quote_authors[depth] = block.span
         if self.mail_header is not None and not depth:
             return [self.mail_header.span]
-        return [author_span] if author_span else []
+        if author_span is None:
+            return []
+        return [author_span]
 
     def is_table_header(self, block: _Block, next_block: _Block) -> bool:
         """Whether a row is the header of its table, or the line under the header."""
@@ -360,7 +375,9 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         numbers = list(filter(str.isdecimal, words))
         wording = "".join(word for word in words if not word.isdecimal())
         if words:
-            first_number = numbers[0] if numbers else ""
+            first_number = ""
+            if numbers:
+                first_number = numbers[0]
             similar_blocks.setdefault(wording, []).append((first_number, block))
     for numbered_blocks in similar_blocks.values():
         numbers = [number for number, _ in numbered_blocks]
@@ -368,7 +385,8 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         expected_numbers = map(str, range(first_count, first_count + len(numbers)))
         if len(numbers) > 2 and numbers == list(expected_numbers):
             for _, block in numbered_blocks:
-                block.kind, block.level = "heading", _PAGE_HEADER_LEVEL
+                block.kind = "heading"
+                block.level = _PAGE_HEADER_LEVEL
 
 
 def _is_header_rule(row_text: str) -> bool:

@@ -61,7 +61,9 @@ def detect_record_format(text: str) -> str:
         first_characters = {line.lstrip()[:1] for line in text.split("\n")}
         if first_characters <= {"{", ""}:
             return "jsonl"
-    return "csv" if detect_delimiter(text) else ""
+    if detect_delimiter(text):
+        return "csv"
+    return ""
 
 
 # --- Rows as a database client prints them
@@ -116,7 +118,9 @@ def detect_delimiter(text: str) -> str:
 
 def _is_table(lines: Sequence[str], delimiter: str, delimiter_count: int) -> bool:
     is_clear = delimiter_count >= _CLEAR_DELIMITERS
-    min_rows = _MIN_CLEAR_ROWS if is_clear else _MIN_ROWS
+    min_rows = _MIN_ROWS
+    if is_clear:
+        min_rows = _MIN_CLEAR_ROWS
     try:
         rows = list(csv.reader(filter(str.strip, lines), delimiter=delimiter))
     except csv.Error:
@@ -256,7 +260,8 @@ class _JsonChunker:
         path: JsonPath,
         context_spans: RangeTuple,
     ) -> None:
-        value, size = member.value, member.end - member.value_start
+        value = member.value
+        size = member.end - member.value_start
         max_size = 2 * MAX_CHUNK_CHARACTERS
         if isinstance(value, dict) and any(map(_is_record_list, value.values())):
             max_size = MAX_CHUNK_CHARACTERS
@@ -349,7 +354,10 @@ def _is_row(value: Any) -> bool:
 
 def _path_header(path: JsonPath) -> str:
     """Return the names in a path; numbers say nothing to a reader."""
-    steps = [step for step in path if isinstance(step, str) and not step.isdigit()]
+    steps = []
+    for step in path:
+        if isinstance(step, str) and not step.isdigit():
+            steps.append(step)
     return ".".join(steps)
 
 
@@ -360,7 +368,9 @@ def render_json_value(value: Any, name: str = "") -> str:
 
 def _value_lines(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, dict):
-        prefix = f"{name}." if name else ""
+        prefix = ""
+        if name:
+            prefix = f"{name}."
         for key, item in value.items():
             yield from _value_lines(item, f"{prefix}{key}")
         return

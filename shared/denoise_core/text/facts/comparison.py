@@ -75,8 +75,11 @@ def _parse_cached(text: str, language: str) -> ParsedText:
     name_characters: set[int] = set()
     for name in names:
         name_characters.update(range(name.start, name.end))
-    other_words = [word.stem for word in words if word.start not in name_characters]
-    return ParsedText(text, tuple(facts), tuple(words), frozenset(other_words))
+    other_stems = set()
+    for word in words:
+        if word.start not in name_characters:
+            other_stems.add(word.stem)
+    return ParsedText(text, tuple(facts), tuple(words), frozenset(other_stems))
 
 
 def find_differences(
