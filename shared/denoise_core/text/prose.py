@@ -171,7 +171,9 @@ class _BlockReader:
         block.ends_blank = self.text.count("\n", block.start, block.end) > 1
         if not block.ends_blank:
             block.kind = "heading"
-            block.level = 1 if "=" in content else 2
+            block.level = 2
+            if "=" in content:
+                block.level = 1
 
     def start_block(
         self,
@@ -193,7 +195,8 @@ class _BlockReader:
             block.kind = "code"
             self.open_fence = content.strip()[:3]
         elif kind == "heading":
-            block.level = len(bare_content) - len(bare_content.lstrip("#=")) or 1
+            title_part = bare_content.lstrip("#=")
+            block.level = len(bare_content) - len(title_part) or 1
         elif kind != "row" and self.is_unmarked_heading(content, end):
             block.kind = "heading"
             block.level = _UNMARKED_LEVEL
@@ -222,11 +225,15 @@ class _BlockReader:
         """
         line = content.strip()
         is_short = len(line) <= _MAX_HEADING_CHARACTERS
-        if not is_short or len(line.split()) > _MAX_HEADING_WORDS:
+        if not is_short:
+            return False
+        if len(line.split()) > _MAX_HEADING_WORDS:
             return False
         is_title_case = line[0].isupper() or line[0].isdigit()
         is_sentence = line[-1] in _SENTENCE_ENDINGS
-        if is_sentence or not is_title_case or content[0] in " \t":
+        if is_sentence or not is_title_case:
+            return False
+        if content[0] in " \t":
             return False
         next_end = self.text.find("\n", end) + 1 or len(self.text)
         if self.text[end:next_end].strip() or not self.last_block.ends_blank:
@@ -275,13 +282,17 @@ class _ContextTracker:
         if block.kind == "item":
             while self.list_items and self.list_items[-1].indent >= block.indent:
                 self.list_items.pop()
-            context_spans += [item.span for item in self.list_items if item.is_short]
+            for item in self.list_items:
+                if item.is_short:
+                    context_spans.append(item.span)
             self.list_items.append(block)
         else:
             self.list_items = []
         if block.kind == "para":
             is_lead = block.announces_next(self.text)
-            self.list_lead = [block.span] if is_lead else []
+            self.list_lead = []
+            if is_lead:
+                self.list_lead = [block.span]
         else:
             context_spans += self.list_lead
         is_same_table = block.kind == "row" and previous_block.kind == "row"
@@ -334,7 +345,9 @@ def _block_chunks(
     if block.kind == "row" and not is_header:
         spans += tracker.table_header
     # In order, each once: a lead may also be who is quoted.
-    context_spans = tuple(dict.fromkeys(span for span in spans if span != block.span))
+    other_spans = dict.fromkeys(spans)
+    other_spans.pop(block.span, None)
+    context_spans = tuple(other_spans)
     if is_header:
         tracker.table_header.append(block.span)
         return [TextChunk(*block.span, context_spans, is_structural=True)]
@@ -361,7 +374,11 @@ def _is_title(blocks: Sequence[_Block]) -> bool:
     """Whether the first block is the only heading of the first level."""
     if blocks[0].kind != "heading" or blocks[0].level != 1:
         return False
-    return sum(block.kind == "heading" and block.level == 1 for block in blocks) == 1
+    first_levels = 0
+    for block in blocks:
+        if block.kind == "heading" and block.level == 1:
+            first_levels += 1
+    return first_levels == 1
 
 
 def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:

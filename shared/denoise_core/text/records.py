@@ -154,10 +154,15 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
             elif not any(cells) and rows:
                 rows[-1] = rows[-1]._replace(end=row_end, is_atomic=True)
             else:
-                context_spans = (rows[0].span,) if header_cells else ()
+                context_spans: RangeTuple = ()
+                if header_cells:
+                    context_spans = (rows[0].span,)
                 row = TextChunk(row_start, row_end, context_spans, is_atomic=True)
                 named_cells = zip(header_cells, cells, strict=False)
-                cell_texts = [f"{name}: {cell}" for name, cell in named_cells if cell]
+                cell_texts = []
+                for column_name, cell in named_cells:
+                    if cell:
+                        cell_texts.append(f"{column_name}: {cell}")
                 rows.append(row._replace(display_text="; ".join(cell_texts)))
             row_start = row_end
     except csv.Error:
@@ -239,7 +244,9 @@ class _JsonChunker:
                 continue
             for member in group:
                 # A number in a path marks an element that can be dropped.
-                step = member.name if by_element else str(member.name)
+                step = member.name
+                if not by_element:
+                    step = str(step)
                 self.add_member(member, (*path, step), inner_context)
 
     def add_small_members(
@@ -381,7 +388,10 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
             return
         value = ", ".join(str(item) for item in value if item not in (None, ""))
     if value is not None and value != "":
-        yield f"{name}: {value}" if name else str(value)
+        if name:
+            yield f"{name}: {value}"
+        else:
+            yield str(value)
 
 
 # --- What is removed from a list or a string

@@ -247,7 +247,8 @@ def _chunk_string(text: str) -> ChunkedText:
     chunks = None
     if text_format in _FORMAT_CHUNKERS:
         chunks = _FORMAT_CHUNKERS[text_format](text)
-        text_format = text_format if chunks else lines.PLAIN_TEXT
+        if not chunks:
+            text_format = lines.PLAIN_TEXT
     if not chunks:
         chunks = lines.line_chunks(text, text_format)
     if not any(chunk.is_scored_in(text) for chunk in chunks):

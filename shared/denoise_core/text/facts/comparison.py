@@ -170,7 +170,8 @@ def _same_number(fact: Fact, other: Fact) -> bool:
     for value, other_value in product(fact.values, other.values):
         claimed_value = value * factors[0]
         tolerance = _RELATIVE_TOLERANCE * abs(claimed_value)
-        if abs(claimed_value - other_value * factors[1]) <= tolerance:
+        stated_value = other_value * factors[1]
+        if abs(claimed_value - stated_value) <= tolerance:
             return True
     return False
 
