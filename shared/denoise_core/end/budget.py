@@ -104,9 +104,11 @@ class BudgetTrimmer:
         """The sentences or lines of a chunk, each with its scored form."""
         passage = self.passages[chunk_span.passage_id]
         chunked_text = chunk_text(passage.text)
-        text_chunk, heading_text = TextChunk(chunk_span.start, chunk_span.end), ""
+        text_chunk = TextChunk(chunk_span.start, chunk_span.end)
+        heading_text = ""
         if self.attaches_context:
-            text_chunk = chunked_text.chunks[chunked_text.chunk_index(chunk_span.start)]
+            chunk_index = chunked_text.chunk_index(chunk_span.start)
+            text_chunk = chunked_text.chunks[chunk_index]
             heading_text = chunked_text.chunk_context_and_text(text_chunk)[0]
         for start, end in chunked_text.split_chunk(text_chunk):
             if passage.text[start:end].strip():
@@ -193,7 +195,9 @@ class BudgetTrimmer:
                     f"{chunk_span.passage_id} [{chunk_span.start}:{chunk_span.end}]"
                 )
             was_dropped = whole_chunks.isdisjoint(too_long)
-            fate = "left out" if was_dropped else "kept over the budget"
+            fate = "kept over the budget"
+            if was_dropped:
+                fate = "left out"
             budget_notes.append(
                 f"{len(too_long)} too long for {self.rule.limit} tokens and not to be "
                 f"cut, {fate}: {', '.join(chunk_names)}"

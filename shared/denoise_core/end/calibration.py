@@ -502,5 +502,7 @@ def required_text_fraction(
         kept_gold = np.cumsum(gold_fraction * row_weight)
         first_enough = int(np.searchsorted(kept_gold, fraction * n - 1e-9))
         stop_row = last_of_ties[min(first_enough, len(distance_order) - 1)] + 1
-        text_estimates.append(float((text_fraction * row_weight)[:stop_row].sum() / n))
+        weighted_text = text_fraction * row_weight
+        kept_text = weighted_text[:stop_row].sum()
+        text_estimates.append(float(kept_text / n))
     return np.array(text_estimates)

@@ -410,7 +410,8 @@ class ENDDenoiser:
         kept_chunks = []
         best_scores: dict[str, float] = {}
         for i in np.flatnonzero(selection.kept & is_scored).tolist():
-            chunk_span, score = selection.spans[i], selection.scores[i].item()
+            chunk_span = selection.spans[i]
+            score = selection.scores[i].item()
             kept_chunks.append(Keep(chunk_span, score))
             top_score = best_scores.get(chunk_span.passage_id, score)
             best_scores[chunk_span.passage_id] = max(score, top_score)
@@ -499,7 +500,9 @@ class _PreparedInput:
         """Add a chunk; ``text`` is "" if it is not to be scored."""
         if text.strip():
             self.scored_chunks.append(len(self.spans))
-            scorer_text = f"{context}\n{text}" if context else text
+            scorer_text = text
+            if context:
+                scorer_text = f"{context}\n{text}"
             self.scorer_texts.append(replace_surrogates(scorer_text))
         raw_text = self.passages[span.passage_id].text[span.start : span.end]
         self.spans.append(span)
@@ -521,7 +524,8 @@ def _resolve_keep(
     if keep == "calibrated":
         attribute_name = "calibration"
         advice = "keep=calibrate(scorer, questions).rule(risk)"
-        risk = CALIBRATED_RISK if risk is None else risk
+        if risk is None:
+            risk = CALIBRATED_RISK
     scorer_calibration = getattr(scorer, attribute_name, None)
     if scorer_calibration is None:
         raise InputError(
@@ -541,7 +545,8 @@ def _overlap(chunk_span: Span, context_span: Span) -> Span | None:
 
 
 def _is_covered(part_span: Span, context_parts: Sequence[Span]) -> bool:
-    start, end = part_span.start, part_span.end
+    start = part_span.start
+    end = part_span.end
     return any(part.start <= start and end <= part.end for part in context_parts)
 
 

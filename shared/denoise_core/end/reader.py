@@ -133,7 +133,9 @@ class HiddenReader:
         if self.settings.pooling:
             return self.settings.pooling
         is_causal = self.backbone.partial_forward.is_causal
-        return "last" if is_causal else "cls_mean_question"
+        if is_causal:
+            return "last"
+        return "cls_mean_question"
 
     @property
     def norm(self) -> Norm:

@@ -86,8 +86,9 @@ class LexicalBoostScorer:
         overlaps = np.array(
             [_total_weight(words & query_terms, weights) for words in text_words]
         )
-        boosts = overlaps / max(overlaps.max(initial=0), 1e-9)
-        scores = np.asarray(self.scorer.score(query, texts)) + boosts
+        largest_overlap = max(overlaps.max(initial=0), 1e-9)
+        scores = np.asarray(self.scorer.score(query, texts))
+        scores = scores + overlaps / largest_overlap
         padded_scores = np.pad(scores, 1, constant_values=-np.inf)
         neighbour_scores = np.maximum(padded_scores[:-2], padded_scores[2:])
         scores = (scores + np.maximum(neighbour_scores, scores)) / 2
@@ -115,7 +116,8 @@ def _penalize_repetition(
         penalties = REPETITION_PENALTY * known_weights / np.array(total_weights)
         open_scores = np.where(is_open, scores - penalties, -np.inf)
         best = int(open_scores.argmax())
-        final_scores[best], is_open[best] = open_scores[best], False
+        final_scores[best] = open_scores[best]
+        is_open[best] = False
         for word in text_words[best]:
             known_weights[texts_with_word.pop(word, [])] += weights[word]
     return final_scores
@@ -136,8 +138,13 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
     group_ids: list[int] = []
     for passage in passages:
         chunks = chunk_text(passage.text).chunks
-        header_spans = {chunk.span for chunk in chunks if chunk.is_structural}
-        scored_chunks = [c for c in chunks if c.is_scored_in(passage.text)]
+        header_spans = set()
+        scored_chunks = []
+        for chunk in chunks:
+            if chunk.is_structural:
+                header_spans.add(chunk.span)
+            elif chunk.is_scored_in(passage.text):
+                scored_chunks.append(chunk)
         group_keys = [_group_key(chunk, header_spans) for chunk in scored_chunks]
         group_sizes = Counter[Hashable]()
         for group_key, chunk in zip(group_keys, scored_chunks, strict=True):
@@ -146,7 +153,10 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
         for n, group_key in enumerate(group_keys, len(group_ids)):
             first_index = first_indices.setdefault(group_key, n)
             is_small = group_sizes[group_key] <= MAX_CHUNK_CHARACTERS
-            group_ids.append(first_index if is_small else n)
+            if is_small:
+                group_ids.append(first_index)
+            else:
+                group_ids.append(n)
     return group_ids
 
 
@@ -154,5 +164,7 @@ def _group_key(chunk: TextChunk, header_spans: set[tuple[int, int]]) -> Hashable
     for depth in range(len(chunk.path), 0, -1):
         if isinstance(chunk.path[depth - 1], int):
             return chunk.path[:depth]
-    headers = [span for span in chunk.context_spans if span in header_spans]
-    return headers[-1] if headers else chunk.start
+    for context_span in reversed(chunk.context_spans):
+        if context_span in header_spans:
+            return context_span
+    return chunk.start

@@ -346,7 +346,9 @@ class MarginRule:
     def guarantee(self) -> str:
         """What holds, for which questions, in one sentence."""
         joined_names = ", ".join(self.calibration.set_names)
-        of_sets = f" ({joined_names})" if joined_names else ""
+        of_sets = ""
+        if joined_names:
+            of_sets = f" ({joined_names})"
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks "
             "are dropped, for questions drawn like the "

@@ -148,7 +148,11 @@ def _sentence_boundaries(text: str, start: int, end: int, language: str) -> list
         if end - start > _BLOCK_CHARACTERS:
             block_end = _last_break(text, start, start + _BLOCK_CHARACTERS)
         candidates = _split_block(text[start:block_end], language)
-        inner_ends = [start + n for n in candidates if 0 < n < block_end - start]
+        block_size = block_end - start
+        inner_ends = []
+        for candidate in candidates:
+            if 0 < candidate < block_size:
+                inner_ends.append(start + candidate)
         if block_end < end and inner_ends:
             block_end = max(inner_ends)
         boundaries += [*inner_ends, block_end]

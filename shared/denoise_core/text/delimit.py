@@ -156,7 +156,9 @@ def _sanitize_line(line: str) -> str:
     if _has_control_words(folded_line):
         # Folding may change the length. Then the brackets cannot be located in the
         # line itself, and its folded form is shown.
-        base_line = line if len(folded_line) == len(line) else folded_line
+        base_line = line
+        if len(folded_line) != len(line):
+            base_line = folded_line
         symbols = list(base_line)
         for pattern in (_CONTROL_TAG, _CHAT_TURN):
             for match in pattern.finditer(folded_line):

@@ -42,7 +42,9 @@ def entry_starts(lines: Sequence[str]) -> frozenset[str]:
     # Rules separate records of fields, whose names look like speakers.
     rules = sum(line_kind(line) == "rule" for line in lines)
     is_talk = speakers.total() >= min_starts and len(speakers) > 1 and rules < 2
-    return frozenset(speakers) if is_talk else frozenset()
+    if is_talk:
+        return frozenset(speakers)
+    return frozenset()
 
 
 def entry_chunks(text: str) -> list[TextChunk]:
@@ -60,7 +62,8 @@ def entry_chunks(text: str) -> list[TextChunk]:
         speakers[0] = ""
     is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
     chunks = []
-    previous_span, previous_speaker = (0, 0), ""
+    previous_span = (0, 0)
+    previous_speaker = ""
     for span, speaker in zip(entries, speakers, strict=True):
         is_answer = is_talk and speaker and previous_speaker not in ("", speaker)
         context_spans: RangeTuple = ()
@@ -70,24 +73,33 @@ def entry_chunks(text: str) -> list[TextChunk]:
         # The lines of a stack trace are no sentences.
         by_lines = "\n" in text[span[0] : span[1]].strip()
         chunks += split_long(text, span, context_spans, by_lines=by_lines)
-        previous_span, previous_speaker = span, speaker
+        previous_span = span
+        previous_speaker = speaker
     return chunks
 
 
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
     """Count the non-empty starts that occur more than once."""
     counts = Counter(filter(None, line_starts))
-    return Counter({start: count for start, count in counts.items() if count > 1})
+    repeated_counts: Counter[str] = Counter()
+    for line_start, count in counts.items():
+        if count > 1:
+            repeated_counts[line_start] = count
+    return repeated_counts
 
 
 def _speaker(line: str) -> str:
     """Return who speaks in this line; ``""`` if it is no turn."""
     turn = _TURN.match(line)
-    return turn[1] if turn else ""
+    if turn is None:
+        return ""
+    return turn[1]
 
 
 def _time_shape(line: str) -> str:
     """Return a line's first characters, each digit as 0; ``""`` if they hold no time."""
     shape = line[:10].translate(_SHAPES)
     has_time = shape.count("0") >= 4 and not _TIME_MARKS.isdisjoint(shape[1:])
-    return shape[:8] if has_time else ""
+    if has_time:
+        return shape[:8]
+    return ""

@@ -131,7 +131,8 @@ def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
         start: First character of the string after its quotation mark.
         end: Position of the closing quotation mark.
     """
-    value_offsets, raw_offsets = [0], [start]
+    value_offsets = [0]
+    raw_offsets = [start]
     for escape in _ESCAPE.finditer(text, start, end):
         plain_characters = escape.start() - raw_offsets[-1]
         value_offsets.append(value_offsets[-1] + plain_characters + 1)
@@ -213,10 +214,14 @@ class _ElementRemover:
             elements = [(member.start, member.end) for member in members]
             self.removed_spans += remove_items(elements, self.kept_spans)
         for member in members:
-            step = member.name if by_element else str(member.name)
+            step = member.name
+            if not by_element:
+                step = str(step)
             member_path = (*path, step)
-            if by_element and not clip_spans(self.kept_spans, member.start, member.end):
-                continue
+            if by_element:
+                kept_parts = clip_spans(self.kept_spans, member.start, member.end)
+                if not kept_parts:
+                    continue
             is_open = self.text[member.value_start] in _OPENING
             if is_open and member_path in self.open_paths:
                 self.visit(member.value_start, member.end, member_path)

@@ -87,7 +87,8 @@ def tokenize_text(text: str) -> list[Lexeme]:
         start, end = match.span()
         if kind == "number" and end - start <= 3:
             spaced_number = _SPACED_NUMBER.match(text, start)
-            end = spaced_number.end() if spaced_number else end
+            if spaced_number is not None:
+                end = spaced_number.end()
         raw_text = text[start:end]
         folded_text = raw_text if kind == "mark" else fold_case(raw_text)
         starts_line = not lexemes or "\n" in text[previous_end:start]

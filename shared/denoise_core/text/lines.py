@@ -43,7 +43,9 @@ def detect_line_format(text: str) -> str:
     code_lines = sum(line.rstrip().endswith(_CODE_ENDINGS) for line in lines)
     is_indented = indented_lines > _MIN_INDENTED * len(lines)
     is_code = is_indented and code_lines > _MIN_CODE_ENDINGS * len(lines)
-    return SOURCE_CODE if is_code else PLAIN_TEXT
+    if is_code:
+        return SOURCE_CODE
+    return PLAIN_TEXT
 
 
 def line_chunks(text: str, line_format: str) -> list[TextChunk]:

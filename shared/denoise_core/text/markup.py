@@ -54,7 +54,9 @@ def detect_markup(text: str) -> str:
         return "html"
     tags = _TAG.finditer(text[:20_000])
     closed_names = {match[2].lower() for match in tags if match[1]}
-    return "html" if closed_names & _BLOCK_TAGS else ""
+    if closed_names.isdisjoint(_BLOCK_TAGS):
+        return ""
+    return "html"
 
 
 def strip_tags(raw_html: str) -> str:
@@ -90,9 +92,13 @@ def html_chunks(text: str) -> list[TextChunk]:
 def _tag_text(tag: _Tag) -> str:
     """Return what replaces a tag in the visible text."""
     if tag.name in _CELL_TAGS:
-        return "" if tag.is_closing else " | "
+        if tag.is_closing:
+            return ""
+        return " | "
     is_line_break = tag.name not in _INLINE_TAGS or tag.name == "br"
-    return "\n" if is_line_break else ""
+    if is_line_break:
+        return "\n"
+    return ""
 
 
 def _normalize_space(text_parts: list[str]) -> str:
@@ -111,10 +117,15 @@ def _find_tags(text: str) -> Iterator[_Tag]:
         name = raw_name.lower() if raw_name else _HIDDEN
         if comment_mark:
             comment_end = text.find("-->", end)
-            hidden_end = end = len(text) if comment_end < 0 else comment_end + 3
+            end = comment_end + 3
+            if comment_end < 0:
+                end = len(text)
+            hidden_end = end
         elif name in _INVISIBLE_TAGS and not slash:
             end_tag = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(text, end)
-            hidden_end = end = end_tag.end() if end_tag else end
+            if end_tag is not None:
+                end = end_tag.end()
+            hidden_end = end
             name = _HIDDEN
         yield _Tag(name, bool(slash), start, end)
 
@@ -184,17 +195,27 @@ class _HtmlBlockReader:
 
     def open_block(self, tag: _Tag) -> None:
         self.close_block(tag.start)
-        self.block_start = None if tag.name == _HIDDEN else tag.start
+        self.block_start = tag.start
+        if tag.name == _HIDDEN:
+            self.block_start = None
         if tag.name in ("tr", "pre"):
-            self.enclosing_tag, self.row_cells = tag.name, frozenset()
+            self.enclosing_tag = tag.name
+            self.row_cells = frozenset()
         self.heading_level = _HEADING_LEVELS.get(tag.name, 0)
 
     def close_block(self, end: int) -> None:
         """Add the open block as a chunk up to ``end`` if it has visible text."""
-        start, level, row_cells = self.block_start, self.heading_level, self.row_cells
-        block_text = _normalize_space(self.block_parts) if self.has_text else ""
-        self.block_start, self.heading_level, self.row_cells = None, 0, frozenset()
-        self.block_parts, self.has_text = [], False
+        start = self.block_start
+        level = self.heading_level
+        row_cells = self.row_cells
+        block_text = ""
+        if self.has_text:
+            block_text = _normalize_space(self.block_parts)
+        self.block_start = None
+        self.heading_level = 0
+        self.row_cells = frozenset()
+        self.block_parts = []
+        self.has_text = False
         if start is None or not block_text:
             return
         context_spans = self.heading_spans(level)

@@ -46,7 +46,9 @@ def line_kind(line: str) -> str:
     ``"item"`` or ``"field"`` (``Name: value``).
     """
     match = _LINE.match(line)
-    return (match.lastgroup or "") if match else ""
+    if match is None:
+        return ""
+    return match.lastgroup or ""
 
 
 def prose_chunks(text: str) -> list[TextChunk]:
@@ -123,10 +125,13 @@ class _ProseBlockReader:
 
     @property
     def last_block(self) -> _Block:
-        return self.blocks[-1] if self.blocks else _EDGE
+        if self.blocks:
+            return self.blocks[-1]
+        return _EDGE
 
     def read_line(self, start: int, end: int) -> None:
-        line, last_block = self.text[start:end], self.last_block
+        line = self.text[start:end]
+        last_block = self.last_block
         if self.open_fence:
             last_block.end = end
             if line.strip().startswith(self.open_fence):
@@ -143,7 +148,8 @@ class _ProseBlockReader:
             else:
                 self.start_block(start, end, content, kind, quote_depth)
         elif self.blocks:
-            last_block.end, last_block.ends_blank = end, True
+            last_block.end = end
+            last_block.ends_blank = True
         else:
             self.blocks.append(_Block(start, end, "para", ends_blank=True))
 
@@ -165,7 +171,9 @@ class _ProseBlockReader:
         block.ends_blank = self.text.count("\n", block.start, block.end) > 1
         if not block.ends_blank:
             block.kind = "heading"
-            block.level = 1 if "=" in content else 2
+            block.level = 2
+            if "=" in content:
+                block.level = 1
 
     def start_block(
         self,
@@ -184,15 +192,21 @@ class _ProseBlockReader:
         indent = len(content) - len(bare_content)
         block = _Block(start, end, kind, indent, quote_depth)
         if kind == "fence":
-            block.kind, self.open_fence = "code", content.strip()[:3]
+            block.kind = "code"
+            self.open_fence = content.strip()[:3]
         elif kind == "heading":
-            block.level = len(bare_content) - len(bare_content.lstrip("#=")) or 1
+            title_part = bare_content.lstrip("#=")
+            block.level = len(bare_content) - len(title_part) or 1
         elif kind != "row" and self.is_unmarked_heading(content, end):
-            block.kind, block.level = "heading", _UNMARKED_LEVEL
+            block.kind = "heading"
+            block.level = _UNMARKED_LEVEL
         elif kind not in ("row", "item"):
-            block.kind, block.has_fields = "para", kind == "field"
+            block.kind = "para"
+            block.has_fields = kind == "field"
         if self.joins_last_block(block):
-            self.last_block.end, self.last_block.ends_blank = end, False
+            last_block = self.last_block
+            last_block.end = end
+            last_block.ends_blank = False
         else:
             self.blocks.append(block)
 
@@ -211,11 +225,15 @@ class _ProseBlockReader:
         """
         line = content.strip()
         is_short = len(line) <= _MAX_HEADING_CHARACTERS
-        if not is_short or len(line.split()) > _MAX_HEADING_WORDS:
+        if not is_short:
+            return False
+        if len(line.split()) > _MAX_HEADING_WORDS:
             return False
         is_title_case = line[0].isupper() or line[0].isdigit()
         is_sentence = line[-1] in _SENTENCE_ENDINGS
-        if is_sentence or not is_title_case or content[0] in " \t":
+        if is_sentence or not is_title_case:
+            return False
+        if content[0] in " \t":
             return False
         next_end = self.text.find("\n", end) + 1 or len(self.text)
         if self.text[end:next_end].strip() or not self.last_block.ends_blank:
@@ -253,7 +271,9 @@ class _ContextTracker:
             self.headings.pop()
         context_spans = [heading.span for heading in self.headings]
         self.headings.append(block)
-        self.list_items, self.list_lead, self.table_header = [], [], []
+        self.list_items = []
+        self.list_lead = []
+        self.table_header = []
         return context_spans
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
@@ -262,13 +282,17 @@ class _ContextTracker:
         if block.kind == "item":
             while self.list_items and self.list_items[-1].indent >= block.indent:
                 self.list_items.pop()
-            context_spans += [item.span for item in self.list_items if item.is_short]
+            for item in self.list_items:
+                if item.is_short:
+                    context_spans.append(item.span)
             self.list_items.append(block)
         else:
             self.list_items = []
         if block.kind == "para":
             is_lead = block.announces_next(self.text)
-            self.list_lead = [block.span] if is_lead else []
+            self.list_lead = []
+            if is_lead:
+                self.list_lead = [block.span]
         else:
             context_spans += self.list_lead
         is_same_table = block.kind == "row" and previous_block.kind == "row"
@@ -290,7 +314,9 @@ class _ContextTracker:
             self.quote_authors[depth] = block.span
         if self.mail_header is not None and not depth:
             return [self.mail_header.span]
-        return [author_span] if author_span else []
+        if author_span is None:
+            return []
+        return [author_span]
 
     def is_table_header(self, block: _Block, next_block: _Block) -> bool:
         """Whether a row is the header of its table, or the line under the header."""
@@ -319,7 +345,9 @@ def _block_chunks(
     if block.kind == "row" and not is_header:
         spans += tracker.table_header
     # In order, each once: a lead may also be who is quoted.
-    context_spans = tuple(dict.fromkeys(span for span in spans if span != block.span))
+    other_spans = dict.fromkeys(spans)
+    other_spans.pop(block.span, None)
+    context_spans = tuple(other_spans)
     if is_header:
         tracker.table_header.append(block.span)
         return [TextChunk(*block.span, context_spans, is_structural=True)]
@@ -346,7 +374,11 @@ def _is_title(blocks: Sequence[_Block]) -> bool:
     """Whether the first block is the only heading of the first level."""
     if blocks[0].kind != "heading" or blocks[0].level != 1:
         return False
-    return sum(block.kind == "heading" and block.level == 1 for block in blocks) == 1
+    first_levels = 0
+    for block in blocks:
+        if block.kind == "heading" and block.level == 1:
+            first_levels += 1
+    return first_levels == 1
 
 
 def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
@@ -360,7 +392,9 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         numbers = list(filter(str.isdecimal, words))
         wording = "".join(word for word in words if not word.isdecimal())
         if words:
-            first_number = numbers[0] if numbers else ""
+            first_number = ""
+            if numbers:
+                first_number = numbers[0]
             similar_blocks.setdefault(wording, []).append((first_number, block))
     for numbered_blocks in similar_blocks.values():
         numbers = [number for number, _ in numbered_blocks]
@@ -368,7 +402,8 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         expected_numbers = map(str, range(first_count, first_count + len(numbers)))
         if len(numbers) > 2 and numbers == list(expected_numbers):
             for _, block in numbered_blocks:
-                block.kind, block.level = "heading", _PAGE_HEADER_LEVEL
+                block.kind = "heading"
+                block.level = _PAGE_HEADER_LEVEL
 
 
 def _is_header_rule(row_text: str) -> bool:

@@ -61,7 +61,9 @@ def detect_record_format(text: str) -> str:
         first_characters = {line.lstrip()[:1] for line in text.split("\n")}
         if first_characters <= {"{", ""}:
             return "jsonl"
-    return "csv" if detect_delimiter(text) else ""
+    if detect_delimiter(text):
+        return "csv"
+    return ""
 
 
 # --- Rows as a database client prints them
@@ -116,7 +118,9 @@ def detect_delimiter(text: str) -> str:
 
 def _is_table(lines: Sequence[str], delimiter: str, delimiter_count: int) -> bool:
     is_clear = delimiter_count >= _CLEAR_DELIMITERS
-    min_rows = _MIN_CLEAR_ROWS if is_clear else _MIN_ROWS
+    min_rows = _MIN_ROWS
+    if is_clear:
+        min_rows = _MIN_CLEAR_ROWS
     try:
         rows = list(csv.reader(filter(str.strip, lines), delimiter=delimiter))
     except csv.Error:
@@ -150,10 +154,15 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
             elif not any(cells) and rows:
                 rows[-1] = rows[-1]._replace(end=row_end, is_atomic=True)
             else:
-                context_spans = (rows[0].span,) if header_cells else ()
+                context_spans: RangeTuple = ()
+                if header_cells:
+                    context_spans = (rows[0].span,)
                 row = TextChunk(row_start, row_end, context_spans, is_atomic=True)
                 named_cells = zip(header_cells, cells, strict=False)
-                cell_texts = [f"{name}: {cell}" for name, cell in named_cells if cell]
+                cell_texts = []
+                for column_name, cell in named_cells:
+                    if cell:
+                        cell_texts.append(f"{column_name}: {cell}")
                 rows.append(row._replace(display_text="; ".join(cell_texts)))
             row_start = row_end
     except csv.Error:
@@ -235,7 +244,9 @@ class _JsonChunker:
                 continue
             for member in group:
                 # A number in a path marks an element that can be dropped.
-                step = member.name if by_element else str(member.name)
+                step = member.name
+                if not by_element:
+                    step = str(step)
                 self.add_member(member, (*path, step), inner_context)
 
     def add_small_members(
@@ -256,7 +267,8 @@ class _JsonChunker:
         path: JsonPath,
         context_spans: RangeTuple,
     ) -> None:
-        value, size = member.value, member.end - member.value_start
+        value = member.value
+        size = member.end - member.value_start
         max_size = 2 * MAX_CHUNK_CHARACTERS
         if isinstance(value, dict) and any(map(_is_record_list, value.values())):
             max_size = MAX_CHUNK_CHARACTERS
@@ -349,7 +361,10 @@ def _is_row(value: Any) -> bool:
 
 def _path_header(path: JsonPath) -> str:
     """Return the names in a path; numbers say nothing to a reader."""
-    steps = [step for step in path if isinstance(step, str) and not step.isdigit()]
+    steps = []
+    for step in path:
+        if isinstance(step, str) and not step.isdigit():
+            steps.append(step)
     return ".".join(steps)
 
 
@@ -360,7 +375,9 @@ def render_json_value(value: Any, name: str = "") -> str:
 
 def _value_lines(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, dict):
-        prefix = f"{name}." if name else ""
+        prefix = ""
+        if name:
+            prefix = f"{name}."
         for key, item in value.items():
             yield from _value_lines(item, f"{prefix}{key}")
         return
@@ -371,7 +388,10 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
             return
         value = ", ".join(str(item) for item in value if item not in (None, ""))
     if value is not None and value != "":
-        yield f"{name}: {value}" if name else str(value)
+        if name:
+            yield f"{name}: {value}"
+        else:
+            yield str(value)
 
 
 # --- What is removed from a list or a string

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from denoise_core.spans import RangeTuple
 from denoise_core.text.line_groups import (
     INNER_LINE_STARTS,
     MAX_CODE_CHARACTERS,
@@ -25,7 +26,9 @@ def code_chunks(text: str) -> list[TextChunk]:
         is_margin_line = text[start] not in INNER_LINE_STARTS
         previous_start = text.rfind("\n", 0, max(0, start - 1)) + 1
         after_blank = not text[previous_start:start].strip()
-        return is_margin_line and after_blank and bool(text[start:end].strip())
+        if not is_margin_line or not after_blank:
+            return False
+        return bool(text[start:end].strip())
 
     chunks = []
     for start, end in group_lines(text, starts_unit):
@@ -35,7 +38,9 @@ def code_chunks(text: str) -> list[TextChunk]:
         signature_end = _signature_end(text, start, end)
         for part in pack_lines(text, start, end):
             is_below = part[0] >= signature_end > start
-            context_spans = ((start, signature_end),) if is_below else ()
+            context_spans: RangeTuple = ()
+            if is_below:
+                context_spans = ((start, signature_end),)
             chunks.append(TextChunk(*part, context_spans))
     return chunks
 

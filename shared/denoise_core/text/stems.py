@@ -128,7 +128,9 @@ def _without_elision(word: str, language: str) -> str:
     head, _, tail = word.partition("'")
     if len(tail) > 2 and head in _ELIDED_ARTICLES and language != "en":
         return tail
-    return head if tail in ("s", "") else word
+    if tail in ("s", ""):
+        return head
+    return word
 
 
 def _stemmer(language: str) -> Stemmer.Stemmer:

@@ -106,9 +106,16 @@ class ChunkedText:
         Returns:
             Merged ranges in order, which cover at least ``kept_spans``.
         """
-        valid_ranges = [r for r in map(_to_range, kept_spans) if r[0] < r[1]]
+        valid_ranges = []
+        for kept_span in kept_spans:
+            start, end = _to_range(kept_span)
+            if start < end:
+                valid_ranges.append((start, end))
         ranges = clip_spans(merge_spans(valid_ranges), 0, len(self.text))
-        touched_chunks = [c for c in self.chunks if clip_spans(ranges, *c.span)]
+        touched_chunks = []
+        for chunk in self.chunks:
+            if clip_spans(ranges, *chunk.span):
+                touched_chunks.append(chunk)
         context_spans = _context_spans(touched_chunks)
         removed_spans = []
         if self.text_format == "json":
@@ -120,7 +127,10 @@ class ChunkedText:
             removed_spans = records.removed_row_spans(self.text, self.chunks, ranges)
         elif not self._is_container:
             # A chunk kept only as context brings no further context.
-            main_chunks = [c for c in touched_chunks if c.span not in context_spans]
+            main_chunks = []
+            for chunk in touched_chunks:
+                if chunk.span not in context_spans:
+                    main_chunks.append(chunk)
             return merge_spans([*_context_spans(main_chunks), *ranges])
         # A container that could not be read as JSON keeps everything.
         return complement_spans(removed_spans, 0, len(self.text))
@@ -237,7 +247,8 @@ def _chunk_string(text: str) -> ChunkedText:
     chunks = None
     if text_format in _FORMAT_CHUNKERS:
         chunks = _FORMAT_CHUNKERS[text_format](text)
-        text_format = text_format if chunks else lines.PLAIN_TEXT
+        if not chunks:
+            text_format = lines.PLAIN_TEXT
     if not chunks:
         chunks = lines.line_chunks(text, text_format)
     if not any(chunk.is_scored_in(text) for chunk in chunks):

@@ -85,7 +85,9 @@ def capture_states(
     if folder is not None:
         block_folder = Path(folder) / _states_hash(reader, questions, layers)
         state_blocks = list(_load_blocks(block_folder))
-    state_dtype = np.float32 if reader.norm.kind == "none" else np.float16
+    state_dtype: type[np.floating] = np.float16
+    if reader.norm.kind == "none":
+        state_dtype = np.float32
     block_starts = range(BLOCK * len(state_blocks), len(questions), BLOCK)
     read_block = _StateBlockReader(reader, layers, state_dtype)
     block_questions = (

@@ -75,8 +75,11 @@ def _parse_cached(text: str, language: str) -> ParsedText:
     name_characters: set[int] = set()
     for name in names:
         name_characters.update(range(name.start, name.end))
-    other_words = [word.stem for word in words if word.start not in name_characters]
-    return ParsedText(text, tuple(facts), tuple(words), frozenset(other_words))
+    other_stems = set()
+    for word in words:
+        if word.start not in name_characters:
+            other_stems.add(word.stem)
+    return ParsedText(text, tuple(facts), tuple(words), frozenset(other_stems))
 
 
 def find_differences(
@@ -167,7 +170,8 @@ def _same_number(fact: Fact, other: Fact) -> bool:
     for value, other_value in product(fact.values, other.values):
         claimed_value = value * factors[0]
         tolerance = _RELATIVE_TOLERANCE * abs(claimed_value)
-        if abs(claimed_value - other_value * factors[1]) <= tolerance:
+        stated_value = other_value * factors[1]
+        if abs(claimed_value - stated_value) <= tolerance:
             return True
     return False
 

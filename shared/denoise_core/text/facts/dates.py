@@ -55,11 +55,12 @@ def find_dates(lexemes: Lexemes, language: str) -> tuple[list[Fact], frozenset[i
     used_positions: list[int] = []
     i = 0
     while lexemes[i].text:
-        parsed = _parse_date(lexemes, i, language)
+        parsed_date = _parse_date(lexemes, i, language)
         after = i + 1
-        if parsed is not None:
-            norm, after = parsed
-            start, end = lexemes[i].start, lexemes[after - 1].end
+        if parsed_date is not None:
+            norm, after = parsed_date
+            start = lexemes[i].start
+            end = lexemes[after - 1].end
             dates.append(Fact("date", norm, start, end))
             used_positions += range(i, after)
         i = after
@@ -97,14 +98,17 @@ def covers_date(claimed_date: str, source_dates: Sequence[str]) -> bool:
     for source_date in source_dates:
         if entails_date(claimed_date, source_date):
             parts = source_date.split("-")
-            stated_parts.update(n for n, part in enumerate(parts) if part != _OPEN_YEAR)
+            for n, part in enumerate(parts):
+                if part != _OPEN_YEAR:
+                    stated_parts.add(n)
     claimed_parts = enumerate(claimed_date.split("-"))
     return all(part == _OPEN_YEAR or n in stated_parts for n, part in claimed_parts)
 
 
 def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | None:
     """Return the norm of the date at index ``i`` and the index after it."""
-    lexeme, following = lexemes[i], lexemes[i + 1]
+    lexeme = lexemes[i]
+    following = lexemes[i + 1]
     written_date = None
     if lexeme.kind == "number":
         written_date = _parse_written_date(lexemes, i, language)
@@ -113,8 +117,10 @@ def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | No
         return date
     has_suffix = following.folded_text in ("s", "er")  # 1950s, 1950er
     if has_suffix and following.start == lexeme.end and _is_decade(lexeme.text):
-        century = "" if len(lexeme.text) == 4 else "19"
-        return f"{century}{lexeme.text[:-1]}?", i + 2
+        open_decade = f"{lexeme.text[:-1]}?"
+        if len(lexeme.text) == 2:
+            open_decade = f"19{open_decade}"
+        return open_decade, i + 2
     has_unit = following.folded_text in UNITS and following.folded_text != "s"
     is_money = lexemes[i - 1].text in _CURRENCY_SIGNS
     if _is_year(lexeme.text) and not has_unit and not is_money:
@@ -136,18 +142,21 @@ def _parse_written_date(
     if match is None:
         return None
     year = int(match[1] or match[7])
-    month, day = int(match[2] or match[6]), int(match[3] or match[4])
+    month = int(match[2] or match[6])
+    day = int(match[3] or match[4])
     if match[5] == "/" and language == "en" and day <= 12:
         month, day = day, month
-    if not (1 <= month <= 12 and 1 <= day <= 31):
+    is_month = 1 <= month <= 12
+    is_day = 1 <= day <= 31
+    if not (is_month and is_day):
         return None
     return f"{year:04d}-{month:02d}-{day:02d}", after
 
 
 def _is_year(text: str) -> bool:
-    return (
-        len(text) == 4 and text.isdecimal() and _FIRST_YEAR <= int(text) <= _LAST_YEAR
-    )
+    if len(text) != 4 or not text.isdecimal():
+        return False
+    return _FIRST_YEAR <= int(text) <= _LAST_YEAR
 
 
 def _is_decade(text: str) -> bool:
@@ -194,7 +203,8 @@ def _parse_part(lexemes: Lexemes, i: int) -> tuple[str, int, int]:
 
     ``"month"``, ``"year"``, ``"day"`` (4, 4th, fourth), or ``""`` for none.
     """
-    lexeme, after = lexemes[i], i + 1
+    lexeme = lexemes[i]
+    after = i + 1
     word = lexeme.folded_text
     if word in _MONTHS and (lexeme.is_capitalized or word not in _AMBIGUOUS_MONTHS):
         return "month", _MONTHS[word], after

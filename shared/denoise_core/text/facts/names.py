@@ -78,7 +78,8 @@ def same_name(claimed_name: str, source_name: str) -> bool:
     >>> same_name("luc berger", "jean-luc berger")
     False
     """
-    claimed_words, source_words = claimed_name.split(), source_name.split()
+    claimed_words = claimed_name.split()
+    source_words = source_name.split()
     if _contains_words(source_words, claimed_words):
         return True
     is_surname = len(source_words) < len(claimed_words)

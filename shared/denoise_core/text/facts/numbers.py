@@ -130,11 +130,13 @@ def find_numbers(
     """
     i = 0
     while lexemes[i].text:
-        parsed = None if i in used_positions else _parse_number(lexemes, i, language)
-        if parsed is None:
+        parsed_number = None
+        if i not in used_positions:
+            parsed_number = _parse_number(lexemes, i, language)
+        if parsed_number is None:
             i += 1
             continue
-        fact, i = parsed
+        fact, i = parsed_number
         yield fact
 
 
@@ -160,7 +162,8 @@ def parse_cardinal(word: str) -> int | None:
     if word in _CARDINALS:
         return _CARDINALS[word]
     tens_word, _, ones_word = word.partition("-")
-    tens, ones = _CARDINALS.get(tens_word, 0), _CARDINALS.get(ones_word, 0)
+    tens = _CARDINALS.get(tens_word, 0)
+    ones = _CARDINALS.get(ones_word, 0)
     if tens >= 20 and 0 < ones < 10:
         return tens + ones
     return None
@@ -195,7 +198,10 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     ((3200000.0,), (2.4,))
     """
     plain_digits = "".join(map(_ascii_digit, digits))
-    separators = [symbol for symbol in plain_digits if not symbol.isdigit()]
+    separators = []
+    for symbol in plain_digits:
+        if not symbol.isdigit():
+            separators.append(symbol)
     if not separators or ":" in separators or "/" in separators:
         return _to_float(plain_digits)
     if set(separators) == {",", "."}:
@@ -212,7 +218,9 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
             return grouped_values
         return (*decimal_values, *grouped_values)
     # Several separators without groups of three: a version or an address.
-    return decimal_values if len(separators) == 1 else ()
+    if len(separators) == 1:
+        return decimal_values
+    return ()
 
 
 def _ascii_digit(symbol: str) -> str:
@@ -226,7 +234,9 @@ def _to_float(text: str) -> tuple[float, ...]:
         value = float(text)
     except ValueError:
         return ()
-    return (value,) if abs(value) < _LARGEST_VALUE else ()
+    if abs(value) < _LARGEST_VALUE:
+        return (value,)
+    return ()
 
 
 def _format_value(value: float) -> str:
@@ -238,7 +248,9 @@ def _format_value(value: float) -> str:
 
 def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] | None:
     """Return the number at index ``i`` and the index after it."""
-    lexeme, following, after = lexemes[i], lexemes[i + 1], i + 1
+    after = i + 1
+    lexeme = lexemes[i]
+    following = lexemes[after]
     if lexeme.kind == "number":
         is_glued = following.start == lexeme.end and following.kind == "word"
         if is_glued and parse_ordinal(lexeme.text + following.folded_text):
@@ -281,10 +293,12 @@ def _measured_number(
         first = i - 1
         unit = lexemes[first].text
     if _is_negative(lexemes, first):
-        factor, first = -factor, first - 1
+        factor = -factor
+        first -= 1
     scaled_values = tuple(value * factor for value in values)
     norm = _format_value(scaled_values[0])
-    start, end = lexemes[first].start, lexemes[after - 1].end
+    start = lexemes[first].start
+    end = lexemes[after - 1].end
     return Fact("number", norm, start, end, unit, scaled_values), after
 
 
@@ -307,7 +321,8 @@ def _unit_at(lexemes: Lexemes, i: int) -> tuple[str, int]:
     """Return the unit at index ``i`` (``""`` for none) and the index after it."""
     has_link = lexemes[i].folded_text in ("de", "-")
     at = i + has_link
-    lexeme, following = lexemes[at], lexemes[at + 1]
+    lexeme = lexemes[at]
+    following = lexemes[at + 1]
     word = lexeme.folded_text
     pair = word + following.folded_text
     is_pair = lexeme.kind == "mark" or pair in ("us$", "percent")
@@ -320,7 +335,8 @@ def _unit_at(lexemes: Lexemes, i: int) -> tuple[str, int]:
 
 
 def _is_negative(lexemes: Lexemes, i: int) -> bool:
-    sign, before_sign = lexemes[i - 1], lexemes[i - 2]
+    sign = lexemes[i - 1]
+    before_sign = lexemes[i - 2]
     if sign.folded_text == "minus":
         return True
     is_minus = sign.text in _MINUS_SIGNS and sign.end == lexemes[i].start
