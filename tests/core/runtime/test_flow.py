@@ -14,7 +14,7 @@ from denoise_core import run as run_flow
 from denoise_core.errors import ContractViolation
 from denoise_core.runtime.effects import (
     Batch,
-    Denoise,
+    DenoiseCall,
     FailedItem,
     Retrieve,
     complete,
@@ -107,7 +107,7 @@ def test_concurrency_is_used_and_bounded_under_both_drivers(width):
 
 @pytest.mark.parametrize(
     ("effect", "missing"),
-    [(ask("x"), "llm"), (Retrieve("q"), "retriever"), (Denoise("q", DOCS), "denoiser")],
+    [(ask("x"), "llm"), (Retrieve("q"), "retriever"), (DenoiseCall("q", DOCS), "denoiser")],
 )
 def test_a_missing_server_is_named(effect, missing):
     def flow():
