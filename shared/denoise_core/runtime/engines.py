@@ -191,7 +191,6 @@ class Engine:
         Raises:
             BadReply: All documents were refused, or a reply is unusable.
         """
-        tenacity = require("tenacity", extra="remote")
         results: dict[int, T | None] = {}
         refusals: list[BadReply] = []
 
@@ -219,6 +218,18 @@ class Engine:
             if errors:  # what no retry can help comes first
                 raise min(errors, key=lambda error: isinstance(error, RetryableError))
 
+        await self._send_with_retries(send_missing)
+        if refusals and len(refusals) == len(keys):
+            raise refusals[0]
+        for refusal in refusals:
+            log_fallback("a document of a request", refusal, "it alone has no result")
+        return [results[i] for i in range(len(keys))]
+
+    async def _send_with_retries(
+        self, send_missing: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Send until nothing fails that a retry can help, or the attempts are used."""
+        tenacity = require("tenacity", extra="remote")
         random_pause = tenacity.wait_random_exponential(multiplier=0.1, max=10)
 
         def retry_pause(state: Any) -> float:
@@ -237,11 +248,6 @@ class Engine:
             await retrying(send_missing)
         except RetryableError as error:
             raise error.error from None
-        if refusals and len(refusals) == len(keys):
-            raise refusals[0]
-        for refusal in refusals:
-            log_fallback("a document of a request", refusal, "it alone has no result")
-        return [results[i] for i in range(len(keys))]
 
     def _split_by_replica(
         self, keys: Sequence[bytes], positions: list[int], batch_size: int

@@ -136,8 +136,12 @@ class AnswerUnit:
             return f"{', '.join(self.label)}: {self.text}"
         parts = []
         for label in self.label:
-            parts.append(label if label[-1] in ":?：？" else f"{label}:")
-        return " ".join((*parts, self.text))
+            if label[-1] in ":?：？":
+                parts.append(label)
+            else:
+                parts.append(f"{label}:")
+        parts.append(self.text)
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,9 @@ class ParsedAnswer:
                 offset = unit.end
         if not offset:
             return self.answer
-        return ("".join(parts) + self.answer[offset:]).strip()
+        parts.append(self.answer[offset:])
+        text_sent = "".join(parts)
+        return text_sent.strip()
 
 
 def parse_answer(
@@ -188,15 +194,19 @@ def parse_answer(
 def _parse_cached(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAnswer:
     clean_text = normalize_line_breaks(answer)
     units: list[AnswerUnit] = []
-    for start, end in _reasoning_ranges(clean_text):
-        units.append(AnswerUnit("reasoning", answer[start:end], start, end))
+    reasoning_ranges = _reasoning_ranges(clean_text)
+    for start, end in reasoning_ranges:
+        reasoning_unit = AnswerUnit("reasoning", answer[start:end], start, end)
+        units.append(reasoning_unit)
     reasoning_starts = [unit.start for unit in units]
-    characters = list(blank_ranges(clean_text, [(u.start, u.end) for u in units]))
+    blank_text = blank_ranges(clean_text, reasoning_ranges)
+    characters = list(blank_text)
     for start in reasoning_starts:
         # A sentence must not continue behind reasoning: units would overlap.
         characters[start : start + 2] = "\n\n"
     reader = _AnswerReader(answer, question, ids, reasoning_starts)
-    units += reader.read("".join(characters))
+    answer_text = "".join(characters)
+    units += reader.read(answer_text)
     units.sort(key=lambda unit: (unit.start, unit.end))
     return ParsedAnswer(answer, tuple(units))
 
@@ -207,10 +217,15 @@ def _reasoning_ranges(text: str) -> list[tuple[int, int]]:
     Also up to a closing tag without an opening one, and from an opening tag without a
     closing one to the end: that reply was truncated.
     """
-    ranges, offset = [], 0
+    ranges = []
+    last_end = 0
     for match in _REASONING.finditer(text):
-        ranges.append((offset if match[2] else match.start(), match.end()))
-        offset = match.end()
+        start, end = match.span()
+        lacks_opening_tag = match[2] is not None
+        if lacks_opening_tag:
+            start = last_end
+        ranges.append((start, end))
+        last_end = end
     return ranges
 
 
@@ -228,7 +243,8 @@ class _AnswerReader:
         self.reasoning_starts = reasoning_starts
         self.question = " ".join(question.split())
         self.ids = frozenset(ids)
-        self.language = detect_language(answer, detect_language(question, "en"))
+        question_language = detect_language(question, "en")
+        self.language = detect_language(answer, question_language)
         self.lead: tuple[str, ...] = ()
         self.has_opened = False
 
@@ -239,36 +255,33 @@ class _AnswerReader:
             yield from self._read_fields(clean_text, start)
             return
         units = list(self._read_blocks(clean_text))
-        last_claim = max(
-            (n for n, unit in enumerate(units) if unit.is_claim), default=-1
-        )
+        last_claim = -1
         for number, unit in enumerate(units):
-            if unit.kind == "lead" and number > last_claim:
-                # It announces nothing that came.
-                is_talk = _is_small_talk(unit.text, self.question)
-                unit = replace(unit, kind="talk" if is_talk else "sentence")
-            yield unit
+            if unit.is_claim:
+                last_claim = number
+        for number, unit in enumerate(units):
+            announces_nothing = unit.kind == "lead" and number > last_claim
+            if not announces_nothing:
+                yield unit
+            elif _is_small_talk(unit.text, self.question):
+                yield replace(unit, kind="talk")
+            else:
+                yield replace(unit, kind="sentence")
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
-        tokens, starts = markdown_tokens(clean_text), line_starts(clean_text)
+        starts = line_starts(clean_text)
         item_depth = 0
         header_cells: list[str] | None = None  # of the open table
-        for number, token in enumerate(tokens):
-            block: tuple[int, int] | None = None
-            if token.map:
-                first_line, last_line = token.map
-                last_line = min(last_line, len(starts) - 1)
-                block = starts[first_line], starts[last_line]
-            if token.type == "list_item_open":
-                item_depth += 1
-            elif token.type == "list_item_close":
-                item_depth -= 1
-            elif token.type in ("bullet_list_close", "ordered_list_close"):
-                self.lead = self.lead if item_depth else ()
+        previous_type = ""
+        for token in markdown_tokens(clean_text):
+            block = _token_range(token, starts)
+            item_depth += _DEPTH_STEPS.get(token.type, 0)
+            if token.type in _LIST_ENDS and not item_depth:
+                self.lead = ()
             elif token.type == "table_close":
                 header_cells = None
             elif block is None:
-                continue
+                pass
             elif token.type == "fence":
                 yield from self._read_fence(clean_text, token, *block)
             elif token.type == "tr_open":
@@ -276,28 +289,45 @@ class _AnswerReader:
                     clean_text, block, header_cells
                 )
             elif token.type == "inline" and header_cells is None:
-                is_heading = tokens[number - 1].type == "heading_open"
-                if not (item_depth or is_heading):
-                    self.lead = ()
-                kind: UnitKind = "item" if item_depth else "sentence"
                 text = inline_text(clean_text, token, *block)
-                yield from self._read_prose(text, block[0], kind, is_heading=is_heading)
+                is_heading = previous_type == "heading_open"
+                yield from self._read_inline(text, block[0], item_depth, is_heading)
+            previous_type = token.type
+
+    def _read_inline(
+        self, text: str, offset: int, item_depth: int, is_heading: bool
+    ) -> Iterator[AnswerUnit]:
+        """Read the text of a paragraph, a list item or a heading."""
+        kind: UnitKind = "sentence"
+        if item_depth:
+            kind = "item"
+        elif not is_heading:
+            self.lead = ()
+        yield from self._read_prose(text, offset, kind, is_heading=is_heading)
 
     def _read_fence(
         self, clean_text: str, token: Token, start: int, end: int
     ) -> Iterator[AnswerUnit]:
         first = clean_text.find("\n", start, end) + 1 or end
-        last = max(first, clean_text.rfind("\n", first, end - 1) + 1)
-        if not clean_text[last:end].strip().startswith(token.markup[:3]):
+        last_line_start = clean_text.rfind("\n", first, end - 1) + 1
+        last = max(first, last_line_start)
+        last_line = clean_text[last:end].strip()
+        fence_mark = token.markup[:3]
+        if not last_line.startswith(fence_mark):
             last = end  # no closing fence
         start, end = trim_range(clean_text, first, last)
-        reasoning_inside = [n for n in self.reasoning_starts if start < n < end]
-        start, end = trim_range(clean_text, start, min(reasoning_inside, default=end))
+        content_end = end
+        for reasoning_start in self.reasoning_starts:
+            if start < reasoning_start < end:
+                content_end = min(content_end, reasoning_start)
+        start, end = trim_range(clean_text, start, content_end)
+        fence_language = token.info.strip().lower()
         if _is_json(clean_text, start, end):
             yield from self._read_fields(clean_text, start)
-        elif token.info.strip().lower() in _TEXT_FENCES:
+        elif fence_language in _TEXT_FENCES:
             outside = [(0, first), (last, len(clean_text))]
-            yield from self._read_blocks(blank_ranges(clean_text, outside))
+            fence_text = blank_ranges(clean_text, outside)
+            yield from self._read_blocks(fence_text)
         elif start < end:
             yield AnswerUnit("code", self.answer[start:end], start, end, self.lead)
 
@@ -316,9 +346,12 @@ class _AnswerReader:
             is_row_name = column == 0 and len(cell_ranges) > 1
             if not cell_texts[column] or is_row_name:
                 continue
-            names = [cell_texts[0]] if column else []
+            names = []
+            if column:
+                names.append(cell_texts[0])
             names += header_cells[column : column + 1]
-            label = (*self.lead, *filter(None, names))
+            cell_names = filter(None, names)
+            label = (*self.lead, *cell_names)
             cell_text = clean_text[start:end].translate(_EMPHASIS)
             for unit in self._split_sentences(cell_text, start, "cell"):
                 yield replace(unit, label=label)
@@ -326,69 +359,93 @@ class _AnswerReader:
 
     def _read_fields(self, clean_text: str, offset: int) -> Iterator[AnswerUnit]:
         for path, start, end in json_leaves(clean_text, offset):
-            label = tuple(split_key_words(key) for key in path if isinstance(key, str))
+            key_names = []
+            for key in path:
+                if isinstance(key, str):
+                    key_name = split_key_words(key)
+                    key_names.append(key_name)
+            label = tuple(key_names)
             raw_value = clean_text[start:end]
-            if any(map(_is_about_reply, label)) or raw_value in ("null", '""'):
+            is_about_reply = any(map(_is_about_reply, label))
+            is_empty = raw_value in ("null", '""')
+            if is_about_reply or is_empty:
                 continue
             if raw_value in ("true", "false"):
                 yield AnswerUnit("polarity", raw_value, start, end, label)
                 continue
-            quote_length = int(raw_value.startswith('"'))
-            start, end = start + quote_length, end - quote_length
-            for unit in self._split_sentences(clean_text[start:end], start, "field"):
-                text = unit.text
-                if quote_length:
-                    # None for half of an escape, which stays as it is written.
-                    value = parse_json_at(f'"{text}"', 0)
-                    text = str(value[0]) if value else text
-                yield replace(unit, text=text, label=label if unit.is_claim else ())
+            is_string = raw_value.startswith('"')
+            if is_string:
+                start += 1
+                end -= 1
+            value_text = clean_text[start:end]
+            for unit in self._split_sentences(value_text, start, "field"):
+                unit_text = unit.text
+                if is_string:
+                    unit_text = _decode_escapes(unit_text)
+                unit_label: tuple[str, ...] = ()
+                if unit.is_claim:
+                    unit_label = label
+                yield replace(unit, text=unit_text, label=unit_label)
 
     def _read_prose(
         self, text: str, offset: int, kind: UnitKind, *, is_heading: bool
     ) -> Iterator[AnswerUnit]:
         for unit in self._split_sentences(text, offset, kind):
-            is_lead = is_heading or unit.text[-1:] in (":", "：")
+            ends_in_colon = unit.text[-1:] in (":", "：")
+            is_lead = is_heading or ends_in_colon
             if not unit.is_claim:
                 yield unit
             elif is_lead and unit.kind != "polarity":
-                name = unit.text.rstrip(" :：")
-                self.lead = () if _is_announcement(unit.text) else (name,)
+                self.lead = ()
+                if not _is_announcement(unit.text):
+                    lead_name = unit.text.rstrip(" :：")
+                    self.lead = (lead_name,)
                 yield replace(unit, kind="lead")
             else:
-                yield replace(unit, label=(*self.lead, *unit.label))
+                full_label = (*self.lead, *unit.label)
+                yield replace(unit, label=full_label)
 
     def _split_sentences(
         self, text: str, offset: int, kind: UnitKind
     ) -> Iterator[AnswerUnit]:
         """Split text that begins at ``offset`` of the answer."""
-        citations = [
-            match.span()
-            for match in _BRACKETED.finditer(text)
-            if self._is_citation(match[0])
-        ]
-        visible = blank_ranges(text, citations)
-        visible = _HTML_TAG.sub(lambda match: " " * len(match[0]), visible)
-        for first, last in sentence_ranges(join_folded_lines(visible), self.language):
-            inside = [(a, b) for a, b in citations if first <= a < last]
-            own_citations = tuple((offset + a, offset + b) for a, b in inside)
-            sentence = trim_range(visible, first, last)
-            for part_kind, start, end in self._split_parts(visible, *sentence, kind):
-                start, end = trim_range(visible, start, end)
-                words = " ".join(visible[start:end].split())
+        citations = []
+        for match in _BRACKETED.finditer(text):
+            if self._is_citation(match[0]):
+                citations.append(match.span())
+        without_citations = blank_ranges(text, citations)
+        visible_text = _HTML_TAG.sub(_blank_match, without_citations)
+        joined_text = join_folded_lines(visible_text)
+        for first, last in sentence_ranges(joined_text, self.language):
+            own_citations = []
+            for citation_start, citation_end in citations:
+                if first <= citation_start < last:
+                    own_range = (offset + citation_start, offset + citation_end)
+                    own_citations.append(own_range)
+            sentence = trim_range(visible_text, first, last)
+            parts = self._split_parts(visible_text, *sentence, kind)
+            for part_kind, part_start, part_end in parts:
+                start, end = trim_range(visible_text, part_start, part_end)
+                words = visible_text[start:end].split()
+                spaced_text = " ".join(words)
+                unit_text = re.sub(r" (?=[.,;:!?)])", "", spaced_text)
+                label: tuple[str, ...] = ()
+                if part_kind == "polarity":
+                    label = (self.question,)
                 yield AnswerUnit(
                     part_kind,
-                    re.sub(r" (?=[.,;:!?)])", "", words),
+                    unit_text,
                     offset + start,
                     offset + end,
-                    (self.question,) if part_kind == "polarity" else (),
-                    own_citations,
+                    label,
+                    tuple(own_citations),
                 )
 
     def _split_parts(
         self, text: str, start: int, end: int, kind: UnitKind
     ) -> Iterator[tuple[UnitKind, int, int]]:
         """Split a sentence into a yes or no that it opens with, and its claim."""
-        if not any(map(str.isalnum, text[start:end])):
+        if not _has_word(text[start:end]):
             return
         if text[end - 1] in "?？؟":
             yield "question", start, end
@@ -398,30 +455,73 @@ class _AnswerReader:
             opening_length = _yes_no_length(text[start:end])
         self.has_opened = True
         if opening_length:
-            is_answer = is_yes_no_question(self.question) and kind != "cell"
-            part_kind: UnitKind = "polarity" if is_answer else "talk"
-            yield part_kind, start, start + opening_length
+            opening_kind: UnitKind = "talk"
+            if is_yes_no_question(self.question) and kind != "cell":
+                opening_kind = "polarity"
+            yield opening_kind, start, start + opening_length
         start, end = trim_range(text, start + opening_length, end)
-        if not any(map(str.isalnum, text[start:end])):
+        claim_text = text[start:end]
+        if not _has_word(claim_text):
             return
-        if _is_small_talk(text[start:end], self.question):
+        if _is_small_talk(claim_text, self.question):
             yield "talk", start, end
         else:
-            yield kind, start + _preamble_length(text[start:end]), end
+            claim_start = start + _preamble_length(claim_text)
+            yield kind, claim_start, end
 
     def _is_citation(self, bracket: str) -> bool:
         if _NUMBER_CITATION.fullmatch(bracket):
             return True
-        names = [name.strip() for name in re.split(r"[,;]", bracket[1:-1])]
-        return all(name in self.ids for name in names)
+        inner_text = bracket[1:-1]
+        for part in re.split(r"[,;]", inner_text):
+            name = part.strip()
+            if name not in self.ids:
+                return False
+        return True
+
+
+_DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}
+_LIST_ENDS = ("bullet_list_close", "ordered_list_close")
+
+
+def _token_range(token: Token, starts: Sequence[int]) -> tuple[int, int] | None:
+    """The characters of a token's lines; None for a token without lines."""
+    if not token.map:
+        return None
+    first_line, last_line = token.map
+    last_line = min(last_line, len(starts) - 1)
+    return starts[first_line], starts[last_line]
+
+
+def _decode_escapes(text: str) -> str:
+    """The text of a JSON string; half of an escape stays as it is written."""
+    json_string = f'"{text}"'
+    parsed_value = parse_json_at(json_string, 0)
+    if parsed_value is None:
+        return text
+    return str(parsed_value[0])
+
+
+def _blank_match(match: re.Match[str]) -> str:
+    match_length = len(match[0])
+    return " " * match_length
+
+
+def _has_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _is_json(text: str, start: int, end: int) -> bool:
     """Whether the characters ``[start, end)`` are one JSON object or list."""
-    if text[start : min(start + 1, end)] not in ("{", "["):
+    first_character = text[start : min(start + 1, end)]
+    if first_character not in ("{", "["):
         return False
-    value = parse_json_at(text, start)
-    return value is not None and not text[value[1] : end].strip()
+    parsed_value = parse_json_at(text, start)
+    if parsed_value is None:
+        return False
+    value_end = parsed_value[1]
+    rest = text[value_end:end]
+    return not rest.strip()
 
 
 # --- Text that addresses the reader and says nothing of the world
@@ -435,12 +535,17 @@ def _yes_no_length(text: str) -> int:
     if len(lexemes) == 1:
         return len(text)
     mark = lexemes[1]
-    return mark.end if mark.text in ",.:;!，。！—–-" else 0
+    if mark.text not in ",.:;!，。！—–-":
+        return 0
+    return mark.end
 
 
 def is_yes_no_question(question: str) -> bool:
     """Whether yes or no can answer it: it asks for no thing, place, time or reason."""
-    question_words = [x for x in tokenize_text(question) if x.kind != "mark"]
+    question_words = []
+    for lexeme in tokenize_text(question):
+        if lexeme.kind != "mark":
+            question_words.append(lexeme)
     open_words = _OPEN_QUESTION_WORDS
     if detect_language(question) == "de":
         open_words = open_words | {"was"}  # "what"; in English a verb
@@ -460,11 +565,13 @@ def _is_small_talk(text: str, question: str) -> bool:
     """
     content = _content_words(text)
     polite_count = sum(word in _POLITE_WORDS for word in content)
-    longest = min(_POLITE_MAX_WORDS, 2 * polite_count)
-    if not 0 < polite_count <= len(content) <= longest:
+    most_words = min(_POLITE_MAX_WORDS, 2 * polite_count)
+    if not 0 < polite_count <= len(content) <= most_words:
         return False
-    question_words = {lexeme.folded_text for lexeme in tokenize_text(question)}
-    return set(content) <= _POLITE_WORDS | _SOURCE_WORDS | question_words
+    question_lexemes = tokenize_text(question)
+    question_words = {lexeme.folded_text for lexeme in question_lexemes}
+    allowed_words = _POLITE_WORDS | _SOURCE_WORDS | question_words
+    return set(content) <= allowed_words
 
 
 def _preamble_length(text: str) -> int:
@@ -472,27 +579,37 @@ def _preamble_length(text: str) -> int:
     for lexeme in tokenize_text(text[:300]):
         if lexeme.text in ",:：，":
             beginning = text[: lexeme.start]
-            if not _content_words(beginning) or not _is_announcement(beginning):
+            if not _content_words(beginning):
                 return 0
-            return len(text) - len(text[lexeme.end :].lstrip())
+            if not _is_announcement(beginning):
+                return 0
+            claim_text = text[lexeme.end :].lstrip()
+            return len(text) - len(claim_text)
     return 0
 
 
 def _is_announcement(text: str) -> bool:
     """Whether it only names sources, or that an answer comes."""
-    return all(word in _SOURCE_WORDS for word in _content_words(text))
+    content_words = _content_words(text)
+    return _SOURCE_WORDS.issuperset(content_words)
 
 
 def _is_about_reply(key: str) -> bool:
     """Whether the value of a JSON key is about the reply: sources, confidence."""
-    return any(word.lower() in _REPLY_KEYS for word in key.split())
+    lower_words = key.lower().split()
+    return not _REPLY_KEYS.isdisjoint(lower_words)
 
 
 def _content_words(text: str) -> list[str]:
     """The words of a text that carry content, and its numbers."""
-    lexemes = [x for x in tokenize_text(text) if x.kind != "mark"]
-    words = [lexeme.folded_text.split("'")[0] for lexeme in lexemes]
-    return [word for word in words if word not in FUNCTION_WORDS]
+    content_words = []
+    for lexeme in tokenize_text(text):
+        if lexeme.kind == "mark":
+            continue
+        word, _, _ = lexeme.folded_text.partition("'")
+        if word not in FUNCTION_WORDS:
+            content_words.append(word)
+    return content_words
 
 
 # --- Sentences, of answers and of passages
@@ -511,13 +628,19 @@ def join_folded_lines(text: str) -> str:
     lines = text.split("\n")
     parts = []
     for line, next_line in pairwise(lines):
-        parts += [line, " " if _is_folded(line, next_line) else "\n"]
-    return "".join(parts) + lines[-1]
+        parts.append(line)
+        if _is_folded(line, next_line):
+            parts.append(" ")
+        else:
+            parts.append("\n")
+    parts.append(lines[-1])
+    return "".join(parts)
 
 
 def _is_folded(line: str, next_line: str) -> bool:
     """Whether the break between two lines is inside a word or a sentence."""
-    last = line[-1:]
-    if last and last in "-‐\u00ad":
+    last_character = line[-1:]
+    if last_character and last_character in "-‐\u00ad":
         return True
-    return (last.isalpha() or last == ",") and next_line[:1].islower()
+    can_continue = last_character.isalpha() or last_character == ","
+    return can_continue and next_line[:1].islower()

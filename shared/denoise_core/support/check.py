@@ -16,7 +16,7 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
 from denoise_core.support.answers import ParsedAnswer, parse_answer
 from denoise_core.support.citing import Citation, find_citations, remove_citations
-from denoise_core.support.evidence import EvidenceIndex, content_terms
+from denoise_core.support.evidence import EvidenceIndex, content_terms, has_words
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -27,6 +27,7 @@ from denoise_core.support.judging import (
     Claim,
     ClaimVerdict,
     Judge,
+    Quote,
     ask_judge,
 )
 from denoise_core.support.quoting import LLMJudge
@@ -79,23 +80,26 @@ def check_flow(
 ) -> Flow[AnswerVerdict]:
     """`check` as a flow: the judge's calls count in the caller's budget and trace."""
     _check_types(question, answer, passages)
-    parsed = parse_answer(answer, question, ids=[p.id for p in passages])
-    verdict = verdict_without_claims(question, answer, parsed)
+    passage_ids = [passage.id for passage in passages]
+    parsed_answer = parse_answer(answer, question, ids=passage_ids)
+    verdict = verdict_without_claims(question, answer, parsed_answer)
     if verdict is not None:
         return verdict
-    if not any(p.text.strip() or p.header.strip() for p in passages):
+    if not any(map(has_words, passages)):
         reason = "there is no evidence to compare it with"
         return AnswerVerdict(kind="empty_evidence", reason=reason)
-    claims = extract_claims(parsed, passages)
+    claims = extract_claims(parsed_answer, passages)
     if judge is None:
-        return _verdict_without_judge(question, claims, EvidenceIndex(passages))
+        evidence = EvidenceIndex(passages)
+        return _verdict_without_judge(question, claims, evidence)
     answer_judge = as_judge(judge)
     verdict = yield from ask_judge(answer_judge, question, claims, passages)
     verdict = replace(verdict, judge=answer_judge.id)
     citations = find_citations(answer, passages)
     if not citations or not verdict.claims:
         return verdict
-    return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
+    evidence = EvidenceIndex(passages)
+    return _check_citations(verdict, citations, len(answer), evidence)
 
 
 def as_judge(value: Any, name: str = "judge") -> Judge:
@@ -108,17 +112,20 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     Raises:
         InputError: For anything else, such as a model's name.
     """
-    if isinstance(value, Judge) and not isinstance(value, type):
+    is_class = isinstance(value, type)
+    if isinstance(value, Judge) and not is_class:
         return value
-    if callable(getattr(value, "invoke", None)) or callable(
-        getattr(value, "chat", None)
-    ):
+    invoke_method = getattr(value, "invoke", None)
+    chat_method = getattr(value, "chat", None)
+    is_framework_model = callable(invoke_method) or callable(chat_method)
+    if is_framework_model:
         raise InputError(
             f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
             "langchain_denoise, or LLMJudge(LlamaLLM(model)) of llamaindex_denoise; "
             f"got {type(value).__name__}"
         )
-    if callable(getattr(value, "complete", None)) and not isinstance(value, type):
+    complete_method = getattr(value, "complete", None)
+    if callable(complete_method) and not is_class:
         return LLMJudge(value)
     return FunctionJudge(value)
 
@@ -128,22 +135,30 @@ def extract_claims(
 ) -> AnswerClaims:
     """The claims of an answer, as judges get them."""
     citations = find_citations(parsed.answer, passages)
-    by_range = {(citation.start, citation.end): citation for citation in citations}
+    by_range: dict[tuple[int, int], Citation] = {}
+    for citation in citations:
+        citation_range = (citation.start, citation.end)
+        by_range[citation_range] = citation
     claims = []
     for unit in parsed.claims:
-        text = parsed.answer[unit.start : unit.end]
+        claim_text = parsed.answer[unit.start : unit.end]
         standalone_text = unit.standalone_text
-        own_citations = [by_range[c] for c in unit.citations if c in by_range]
-        claims.append(
-            Claim(
-                text,
-                unit.start,
-                unit.end,
-                unit.kind,
-                standalone_text if standalone_text != text else "",
-                tuple(own_citations),
-            )
+        if standalone_text == claim_text:
+            standalone_text = ""
+        own_citations = []
+        for citation_range in unit.citations:
+            if citation_range in by_range:
+                own_citation = by_range[citation_range]
+                own_citations.append(own_citation)
+        claim = Claim(
+            claim_text,
+            unit.start,
+            unit.end,
+            unit.kind,
+            standalone_text,
+            tuple(own_citations),
         )
+        claims.append(claim)
     return AnswerClaims(parsed.answer, tuple(claims))
 
 
@@ -167,16 +182,20 @@ def parse_no_answer(answer: str) -> NoAnswer | None:
     NoAnswer(nearest='its height')
     >>> parse_no_answer("He is unknown.")
     """
+    if "{" not in answer:
+        return None
     try:
-        fields = parse_json(answer) if "{" in answer else None
+        fields = parse_json(answer)
     except UnparsableReply:
         return None
     if not isinstance(fields, Mapping):
         return None
     has_null_answer = "answer" in fields and fields["answer"] is None
     if fields.get("answered") is False or has_null_answer:
-        nearest = fields.get("nearest")
-        return NoAnswer(nearest if isinstance(nearest, str) else "")
+        nearest_text = fields.get("nearest")
+        if not isinstance(nearest_text, str):
+            nearest_text = ""
+        return NoAnswer(nearest_text)
     return None
 
 
@@ -190,14 +209,15 @@ def verdict_without_claims(
             f"at most {_MAX_CHARACTERS} are checked"
         )
         return AnswerVerdict(False, kind="length", reason=reason)
-    answer_words = split_words(remove_citations(parsed.text_without_reasoning))
+    text_sent = parsed.text_without_reasoning
+    answer_words = split_words(remove_citations(text_sent))
     if not answer_words:
         reason = "the answer is empty"
         return AnswerVerdict(answers_question=False, kind="empty", reason=reason)
     if answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
-    if parse_no_answer(parsed.text_without_reasoning) is not None:
+    if parse_no_answer(text_sent) is not None:
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     if not parsed.claims:
         return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason="it claims nothing")
@@ -211,7 +231,10 @@ def _check_types(question: str, answer: str, passages: Sequence[Passage]) -> Non
                 "check: expected question and answer as str, got "
                 f"{type(text).__name__}; pass a model's reply as its text"
             )
-    if isinstance(passages, str) or any(not isinstance(p, Passage) for p in passages):
+    has_passages = not isinstance(passages, str)
+    if has_passages:
+        has_passages = all(isinstance(item, Passage) for item in passages)
+    if not has_passages:
         raise InputError("check: expected passages as a list of Passage(text, id)")
 
 
@@ -222,8 +245,12 @@ def _verdict_without_judge(
 
     Words that are close to each other need not say the same.
     """
-    verdicts = [_compare_claim(question, claim, evidence) for claim in claims]
-    return replace(AnswerVerdict.of_claims(verdicts), kind="no_judge", reason=NO_JUDGE)
+    claim_verdicts = []
+    for claim in claims:
+        claim_verdict = _compare_claim(question, claim, evidence)
+        claim_verdicts.append(claim_verdict)
+    answer_verdict = AnswerVerdict.of_claims(claim_verdicts)
+    return replace(answer_verdict, kind="no_judge", reason=NO_JUDGE)
 
 
 def _compare_claim(
@@ -232,24 +259,32 @@ def _compare_claim(
     """Quote a claim word for word from a passage, else the closest sentence."""
     quote = evidence.find_quotation(claim.text)
     if quote is None:
-        terms = content_terms(claim.full_text, evidence.language)
-        new_terms = terms - content_terms(question, evidence.language)
-        share, sentence = evidence.closest_sentence(new_terms or terms)
-        if sentence is not None and share >= _MIN_SHOWN_SHARE:
+        claim_terms = content_terms(claim.full_text, evidence.language)
+        question_terms = content_terms(question, evidence.language)
+        new_terms = claim_terms - question_terms
+        term_share, sentence = evidence.closest_sentence(new_terms or claim_terms)
+        if sentence is not None and term_share >= _MIN_SHOWN_SHARE:
             quote = evidence.to_quote(sentence)
+    quotes: tuple[Quote, ...] = ()
+    if quote is not None:
+        quotes = (quote,)
     differences = find_differences(
         claim.full_text, evidence.text, known_text=question, language=evidence.language
     )
-    located = tuple(_locate_in_answer(item, claim) for item in differences)
+    claim_differences = []
+    for difference in differences:
+        claim_difference = _locate_in_answer(difference, claim)
+        claim_differences.append(claim_difference)
+    reason = "; ".join(map(str, claim_differences))
     return ClaimVerdict(
         claim.text,
         claim.start,
         claim.end,
         supported=None,
-        quotes=() if quote is None else (quote,),
-        differences=located,
+        quotes=quotes,
+        differences=tuple(claim_differences),
         kind="no_judge",
-        reason="; ".join(map(str, located)) or NO_JUDGE,
+        reason=reason or NO_JUDGE,
     )
 
 
@@ -279,10 +314,14 @@ def _check_citations(
     claim.
     """
     claims = list(verdict.claims)
-    next_starts = [*(claim.start for claim in claims[1:]), answer_length]
+    next_starts = [claim.start for claim in claims[1:]]
+    next_starts.append(answer_length)
     for number, claim in enumerate(verdict.claims):
-        end = max(next_starts[number], claim.end)
-        own_citations = [c for c in citations if claim.start <= c.start < end]
+        citations_end = max(next_starts[number], claim.end)
+        own_citations = []
+        for citation in citations:
+            if claim.start <= citation.start < citations_end:
+                own_citations.append(citation)
         if own_citations and claim.supported is not False:
             claims[number] = _check_claim_citations(claim, own_citations, evidence)
     if claims == list(verdict.claims):
@@ -305,21 +344,28 @@ def _check_claim_citations(
         reason = f"it cites {names}, which was not given"
         return _refute_citation(claim, citations[0], names, "", reason)
     quoted_ids = [quote.span.passage_id for quote in claim.quotes]
-    if not quoted_ids or set(cited_ids) & set(quoted_ids):
+    if not quoted_ids:
         return claim
-    terms = content_terms(claim.text, evidence.language)
-    cited_indexes = frozenset(
-        index for index, name in enumerate(evidence.ids) if name in cited_ids
-    )
-    cited_share, _ = evidence.closest_sentence(terms, cited_indexes)
-    best_share, _ = evidence.closest_sentence(terms)
+    common_ids = set(cited_ids) & set(quoted_ids)
+    if common_ids:
+        return claim
+    claim_terms = content_terms(claim.text, evidence.language)
+    cited_indexes = set()
+    for index, passage_id in enumerate(evidence.ids):
+        if passage_id in cited_ids:
+            cited_indexes.add(index)
+    cited_share, _ = evidence.closest_sentence(claim_terms, frozenset(cited_indexes))
+    best_share, _ = evidence.closest_sentence(claim_terms)
     if cited_share > _MAX_CITED_SHARE or best_share < _MIN_SOURCE_SHARE:
         return claim
     source_id = quoted_ids[0]
-    number = evidence.ids.index(source_id) + 1 if source_id in evidence.ids else 0
-    reason = f"it is in [{number}], not in the passage that it cites"
-    names = ", ".join(dict.fromkeys(cited_ids))
-    return _refute_citation(claim, citations[0], names, f"[{number}]", reason)
+    source_number = 0
+    if source_id in evidence.ids:
+        source_number = evidence.ids.index(source_id) + 1
+    source_name = f"[{source_number}]"
+    reason = f"it is in {source_name}, not in the passage that it cites"
+    cited_names = ", ".join(dict.fromkeys(cited_ids))
+    return _refute_citation(claim, citations[0], cited_names, source_name, reason)
 
 
 def _refute_citation(

@@ -49,34 +49,44 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
         position = match.start()
         if any(start <= position < end for start, end in code_ranges):
             continue
-        known: list[str] = []
-        unknown: list[str] = []
-        for part in re.split(r"[,;]", match[1] or match[2]):
+        cited_ids: list[str] = []
+        unknown_names: list[str] = []
+        inner_text = match[1] or match[2]
+        for part in re.split(r"[,;]", inner_text):
             name = part.strip()
             numbers = _citation_numbers(name)
-            is_in_range = numbers.start > 0 and numbers.stop - 1 <= len(passages)
+            last_number = numbers.stop - 1
+            is_in_range = numbers.start > 0 and last_number <= len(passages)
             if numbers and (is_in_range or name not in passage_ids):
                 for number in numbers:
                     if 1 <= number <= len(passages):
-                        known.append(passages[number - 1].id)
+                        passage = passages[number - 1]
+                        cited_ids.append(passage.id)
                     else:
-                        unknown.append(f"[{number}]")
+                        unknown_names.append(f"[{number}]")
             elif name in passage_ids:
-                known.append(name)
+                cited_ids.append(name)
             else:
                 break  # words in brackets
         else:
-            ids = tuple(dict.fromkeys(known))
-            citations.append(Citation(*match.span(), ids, tuple(unknown)))
+            start, end = match.span()
+            unique_ids = tuple(dict.fromkeys(cited_ids))
+            citation = Citation(start, end, unique_ids, tuple(unknown_names))
+            citations.append(citation)
     return citations
 
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
     """The numbers that cite one of ``count`` passages, in order of first mention."""
-    numbered = [Passage("", f"\0{number}") for number in range(1, count + 1)]
+    numbered_passages = []
+    for number in range(1, count + 1):
+        passage = Passage("", f"\0{number}")
+        numbered_passages.append(passage)
     numbers: list[int] = []
-    for citation in find_citations(answer, numbered):
-        numbers += [int(passage_id[1:]) for passage_id in citation.ids]
+    for citation in find_citations(answer, numbered_passages):
+        for passage_id in citation.ids:
+            cited_number = int(passage_id[1:])
+            numbers.append(cited_number)
     return tuple(dict.fromkeys(numbers))
 
 
@@ -91,7 +101,8 @@ def _citation_numbers(name: str) -> range:
         return range(0)
     low = int(match[1])
     high = int(match[2] or low)
-    return range(low, min(high, low + _MAX_RANGE) + 1)
+    last_number = min(high, low + _MAX_RANGE)
+    return range(low, last_number + 1)
 
 
 def copied_passage_id(
@@ -106,7 +117,8 @@ def copied_passage_id(
         return None
     shortest_copy = max(SHORT_ANSWER_WORDS, fraction * len(answer_words))
     for passage in passages:
-        for start, end in matching_runs(answer_words, split_words(passage.text)):
+        passage_words = split_words(passage.text)
+        for start, end in matching_runs(answer_words, passage_words):
             if end - start > shortest_copy:
                 return passage.id
     return None
@@ -124,20 +136,23 @@ def matching_runs(
         source_positions.setdefault(word, []).append(position)
     offset = 0
     while offset < len(words):
-        longest = 0
-        for position in source_positions.get(words[offset], ())[:_MAX_STARTS]:
-            length = _common_length(words, offset, source_words, position)
-            longest = max(longest, length)
-        if longest:
-            yield offset, offset + longest
-        offset += max(longest, 1)
+        longest_run = 0
+        word_positions = source_positions.get(words[offset], [])
+        for position in word_positions[:_MAX_STARTS]:
+            run_length = _common_length(words, offset, source_words, position)
+            longest_run = max(longest_run, run_length)
+        if longest_run:
+            yield offset, offset + longest_run
+        offset += max(longest_run, 1)
 
 
 def _common_length(
     words: Sequence[str], offset: int, source_words: Sequence[str], position: int
 ) -> int:
     """How many words from ``offset`` equal those from ``position`` of the source."""
-    limit = min(len(words) - offset, len(source_words) - position)
+    words_left = len(words) - offset
+    source_words_left = len(source_words) - position
+    limit = min(words_left, source_words_left)
     length = 0
     while length < limit and words[offset + length] == source_words[position + length]:
         length += 1

@@ -43,29 +43,28 @@ class EvidenceIndex:
     """Passages split into sentences that claims are compared with."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        self.passages = tuple(
-            passage
-            for passage in passages
-            if passage.text.strip() or passage.header.strip()
-        )
+        self.passages = tuple(filter(has_words, passages))
         self.ids = tuple(passage.id for passage in self.passages)
-        self.headers = tuple(passage_header(passage) for passage in self.passages)
-        sample = "\n".join(passage.text[:400] for passage in self.passages)
-        self.language = detect_language(sample[:4000])
-        self.header_terms = [
-            content_terms(header, self.language) for header in self.headers
-        ]
+        self.headers = tuple(map(passage_header, self.passages))
+        samples = [passage.text[:400] for passage in self.passages]
+        sample_text = "\n".join(samples)
+        self.language = detect_language(sample_text[:4000])
+        self.header_terms: list[frozenset[str]] = []
+        for header in self.headers:
+            header_terms = content_terms(header, self.language)
+            self.header_terms.append(header_terms)
         self.sentences: list[Sentence] = []
-        for index, passage in enumerate(self.passages):
-            for sentence in _split_sentences(passage.text, self.language):
-                self.sentences.append(Sentence(index, *sentence))
         self.sentence_counts: Counter[str] = Counter()
-        for indexed in self.sentences:
-            self.sentence_counts.update(indexed.terms)
-        texts = []
+        for index, passage in enumerate(self.passages):
+            for start, end, terms in _split_sentences(passage.text, self.language):
+                sentence = Sentence(index, start, end, terms)
+                self.sentences.append(sentence)
+                self.sentence_counts.update(terms)
+        full_texts = []
         for header, passage in zip(self.headers, self.passages, strict=True):
-            texts.append(f"{header}\n{passage.text}")
-        self.text = "\n".join(texts)
+            full_text = f"{header}\n{passage.text}"
+            full_texts.append(full_text)
+        self.text = "\n".join(full_texts)
 
     def rarity(self, term: str) -> float:
         """The weight of a term: higher, the fewer sentences have it; at most 1."""
@@ -73,7 +72,9 @@ class EvidenceIndex:
         if count <= 1:
             return 1.0
         sentence_count = max(1, self.sentence_counts[term])
-        return math.log(1 + count / sentence_count) / math.log(1 + count)
+        term_weight = math.log(1 + count / sentence_count)
+        highest_weight = math.log(1 + count)
+        return term_weight / highest_weight
 
     def closest_sentence(
         self, terms: frozenset[str], passage_indexes: frozenset[int] | None = None
@@ -93,15 +94,18 @@ class EvidenceIndex:
         best_share: float = 0.0
         best_sentence: Sentence | None = None
         for index, sentence in enumerate(self.sentences):
-            if passage_indexes is not None and sentence.passage not in passage_indexes:
+            passage_index = sentence.passage
+            if passage_indexes is not None and passage_index not in passage_indexes:
                 continue
-            full_terms = sentence.terms | self.header_terms[sentence.passage]
-            neighbour_terms = (terms & self._adjacent_terms(index)) - full_terms
-            shared = sum(weights[term] for term in terms & full_terms)
+            full_terms = sentence.terms | self.header_terms[passage_index]
+            adjacent_terms = terms & self._adjacent_terms(index)
+            neighbour_terms = adjacent_terms - full_terms
+            common_weight = sum(weights[term] for term in terms & full_terms)
             neighbour_weight = sum(weights[term] for term in neighbour_terms)
-            shared += _NEIGHBOUR_WEIGHT * neighbour_weight
-            if shared > best_share * total_weight:
-                best_share, best_sentence = shared / total_weight, sentence
+            common_weight += _NEIGHBOUR_WEIGHT * neighbour_weight
+            if common_weight > best_share * total_weight:
+                best_share = common_weight / total_weight
+                best_sentence = sentence
         return best_share, best_sentence
 
     def _adjacent_terms(self, index: int) -> frozenset[str]:
@@ -123,14 +127,23 @@ class EvidenceIndex:
         for passage in self.passages:
             start = passage.text.find(text)
             if start >= 0:
-                return Quote(Span(passage.id, start, start + len(text)), text)
+                end = start + len(text)
+                span = Span(passage.id, start, end)
+                return Quote(span, text)
         return None
 
     def to_quote(self, sentence: Sentence) -> Quote:
         """A sentence as a quote."""
-        start, end = sentence.start, sentence.end
         passage = self.passages[sentence.passage]
-        return Quote(Span(passage.id, start, end), passage.text[start:end])
+        span = Span(passage.id, sentence.start, sentence.end)
+        sentence_text = passage.text[sentence.start : sentence.end]
+        return Quote(span, sentence_text)
+
+
+def has_words(passage: Passage) -> bool:
+    """Whether its text or its header says anything."""
+    has_text = bool(passage.text.strip())
+    return has_text or bool(passage.header.strip())
 
 
 @lru_cache(maxsize=1024)
@@ -140,7 +153,8 @@ def content_terms(text: str, language: str) -> frozenset[str]:
     terms = {word.stem for word in content_stems(lexemes, language)}
     for lexeme in lexemes:
         if lexeme.kind == "number":
-            terms.add(lexeme.text.replace(",", "").replace(".", ""))
+            plain_digits = lexeme.text.replace(",", "").replace(".", "")
+            terms.add(plain_digits)
         elif lexeme.kind == "word":
             number = parse_cardinal(lexeme.folded_text)
             if number is not None:
@@ -157,9 +171,11 @@ def _split_sentences(
     A line break that only folds a long line ends no sentence.
     """
     sentences = []
-    for start, end in sentence_ranges(join_folded_lines(text), language):
+    joined_text = join_folded_lines(text)
+    for start, end in sentence_ranges(joined_text, language):
         sentence_text = text[start:end].rstrip()
         if sentence_text.strip():
             terms = content_terms(sentence_text, language)
-            sentences.append((start, start + len(sentence_text), terms))
+            sentence_end = start + len(sentence_text)
+            sentences.append((start, sentence_end, terms))
     return tuple(sentences)

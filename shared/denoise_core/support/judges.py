@@ -72,10 +72,11 @@ class FunctionJudge:
         self.limit = limit
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self._is_called_by_name = _takes_names(function)
-        is_plain = inspect.isroutine(function)
-        # A callable object is async when its __call__ is; its class has the method.
-        called = function if is_plain else type(function).__call__
-        self._is_async = inspect.iscoroutinefunction(called)
+        called_function = function
+        if not inspect.isroutine(function):
+            # A callable object is async when its __call__ is; its class has the method.
+            called_function = type(function).__call__
+        self._is_async = inspect.iscoroutinefunction(called_function)
 
     @property
     def id(self) -> str:
@@ -88,8 +89,10 @@ class FunctionJudge:
         """Judge the claims one after the other."""
         verdicts = []
         for claim in claims:
-            result = _await_result(self._call(question, claim, passages))
-            verdicts.append(self._to_verdict(claim, result))
+            call_result = self._call(question, claim, passages)
+            result = _await_result(call_result)
+            verdict = self._to_verdict(claim, result)
+            verdicts.append(verdict)
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
 
     async def ajudge(
@@ -122,16 +125,22 @@ class FunctionJudge:
         if self._is_async:
             return await self._call(question, claim, passages)
         result = await run_in_pool(self._call, question, claim, passages)
-        return await result if inspect.isawaitable(result) else result
+        if inspect.isawaitable(result):
+            return await result
+        return result
 
     def _call(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
-        evidence = [p.text_with_header for p in passages if p.text.strip()]
+        evidence = []
+        for passage in passages:
+            if passage.text.strip():
+                evidence.append(passage.text_with_header)
         arguments = (question, evidence, claim.full_text)
         if not self._is_called_by_name:
             return self.function(*arguments)
         values = dict(zip(_PARAMETERS, arguments, strict=True))
-        names = inspect.signature(self.function).parameters
-        return self.function(**{name: values[name] for name in names})
+        signature = inspect.signature(self.function)
+        named_values = {name: values[name] for name in signature.parameters}
+        return self.function(**named_values)
 
     def _to_verdict(self, claim: Claim, result: object) -> ClaimVerdict:
         supported, probability, reason = read_verdict(result, self.best)
@@ -176,16 +185,19 @@ def decision_judge(
         decide = LocalDecisions(decide)
 
     def probability_of_yes(question: str, evidence: list[str], claim: str) -> float:
-        envelopes = [
-            wrap_in_envelope(text, f"evidence {number}")
-            for number, text in enumerate(evidence, 1)
-        ]
+        envelopes = []
+        for number, text in enumerate(evidence, 1):
+            envelope = wrap_in_envelope(text, f"evidence {number}")
+            envelopes.append(envelope)
         evidence_text = "\n".join(envelopes)
         question_text = wrap_in_envelope(question, "question")
-        state = f"{evidence_text}\n{question_text}\n{wrap_in_envelope(claim, 'draft')}"
-        questions = {"grounded": {"type": "noul", "instructions": GROUNDED}}
+        claim_text = wrap_in_envelope(claim, "draft")
+        state = f"{evidence_text}\n{question_text}\n{claim_text}"
+        grounded_question = {"type": "noul", "instructions": GROUNDED}
+        questions = {"grounded": grounded_question}
         reply = decide({"state": state, "questions": questions})
-        return float(reply["grounded"]["noul"])
+        probability = reply["grounded"]["noul"]
+        return float(probability)
 
     return FunctionJudge(probability_of_yes, name=name, threshold=threshold, limit=1)
 
@@ -209,15 +221,18 @@ def read_verdict(
     """
     if isinstance(value, (tuple, list)) and value:
         supported, probability, _ = read_verdict(value[0], best)
-        reason = value[1] if len(value) > 1 else ""
-        return supported, probability, _reason_text(reason)
+        reason_text = ""
+        if len(value) > 1:
+            reason_text = _reason_text(value[1])
+        return supported, probability, reason_text
     if value is None:
         return None, None, ""
-    if type(value).__name__ in ("bool", "bool_"):  # NumPy's too
+    type_name = type(value).__name__
+    if type_name in ("bool", "bool_"):  # NumPy's too
         return bool(value), None, ""
     if not hasattr(value, "__float__"):
         raise InputError(
-            f"the judge returned {value!r:.80} ({type(value).__name__}); expected a "
+            f"the judge returned {value!r:.80} ({type_name}); expected a "
             f"number from 0 to {best:g}, a bool, None, or a pair of one and a reason"
         )
     score = float(value)
@@ -268,5 +283,6 @@ def _reason_text(reason: object) -> str:
         parts = list(reason.values())
     elif isinstance(reason, (list, tuple)):
         parts = list(reason)
-    text = "; ".join(str(part) for part in parts)
-    return " ".join(text.split())[:_REASON_CHARACTERS]
+    joined_parts = "; ".join(map(str, parts))
+    one_line = " ".join(joined_parts.split())
+    return one_line[:_REASON_CHARACTERS]

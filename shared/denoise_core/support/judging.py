@@ -128,7 +128,10 @@ class ClaimVerdict:
     @property
     def passage_id(self) -> str | None:
         """The passage of the best quote; None without quotes."""
-        return self.quotes[0].span.passage_id if self.quotes else None
+        if not self.quotes:
+            return None
+        best_quote = self.quotes[0]
+        return best_quote.span.passage_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,8 @@ class AnswerVerdict:
         if not claims:
             reason = "it claims nothing"
             return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason=reason, judge=judge)
-        score = round(sum(map(_claim_score, claims)) / len(claims), 6)
+        total_score = sum(map(_claim_score, claims))
+        score = round(total_score / len(claims), 6)
         verdict = AnswerVerdict(
             claims=tuple(claims), answers_question=answers_question, judge=judge
         )
@@ -233,7 +237,9 @@ class AnswerVerdict:
         if self.passed:
             return "pass"
         is_refuted = self.supported is False or self.answers_question is False
-        return "fail" if is_refuted else "unknown"
+        if is_refuted:
+            return "fail"
+        return "unknown"
 
     @property
     def abstains(self) -> bool:
@@ -259,10 +265,11 @@ class AnswerVerdict:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Its findings in words."""
-        return tuple(
-            finding.reason or "the evidence does not say this"
-            for finding in self.findings
-        )
+        reasons = []
+        for finding in self.findings:
+            reason = finding.reason or "the evidence does not say this"
+            reasons.append(reason)
+        return tuple(reasons)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -274,7 +281,9 @@ class AnswerVerdict:
         """The supporting quotes of the supported claims, each once."""
         by_span: dict[Span, Quote] = {}
         for claim in self.claims:
-            for quote in claim.quotes if claim.supported else ():
+            if not claim.supported:
+                continue
+            for quote in claim.quotes:
                 if quote.relation == "supports":
                     by_span[quote.span] = quote
         return tuple(by_span.values())
@@ -319,7 +328,9 @@ def _claim_score(claim: ClaimVerdict) -> float:
         return _UNKNOWN_SCORE
     if not claim.supported:
         return 0.0
-    return 1.0 if claim.probability is None else claim.probability
+    if claim.probability is None:
+        return 1.0
+    return claim.probability
 
 
 @runtime_checkable
@@ -415,15 +426,12 @@ class _JudgeServer:
     passages: Sequence[Passage] = field(repr=False)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return _reply(
-            self.judge, self.judge.judge(self.question, self.claims, self.passages)
-        )
+        verdict = self.judge.judge(self.question, self.claims, self.passages)
+        return _reply(self.judge, verdict)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return _reply(
-            self.judge,
-            await self.judge.ajudge(self.question, self.claims, self.passages),
-        )
+        verdict = await self.judge.ajudge(self.question, self.claims, self.passages)
+        return _reply(self.judge, verdict)
 
 
 def _reply(judge: Judge, verdict: object) -> Reply:
@@ -431,4 +439,5 @@ def _reply(judge: Judge, verdict: object) -> Reply:
         raise InputError(
             f"the judge {judge.id} gave {type(verdict).__name__}; expected an AnswerVerdict"
         )
-    return Reply(json.dumps(verdict.as_json(), ensure_ascii=False), Usage(0, 0))
+    verdict_json = json.dumps(verdict.as_json(), ensure_ascii=False)
+    return Reply(verdict_json, Usage(0, 0))

@@ -28,11 +28,15 @@ def normalize_line_breaks(text: str) -> str:
 
 def blank_ranges(text: str, ranges: Sequence[tuple[int, int]]) -> str:
     """Overwrite ranges with blanks; line breaks stay."""
-    parts, offset = [], 0
+    parts = []
+    offset = 0
     for start, end in ranges:
-        parts += [text[offset:start], re.sub(r"[^\n]", " ", text[start:end])]
+        text_before = text[offset:start]
+        blanks = re.sub(r"[^\n]", " ", text[start:end])
+        parts += [text_before, blanks]
         offset = end
-    return "".join(parts) + text[offset:]
+    parts.append(text[offset:])
+    return "".join(parts)
 
 
 def markdown_tokens(text: str) -> list[Token]:
@@ -57,25 +61,34 @@ def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
         start: First character of the token's lines.
         end: Character after the last; the result has ``end - start`` characters.
     """
-    characters = list(re.sub(r"[^\n]", " ", clean_text[start:end]))
+    block_text = clean_text[start:end]
+    blank_text = re.sub(r"[^\n]", " ", block_text)
+    characters = list(blank_text)
     offset = start
     for child in token.children or ():
-        raw = child.markup if child.type == "text_special" else child.content
-        position = clean_text.find(raw, offset, end) if raw else -1
+        raw_text = child.content
+        if child.type == "text_special":
+            raw_text = child.markup
+        if not raw_text:
+            continue
+        position = clean_text.find(raw_text, offset, end)
         if position >= 0:
-            offset = position + len(raw)
-            visible = child.content[: len(raw)].ljust(len(raw))
-            characters[position - start : offset - start] = visible
+            raw_length = len(raw_text)
+            offset = position + raw_length
+            visible_text = child.content[:raw_length].ljust(raw_length)
+            characters[position - start : offset - start] = visible_text
     return "".join(characters)
 
 
 def table_cells(clean_text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The cells of a table row, between bars that no backslash escapes."""
-    end = start + len(clean_text[start:end].rstrip())
+    row_text = clean_text[start:end].rstrip()
+    end = start + len(row_text)
     bars = []
     for position in range(start, end):
+        is_bar = clean_text[position] == "|"
         is_escaped = clean_text[position - 1 : position] == "\\"
-        if clean_text[position] == "|" and not is_escaped:
+        if is_bar and not is_escaped:
             bars.append(position)
     edges = [start - 1, *bars, end]
     if bars and not clean_text[start : bars[0]].strip():
@@ -97,11 +110,14 @@ def trim_range(text: str, start: int, end: int) -> tuple[int, int]:
 
 def line_starts(text: str) -> list[int]:
     """The offset of each line, and the length of the text."""
-    breaks = re.finditer("\n", text)
-    return [0, *(match.end() for match in breaks), len(text)]
+    starts = [0]
+    for match in re.finditer("\n", text):
+        starts.append(match.end())
+    starts.append(len(text))
+    return starts
 
 
 def split_key_words(key: str) -> str:
     """``completedIn`` and ``completed_in`` are "completed in"."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key)
-    return " ".join(spaced.split())
+    spaced_key = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key)
+    return " ".join(spaced_key.split())

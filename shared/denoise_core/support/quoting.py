@@ -143,15 +143,20 @@ class LLMJudge(FlowJudge):
         else:
             answer = "\n".join(claim.text for claim in claims)
         messages = judge_prompt(question, answer, passages)
-        llm = None if self.llm is None else with_schema(self.llm, SCHEMA)
+        llm = self.llm
+        if llm is not None:
+            llm = with_schema(llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
         try:
             return self._read_reply(reply.text, question, answer, passages)
         except UnparsableReply:
             # The reply may repeat what a passage ordered, so it gets an envelope too.
-            bad_reply = wrap_in_envelope(reply.text[:_MAX_ANSWER_CHARACTERS], "reply")
-            retry = f"{messages[-1].content}\n\n{RETRY_PROMPT}\n{bad_reply}"
-            messages = (*messages[:-1], Message("user", retry))
+            shown_reply = reply.text[:_MAX_ANSWER_CHARACTERS]
+            bad_reply = wrap_in_envelope(shown_reply, "reply")
+            last_prompt = messages[-1].content
+            retry_prompt = f"{last_prompt}\n\n{RETRY_PROMPT}\n{bad_reply}"
+            retry_message = Message("user", retry_prompt)
+            messages = (*messages[:-1], retry_message)
             reply = yield from complete(messages, tag="judge", llm=llm)
         try:
             return self._read_reply(reply.text, question, answer, passages)
@@ -169,10 +174,10 @@ class LLMJudge(FlowJudge):
         fields = parse_json(strip_reasoning(reply_text))
         if not isinstance(fields, dict) or not isinstance(fields.get("claims"), list):
             raise unparsable_reply('one JSON object with "claims"', reply_text)
-        claims = [
-            _read_claim(claim_fields, answer, question, passages, self.strict)
-            for claim_fields in fields["claims"][:_MAX_CLAIMS]
-        ]
+        claims = []
+        for claim_fields in fields["claims"][:_MAX_CLAIMS]:
+            claim = _read_claim(claim_fields, answer, question, passages, self.strict)
+            claims.append(claim)
         abstains = fields.get("abstains")
         answers_question = fields.get("answers_the_question")
         if not isinstance(abstains, bool) or not isinstance(answers_question, bool):
@@ -199,14 +204,18 @@ def judge_prompt(
     """The messages to the judge; evidence is numbered from 1, behind its headers."""
     parts = []
     for number, passage in enumerate(passages, 1):
+        evidence_text = passage.text
         header = passage_header(passage)
-        text = f"{header}\n{passage.text}" if header else passage.text
-        parts.append(wrap_in_envelope(text, f"evidence {number}"))
+        if header:
+            evidence_text = f"{header}\n{evidence_text}"
+        envelope = wrap_in_envelope(evidence_text, f"evidence {number}")
+        parts.append(envelope)
     if question.strip():
         parts.append(f"The question:\n{wrap_in_envelope(question, 'question')}")
     shown_answer = wrap_in_envelope(answer[:_MAX_ANSWER_CHARACTERS], "answer")
     parts.append(f"The answer:\n{shown_answer}")
-    return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
+    prompt_text = "\n\n".join(parts)
+    return (Message("system", SYSTEM), Message("user", prompt_text))
 
 
 def passage_header(passage: Passage) -> str:
@@ -281,10 +290,13 @@ def _wrong_words(
     claim: ClaimVerdict, wrong_words: str, verdict: str, contradiction: Quote | None
 ) -> Difference:
     """The words of the claim that the model calls wrong, else the whole claim."""
-    span = _find_words(wrong_words, claim.text) if wrong_words.strip() else None
-    start, end = span or (0, len(claim.text))
+    word_range = None
+    if wrong_words.strip():
+        word_range = _find_words(wrong_words, claim.text)
+    start, end = word_range or (0, len(claim.text))
     words = claim.text[start:end]
-    start, end = claim.start + start, claim.start + end
+    start += claim.start
+    end += claim.start
     if contradiction is None:
         return Difference(verdict, words, "", start, end)
     source = contradiction.span
@@ -315,12 +327,21 @@ def _locate_quote_parts(
         named = passages[number - 1]
         candidates = [named, *(p for p in passages if p != named)]
     text = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
-    parts = [part.strip() for part in text.split("\u2026") if part.strip()]
-    for passage in candidates if parts else ():
-        quotes = [locate_quote(part, passage) for part in parts]
-        found_quotes = [quote for quote in quotes if quote is not None]
+    parts = []
+    for part in text.split("\u2026"):
+        stripped_part = part.strip()
+        if stripped_part:
+            parts.append(stripped_part)
+    if not parts:
+        return []
+    for passage in candidates:
+        found_quotes = []
+        for part in parts:
+            quote = locate_quote(part, passage)
+            if quote is not None:
+                found_quotes.append(replace(quote, relation=relation))
         if len(found_quotes) == len(parts):
-            return [replace(quote, relation=relation) for quote in found_quotes]
+            return found_quotes
     return []
 
 
@@ -339,7 +360,8 @@ def locate_quote(quote: str, passage: Passage) -> Quote | None:
         after = text[end:].lstrip(" \t\"'*_")[:1]
         if before not in _CELL_EDGES or after not in _CELL_EDGES:
             return None
-    return Quote(Span(passage.id, start, end), text[start:end])
+    quote_span = Span(passage.id, start, end)
+    return Quote(quote_span, text[start:end])
 
 
 _CELL_EDGES = "\n|,;:<>{}[]."  # the empty string, an edge of the text, is in it too
@@ -420,18 +442,25 @@ def _facts_beyond_quotes(
 ) -> tuple[Difference, ...]:
     """Numbers, dates and names of a claim that its quotes and the question lack."""
     quoted_ids = {quote.span.passage_id for quote in claim.quotes}
-    headers = [passage_header(p) for p in passages if p.id in quoted_ids]
-    quote_texts = [quote.text for quote in claim.quotes]
-    source = "\n".join([*filter(None, headers), *quote_texts])
-    differences = find_differences(claim.text, source, known_text=question)
+    source_texts = []
+    for passage in passages:
+        if passage.id not in quoted_ids:
+            continue
+        header = passage_header(passage)
+        if header:
+            source_texts.append(header)
+    source_texts += [quote.text for quote in claim.quotes]
+    joined_source = "\n".join(source_texts)
+    differences = find_differences(claim.text, joined_source, known_text=question)
     # The source joins several quotes: offsets in it mean nothing, and are left out.
-    return tuple(
-        Difference(
-            item.kind,
-            item.claimed_text,
-            item.source_text,
-            item.start + claim.start,
-            item.end + claim.start,
+    claim_differences = []
+    for difference in differences:
+        claim_difference = Difference(
+            difference.kind,
+            difference.claimed_text,
+            difference.source_text,
+            difference.start + claim.start,
+            difference.end + claim.start,
         )
-        for item in differences
-    )
+        claim_differences.append(claim_difference)
+    return tuple(claim_differences)
