@@ -270,8 +270,8 @@ def abstention_text(
     no_answer = parse_no_answer(draft_text)
     has_sentence = no_answer is None and len(split_words(draft_text)) > _BARE_WORDS
     lines = [draft_text if has_sentence else task.abstention_text]
-    if no_answer is not None and no_answer.nearest:
-        hint = " ".join(no_answer.nearest.split())
+    if no_answer is not None and no_answer.nearest_sentence:
+        hint = " ".join(no_answer.nearest_sentence.split())
         lines.append(f"Nearest to it: {hint[:_QUOTE_CHARACTERS]}")
     if memory.queries:
         shown_queries = "; ".join(

@@ -269,12 +269,12 @@ class _AnswerReader:
                 yield replace(unit, kind="sentence")
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
-        starts = line_starts(clean_text)
+        line_offsets = line_starts(clean_text)
         item_depth = 0
         header_cells: list[str] | None = None  # of the open table
         previous_type = ""
         for token in markdown_tokens(clean_text):
-            block = _token_range(token, starts)
+            block = _token_range(token, line_offsets)
             item_depth += _DEPTH_STEPS.get(token.type, 0)
             if token.type in _LIST_ENDS and not item_depth:
                 self.lead = ()
@@ -484,13 +484,13 @@ _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}
 _LIST_ENDS = ("bullet_list_close", "ordered_list_close")
 
 
-def _token_range(token: Token, starts: Sequence[int]) -> tuple[int, int] | None:
+def _token_range(token: Token, word_starts: Sequence[int]) -> tuple[int, int] | None:
     """The characters of a token's lines; None for a token without lines."""
     if not token.map:
         return None
     first_line, last_line = token.map
-    last_line = min(last_line, len(starts) - 1)
-    return starts[first_line], starts[last_line]
+    last_line = min(last_line, len(word_starts) - 1)
+    return word_starts[first_line], word_starts[last_line]
 
 
 def _decode_escapes(text: str) -> str:
@@ -520,8 +520,8 @@ def _is_json(text: str, start: int, end: int) -> bool:
     if parsed_value is None:
         return False
     value_end = parsed_value[1]
-    rest = text[value_end:end]
-    return not rest.strip()
+    remaining_text = text[value_end:end]
+    return not remaining_text.strip()
 
 
 # --- Text that addresses the reader and says nothing of the world

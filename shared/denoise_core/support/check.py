@@ -169,7 +169,7 @@ class NoAnswer:
     ``nearest`` is what the evidence says that comes closest.
     """
 
-    nearest: str = ""
+    nearest_sentence: str = ""
 
 
 def parse_no_answer(answer: str) -> NoAnswer | None:

@@ -110,11 +110,11 @@ def trim_range(text: str, start: int, end: int) -> tuple[int, int]:
 
 def line_starts(text: str) -> list[int]:
     """The offset of each line, and the length of the text."""
-    starts = [0]
+    line_offsets = [0]
     for match in re.finditer("\n", text):
-        starts.append(match.end())
-    starts.append(len(text))
-    return starts
+        line_offsets.append(match.end())
+    line_offsets.append(len(text))
+    return line_offsets
 
 
 def split_key_words(key: str) -> str:

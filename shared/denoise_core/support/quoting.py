@@ -257,10 +257,10 @@ def _read_claim(
     if verdict == "supported":
         return _prove_supported(claim, question, passages, strict)
     contradiction = located[0] if verdict == "contradicted" and located else None
-    wrong, why = fields.get("wrong"), fields.get("why")
+    wrong, reason_text = fields.get("wrong"), fields.get("why")
     wrong_words = wrong if isinstance(wrong, str) else ""
     difference = _wrong_words(claim, wrong_words, str(verdict), contradiction)
-    reason = " ".join(why.split()) if isinstance(why, str) else ""
+    reason = " ".join(reason_text.split()) if isinstance(reason_text, str) else ""
     return replace(
         claim,
         supported=None if verdict == "unclear" else False,
