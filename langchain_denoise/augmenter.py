@@ -91,7 +91,8 @@ def _question_and_history(
 
 
 def _build_output(answer: Answer) -> tuple[AugmentedOutput, Record]:
-    memory, record = answer.memory, answer_record(answer)
+    memory = answer.memory
+    record = answer_record(answer)
     evidence = memory.best.evidence if memory.best else memory.evidence
     output: AugmentedOutput = {
         "question": memory.question,

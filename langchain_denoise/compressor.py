@@ -272,7 +272,8 @@ def _validate_input(input: Any, kwargs: Record) -> DenoiseInput:
             "one call as config={'configurable': {'denoise': {...}}}"
         )
     try:
-        documents, query = input["documents"], input["query"]
+        documents = input["documents"]
+        query = input["query"]
     except (KeyError, TypeError):
         raise InputError(
             f"expected {{'documents': [...], 'query': '...'}}, got "

@@ -107,7 +107,8 @@ class DenoisingRetriever(Denoise, BaseRetriever):
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:
-        k, fetch_k = self.k, self.fetch_k
+        k = self.k
+        fetch_k = self.fetch_k
         if self.top_n is not None and k is not None and self.top_n != k:
             raise InputError(
                 f"top_n={self.top_n} and k={k}: both say how many documents to return; "

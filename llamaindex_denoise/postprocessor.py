@@ -163,7 +163,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             )
         denoiser = values.get("denoiser")
         _check_denoiser(denoiser)
-        keep, threshold = values.get("keep"), values.get("threshold")
+        keep = values.get("keep")
+        threshold = values.get("threshold")
         if denoiser is None:
             denoiser = _embedded_denoiser(keep, threshold)
             values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY

@@ -88,7 +88,8 @@ def extract_output_claims(
         return _selected_text(output, selector)
     value, path = _without_raw(output)
     if selector is not None:
-        value, path = value_under_key(value, selector, "answer"), (*path, selector)
+        value = value_under_key(value, selector, "answer")
+        path = (*path, selector)
     sources: tuple[Any, ...] = ()
     while _is_structured(value):
         state = as_mapping(value)
@@ -105,7 +106,8 @@ def extract_output_claims(
                 if name not in NON_CLAIM_FIELDS:
                     fields[name] = _to_plain(field_value)
             return ClaimedOutput(fields=fields, path=path, sources=sources)
-        value, path = state[key], (*path, key)
+        value = state[key]
+        path = (*path, key)
     if claims is not None:
         raise InputError(
             f"claims={list(claims)}: paths of a structured answer, and this is a "
@@ -159,7 +161,8 @@ def resolve_sources(sources: Sequence[Any], evidence: Sequence[Passage]) -> Reco
     for passage in evidence:
         for name in _passage_names(passage):
             passages_by_name.setdefault(name, passage)
-    resolved_sources, unresolved = [], []
+    resolved_sources = []
+    unresolved = []
     for source in sources:
         names, quote = _names_and_quote(source)
         match = _find_passage(names, quote, passages_by_name, evidence)

@@ -176,7 +176,8 @@ def passage_from_document(
     document: Document, document_id: str, header_keys: Sequence[str] = ()
 ) -> Passage:
     """One document as a passage with this id."""
-    text, metadata = document.page_content, dict(document.metadata)
+    text = document.page_content
+    metadata = dict(document.metadata)
     header = document_header(metadata, header_keys, text) if header_keys else ""
     score: Any = metadata.get(SCORE_KEY)
     has_score = isinstance(score, (int, float)) and not isinstance(score, bool)

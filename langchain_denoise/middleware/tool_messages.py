@@ -141,7 +141,8 @@ class ToolDocuments:
         block_of_document = [self._find_block(item, texts) for item in self.documents]
         new_texts: dict[int, str] = {}
         for position, text in texts.items():
-            originals, replacements = [], []
+            originals = []
+            replacements = []
             for document, shown_at, kept_text in zip(
                 self.documents, block_of_document, kept_texts
             ):

@@ -154,7 +154,8 @@ class VerificationMiddleware(NamedMiddleware):
         drafter = ModelDrafter(self, request, first_response, None, handler)
 
         async def judge_answer(question: str) -> Record:
-            loop, history = drafter.loop, drafter.history
+            loop = drafter.loop
+            history = drafter.history
             answer = await loop.aanswer(question, history, drafter=drafter)
             return drafter.record_answer(answer)
 
@@ -280,7 +281,8 @@ class ModelDrafter:
         return ExtendedModelResponse(response, Command(update=counts))
 
     def _answer_response(self) -> AgentResponse:
-        answer, best = self.answer, self.answer.best
+        answer = self.answer
+        best = self.answer.best
         response = self.first_response
         if best is not None and best.origin is not None:
             response = best.origin

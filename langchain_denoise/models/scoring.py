@@ -101,7 +101,8 @@ class FolderProbe:
             load = partial(_load_by_name, self.folder, self.model)
             return _probe_scorers((self.folder, self.model), load)
         if self._probe_scorer is None:
-            model, tokenizer = self.model, None
+            model = self.model
+            tokenizer = None
             if isinstance(self.model, tuple):
                 model, tokenizer = self.model
             probe = Probe.load(self.folder)

@@ -298,13 +298,15 @@ class ChainDrafter:
     @contextmanager
     def _prepare(self, request: DraftRequest) -> Iterator[tuple[AnyRunnable, Any]]:
         """The chain to run and its input, with the feedback in one of them."""
-        settings, chain_input = self.settings, self.chain_input
+        settings = self.settings
+        chain_input = self.chain_input
         redraft = RedraftRequest.from_request(request)
         if redraft is None:
             yield settings.chain, chain_input
             return
         if settings.feedback is not None:
-            draft, feedback = redraft.rejected, redraft.feedback
+            draft = redraft.rejected
+            feedback = redraft.feedback
             yield (
                 settings.chain,
                 chain_values.add_feedback(
@@ -329,7 +331,8 @@ class ChainDrafter:
             current_redraft.reset(token)
 
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
-        settings, retrieved = self.settings, handler.retrieved
+        settings = self.settings
+        retrieved = handler.retrieved
         output = chain_values.remove_feedback_messages(output)
         claims = extract_output_claims(output, settings.answer, settings.claims)
         has_passages = any(evidence.passages for evidence in retrieved)
@@ -350,7 +353,9 @@ class ChainDrafter:
 
     def output_for_answer(self, answer: Answer) -> tuple[Any, Record]:
         """The output that gave the answer, with the record of the run, and that record."""
-        settings, best, record = self.settings, answer.best, answer_record(answer)
+        settings = self.settings
+        best = answer.best
+        record = answer_record(answer)
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin

@@ -155,7 +155,8 @@ class EvidenceHandler(BaseCallbackHandler):
         if isinstance(output, ToolMessage):
             if output.status == "error":
                 return
-            text, documents = str(output.text), artifact_documents(output)
+            text = str(output.text)
+            documents = artifact_documents(output)
         if documents is not None:
             self._add_documents(documents, run.query)
         elif isinstance(text, str) and text.strip():

@@ -144,7 +144,8 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         Yields:
             The events; the last is `Finished` or `Revised` with the `Answer`.
         """
-        loop_run, config = self._loop_run(input, {}), ensure_config(config)
+        loop_run = self._loop_run(input, {})
+        config = ensure_config(config)
         manager = get_callback_manager_for_config(config)
         run = manager.on_chain_start(None, input, **self._run_identity(config))
         output = None
@@ -176,7 +177,8 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         show: Show = "checked",
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        loop_run, config = self._loop_run(input, {}), ensure_config(config)
+        loop_run = self._loop_run(input, {})
+        config = ensure_config(config)
         manager = get_async_callback_manager_for_config(config)
         run = await manager.on_chain_start(None, input, **self._run_identity(config))
         output = None

@@ -198,6 +198,7 @@ def claim_annotations(answer: Answer, offset: int = 0) -> list[Record]:
 
 
 def _citation_source(metadata: Any) -> dict[str, str]:
-    url, title = metadata.get("url") or metadata.get("source"), metadata.get("title")
+    url = metadata.get("url") or metadata.get("source")
+    title = metadata.get("title")
     values = {"url": url, "title": title}
     return {key: str(value) for key, value in values.items() if value}

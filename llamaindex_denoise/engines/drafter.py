@@ -204,10 +204,12 @@ class EngineDrafter:
         self.is_retrieval_only = bool(nodes) and not answer_object
         call_count = 1
         if self.is_retrieval_only:
-            call_count, text = 0, ""
+            call_count = 0
+            text = ""
         elif not nodes and text.strip() == EMPTY_RESPONSE:
             # LlamaIndex's synthesizers return this without calling a model.
-            call_count, text = 0, QUESTION_ANSWERING.unknown_reply
+            call_count = 0
+            text = QUESTION_ANSWERING.unknown_reply
         object_fields = _evidence_fields(response)
         draft_evidence = (self._evidence(nodes, self._search_query),) if nodes else ()
         return DraftReply(

@@ -183,7 +183,8 @@ def _first_origin(
         fields["origin_hash"] = _sha256(input_text)
         return fields
     if isinstance(node, TextNode):
-        start, end = node.start_char_idx, node.end_char_idx
+        start = node.start_char_idx
+        end = node.end_char_idx
         # Offsets of another length belong to a text that was changed since.
         if start is not None and end is not None and end - start == len(input_text):
             fields["origin_range"] = [start, end]
@@ -214,7 +215,8 @@ def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
         offset = 0  # of the kept range in the kept text
         for kept_start, kept_end in kept_ranges:
             length = kept_end - kept_start
-            overlap_start, overlap_end = max(start, offset), min(end, offset + length)
+            overlap_start = max(start, offset)
+            overlap_end = min(end, offset + length)
             if overlap_start < overlap_end:
                 shift = kept_start - offset
                 mapped_ranges.append([overlap_start + shift, overlap_end + shift])

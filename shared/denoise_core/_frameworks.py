@@ -25,7 +25,8 @@ _new, _set = (
     object.__new__,
     object.__setattr__,
 )  # as pydantic copies: a model's own would validate
-_model_copy, _copy = BaseModel.model_copy, BaseModel.__copy__
+_model_copy = BaseModel.model_copy
+_copy = BaseModel.__copy__
 
 
 def copy_model(model: M, update: Mapping[str, Any]) -> M:

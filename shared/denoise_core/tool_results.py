@@ -124,7 +124,8 @@ class ToolResult:
 
     def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
         """Return the kept spans of the n-th text, and its short first and last line."""
-        passage_id, text = self.passages[n].id, self.passages[n].text
+        passage_id = self.passages[n].id
+        text = self.passages[n].text
         kept_spans = []
         for passage in result.passages:
             if passage.is_rewritten:

@@ -243,7 +243,8 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
     different_ids: list[str] = []
     for position, original_id in enumerate(ids):
         base = f"passage-{position}" if original_id is None else original_id
-        name, suffix = base, suffixes.get(base, 1)
+        name = base
+        suffix = suffixes.get(base, 1)
         while name in used_ids or (name in original_ids and name != original_id):
             suffix += 1
             name = f"{base}#{suffix}"

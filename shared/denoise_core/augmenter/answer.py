@@ -197,7 +197,8 @@ def _choose_text(
     supported_part: str,
 ) -> tuple[str, Outcome, StopReason]:
     """The text to send, its outcome, and the reason to report."""
-    best, last = memory.best, memory.last
+    best = memory.best
+    last = memory.last
     if best is not None and best.verdict.passed:
         return best.candidate, Outcome.SUPPORTED, StopReason.PASSED
     if last is not None and last.is_abstention:
@@ -232,7 +233,8 @@ def supported_text(attempt: Attempt) -> str:
 
     Empty when the verdict is unknown or a finding is about the whole answer.
     """
-    candidate, verdict = attempt.candidate, attempt.verdict
+    candidate = attempt.candidate
+    verdict = attempt.verdict
     if verdict.passed:
         return candidate
     if verdict.outcome != "fail" or not verdict.findings:

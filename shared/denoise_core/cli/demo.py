@@ -80,7 +80,8 @@ def demo(
     )
     judge = LLMJudge(llm)
     denoiser = default_denoiser()
-    counts, token_counts = Counter[str](), Counter[str]()
+    counts = Counter[str]()
+    token_counts = Counter[str]()
     report_items: list[ReportItem] = []
     for sample_answer in track(
         demo_samples, "denoising", console=console, transient=True
@@ -88,7 +89,8 @@ def demo(
         question = sample_answer.question
         passages = question.passages
         denoise_result = denoiser.denoise(question.text, passages)
-        answer_outcomes, answer_notes = [], []
+        answer_outcomes = []
+        answer_notes = []
         for kind in ("right", "wrong"):
             answer = getattr(sample_answer, f"{kind}_answer")
             verdict = check(question.text, answer, passages, judge=judge)

@@ -117,7 +117,8 @@ def evaluate_command(
         if label_with is None:
             needs_llm |= {"--budget": budget is not None, "--dry-run": dry_run}
         _require_llm(needs_llm)
-    error_console, console = Console(stderr=True), Console(highlight=False)
+    error_console = Console(stderr=True)
+    console = Console(highlight=False)
     answer_log, label_log = _open_logs(llm, label_with, out, budget, price, dry_run)
     strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
     if loop and answer_log is not None:

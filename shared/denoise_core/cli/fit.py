@@ -171,7 +171,8 @@ def _read_labelled(console: Console, path: Path) -> Sequence[Question]:
 
 def _print_report(console: Console, denoiser: FittedDenoiser, out: Path) -> None:
     print_table(console, denoiser.evaluation.table_rows())
-    stack, scale = denoiser.stack, denoiser.scale
+    stack = denoiser.stack
+    scale = denoiser.scale
     weight_texts = []
     for name, weight in zip(stack.names, stack.weight, strict=True):
         weight_texts.append(f"{name} {weight:.2f}")

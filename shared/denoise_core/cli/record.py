@@ -51,7 +51,8 @@ def record_command(
     prompt_rows = track(
         _read_prompts(prompts), "asking", console=console, transient=True
     )
-    output_lines, failed_prompts = [], []
+    output_lines = []
+    failed_prompts = []
     for prompt_number, prompt_row in enumerate(prompt_rows, 1):
         messages = prompt_row.pop("messages")
         try:

@@ -87,7 +87,8 @@ def run(
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
     loaded_passages = read_passages(*passages, skip_bad=skip_bad)
-    console, error_console = Console(highlight=False), Console(stderr=True)
+    console = Console(highlight=False)
+    error_console = Console(stderr=True)
     for load_warning in loaded_passages.warnings:
         print_line(error_console, load_warning, "yellow")
     with error_console.status("loading ..."):
@@ -342,9 +343,13 @@ def print_pieces(
             piece_text = strip_tags(piece.text) if is_html else piece.text
             if not piece_text.strip():
                 continue
-            mark, style, note_style = ("-", "dim strike", "dim")
+            mark = "-"
+            style = "dim strike"
+            note_style = "dim"
             if piece.is_kept:
-                mark, style, note_style = ("+", "", "green")
+                mark = "+"
+                style = ""
+                note_style = "green"
             text_line = Text(f"  {mark} ")
             text_line.append(escape_control(piece_text.strip()), style=style)
             console.print(text_line)

@@ -45,7 +45,8 @@ BATCH_TEXTS = 64  # texts encoded before their embeddings are stored
 MAX_QUERY_TOKENS = 128  # longer questions are cut for maxsim and rest
 # `SentenceEncoder.boost_multi_hop`: how many best texts the others are compared with, and
 # how far below such a text, in units of the score, the text closest to it is raised.
-BOOST_TEXTS, BOOST_MARGIN = 2, 1.5
+BOOST_TEXTS = 2
+BOOST_MARGIN = 1.5
 
 log = logging.getLogger("denoise_core")
 
@@ -388,10 +389,8 @@ class TokenEmbeddings:
             text_embedding = cls(**load(blob))
         except (SafetensorError, TypeError) as error:
             raise ValueError("not stored embeddings, or cut off") from error
-        count, token_windows = (
-            int(text_embedding.parts.sum()),
-            len(text_embedding.parts),
-        )
+        count = int(text_embedding.parts.sum())
+        token_windows = len(text_embedding.parts)
         vector_width = text_embedding.sentence.shape[1:]
         expected = (
             (count,),
@@ -476,7 +475,8 @@ class EmbeddingCache:
                 not_in_memory.append(cache_key)
             else:
                 cached_embeddings[cache_key] = embeddings
-        store, stored_blobs = self.store, dict[bytes, bytes]()
+        store = self.store
+        stored_blobs = dict[bytes, bytes]()
         if store is not None:
             stored_blobs = self._bypass.attempt(
                 lambda: store.get_many(not_in_memory), stored_blobs

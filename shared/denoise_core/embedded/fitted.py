@@ -54,8 +54,11 @@ from denoise_core.scorers.stack import (
 )
 from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 
-FORMAT, VERSION = "rag-denoise denoiser", 1
-MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"
+FORMAT = "rag-denoise denoiser"
+VERSION = 1
+MANIFEST = "denoiser.json"
+CARD = "README.md"
+PROBE = "probe"
 MANIFEST_KEYS = {"format", "version", "stack", "scale", "keep", "probe"}
 # Version 0.2 also wrote curves.svg.
 MANAGED_FILES = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})

@@ -341,10 +341,8 @@ def gelu(input_values: Floats) -> Floats:
     result_buffer = np.empty(buffer_shape, dtype=np.float32)
     for start in range(0, len(input_values), GELU_ROWS):
         block_values = input_values[start : start + GELU_ROWS]
-        block_squares, block_results = (
-            square_buffer[: len(block_values)],
-            result_buffer[: len(block_values)],
-        )
+        block_squares = square_buffer[: len(block_values)]
+        block_results = result_buffer[: len(block_values)]
         np.multiply(block_values, block_values, out=block_squares)
         np.minimum(block_squares, _ERF_BOUND, out=block_squares)
         np.multiply(block_squares, _ERF_TERMS[3], out=block_results)

@@ -41,7 +41,8 @@ def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoise
     if not isinstance(denoiser, ENDDenoiser):
         return denoiser
     adapted = copy.copy(denoiser)
-    adapted.chunker, adapted.attaches_context = structural_chunker, True
+    adapted.chunker = structural_chunker
+    adapted.attaches_context = True
     characters = sum(len(passage.text) for passage in passages)
     if isinstance(adapted.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
         max_characters = int(KEPT_FRACTION * characters)

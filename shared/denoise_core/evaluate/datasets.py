@@ -344,10 +344,8 @@ def _read_dpr(json_record: Record) -> PassageRows:
 
 
 def _read_hotpot(json_record: Record) -> PassageRows:
-    supporting_facts, page_context = (
-        json_record["supporting_facts"],
-        json_record.get("context"),
-    )
+    supporting_facts = json_record["supporting_facts"]
+    page_context = json_record.get("context")
     try:
         # The Hugging Face hub stores columns, the original files store pairs.
         if isinstance(supporting_facts, Mapping):

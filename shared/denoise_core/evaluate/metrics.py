@@ -39,7 +39,8 @@ def wilson_interval(hits: int, count: int) -> tuple[float, float]:
     # Written out because the tables need it where SciPy is not installed. A test compares
     # it with SciPy's.
     normal_quantile = NormalDist().inv_cdf(0.975)
-    hit_share, prior_weight = hits / count, normal_quantile * normal_quantile / count
+    hit_share = hits / count
+    prior_weight = normal_quantile * normal_quantile / count
     interval_center = hit_share + prior_weight / 2
     half_width = sqrt(
         hit_share * (1 - hit_share) * prior_weight + prior_weight * prior_weight / 4

@@ -58,7 +58,8 @@ def split_windows(ids: Sequence[int], max_tokens_each: int) -> list[list[int]]:
         )
     window_count = max(1, -(-len(ids) // max_tokens_each))
     window_size, remainder = divmod(len(ids), window_count)
-    window_ids, window_start = [], 0
+    window_ids = []
+    window_start = 0
     for window_index in range(window_count):
         window_end = window_start + window_size + (window_index < remainder)
         window_ids.append(list(ids[window_start:window_end]))

@@ -241,7 +241,8 @@ class LocalLLM:
         return self._input_row(tokenize_messages(self.tokenizer, messages))
 
     def _input_row(self, ids: Sequence[int]) -> dict[str, Any]:
-        torch, max_positions = require("torch", extra="end"), self._max_positions()
+        torch = require("torch", extra="end")
+        max_positions = self._max_positions()
         if max_positions is not None and len(ids) >= max_positions:
             raise InputError(
                 f"the prompt has {len(ids)} tokens and the model's window is {max_positions}: keep fewer passages "
@@ -375,10 +376,8 @@ class TokenStreamer:
         self._queue.put(None)
 
     def _queue_new_text(self, *, only_complete: bool) -> None:
-        old_text, new_text = (
-            self._decode_until(self._queued_count),
-            self._decode_until(len(self._tokens)),
-        )
+        old_text = self._decode_until(self._queued_count)
+        new_text = self._decode_until(len(self._tokens))
         if len(new_text) > len(old_text) and not (
             only_complete and new_text.endswith(_PARTIAL_CHARACTER)
         ):
@@ -422,11 +421,9 @@ def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[s
     >>> list(stream_until_stop(["on", "e.", " two. three"], [". th"]))
     ['o', 'ne. two']
     """
-    pending_text, is_stopped, longest_stop = (
-        "",
-        False,
-        max((len(stop) for stop in stops), default=1),
-    )
+    pending_text = ""
+    is_stopped = False
+    longest_stop = max((len(stop) for stop in stops), default=1)
     for text_piece in pieces:
         if is_stopped or not text_piece:
             continue

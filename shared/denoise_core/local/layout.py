@@ -312,7 +312,8 @@ def _render_template(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
 def _bind_pair(layout: Layout, tokenizer: Any) -> BoundLayout:
     """[CLS] question [SEP] passage [SEP], or however the tokenizer joins two texts, taken from an example."""
     example = tokenizer("a", "b")
-    ids, token_owners = list(example["input_ids"]), example.sequence_ids()
+    ids = list(example["input_ids"])
+    token_owners = example.sequence_ids()
     segment_ids = (
         list(example["token_type_ids"])
         if "token_type_ids" in tokenizer.model_input_names

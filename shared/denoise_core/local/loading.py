@@ -207,7 +207,8 @@ def open_backbone(
             else truncate_config(_load_config(model, load), layers)
         )
     else:
-        loaded_model, full_count = model, None
+        loaded_model = model
+        full_count = None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     partial_forward = get_partial_forward(loaded_model)
     partial_forward.check_readable()

@@ -135,7 +135,8 @@ class LayerHook:
 
     def _active_request(self) -> LayerRequest | None:
         """The pass that is under way in this thread, if it is one of the model watched."""
-        request, owner = current_request.get(), self.owner()
+        request = current_request.get()
+        owner = self.owner()
         return (
             request
             if request is not None and owner is request.owner and not request.is_inside
@@ -477,10 +478,8 @@ def model_inputs(
     (GPT-2 does); encoders number their tokens themselves, some of them not from 0 (RoBERTa).
     """
     width = max(len(prompt.ids) for prompt in prompts)
-    ids, mask = (
-        torch.full((len(prompts), width), pad),
-        torch.zeros(len(prompts), width, dtype=torch.long),
-    )
+    ids = torch.full((len(prompts), width), pad)
+    mask = torch.zeros(len(prompts), width, dtype=torch.long)
     types = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
         row_start = width - len(prompt.ids) if partial_forward.is_causal else 0

@@ -109,7 +109,8 @@ def _split_at_marks(
     range_edges = [start for start, _, _ in ranges] + [end for _, end, _ in ranges]
     marked_pieces = []
     for piece_start, piece_end in tile_spans(range_edges, 0, len(text)):
-        covering_marks, new_marks = [], []
+        covering_marks = []
+        new_marks = []
         for start, end, quote_mark in ranges:
             if start <= piece_start and piece_end <= end:
                 covering_marks.append(quote_mark)

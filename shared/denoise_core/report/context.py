@@ -22,7 +22,8 @@ MAX_PAGE_BYTES = 1_800_000  # of the passages, so that a page stays below 2 MB
 MAX_PASSAGE_CHARACTERS = 4_000  # shown of one passage
 UNFOLDED_PASSAGES = 12  # of one question
 # Bytes of the HTML around a passage and around each of its pieces.
-PASSAGE_OVERHEAD, PIECE_OVERHEAD = 500, 200
+PASSAGE_OVERHEAD = 500
+PIECE_OVERHEAD = 200
 
 Fate = tuple[Span, bool, str]  # a range, whether it is kept, and a note
 

@@ -85,7 +85,8 @@ def _outcomes_by_line(evaluation: Evaluation, name: str) -> dict[int, QuestionOu
 
 
 def _harmed_item(outcome: QuestionOutcome, all_outcome: QuestionOutcome) -> ReportItem:
-    question, result = outcome.case.question, outcome.result
+    question = outcome.case.question
+    result = outcome.result
     assert result is not None  # it was answered
     item_notes = [
         f"line {outcome.case.line_number}",
@@ -112,7 +113,8 @@ def _charts(evaluation: Evaluation) -> list[dict[str, Any]]:
         "lines": dict(list(recall_curves.items())[:MAX_LINES]),
         "most": 1,
     }
-    token_points, cost_points = {}, {}
+    token_points = {}
+    cost_points = {}
     for figures_row in evaluation.figures:
         if figures_row.accuracy is None:
             continue

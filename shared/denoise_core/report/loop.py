@@ -35,10 +35,8 @@ def _values(answer: Answer) -> dict[str, Any]:
             p.id for p in cited_passages(best_attempt.candidate, best_attempt.evidence)
         }
         if answer.text == best_attempt.candidate:
-            claim_verdicts, answer_evidence = (
-                best_attempt.verdict.claims,
-                best_attempt.evidence,
-            )
+            claim_verdicts = best_attempt.verdict.claims
+            answer_evidence = best_attempt.evidence
     # Two answers in one notebook need different HTML ids.
     run_text = f"{answer.memory.question} {answer.text}"
     id_checksum = zlib.crc32(run_text.encode("utf-8", "replace"))

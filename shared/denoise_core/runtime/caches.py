@@ -454,7 +454,8 @@ class _CachedLLM:
         self.is_readable = is_readable
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        cache, key = self.cache, self.cache.key(messages)
+        cache = self.cache
+        key = self.cache.key(messages)
         call, is_leader = cache.get_or_create_call(key, is_async=False)
         while not is_leader:
             reply = self._wait_for(call)
@@ -473,7 +474,8 @@ class _CachedLLM:
             return reply
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        cache, key = self.cache, self.cache.key(messages)
+        cache = self.cache
+        key = self.cache.key(messages)
         call, is_leader = cache.get_or_create_call(key, is_async=True)
         while not is_leader:
             reply = await self._await_for(call)

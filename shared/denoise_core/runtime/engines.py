@@ -308,7 +308,8 @@ class Engine:
                 "asked for"
             )
         unpacker = None if encoding == "identity" else zlib.decompressobj(47)
-        parts, size = [], 0
+        parts = []
+        size = 0
         async for part in response.aiter_raw():
             if unpacker is not None:
                 try:
@@ -369,7 +370,8 @@ class Engine:
                 limits=httpx.Limits(max_connections=concurrency),
                 headers={"Accept-Encoding": "identity"},
             )
-            self._slots, self._loop = asyncio.Semaphore(concurrency), loop
+            self._slots = asyncio.Semaphore(concurrency)
+            self._loop = loop
         return self._client, self._slots
 
 
@@ -431,7 +433,8 @@ def _shared_loop() -> asyncio.AbstractEventLoop:
 def _after_fork() -> None:
     """Forget the loop: a child process has none of its parent's threads."""
     global _engine_loop, _loop_lock
-    _engine_loop, _loop_lock = None, threading.Lock()
+    _engine_loop = None
+    _loop_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -36,9 +36,11 @@ def log_fallback(component: str, error: BaseException | str, instead: str) -> st
         class, or the text where no error was raised.
     """
     message = format_error(error)
-    loggable, kind_name = message, message[:80]
+    loggable = message
+    kind_name = message[:80]
     if isinstance(error, BaseException):
-        loggable, kind_name = error_class(error), type(error).__name__
+        loggable = error_class(error)
+        kind_name = type(error).__name__
     kind = (component, kind_name)
     with _lock:
         if kind not in _counts and len(_counts) >= _MAX_KINDS:

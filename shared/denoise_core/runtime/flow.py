@@ -291,7 +291,8 @@ class FlowRunner(Generic[T]):
                 else:
                     self.effect = self.flow.send(outcome)
             except StopIteration as stop:
-                self.is_done, self.value = True, stop.value
+                self.is_done = True
+                self.value = stop.value
         if self.is_abandoned:
             self._close_flow()
 
@@ -454,7 +455,8 @@ def _check_completion(effect: Complete, reply: Any) -> tuple[Reply, Usage]:
     if not reply.calls:
         return reply, Usage(0, 0)
     prompt = "".join(message.content for message in effect.messages)
-    prompt_tokens, reply_tokens = estimate_tokens(prompt), estimate_tokens(reply.text)
+    prompt_tokens = estimate_tokens(prompt)
+    reply_tokens = estimate_tokens(reply.text)
     return reply, Usage(prompt_tokens, reply_tokens, is_estimated=True)
 
 

@@ -162,7 +162,8 @@ class SourceMap:
         mapped: list[Span] = []
         first = max(0, bisect_left(self.offsets, span.start) - 1)
         for index in range(first, len(self.source_spans)):
-            offset, source = self.offsets[index], self.source_spans[index]
+            offset = self.offsets[index]
+            source = self.source_spans[index]
             if offset > span.end:
                 break
             start = max(span.start, offset)

@@ -61,11 +61,9 @@ def align_outcome(
 
     One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
     """
-    passage, pieces, written_text = (
-        outcome.part.passage,
-        outcome.part.pieces,
-        outcome.written_text or "",
-    )
+    passage = outcome.part.passage
+    pieces = outcome.part.pieces
+    written_text = outcome.written_text or ""
     source_index = SourceIndex(outcome.part.piece_texts, options.language)
     is_checked = options.check_sentences or options.shown_text == "written"
     written_sentences: list[WrittenSentence] = []
@@ -81,7 +79,8 @@ def align_outcome(
             continue
         alignment = source_index.align(sentence_text)
         kept_places.update(dict.fromkeys(alignment.sentence_indices, 0))
-        is_supported, check_reason = None, ""
+        is_supported = None
+        check_reason = ""
         if is_checked:
             verdict = check("", sentence_text, [Passage(outcome.part.text, passage.id)])
             missing_facts = [
@@ -91,7 +90,8 @@ def align_outcome(
             ]
             is_supported = False if missing_facts else None
             check_reason = "; ".join(missing_facts) or verdict.reason
-        start, end = offset + span.start, offset + span.end
+        start = offset + span.start
+        end = offset + span.end
         spans = tuple(pieces[index] for index in alignment.sentence_indices)
         written_sentences.append(
             WrittenSentence(

@@ -78,10 +78,8 @@ class S2A:
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         """Both steps, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         denoiser = self.denoiser
-        prompt, original = (
-            denoiser.options.prompts.step_2(denoiser.variant),
-            (question, passages),
-        )
+        prompt = denoiser.options.prompts.step_2(denoiser.variant)
+        original = (question, passages)
         if any(passage.text.strip() for passage in passages):
             result = yield from denoiser.flow(question, passages)
         else:

@@ -56,7 +56,8 @@ _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = (
     "nothing was kept of any passage, though this one looked relevant: asked once more"
 )
-_GET_TEXT, _GET_WRITTEN_TEXT = attrgetter("text"), attrgetter("written_text")
+_GET_TEXT = attrgetter("text")
+_GET_WRITTEN_TEXT = attrgetter("written_text")
 
 
 @dataclass(frozen=True, slots=True)

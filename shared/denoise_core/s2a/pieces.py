@@ -93,7 +93,8 @@ def _split_blocks(text: str) -> list[tuple[int, int, bool]]:
     block_kind = ""  # an item or a turn takes further lines, until a blank line or the next item or turn
     end = 0
     for line in lines:
-        start, end = end, end + len(line)
+        start = end
+        end = end + len(line)
         fence_match = _FENCE_LINE.match(line)
         if open_fence:
             line_blocks[-1] = (line_blocks[-1][0], end, False)
@@ -269,7 +270,8 @@ def group_slices(
     slice_groups: list[list[PassageSlice]] = []
     group_size = group_pieces = 0
     for passage_slice in passage_slices:
-        slice_size, piece_count = len(passage_slice.text), len(passage_slice.pieces)
+        slice_size = len(passage_slice.text)
+        piece_count = len(passage_slice.pieces)
         has_room = (
             group_size + slice_size <= options.max_characters
             and group_pieces + piece_count <= options.max_pieces

@@ -124,7 +124,8 @@ def same_question(
         asked_text[span.start : span.end]
         for span in split_pieces(Passage(asked_text, MESSAGE_ID), language=language)
     ]
-    cleared_words, word_position = _comparable_words(cleared_text), 0
+    cleared_words = _comparable_words(cleared_text)
+    word_position = 0
     omitted_sentences: list[str] = []
     for sentence in asked_sentences:
         sentence_words = _comparable_words(sentence)

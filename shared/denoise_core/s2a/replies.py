@@ -220,7 +220,8 @@ def _parse_items(
     ):
         return (), first_words
     for list_item in list_items:
-        piece_number, stated_words = list_item, None
+        piece_number = list_item
+        stated_words = None
         if isinstance(list_item, dict):
             keys = list_item.keys() - _OTHER_KEYS
             piece_number = (
@@ -245,7 +246,8 @@ def _parse_items(
 
 def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
     line = reply_part.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
-    number_ranges, list_verb = parse_number_ranges(line), None
+    number_ranges = parse_number_ranges(line)
+    list_verb = None
     if number_ranges is None:
         says_none = line.startswith("none") and not any(map(str.isdigit, line))
         if says_none or (line and _is_none(line)):
@@ -415,10 +417,8 @@ _GET_PIECES = attrgetter("pieces")
 def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) -> None:
     texts = request.piece_texts
     for piece_number, stated_words in first_words.items():
-        actual_letters, stated_letters = (
-            _first_letters(texts[piece_number - 1]),
-            _first_letters(stated_words),
-        )
+        actual_letters = _first_letters(texts[piece_number - 1])
+        stated_letters = _first_letters(stated_words)
         if (
             stated_letters
             and actual_letters

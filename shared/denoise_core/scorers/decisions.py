@@ -44,7 +44,9 @@ CRITERIA = {
     "false": "The passage does not help to answer the question, even if it is about the same thing.",
 }
 
-YES, UNCLEAR, NO = 1.0, 0.5, 0.0
+YES = 1.0
+UNCLEAR = 0.5
+NO = 0.0
 
 
 class LLMDiscrim:

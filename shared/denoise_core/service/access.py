@@ -36,7 +36,9 @@ class AccessMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers, start_time, status = Headers(scope=scope), time.perf_counter(), 0
+        headers = Headers(scope=scope)
+        start_time = time.perf_counter()
+        status = 0
         request_id = _request_id(headers.get("x-request-id", ""))
         key_name = self.keys.identify(headers.get("authorization", ""))
         scope["key"] = key_name

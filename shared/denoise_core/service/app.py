@@ -164,7 +164,8 @@ class _Handlers:
         with ``texts`` instead of ``documents`` is answered in the shape of
         text-embeddings-inference.
         """
-        scorer, name = self.service.scorer, self.service.name
+        scorer = self.service.scorer
+        name = self.service.name
         if scorer is None:
             raise HTTPException(501, f"{name} gives no scores, so it cannot rank")
         documents = body.texts if body.documents is None else body.documents

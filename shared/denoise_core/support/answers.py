@@ -159,7 +159,8 @@ class ParsedAnswer:
     @property
     def text_without_reasoning(self) -> str:
         """The answer without the model's reasoning: what is sent."""
-        parts, offset = [], 0
+        parts = []
+        offset = 0
         for unit in self.units:
             if unit.kind == "reasoning":
                 parts.append(self.answer[offset : unit.start])

@@ -42,7 +42,8 @@ NO_JUDGE = "no judge has read it: give judge=, a model (LLMJudge) or any functio
 _MAX_CHARACTERS = 20_000  # of an answer that is checked
 _MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
 # Shares of a claim's terms: in the passage that has it, and at most in the cited one.
-_MIN_SOURCE_SHARE, _MAX_CITED_SHARE = 0.7, 0.4
+_MIN_SOURCE_SHARE = 0.7
+_MAX_CITED_SHARE = 0.4
 
 
 def check(
@@ -294,7 +295,8 @@ def _locate_in_answer(difference: Difference, claim: Claim) -> Difference:
     The offsets in the evidence are left out: it is several passages.
     """
     words = difference.claimed_text
-    start, end = claim.start, claim.end
+    start = claim.start
+    end = claim.end
     position = claim.text.find(words)
     if position >= 0:
         start = claim.start + position

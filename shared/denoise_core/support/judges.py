@@ -149,9 +149,11 @@ class FunctionJudge:
         if supported:
             kind = reason = ""
         elif supported is None:
-            kind, reason = "judge_unsure", reason or f"{self.name} could not say"
+            kind = "judge_unsure"
+            reason = reason or f"{self.name} could not say"
         else:
-            kind, reason = "unsupported", reason or _UNSUPPORTED_REASON
+            kind = "unsupported"
+            reason = reason or _UNSUPPORTED_REASON
         return ClaimVerdict(
             claim.text,
             claim.start,

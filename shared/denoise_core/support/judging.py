@@ -31,7 +31,9 @@ ABSTENTION_REASON = "the answer says that it does not know"
 _UNKNOWN_SCORE = 0.5  # of a claim of which nothing is known
 # The highest score of an answer that is not supported, does not answer the question,
 # or is unknown.
-_MAX_UNSUPPORTED, _MAX_OFF_QUESTION, _MAX_UNKNOWN = 0.4, 0.45, 0.6
+_MAX_UNSUPPORTED = 0.4
+_MAX_OFF_QUESTION = 0.45
+_MAX_UNKNOWN = 0.6
 
 
 @dataclass(frozen=True, slots=True)

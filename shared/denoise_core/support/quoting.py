@@ -241,7 +241,8 @@ def _read_claim(
 ) -> ClaimVerdict:
     """One claim of a reply: its words located in the answer, its quotes in passages."""
     fields = value if isinstance(value, Mapping) else {}
-    words, verdict = fields.get("words"), fields.get("verdict")
+    words = fields.get("words")
+    verdict = fields.get("verdict")
     quotes = fields.get("quotes") or []
     is_valid = isinstance(words, str) and isinstance(quotes, list)
     if not is_valid or verdict not in _VERDICTS:
@@ -257,7 +258,8 @@ def _read_claim(
     if verdict == "supported":
         return _prove_supported(claim, question, passages, strict)
     contradiction = located[0] if verdict == "contradicted" and located else None
-    wrong, reason_text = fields.get("wrong"), fields.get("why")
+    wrong = fields.get("wrong")
+    reason_text = fields.get("why")
     wrong_words = wrong if isinstance(wrong, str) else ""
     difference = _wrong_words(claim, wrong_words, str(verdict), contradiction)
     reason = " ".join(reason_text.split()) if isinstance(reason_text, str) else ""
@@ -319,7 +321,8 @@ def _locate_quote_parts(
     An ellipsis separates parts: each must be long enough and in the same passage.
     """
     fields = value if isinstance(value, Mapping) else {}
-    text, number = fields.get("text"), fields.get("evidence", fields.get("passage"))
+    text = fields.get("text")
+    number = fields.get("evidence", fields.get("passage"))
     if not isinstance(text, str):
         return []
     candidates = list(passages)
@@ -407,7 +410,8 @@ def _is_inside_word(text: str, position: int) -> bool:
     """
     if not 0 < position < len(text):
         return False
-    before, after = text[position - 1], text[position]
+    before = text[position - 1]
+    after = text[position]
     return before.isalnum() and after.isalnum() and max(before, after) < "\u2e80"
 
 

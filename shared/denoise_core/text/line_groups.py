@@ -67,7 +67,8 @@ def pack_lines(text: str, start: int, end: int) -> Ranges:
     packed_ranges: Ranges = []
     is_inner = False
     for line_start, line_end in line_spans(text, start, end):
-        was_inner, is_inner = is_inner, text[line_start] in INNER_LINE_STARTS
+        was_inner = is_inner
+        is_inner = text[line_start] in INNER_LINE_STARTS
         if not packed_ranges:
             packed_ranges.append((line_start, line_end))
             continue

@@ -170,7 +170,8 @@ class _HtmlBlockReader:
 
     def read_tag(self, tag: _Tag) -> None:
         if tag.name == "table":
-            self.enclosing_tag, self.table_header = "", ()
+            self.enclosing_tag = ""
+            self.table_header = ()
         is_cell = tag.name in _CELL_TAGS
         if is_cell and self.enclosing_tag == "tr" and not tag.is_closing:
             self.row_cells |= {tag.name}

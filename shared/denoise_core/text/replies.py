@@ -195,7 +195,8 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
     ([(2, 2), (5, 7)], None)
     """
     ranges: list[tuple[int, int]] = []
-    separator, is_range = ",", True
+    separator = ","
+    is_range = True
     for is_number, characters in itertools.groupby(text, str.isdecimal):
         run_text = "".join(characters)
         if not is_number:
@@ -243,7 +244,8 @@ def _final_channel(text: str) -> str:
 
 
 def _without_thoughts(text: str) -> str:
-    offset, may_be_open = 0, True
+    offset = 0
+    may_be_open = True
     while True:
         if reply_head := _TURN_BEGINS.match(text, offset):
             offset = reply_head.end()
@@ -261,7 +263,8 @@ def _without_thoughts(text: str) -> str:
             start_match is not None and start_match.start() < end_match.start()
         ):
             return text[offset:]
-        offset, may_be_open = end_match.end(), False
+        offset = end_match.end()
+        may_be_open = False
 
 
 def _load_json(text: str) -> Any:

@@ -19,7 +19,8 @@ from denoise_core.types import Passage
 
 # Words in a row that a tool result shares with the arguments: from 3 on they count as
 # an echo, from 6 on they are blanked. Shorter runs are what a search was for.
-_MIN_ECHO_WORDS, _MIN_BLANKED_WORDS = 3, 6
+_MIN_ECHO_WORDS = 3
+_MIN_BLANKED_WORDS = 6
 _MAX_ECHO_SHARE = 0.6  # of a tool result's words, from which on it says nothing new
 
 
@@ -124,7 +125,8 @@ def _remove_echo(
         return None
     for first, end in echoes:
         if end - first >= _MIN_BLANKED_WORDS:
-            start_offset, end_offset = words[first][1], words[end - 1][2]
+            start_offset = words[first][1]
+            end_offset = words[end - 1][2]
             blanks = " " * (end_offset - start_offset)
             text = text[:start_offset] + blanks + text[end_offset:]
     return passage if text == passage.text else replace(passage, text=text)

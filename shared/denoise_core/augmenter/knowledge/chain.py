@@ -156,7 +156,8 @@ class _LinkGraph:
 
     def extend_path(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The paths with one more passage, at the end or the beginning."""
-        first, last = path[0], path[-1]
+        first = path[0]
+        last = path[-1]
         extensions = [
             (*path, i) for i in sorted(self.neighbours[last]) if i not in path
         ]

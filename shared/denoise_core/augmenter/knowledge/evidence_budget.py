@@ -44,7 +44,8 @@ def truncate_to_budget(
         if not is_full and budget.try_add(passage.text_with_header):
             kept.append(passage)
             continue
-        part, left_out = None, passage.source_spans
+        part = None
+        left_out = passage.source_spans
         is_long = estimate_tokens(passage.text_with_header) > tokens // 4
         if is_long and not is_full:
             part, left_out = _best_windows(passage, budget.remaining_tokens, topic)

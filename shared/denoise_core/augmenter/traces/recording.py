@@ -106,10 +106,12 @@ def from_lines(lines: Iterable[str]) -> Answer:
     citations: tuple[Passage, ...] = ()
     if best is not None and best.candidate == head["text"]:
         citations = cited_passages(best.candidate, best.evidence)
-    outcome, stop_reason = Outcome(head["outcome"]), StopReason(head["stopped_because"])
+    outcome = Outcome(head["outcome"])
+    stop_reason = StopReason(head["stopped_because"])
     try:
         closest_evidence = from_jsonable(tuple[Passage, ...], head["nearest"])
-        judge, supported_part = head["judge"], head["holds"]
+        judge = head["judge"]
+        supported_part = head["holds"]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"not a recorded run: {type(error).__name__}: {error}"
@@ -129,7 +131,8 @@ def from_lines(lines: Iterable[str]) -> Answer:
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """Return one effect and its reply as plain JSON."""
-    effect, reply = event.effect, event.reply
+    effect = event.effect
+    reply = event.reply
     common = {
         "tag": event.tag,
         "seconds": round(event.seconds, 6),
@@ -166,7 +169,8 @@ def _completion_to_json(reply: Reply | None) -> dict[str, Any]:
 def event_from_json(data: Mapping[str, Any]) -> Event:
     """Read the event that `event_to_json` wrote."""
     usage = from_jsonable(Usage | None, data["usage"])
-    reply, tag = data["reply"], data["tag"]
+    reply = data["reply"]
+    tag = data["tag"]
     effect: Complete | Retrieve | DenoiseCall
     match data["kind"]:
         case "complete":

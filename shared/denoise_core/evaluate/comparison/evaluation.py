@@ -62,7 +62,8 @@ from denoise_core.question import Question
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.guard import validate_result
 
-FORMAT, VERSION = "rag-denoise evaluation", 2
+FORMAT = "rag-denoise evaluation"
+VERSION = 2
 # A strategy that keeps more than this times the budget does not compete on gold kept.
 TOKEN_TOLERANCE = 1.15
 TIMED_QUESTIONS = 3  # timed with an empty cache; more would only cost time
@@ -304,7 +305,8 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
 def _short_row(figures: StrategyFigures) -> dict[str, str]:
     kept_tokens = f"{figures.kept_tokens:,.0f} ({figures.kept_fraction:.0%})"
     table_row = {"strategy": figures.name, "tokens": kept_tokens, "gold kept": ""}
-    recall_mean, answer_change = figures.gold_recall, figures.accuracy_change
+    recall_mean = figures.gold_recall
+    answer_change = figures.accuracy_change
     if recall_mean is not None:
         interval_ends = _format_ends(recall_mean, ".0f", "-")
         table_row["gold kept"] = f"{recall_mean.value:.0%} ({interval_ends})"
@@ -567,7 +569,8 @@ def _token_budgets(
         return None, None
     mean_tokens = float(np.mean(kept_tokens))
     totals = [count_case_tokens(case, count_tokens) for case in cases.cases]
-    low_percent, high_percent = 0.0, float(max(totals))
+    low_percent = 0.0
+    high_percent = float(max(totals))
     for _ in range(60):  # bisection, to the precision of a float
         middle = (low_percent + high_percent) / 2
         if np.minimum(totals, middle).mean() < mean_tokens:

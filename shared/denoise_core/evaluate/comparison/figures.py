@@ -24,7 +24,8 @@ from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
-GOLD_KEPT, RIGHT_ANSWERS = "gold kept", "right answers"
+GOLD_KEPT = "gold kept"
+RIGHT_ANSWERS = "right answers"
 GOLD_TARGET = GOLD_TARGETS[0]  # the share of the gold for `StrategyFigures.text_needed`
 CURVE_FRACTIONS = tuple(step / 20 for step in range(1, 21))
 # Normal quantiles of a two-sided test at 5 %, and of a difference found in 80 % of samples.
@@ -166,7 +167,8 @@ class MeanInterval:
     @property
     def points(self) -> str:
         """A difference in percentage points, with its interval."""
-        low, high = 100 * self.low, 100 * self.high
+        low = 100 * self.low
+        high = 100 * self.high
         return f"{100 * self.value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
@@ -469,10 +471,12 @@ def mean_usage(
 
 def _outcome_usage(outcome: QuestionOutcome) -> Usage | None:
     """What denoising and answering used together."""
-    reply, result = outcome.reply, outcome.result
+    reply = outcome.reply
+    result = outcome.result
     if reply is None or reply.usage is None or result is None:
         return None
-    answer_usage, denoise_usage = reply.usage, result.trace.usage
+    answer_usage = reply.usage
+    denoise_usage = result.trace.usage
     return Usage(
         answer_usage.input_tokens + denoise_usage.input_tokens,
         answer_usage.output_tokens + denoise_usage.output_tokens,
@@ -484,7 +488,9 @@ def _outcome_usage(outcome: QuestionOutcome) -> Usage | None:
 def _answer_change(
     outcomes: Sequence[QuestionOutcome], all_outcomes: Sequence[QuestionOutcome]
 ) -> AnswerChange | None:
-    harmed_lines, helped_lines, paired_differences = [], [], []
+    harmed_lines = []
+    helped_lines = []
+    paired_differences = []
     for outcome, all_outcome in zip(outcomes, all_outcomes, strict=True):
         if outcome.is_correct is None or all_outcome.is_correct is None:
             continue

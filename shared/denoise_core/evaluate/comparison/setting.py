@@ -39,7 +39,8 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.encoders import CrossEncoderScorer
 
-FORMAT, VERSION = "rag-denoise setting", 1
+FORMAT = "rag-denoise setting"
+VERSION = 1
 SETTING_FILE = "denoise.json"
 EVERYTHING = "everything"
 SAME_BUDGET = "same"  # as many tokens as the default keeps on average

@@ -98,7 +98,8 @@ class _ResumedLayer(PlaceholderCache):
         self, rows: KeyValuePairs, length: int, batch_buffer: BatchBuffer
     ) -> None:
         super().__init__(length)
-        self.rows, self.space = rows, batch_buffer
+        self.rows = rows
+        self.space = batch_buffer
 
     def update(
         self,
@@ -187,10 +188,8 @@ def resume_prefixes(
     batch_buffer: BatchBuffer,
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``suffixes`` of their prompts, all of one length."""
-    new_tokens, padded_width = (
-        len(suffixes[0]),
-        max(prefix.tokens for prefix in cached_rows),
-    )
+    new_tokens = len(suffixes[0])
+    padded_width = max(prefix.tokens for prefix in cached_rows)
     lengths = torch.tensor([prefix.tokens for prefix in cached_rows])[:, None]
     positions = torch.arange(padded_width + new_tokens)
     mask = (positions >= padded_width - lengths).long()

@@ -39,7 +39,8 @@ _LINKS = word_set("of de del , . the")
 _WRITTEN_DATE = re.compile(
     r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$"
 )
-_FIRST_YEAR, _LAST_YEAR = 1000, 2199
+_FIRST_YEAR = 1000
+_LAST_YEAR = 2199
 _CURRENCY_SIGNS = frozenset("$€£¥")
 _OPEN_YEAR = "????"
 
@@ -135,9 +136,11 @@ def _parse_written_date(
 ) -> tuple[str, int] | None:
     """Parse three numbers, in one lexeme or, with hyphens, in five."""
     five = lexemes[i : i + 5]
-    text, after = "".join(lexeme.text for lexeme in five), i + 5
+    text = "".join(lexeme.text for lexeme in five)
+    after = i + 5
     if five[1].text != "-" or five[4].end - five[0].start != len(text):
-        text, after = lexemes[i].text, i + 1
+        text = lexemes[i].text
+        after = i + 1
     match = _WRITTEN_DATE.match(text)
     if match is None:
         return None

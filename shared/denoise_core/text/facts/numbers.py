@@ -103,7 +103,8 @@ for _name, _row in _UNIT_TABLE.items():
     UNITS[_name] = _dimension, float(_factor)
 _CURRENCY_DIMENSIONS = ("usd", "eur", "gbp", "jpy", "inr")
 _MONEY = {name for name, (kind, _) in UNITS.items() if kind in _CURRENCY_DIMENSIONS}
-_CURRENCY_SIGNS, _MINUS_SIGNS = frozenset("$€£¥₹"), frozenset("-−–")
+_CURRENCY_SIGNS = frozenset("$€£¥₹")
+_MINUS_SIGNS = frozenset("-−–")
 _LETTER_SCALES = {"k": 10**3, "m": 10**6, "b": 10**9}
 # These letters are a unit only right after the number.
 _ADJACENT_UNITS = word_set("t h m s g l w")
@@ -283,7 +284,8 @@ def _measured_number(
     values: tuple[float, ...],
 ) -> tuple[Fact, int]:
     """Return the number at index ``i`` with its sign, scale and unit."""
-    factor, after = 1, i + 1
+    factor = 1
+    after = i + 1
     while scale := _scale_at(lexemes, after):
         factor *= scale
         after += 1
