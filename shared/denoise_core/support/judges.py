@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 from denoise_core.errors import InputError
 from denoise_core.runtime.thread_pool import run_in_pool, run_in_thread
@@ -137,7 +137,9 @@ class FunctionJudge:
         arguments = (question, evidence, claim.full_text)
         if not self._is_called_by_name:
             return self.function(*arguments)
-        values = dict(zip(_PARAMETERS, arguments, strict=True))
+        values: dict[str, str | Sequence[str]] = {}
+        for name, argument in zip(_PARAMETERS, arguments, strict=True):
+            values[name] = argument
         signature = inspect.signature(self.function)
         named_values = {name: values[name] for name in signature.parameters}
         return self.function(**named_values)
@@ -232,7 +234,7 @@ def read_verdict(
     type_name = type(value).__name__
     if type_name in ("bool", "bool_"):  # NumPy's too
         return bool(value), None, ""
-    if not hasattr(value, "__float__"):
+    if not isinstance(value, SupportsFloat):
         raise InputError(
             f"the judge returned {value!r:.80} ({type_name}); expected a "
             f"number from 0 to {best:g}, a bool, None, or a pair of one and a reason"

@@ -107,7 +107,11 @@ def test_concurrency_is_used_and_bounded_under_both_drivers(width):
 
 @pytest.mark.parametrize(
     ("effect", "missing"),
-    [(ask("x"), "llm"), (Retrieve("q"), "retriever"), (DenoiseCall("q", DOCS), "denoiser")],
+    [
+        (ask("x"), "llm"),
+        (Retrieve("q"), "retriever"),
+        (DenoiseCall("q", DOCS), "denoiser"),
+    ],
 )
 def test_a_missing_server_is_named(effect, missing):
     def flow():
