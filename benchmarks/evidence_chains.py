@@ -74,7 +74,7 @@ def within_own(
     for q in asked:
         bm25 = BM25Retriever(q.passages, k=ALL).retrieve(q.text)
         chains = ChainRetriever(
-            q.passages, starts=ALL, chainer=Chainer(length=length)
+            q.passages, start_count=ALL, chainer=Chainer(length=length)
         ).chains(q.text)
         _note(found, q, bm25, chains)
     return found

@@ -16,23 +16,23 @@ pytestmark = pytest.mark.enable_socket
 
 CLIENT = """
 import httpx
-from served import CheckAnswer, Checked, Denoise, Denoised, Rerank, Reranked
+from served import CheckRequest, CheckResponse, DenoiseRequest, DenoiseResponse, RerankRequest, RerankResponse
 
 def denoise(client: httpx.Client, query: str, texts: list[str]) -> str:
-    body: Denoise = {"query": query, "passages": [*texts, {"text": "Rain fell.", "id": "rain"}]}
-    found: Denoised = client.post("/v1/denoise", json=body).raise_for_status().json()
+    body: DenoiseRequest = {"query": query, "passages": [*texts, {"text": "Rain fell.", "id": "rain"}]}
+    found: DenoiseResponse = client.post("/v1/denoise", json=body).raise_for_status().json()
     spans = [(s["start"], s["end"]) for p in found["passages"] for s in p["spans"]]
     assert sum(end - start for start, end in spans) > 0
     return found["passages"][0]["text"]
 
 def rerank(client: httpx.Client, query: str, texts: list[str]) -> float:
-    body: Rerank = {"query": query, "documents": [*texts], "top_n": 1}
-    found: Reranked = client.post("/v1/rerank", json=body).raise_for_status().json()
+    body: RerankRequest = {"query": query, "documents": [*texts], "top_n": 1}
+    found: RerankResponse = client.post("/v1/rerank", json=body).raise_for_status().json()
     return found["results"][0]["relevance_score"]
 
 def check(client: httpx.Client, question: str, texts: list[str]) -> bool | None:
-    body: CheckAnswer = {"question": question, "answer": texts[0], "passages": [*texts]}
-    found: Checked = client.post("/v1/check", json=body).raise_for_status().json()
+    body: CheckRequest = {"question": question, "answer": texts[0], "passages": [*texts]}
+    found: CheckResponse = client.post("/v1/check", json=body).raise_for_status().json()
     return found["claims"][0]["supported"]
 """
 

@@ -37,7 +37,6 @@ from denoise_core.types import Message, Passage
 __all__ = [
     "Finished",
     "Revised",
-    "Show",
     "Stream",
     "StreamEvent",
     "StreamingLLM",
@@ -46,6 +45,7 @@ __all__ = [
 ]
 
 Show: TypeAlias = Literal["draft", "checked"]
+"""What a stream shows: the draft as it comes, or the whole text once it is judged."""
 
 
 def stream_verified(
