@@ -73,4 +73,4 @@ def test_a_year_in_brackets_is_no_citation():
 )
 def test_the_mark_of_a_draft_that_has_no_answer(text, nearest):
     mark = parse_no_answer(text)
-    assert (mark.nearest if mark else None) == nearest
+    assert (mark.nearest_sentence if mark else None) == nearest
