@@ -106,7 +106,8 @@ def verified(
 
     >>> documents = ["The tower was finished in 1889."]
     >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
-    >>> chain = verified(lambda chain_input: output)
+    >>> judge = lambda question, evidence, claim: "1889" in claim  # or your model
+    >>> chain = verified(lambda chain_input: output, judge=judge)
     >>> chain.invoke({"question": "When was the tower finished?"})["denoise"]["outcome"]
     'supported'
     """

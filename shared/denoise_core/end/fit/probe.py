@@ -297,10 +297,11 @@ def fit_line(
     is_constant = _constant_features(state_rows)
     state_rows[:, is_constant] = 0
     ascending = sorted(penalties)
-    joblib = require("joblib", extra="end")
+    run_parallel = require("joblib", extra="end").Parallel(n_jobs=-1, prefer="threads")
+    delayed = require("joblib", extra="end").delayed
     fold_masks = [fold_of_row == fold for fold in range(fold_of_row.max() + 1)]
-    fold_logits = joblib.Parallel(n_jobs=-1, prefer="threads")(
-        joblib.delayed(_held_out_logits)(state_rows, is_gold, ~fold_mask, ascending)
+    fold_logits = run_parallel(
+        delayed(_held_out_logits)(state_rows, is_gold, ~fold_mask, ascending)
         for fold_mask in fold_masks
     )
     held_out_logits = np.empty((len(is_gold), len(ascending)), dtype=np.float32)
