@@ -26,6 +26,7 @@ COMMAND_MODULES = {
     "evaluate": "evaluate",
     "record": "record",
     "calibrate": "fit",
+    "doctor": "doctor",
 }
 
 # Control characters, which a terminal obeys, direction marks, and lone surrogates, which

@@ -78,6 +78,12 @@ JudgeOption = Annotated[
     str | None,
     typer.Option("--llm", help="A chat model that judges by quotes: name or folder."),
 ]
+LLMOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A chat model: http://host:port/v1#name, or a folder or hub name."
+    ),
+]
 ColumnsOption = Annotated[
     list[str] | None,
     typer.Option(help="Your name of a field: question=query; again for more."),

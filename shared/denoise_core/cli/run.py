@@ -20,6 +20,7 @@ from denoise_core.cli import escape_control
 from denoise_core.cli.options import (
     JsonOption,
     KeepOption,
+    LLMOption,
     MethodOption,
     PassagesOption,
     QueryOption,
@@ -31,7 +32,7 @@ from denoise_core.cli.terminal import print_line, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
-from denoise_core.protocols import Denoiser, Scorer
+from denoise_core.protocols import LLM, Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
@@ -41,6 +42,8 @@ from denoise_core.types import Passage, Span
 NOTHING_DENOISED = 3  # exit status: no passage was read, or each of them fell back
 NOTHING_RELEVANT = 4  # exit status: nothing seems relevant to the question
 SHOWN_SECTIONS = 4  # named in the summary line
+MIN_SHOWN_LINES = 12  # of kept text, on a terminal of any height
+RESERVED_LINES = 6  # of a terminal, for the summary, the counts and the prompt
 _LABEL_CHARACTERS = 40
 _RECORD_KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
 
@@ -51,9 +54,10 @@ def run(
     passages: PassagesOption,
     denoiser: MethodOption = "end",
     keep: KeepOption = None,
+    llm: LLMOption = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Of --method s2a-select, or a probe's: name or folder."),
+        typer.Option(help="The local model of a probe in --denoiser: name or folder."),
     ] = None,
     tokens: Annotated[
         int | None,
@@ -73,10 +77,11 @@ def run(
         ),
     ] = False,
 ) -> None:
-    """Denoise your own text: print what is kept for the question, and what is dropped.
+    """Denoise your own text: print what is kept for the question.
 
-    A line on standard error says what was done; a pipe gets the kept text alone. Ends with status 3 when nothing
-    was denoised, and 4 when nothing seems relevant to the question.
+    A terminal gets the kept text, at most a screen of it, and counts of what was dropped; a pipe gets all of the
+    kept text and nothing else. Notes go to standard error. Ends with status 3 when nothing was denoised, and 4
+    when nothing seems relevant to the question.
 
     [bold]Examples[/bold]
 
@@ -92,7 +97,7 @@ def run(
     for load_warning in loaded_passages.warnings:
         print_line(error_console, load_warning, "yellow")
     with error_console.status("loading ..."):
-        denoise_method = build_denoiser(denoiser, keep, model, tokens)
+        denoise_method = build_denoiser(denoiser, keep, model, tokens, llm)
     if isinstance(denoise_method, ENDDenoiser) and isinstance(
         denoise_method.scorer, Prefetchable
     ):
@@ -112,12 +117,10 @@ def run(
         write_whole(html, render_page(items, title="What was kept, what was dropped"))
     if as_json:
         _echo(json.dumps(denoise_result.as_json(), ensure_ascii=False, allow_nan=False))
-    elif show_reasons or console.is_terminal:
-        print_pieces(
-            console, loaded_passages.passages, denoise_result, show_reasons=show_reasons
-        )
     else:
-        _echo(_kept_text(loaded_passages.passages, denoise_result))
+        _print_result(console, loaded_passages.passages, denoise_result, show_reasons)
+    for note in _notes(denoise_result):
+        print_line(error_console, note, "yellow")
     if nothing_denoised(loaded_passages.passages, denoise_result):
         print_line(error_console, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
@@ -128,6 +131,20 @@ def run(
             "yellow",
         )
         raise typer.Exit(NOTHING_RELEVANT)
+
+
+def _print_result(
+    console: Console,
+    passages: tuple[Passage, ...],
+    result: DenoiseResult,
+    show_reasons: bool,
+) -> None:
+    if show_reasons:
+        print_pieces(console, passages, result)
+    elif console.is_terminal:
+        print_kept_text(console, passages, result)
+    else:
+        _echo("\n\n".join(_kept_texts(passages, result)))
 
 
 def _echo(text: str) -> None:
@@ -206,14 +223,16 @@ def build_denoiser(
     keep: str | None = None,
     model: str | None = None,
     tokens: int | None = None,
+    llm: str | None = None,
 ) -> Denoiser:
     """Return the denoiser of a ``--denoiser`` or ``--method``.
 
     Args:
         name: A method, a folder of ``fit``, or a ``denoise.json`` of ``evaluate``.
         keep: As in `parse_keep`.
-        model: Of S2A or a probe.
+        model: The local model of a probe.
         tokens: Keep at most this many tokens of the embedded encoder.
+        llm: The chat model of S2A, as `llm_from_name` reads it.
 
     Raises:
         InputError: The options contradict each other, or there is no such file.
@@ -223,7 +242,7 @@ def build_denoiser(
 
     amount = None if keep is None else parse_keep(keep)
     if name == "s2a-select":
-        return _build_s2a(model, has_amount=keep is not None or tokens is not None)
+        return _build_s2a(llm, has_amount=keep is not None or tokens is not None)
     scorers: dict[str, Callable[[], Scorer]] = {
         "end": DefaultScorer,
         "bm25": BM25Scorer,
@@ -236,20 +255,10 @@ def build_denoiser(
             "out"
         )
     if name not in scorers:
-        if not Path(name).exists():
-            raise InputError(
-                f"--denoiser {name}: no such file or folder, and none of "
-                f"{scorer_names} and s2a-select; 'rag-denoise fit' writes a folder, "
-                "'rag-denoise evaluate' a denoise.json"
-            )
-        from denoise_core.evaluate.comparison.setting import load_denoiser
-
-        return load_denoiser(name, model, keep=amount)
-    if model is not None:
-        raise InputError(
-            f"--model is for --method s2a-select; --method {name} needs none: leave "
-            "--model out"
-        )
+        return _load_denoiser(name, amount, model, llm, scorer_names)
+    for option, value in (("--llm", llm), ("--model", model)):
+        if value is not None:
+            raise InputError(f"--method {name} asks no model: leave {option} out")
     if name != "end" and amount == "auto":
         raise InputError(
             f"--keep auto is for --method end: the scores of --method {name} have no "
@@ -263,21 +272,45 @@ def build_denoiser(
     return ENDDenoiser(scorers[name](), keep=keep_rule, chunker="auto")
 
 
-def _build_s2a(model: str | None, *, has_amount: bool) -> Denoiser:
-    if model is None:
+def _load_denoiser(
+    path: str,
+    amount: float | int | str | None,
+    model: str | None,
+    llm: str | None,
+    scorer_names: str,
+) -> Denoiser:
+    if not Path(path).exists():
         raise InputError(
-            "--method s2a-select asks a chat model: 'rag-denoise run' takes --model "
-            "NAME_OR_FOLDER"
+            f"--denoiser {path}: no such file or folder, and none of "
+            f"{scorer_names} and s2a-select; 'rag-denoise fit' writes a folder, "
+            "'rag-denoise evaluate' a denoise.json"
+        )
+    from denoise_core.evaluate.comparison.setting import load_denoiser
+
+    chat_model = None if llm is None else _open_llm(llm)
+    return load_denoiser(path, model, keep=amount, llm=chat_model)
+
+
+def _build_s2a(llm: str | None, *, has_amount: bool) -> Denoiser:
+    if llm is None:
+        raise InputError(
+            "--method s2a-select asks a chat model: name one with --llm, such as "
+            "http://localhost:8000/v1#name"
         )
     if has_amount:
         raise InputError(
             "--keep and --tokens are for methods that score; with --method s2a-select "
             "the model decides"
         )
-    from denoise_core.end import LocalLLM
     from denoise_core.s2a import S2ADenoiser
 
-    return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
+    return S2ADenoiser(_open_llm(llm), variant="select", max_concurrency=1)
+
+
+def _open_llm(name: str) -> LLM:
+    from denoise_core.evaluate.comparison.answering import llm_from_name
+
+    return llm_from_name(name)
 
 
 def parse_keep(keep: str) -> float | int | str:
@@ -306,38 +339,84 @@ def parse_keep(keep: str) -> float | int | str:
     return fraction
 
 
-def _kept_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """The kept text; of HTML what a reader sees."""
+def _kept_texts(passages: Sequence[Passage], result: DenoiseResult) -> list[str]:
+    """The text of each kept passage with its header; of HTML what a reader sees."""
     html_ids = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
     texts = []
     for passage in result.passages:
         if passage.id in html_ids:
             passage = replace(passage, text=strip_tags(passage.text))
         texts.append(escape_control(passage.text_with_header.strip()))
-    return "\n\n".join(texts)
+    return texts
+
+
+def _notes(result: DenoiseResult) -> list[str]:
+    """What the result says about itself, one line each."""
+    notes = []
+    for name in ("note", "question_note", "fallback"):
+        message = getattr(result, name)
+        if message:
+            notes.append(f"{name.replace('_', ' ')}: {message}")
+    return notes
+
+
+def print_kept_text(
+    console: Console, passages: Sequence[Passage], result: DenoiseResult
+) -> None:
+    """Print the kept text, best passage first, and count what was dropped.
+
+    At most a screen is printed. Text of a passage without chunks is in the order of
+    the input.
+    """
+    best_scores: dict[str, float] = {}
+    for chunk in result.kept:
+        passage_id = chunk.span.passage_id
+        if chunk.score is not None:
+            score = max(chunk.score, best_scores.get(passage_id, chunk.score))
+            best_scores[passage_id] = score
+    kept_texts = zip(result.passages, _kept_texts(passages, result), strict=True)
+    ranked_texts = sorted(
+        kept_texts, key=lambda item: -best_scores.get(item[0].id, -math.inf)
+    )
+    lines = []
+    for passage, kept_text in ranked_texts:
+        lines.append(Text(_passage_title(passage), style="bold"))
+        for text_line in kept_text.splitlines():
+            lines += Text(text_line).wrap(console, console.width)
+    shown_count = max(MIN_SHOWN_LINES, console.height - RESERVED_LINES)
+    for line in lines[:shown_count]:
+        console.print(line, soft_wrap=True)
+    hidden_count = len(lines) - shown_count
+    if hidden_count > 0:
+        print_line(console, f"... {hidden_count} more lines: add '| less'", "dim")
+    dropped_counts = Counter(chunk.span.passage_id for chunk in result.dropped)
+    dropped_pieces = sum(dropped_counts.values())
+    if dropped_pieces:
+        places = _count_noun(len(dropped_counts), "passage")
+        pieces = _count_noun(dropped_pieces, "piece")
+        print_line(console, f"dropped {pieces} of {places} (list them: --why)", "dim")
+
+
+def _count_noun(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _passage_title(passage: Passage) -> str:
+    title = passage.metadata.get("title")
+    return escape_control(f"{passage.id}  {title}" if title else passage.id)
 
 
 def print_pieces(
-    console: Console,
-    passages: tuple[Passage, ...],
-    result: DenoiseResult,
-    *,
-    show_reasons: bool = False,
+    console: Console, passages: tuple[Passage, ...], result: DenoiseResult
 ) -> None:
-    """Print kept text plain and dropped text struck through, by passage.
+    """Print each piece with its score and why it was kept or dropped, by passage.
 
-    Args:
-        console: Where to print.
-        passages: The input.
-        result: Its result.
-        show_reasons: Also print each piece's score and why it was kept or dropped.
+    Kept text is plain, dropped text struck through.
     """
     if not passages:
         console.print("no passages")
     for passage, pieces in zip(passages, split_pieces(passages, result), strict=True):
-        title = passage.metadata.get("title")
-        section_heading = f"{passage.id}  {title}" if title else passage.id
-        console.print(Text(escape_control(section_heading), style="bold"))
+        console.print(Text(_passage_title(passage), style="bold"))
         is_html = chunk_text(passage.text).text_format == "html"
         for piece in pieces:
             piece_text = strip_tags(piece.text) if is_html else piece.text
@@ -353,9 +432,4 @@ def print_pieces(
             text_line = Text(f"  {mark} ")
             text_line.append(escape_control(piece_text.strip()), style=style)
             console.print(text_line)
-            if show_reasons:
-                print_line(console, f"    {piece.note}", note_style)
-    for name in ("note", "question_note", "fallback"):
-        message = getattr(result, name)
-        if message:
-            print_line(console, f"{name.replace('_', ' ')}: {message}", "yellow")
+            print_line(console, f"    {piece.note}", note_style)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -105,8 +106,27 @@ def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypa
     assert "not among the best 30 %" in completed_run.stdout
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     plain_result = run("-p", source, "--method", "bm25", "--keep", "0.3").stdout
-    assert "Bananas are rich" in plain_result
-    assert "not among the best 30 %" not in plain_result
+    assert "The Eiffel Tower was finished in 1889." in plain_result
+    assert "Bananas are rich" not in plain_result
+    assert "dropped 2 pieces of 2 passages (list them: --why)" in plain_result
+
+
+def test_a_terminal_gets_the_kept_text_first_and_at_most_a_screen(
+    command, tmp_path, monkeypatch
+):
+    for number in range(300):
+        (tmp_path / f"{number}.txt").write_text(f"Note {number}: rain fell all day.")
+    tower_lines = [f"The Eiffel Tower has stair {n}." for n in range(60)]
+    (tmp_path / "tower.txt").write_text("\n\n".join(tower_lines))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("LINES", "24")
+    arguments = ["run", "-q", "Eiffel Tower stairs", "-p", str(tmp_path)]
+    printed = command(*arguments, "--method", "bm25", "--keep", "50").stdout
+    lines = printed.splitlines()
+    assert len(lines) <= 24
+    assert "The Eiffel Tower has stair" in "".join(lines[:5])
+    assert "more lines" in printed
+    assert "pieces of 301 passages" in printed
 
 
 HANDBOOK = (
@@ -179,10 +199,10 @@ def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_pa
         (["-p", "missing.txt"], "no such file or folder"),
         (["-p", "{source}", "--keep", "2.5"], "expected a whole number of chunks"),
         (["-p", "{source}", "--keep", "0"], "expected 1 chunk or more"),
-        (["-p", "{source}", "--method", "s2a-select"], "takes --model NAME_OR_FOLDER"),
+        (["-p", "{source}", "--method", "s2a-select"], "name one with --llm"),
         (
             ["-p", "{source}", "--method", "bm25", "--model", "x"],
-            "--model is for --method s2a-select",
+            "--method bm25 asks no model: leave --model out",
         ),
     ],
 )
@@ -209,6 +229,28 @@ def test_an_empty_question_is_asked_for(command, source):
         2,
         True,
     )
+
+
+def test_the_doctor_names_what_is_missing_and_what_to_type(command, monkeypatch):
+    completed_run = command("doctor")
+    assert completed_run.returncode == 0
+    lines = completed_run.stdout.splitlines()
+    assert lines[0].startswith(f"rag-denoise {denoise_core.__version__}, Python 3.")
+    assert "cli: ready (this command)" in lines
+    extras = set(metadata.metadata("rag-denoise").get_all("Provides-Extra"))
+    shown_extras = {line.partition(":")[0] for line in lines[1:]}
+    assert extras - shown_extras == {"all"}
+    known_version = metadata.version
+
+    def version_without_httpx(name):
+        if name == "httpx":
+            raise metadata.PackageNotFoundError(name)
+        return known_version(name)
+
+    monkeypatch.setattr(metadata, "version", version_without_httpx)
+    printed = command("doctor").stdout
+    assert "remote: httpx missing" in printed
+    assert "pip install 'rag-denoise[remote]'" in printed
 
 
 @pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["serve"], ["fit"]])
@@ -245,7 +287,7 @@ def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
 
 def test_keep_is_refused_where_it_would_be_ignored(run, source):
     completed_run = run(
-        "-p", source, "--method", "s2a-select", "--model", "x", "--keep", "0.5"
+        "-p", source, "--method", "s2a-select", "--llm", "x", "--keep", "0.5"
     )
     assert (completed_run.returncode, "the model decides" in completed_run.stderr) == (
         2,
