@@ -18,7 +18,9 @@ question, paragraphs[is_supporting]    MuSiQue
 A passage is a text, or an object that can also have ``id``, ``title`` and ``source``. When
 some passages have ``is_gold``, those without it are not gold. Without any label the gold
 passages are those that contain one of the ``answers``; `EvaluationCase.gold_from` tells
-which it was. A record that cannot be used is reported with its line, and nothing is guessed.
+which it was. ``needs`` lists the exact texts that a reader needs, such as a fact and the
+title that says what the fact is about. A record that cannot be used is reported with its
+line, and nothing is guessed.
 
 A new format is one function in ``_FORMATS``. The texts are other people's: data, never
 instructions.
@@ -44,7 +46,15 @@ PassageSearch = Callable[[str], Sequence[Passage]]
 Record = Mapping[str, Any]
 PassageRows = list[dict[str, Any]]
 
-QUESTION_FIELDS = ("question", "passages", "gold", "labels", "answers", "id")
+QUESTION_FIELDS = (
+    "question",
+    "passages",
+    "gold",
+    "labels",
+    "answers",
+    "needs",
+    "id",
+)
 PASSAGE_FIELDS = ("text", "title", "source", "is_gold")
 FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
 PASSAGE_ID_FIELDS = ("id", "passage_id", "psg_id")
@@ -78,11 +88,13 @@ class EvaluationCase:
         gold_from: Where its gold passages are known from: ``"labels"`` in the record,
             ``"answers"`` that occur in a passage, a ``"model"`` that labelled it, or the
             passage that the question was ``"made"`` from. None when no gold is known.
+        needs: Texts of the passages that a reader needs, all of them.
     """
 
     question: Question
     line_number: int
     gold_from: GoldFrom | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +263,10 @@ def _parse_case(
         _parse_answers(json_record),
         str(json_record.get("id") or json_record.get("_id") or ""),
     )
-    return case_from_question(question, line_number, labelled=gold_ids is not None)
+    evaluation_case = case_from_question(
+        question, line_number, labelled=gold_ids is not None
+    )
+    return replace(evaluation_case, needs=_parse_needs(json_record))
 
 
 def case_from_question(
@@ -275,6 +290,20 @@ def case_from_question(
         if contains_answer(passage.text, question.answers)
     )
     return EvaluationCase(replace(question, gold=gold_ids), line_number, "answers")
+
+
+def _parse_needs(json_record: Record) -> tuple[str, ...]:
+    values = json_record.get("needs") or ()
+    texts = []
+    for value in values if isinstance(values, list) else [values] * bool(values):
+        text = value.get("text") if isinstance(value, Mapping) else value
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(
+                "'needs': expected a list of texts, or of objects with 'text', got "
+                f"{value!r}"
+            )
+        texts.append(text)
+    return tuple(texts)
 
 
 def _rename_fields(json_record: Record, columns: Mapping[str, str]) -> dict[str, Any]:

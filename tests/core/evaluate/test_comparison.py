@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from denoise_core.evaluate.datasets import EvaluationCases
 from denoise_core.evaluate.metrics import exact_match, token_f1
 from denoise_core.question import Question
 from denoise_core.testing import FunctionScorer
-from denoise_core.types import Reply
+from denoise_core.types import Reply, Span
 
 TOWER = "The Eiffel Tower was finished in 1889."
 NOISE = [
@@ -190,7 +191,7 @@ def test_equal_strategies_show_no_difference_and_the_questions_needed():
     evaluation = evaluate([question(n) for n in range(10, 20)], twins)
     (comparison,) = evaluation.comparisons
     sentence = str(comparison)
-    assert "no difference found between one and two in gold kept" in sentence
+    assert "no difference found between one and two in needed kept" in sentence
     assert "the same on every question" in sentence
     assert not comparison.is_significant
     assert required_questions([0.0, 0.0]) is None
@@ -316,12 +317,79 @@ def test_everything_keeps_everything_and_first_keeps_from_the_front():
     assert OriginalOrderScorer().score("q", ["a", "b"]).tolist() == [0, -1]
 
 
+def test_needed_texts_must_all_be_kept_with_the_title_that_names_them():
+    text = "# Pump 260\n\n| Noise | 58 dB |"
+    record = {
+        "question": "How loud is pump 260?",
+        "passages": [{"id": "a", "text": text}, {"id": "b", "text": "Rain fell."}],
+        "needs": ["Noise | 58 dB", {"text": "#  Pump\n260"}],
+    }
+
+    fact_start = text.index("| Noise")
+
+    def cut_there(document):
+        middle = fact_start if document.text == text else len(document.text)
+        edges = sorted({0, middle, len(document.text)})
+        return [Span(document.id, *pair) for pair in pairwise(edges)]
+
+    loud_first = FunctionScorer(lambda query, piece: float("Noise" in piece))
+    fact_alone = ENDDenoiser(loud_first, keep=1, chunker=cut_there)
+    both = ENDDenoiser(loud_first, keep=1)
+    evaluation = evaluate([record] * 3, {"both": both, "fact alone": fact_alone})
+    assert evaluation.figures_for("both").needed_kept.value == 1
+    assert evaluation.figures_for("fact alone").needed_kept.value == 0
+    assert "by all texts that they need" in " ".join(summary_lines(evaluation))
+
+
+def test_an_answer_in_a_dropped_part_of_a_gold_passage_is_not_kept():
+    asked = [question(n) for n in (10, 11)]
+    shortest_first = FunctionScorer(lambda query, piece: -float(len(piece)))
+    shortest = ENDDenoiser(shortest_first, keep=1)
+    evaluation = evaluate(asked, {"shortest": shortest})
+    assert evaluation.figures_for("everything").needed_kept.value == 1
+    assert evaluation.figures_for("shortest").needed_kept.value == 0
+
+
+def test_below_the_bar_everything_is_recommended():
+    evaluation = evaluate(
+        [question(n, gold_at=4) for n in range(10, 30)],
+        [Strategy("front", {"kind": "first", "tokens": 12})],
+    )
+    assert evaluation.recommendation.name == "everything"
+    assert "no strategy keeps 95%" in evaluation.recommendation.reason
+
+
+def test_a_peer_that_is_as_good_and_cheaper_is_recommended():
+    strategies = [
+        Strategy("default", {"kind": "default", "keep": "auto"}),
+        Strategy("BM25", {"kind": "bm25", "tokens": "same"}),
+    ]
+    evaluation = evaluate([question(n) for n in range(10, 20)], strategies)
+    assert evaluation.recommendation.name == "BM25"
+    assert "cheaper than default" in evaluation.recommendation.reason
+
+
+def test_the_users_own_retriever_finds_the_passages():
+    class YearRetriever:
+        def retrieve(self, query):
+            return question(int(query.split()[3])).passages
+
+    records = [
+        {"question": question(n).text, "answers": [str(1800 + n)]} for n in (10, 11)
+    ]
+    evaluation = evaluate(records, retriever=YearRetriever())
+    assert evaluation.questions == 2
+    assert evaluation.figures_for("everything").needed_kept.value == 1
+    with pytest.raises(InputError, match="no 'passages'"):
+        evaluate(records)
+
+
 def test_tables_have_a_row_per_strategy_and_no_empty_columns():
     unlabelled = [replace(question(n), gold=frozenset(), answers=()) for n in (10, 11)]
     evaluation = evaluate(unlabelled)
     assert table_rows(evaluation)[0] == ["strategy", "tokens", "s"]
     assert len(table_rows(evaluation, short=True)) == 1 + len(evaluation.figures)
-    assert evaluation.recommendation.name == "default"
+    assert evaluation.recommendation.name == "everything"
     assert "nothing was measured" in evaluation.recommendation.reason
 
 

@@ -28,8 +28,8 @@ from denoise_core.evaluate.comparison.answering import (
     make_grader,
 )
 from denoise_core.evaluate.comparison.figures import (
-    GOLD_KEPT,
     GOLD_TARGET,
+    NEEDED_KEPT,
     RIGHT_ANSWERS,
     MeanInterval,
     QuestionOutcome,
@@ -56,8 +56,9 @@ from denoise_core.evaluate.datasets import (
     EvaluationCases,
     RecordProblem,
     case_from_question,
+    parse_cases,
 )
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.guard import validate_result
@@ -66,6 +67,18 @@ FORMAT = "rag-denoise evaluation"
 VERSION = 2
 # A strategy that keeps more than this times the budget does not compete on gold kept.
 TOKEN_TOLERANCE = 1.15
+MIN_NEEDED_KEPT = 0.95  # of what is needed; below it everything is recommended
+# Kinds of settings by the work of choosing what is kept, least first.
+KINDS_BY_WORK = (
+    "first",
+    "bm25",
+    "cosine",
+    "default",
+    "fitted",
+    "cross-encoder",
+    "probe",
+    "s2a",
+)
 TIMED_QUESTIONS = 3  # timed with an empty cache; more would only cost time
 SHOWN_PROBLEMS = 5  # reasons, and lines of each
 
@@ -179,8 +192,8 @@ class Evaluation:
         """The recommendation and its figures."""
         figures = self.figures_for(self.recommendation.name)
         figure_parts = [f"{figures.kept_fraction:.0%} of the tokens"]
-        if figures.gold_recall is not None:
-            figure_parts.append(f"gold kept {figures.gold_recall.value:.0%}")
+        if figures.needed_kept is not None:
+            figure_parts.append(f"needed kept {figures.needed_kept.value:.0%}")
         if figures.accuracy is not None:
             figure_parts.append(f"answers right {figures.accuracy.value:.0%}")
         return (
@@ -198,6 +211,7 @@ def _outcome_record(outcome: QuestionOutcome) -> dict[str, Any]:
         "kept_ids": sorted(outcome.kept_ids),
         "kept_tokens": outcome.kept_tokens,
         "gold_recall": outcome.gold_recall,
+        "needed_kept": outcome.needed_kept,
         "reply": None if outcome.reply is None else outcome.reply.text,
         "is_correct": outcome.is_correct,
         "error": outcome.error,
@@ -210,65 +224,128 @@ def _rank_strategies(
     figures: Sequence[StrategyFigures],
     token_budget: int | None,
 ) -> list[str]:
-    """Strategies that leave something out, best first.
-
-    Of equal ones the one that keeps less comes first, then the earlier one.
-    """
+    """Strategies that leave something out, best first; of equal ones the cheapest."""
     sort_keys = []
-    for n, (strategy, table_row) in enumerate(zip(strategies, figures, strict=True)):
-        mean_value = (
-            table_row.gold_recall if measure == GOLD_KEPT else table_row.accuracy
-        )
+    for strategy, figures_row in zip(strategies, figures, strict=True):
+        mean_value = _measured_mean(measure, figures_row)
         if mean_value is None or strategy.name == EVERYTHING:
             continue
-        budget_share = table_row.kept_tokens / max(1, token_budget or 1)
+        budget_share = figures_row.kept_tokens / max(1, token_budget or 1)
         is_too_long = token_budget is not None and budget_share > TOKEN_TOLERANCE
-        if is_too_long and measure == GOLD_KEPT:
+        if is_too_long and measure == NEEDED_KEPT:
             continue
-        sort_keys.append((-mean_value.value, round(budget_share, 1), n, strategy.name))
+        cost_key = _cost_key(strategy, figures_row)
+        sort_keys.append((-mean_value.value, *cost_key, strategy.name))
     return [name for *_, name in sorted(sort_keys)]
+
+
+def _measured_mean(measure: str, figures_row: StrategyFigures) -> MeanInterval | None:
+    if measure == NEEDED_KEPT:
+        return figures_row.needed_kept
+    return figures_row.accuracy
+
+
+def _cost_key(strategy: Strategy, figures_row: StrategyFigures) -> tuple[float, int]:
+    """Order strategies by cost: the share of the text kept, then the work to choose it."""
+    kind = "" if strategy.setting is None else strategy.setting.get("kind", "")
+    work_rank = len(KINDS_BY_WORK)
+    if kind in KINDS_BY_WORK:
+        work_rank = KINDS_BY_WORK.index(kind)
+    return round(figures_row.kept_fraction, 1), work_rank
 
 
 def _recommend(
     strategies: Sequence[Strategy],
     figures: Sequence[StrategyFigures],
     rankings: Mapping[str, Sequence[str]],
+    outcomes: Mapping[str, Sequence[QuestionOutcome]],
 ) -> Recommendation:
-    """By gold kept where gold is known, else by right answers; everything where that harms."""
-    setting_by_name = {
-        strategy.name: strategy.setting
+    """Recommend the cheapest strategy that is as good as the best.
+
+    By what is needed where that is known, else by right answers. Everything is
+    recommended where no strategy keeps `MIN_NEEDED_KEPT`, or the chosen one costs right
+    answers.
+    """
+    settable = {
+        strategy.name: strategy
         for strategy in strategies
         if strategy.setting is not None and strategy.answerer is None
     }
-    measure = GOLD_KEPT if rankings[GOLD_KEPT] else RIGHT_ANSWERS
-    ranked_names = [name for name in rankings[measure] if name in setting_by_name]
+    measure = NEEDED_KEPT if rankings[NEEDED_KEPT] else RIGHT_ANSWERS
+    ranked_names = [name for name in rankings[measure] if name in settable]
     if not ranked_names:
-        name = "default" if "default" in setting_by_name else EVERYTHING
         reason_text = (
-            "nothing was measured, because the questions have no gold passages and no "
-            f"answers; {name} is the safe start"
+            "nothing was measured, because the questions have no gold passages, no "
+            "answers and no needed texts"
         )
-        return Recommendation(name, setting_by_name[name], reason_text)
-    name = ranked_names[0]
-    best_figures = {table_row.name: table_row for table_row in figures}[name]
-    mean_value = (
-        best_figures.gold_recall if measure == GOLD_KEPT else best_figures.accuracy
+        return _recommendation(EVERYTHING, settable, reason_text)
+    figures_by_name = {figures_row.name: figures_row for figures_row in figures}
+    best_name = ranked_names[0]
+    tied_names = [best_name]
+    for name in ranked_names[1:]:
+        comparison = compare_best(measure, (best_name, name), outcomes)
+        if comparison is not None and not comparison.is_significant:
+            tied_names.append(name)
+    if measure == NEEDED_KEPT:
+        best_value = figures_by_name[best_name].needed_kept
+        assert best_value is not None  # it was ranked by it
+        if best_value.value < MIN_NEEDED_KEPT:
+            reason_text = (
+                f"no strategy keeps {MIN_NEEDED_KEPT:.0%} of what is needed; the best, "
+                f"{best_name}, keeps {best_value.value:.1%}"
+            )
+            return _recommendation(EVERYTHING, settable, reason_text)
+        tied_names = [
+            name
+            for name in tied_names
+            if _keeps_enough(figures_by_name[name].needed_kept)
+        ]
+    name = min(
+        tied_names, key=lambda name: _cost_key(settable[name], figures_by_name[name])
     )
+    return _recommend_chosen(name, tied_names, measure, settable, figures_by_name)
+
+
+def _keeps_enough(needed_kept: MeanInterval | None) -> bool:
+    return needed_kept is not None and needed_kept.value >= MIN_NEEDED_KEPT
+
+
+def _recommend_chosen(
+    name: str,
+    tied_names: Sequence[str],
+    measure: str,
+    settable: Mapping[str, Strategy],
+    figures_by_name: Mapping[str, StrategyFigures],
+) -> Recommendation:
+    """Say why a strategy is chosen, unless it costs right answers."""
+    chosen_row = figures_by_name[name]
+    mean_value = _measured_mean(measure, chosen_row)
     assert mean_value is not None  # it was ranked by it
     reason_text = (
-        f"most {measure} at equal tokens: {mean_value.value:.1%} with "
-        f"{best_figures.kept_fraction:.0%} of the tokens of everything"
+        f"{measure}: {mean_value.value:.1%} with {chosen_row.kept_fraction:.0%} of the "
+        "tokens of everything"
     )
-    if best_figures.accuracy_change is not None:
-        net_change = best_figures.accuracy_change.net
+    other_names = ", ".join(other for other in tied_names if other != name)
+    if other_names:
+        reason_text += f"; cheaper than {other_names}, without a difference found"
+    if chosen_row.accuracy_change is not None:
+        net_change = chosen_row.accuracy_change.net
         net_text = (
             f"{net_change.points} against everything on {net_change.count} questions"
         )
         if net_change.high < 0:
             reason_text = f"the best strategy, {name}, costs right answers: {net_text}"
-            return Recommendation(EVERYTHING, setting_by_name[EVERYTHING], reason_text)
+            return _recommendation(EVERYTHING, settable, reason_text)
         reason_text += f"; right answers {net_text}"
-    return Recommendation(name, setting_by_name[name], reason_text)
+    return _recommendation(name, settable, reason_text)
+
+
+def _recommendation(
+    name: str, settable: Mapping[str, Strategy], reason_text: str
+) -> Recommendation:
+    setting = settable[name].setting
+    assert setting is not None  # only strategies with a setting are settable
+    return Recommendation(name, setting, reason_text)
 
 
 def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]]:
@@ -285,6 +362,7 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
             table_row["strategy"] += " *"
         if not short:
             table_row |= {
+                "gold kept": _format_mean(figures.gold_recall),
                 "exact": _format_value(".0%", figures.exact_match),
                 "F1": _format_value(".2f", figures.token_f1),
                 "read": _format_value(",.0f", figures.input_tokens),
@@ -304,12 +382,12 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
 
 def _short_row(figures: StrategyFigures) -> dict[str, str]:
     kept_tokens = f"{figures.kept_tokens:,.0f} ({figures.kept_fraction:.0%})"
-    table_row = {"strategy": figures.name, "tokens": kept_tokens, "gold kept": ""}
-    recall_mean = figures.gold_recall
+    table_row = {"strategy": figures.name, "tokens": kept_tokens, "needed kept": ""}
+    needed_kept = figures.needed_kept
     answer_change = figures.accuracy_change
-    if recall_mean is not None:
-        interval_ends = _format_ends(recall_mean, ".0f", "-")
-        table_row["gold kept"] = f"{recall_mean.value:.0%} ({interval_ends})"
+    if needed_kept is not None:
+        interval_ends = _format_ends(needed_kept, ".0f", "-")
+        table_row["needed kept"] = f"{needed_kept.value:.0%} ({interval_ends})"
     accuracy = None if figures.accuracy is None else figures.accuracy.value
     table_row |= {
         "right": _format_value(".0%", accuracy),
@@ -336,6 +414,10 @@ def _format_ends(mean_value: MeanInterval, template: str, separator: str) -> str
     return separator.join(interval_ends)
 
 
+def _format_mean(mean_value: MeanInterval | None) -> str:
+    return "" if mean_value is None else f"{mean_value.value:.0%}"
+
+
 def _format_value(template: str, needed_percent: float | None) -> str:
     return "" if needed_percent is None else format(needed_percent, template)
 
@@ -359,6 +441,7 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
         f"{evaluation.questions} questions; gold passages: {', '.join(gold_sources)}; "
         f"answered by: {evaluation.answered_by or 'nobody'}."
     ]
+    sentences.append(_needed_line(evaluation))
     for note in evaluation.notes:
         sentences.append(f"{_capitalize(note)}: rougher than a person's labels.")
     if evaluation.budget is not None:
@@ -392,6 +475,22 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
                 f"line {line_number}: {error}."
             )
     return sentences
+
+
+def _needed_line(evaluation: Evaluation) -> str:
+    """Say by what "needed kept" was measured, and on how many questions."""
+    counts = Counter[str]()
+    for outcome in evaluation.outcomes.get(EVERYTHING, ()):
+        if outcome.case.needs:
+            counts["by all texts that they need"] += 1
+        elif outcome.case.question.answers and outcome.needed_kept is not None:
+            counts["by an answer that is still in the kept text"] += 1
+        elif outcome.needed_kept is not None:
+            counts["by gold passages of which something is kept"] += 1
+        else:
+            counts["not measured"] += 1
+    parts = [f"{count} {source}" for source, count in counts.items()]
+    return f"Needed kept: {', '.join(parts)}."
 
 
 def _savings_line(figures: StrategyFigures) -> str:
@@ -442,9 +541,10 @@ def _capitalize(sentence: str) -> str:
 
 
 def evaluate(
-    questions: EvaluationCases | Iterable[Question],
+    questions: EvaluationCases | Iterable[Question | Mapping[str, Any]],
     strategies: Mapping[str, StrategySource] | Sequence[Strategy] | None = None,
     *,
+    retriever: Retriever | None = None,
     answerer: Answerer | None = None,
     llm: LLM | None = None,
     grader: MatchRule | AnswerGrader = "contains",
@@ -457,10 +557,14 @@ def evaluate(
     wrong setting, a missing extra) raises.
 
     Args:
-        questions: Labelled questions, or the cases of `read_cases`.
+        questions: Questions, the cases of `read_cases`, or records with the fields of
+            its files: ``question``, and any of ``answers``, ``needs``, ``passages``.
         strategies: By name, strategies, denoisers or settings that are added to
             `setting.STANDARD_STRATEGIES` or replace one of them. A sequence is taken alone.
             Everything undenoised is always added, to compare with.
+        retriever: Finds the passages of records without any, so that your own chunks
+            and ranking are measured: `langchain_denoise.RetrieverAdapter(retriever)`,
+            `llamaindex_denoise.models.retriever.LlamaRetriever`.
         answerer: Answers from what each strategy keeps, such as `LLMAnswerer`. Without it
             only the kept text is measured.
         llm: For strategies that need a model. A `ReplyLog` keeps budget and replies.
@@ -472,7 +576,7 @@ def evaluate(
     Raises:
         InputError: There is no question.
     """
-    cases = _as_cases(questions)
+    cases = _as_cases(questions, retriever)
     strategy_by_name = {
         strategy.name: strategy for strategy in select_strategies(strategies)
     }
@@ -522,7 +626,7 @@ def evaluate(
     )
     rankings = {
         measure: _rank_strategies(measure, ready_strategies, figures, mean_tokens)
-        for measure in (GOLD_KEPT, RIGHT_ANSWERS)
+        for measure in (NEEDED_KEPT, RIGHT_ANSWERS)
     }
     comparisons = [
         compare_best(m, ranked_names, outcomes) for m, ranked_names in rankings.items()
@@ -534,7 +638,7 @@ def evaluate(
         mean_tokens,
         figures,
         tuple(filter(None, comparisons)),
-        _recommend(ready_strategies, figures, rankings),
+        _recommend(ready_strategies, figures, rankings, outcomes),
         cases.rejected_records,
         cases.warnings,
         cases.notes,
@@ -542,13 +646,23 @@ def evaluate(
     )
 
 
-def _as_cases(questions: EvaluationCases | Iterable[Question]) -> EvaluationCases:
-    """Number plain questions; raises `InputError` when there is none."""
-    cases = questions
-    if not isinstance(cases, EvaluationCases):
-        numbered_questions = enumerate(cases, 1)
+def _as_cases(
+    questions: EvaluationCases | Iterable[Question | Mapping[str, Any]],
+    retriever: Retriever | None,
+) -> EvaluationCases:
+    """Number plain questions and records; raises `InputError` when there is none."""
+    if isinstance(questions, EvaluationCases):
+        cases = questions
+    else:
+        numbered = list(enumerate(questions, 1))
+        records = [(n, item) for n, item in numbered if not isinstance(item, Question)]
+        if records and len(records) == len(numbered):
+            search_passages = None if retriever is None else retriever.retrieve
+            return parse_cases(records, search_passages=search_passages)
+        if records:
+            raise InputError("questions: expected Questions or records, got both")
         cases = EvaluationCases(
-            tuple(case_from_question(q, n) for n, q in numbered_questions)
+            tuple(case_from_question(q, n) for n, q in numbered)  # type: ignore[arg-type]
         )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")

@@ -16,6 +16,7 @@ from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
 from denoise_core.evaluate.metrics import (
     bootstrap_interval,
+    contains_answer,
     exact_match,
     token_f1,
     wilson_interval,
@@ -24,6 +25,7 @@ from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
+NEEDED_KEPT = "needed kept"
 GOLD_KEPT = "gold kept"
 RIGHT_ANSWERS = "right answers"
 GOLD_TARGET = GOLD_TARGETS[0]  # the share of the gold for `StrategyFigures.text_needed`
@@ -52,6 +54,8 @@ class QuestionOutcome:
         kept_tokens: The tokens of the kept text.
         kept_ids: The passages of which something is kept.
         gold_recall: The share of the gold passages among them.
+        needed_kept: Whether the kept text still has what is needed, 0 to 1; see
+            `measure_needed`.
         ranked_chunks: All chunks, best first, by the scores in the trace.
         reply: The answer from the kept text.
         is_correct: Whether the answer is right.
@@ -64,6 +68,7 @@ class QuestionOutcome:
     kept_tokens: float = 0
     kept_ids: frozenset[str] = frozenset()
     gold_recall: float | None = None
+    needed_kept: float | None = None
     ranked_chunks: list[RankedChunk] | None = None
     reply: Reply | None = None
     is_correct: bool | None = None
@@ -100,8 +105,38 @@ def measure_outcome(
         )
         gold_recall = expected_recall if gold_ids else None
     return QuestionOutcome(
-        case, result, kept_tokens, frozenset(kept_ids), gold_recall, ranked_chunks
+        case,
+        result,
+        kept_tokens,
+        frozenset(kept_ids),
+        gold_recall,
+        measure_needed(case, result, gold_recall),
+        ranked_chunks,
     )
+
+
+def measure_needed(
+    case: EvaluationCase, result: DenoiseResult, gold_recall: float | None
+) -> float | None:
+    """Measure whether the kept text still has what the question needs.
+
+    The first of these that is known decides: all texts that the case needs, white space
+    aside; an accepted answer, where the passages had one; the gold passages of which
+    something is kept.
+
+    Returns:
+        From 0 to 1; None when nothing is known.
+    """
+    kept_text = "\n".join(p.text_with_header for p in result.passages)
+    if case.needs:
+        folded_text = " ".join(kept_text.split())
+        missing = [t for t in case.needs if " ".join(t.split()) not in folded_text]
+        return 0.0 if missing else 1.0
+    answers = case.question.answers
+    all_text = "\n".join(p.text_with_header for p in case.question.passages)
+    if answers and contains_answer(all_text, answers):
+        return float(contains_answer(kept_text, answers))
+    return gold_recall
 
 
 def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:
@@ -195,7 +230,8 @@ class StrategyFigures:
         name: The strategy's name.
         questions: The questions without an error.
         failures: Lines and errors of the others.
-        gold_recall: The share of the gold passages kept.
+        needed_kept: How often the kept text still has what the question needs.
+        gold_recall: The share of the gold passages of which something is kept.
         accuracy: The share of right answers.
         exact_match: The share of replies that are an accepted answer (SQuAD's rule).
         token_f1: The replies' F1 (SQuAD's rule).
@@ -214,6 +250,7 @@ class StrategyFigures:
     name: str
     questions: int
     failures: tuple[tuple[int, str], ...]
+    needed_kept: MeanInterval | None
     gold_recall: MeanInterval | None
     accuracy: MeanInterval | None
     exact_match: float | None
@@ -266,6 +303,9 @@ def strategy_figures(
         name,
         len(successful_outcomes),
         tuple(failed_lines),
+        needed_kept=mean_interval(
+            _known_values(outcome.needed_kept for outcome in successful_outcomes)
+        ),
         gold_recall=mean_interval(
             _known_values(outcome.gold_recall for outcome in successful_outcomes)
         ),
@@ -337,7 +377,7 @@ class SignificanceTest:
     """Whether the two best strategies differ on a measure.
 
     Attributes:
-        measure: `GOLD_KEPT` or `RIGHT_ANSWERS`.
+        measure: `NEEDED_KEPT` or `RIGHT_ANSWERS`.
         first: The best strategy.
         second: The second best.
         difference: First minus second, paired.
@@ -405,7 +445,7 @@ def compare_best(
 
 
 def _outcome_value(outcome: QuestionOutcome, measure: str) -> float | None:
-    return outcome.gold_recall if measure == GOLD_KEPT else outcome.is_correct
+    return outcome.needed_kept if measure == NEEDED_KEPT else outcome.is_correct
 
 
 def mean_interval(pair_values: ArrayLike) -> MeanInterval | None:
