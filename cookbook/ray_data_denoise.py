@@ -23,39 +23,32 @@ from typing import Any
 
 import ray
 
-from denoise_core import Passage, default_denoiser
+from denoise_core import Denoiser, Passage, default_denoiser
 
 
-class DenoiseFiles:
-    """One actor. It builds its own denoiser, so nothing but settings goes to the workers."""
+def denoise_file(item: dict[str, str], output: str, keep: Any) -> dict[str, Any]:
+    """Denoise the rows of one file. A task of Ray: one whose worker dies is started again by Ray."""
+    denoiser = default_denoiser(keep=keep)  # milliseconds after the first one: a process reads the weights once
+    # What no row could do without, such as a missing extra, ends the job here and not in every row.
+    denoiser.denoise("Does it load?", [Passage("It loads.", "0")])
+    source = Path(item["source"])
+    with source.open(encoding="utf-8") as lines:
+        numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [denoise_row(denoiser, number, line) for number, line in numbered]
+    write_part(Path(output) / source.name, rows)
+    return {"source": item["source"], "failed": sum("error" in row for row in rows)}
 
-    def __init__(self, output: str, keep: Any) -> None:
-        self.output = Path(output)
-        self.denoiser = default_denoiser(keep=keep)
-        # What no row could do without, such as a missing extra, ends the job here and not in every row.
-        self.denoiser.denoise("Does it load?", [Passage("It loads.", "0")])
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        failed = [self.denoise_file(Path(source)) for source in batch["source"]]
-        return {"source": batch["source"], "failed": failed}
-
-    def denoise_file(self, source: Path) -> int:
-        """Denoise the rows of one file; returns how many failed."""
-        with source.open(encoding="utf-8") as lines:
-            rows = [self.denoise_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-        write_part(self.output / source.name, rows)
-        return sum("error" in row for row in rows)
-
-    def denoise_row(self, number: int, line: str) -> dict[str, Any]:
-        row_id = None
-        try:
-            row = json.loads(line)
-            row_id = row["id"]
-            passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
-            result = self.denoiser.denoise(row["query"], passages)
-        except Exception as error:
-            return {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
-        return {"id": row_id, "passages": [{"id": p.id, "text": p.text} for p in result.passages]}
+def denoise_row(denoiser: Denoiser, number: int, line: str) -> dict[str, Any]:
+    row_id = None
+    try:
+        row = json.loads(line)
+        row_id = row["id"]
+        passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
+        result = denoiser.denoise(row["query"], passages)
+    except Exception as error:
+        return {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
+    return {"id": row_id, "passages": [{"id": p.id, "text": p.text} for p in result.passages]}
 
 
 def write_part(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -73,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--workers", type=int, help="actors; all CPUs of the cluster but one, unless given")
+    parser.add_argument("--workers", type=int, help="files at a time; one for each CPU, unless given")
     parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
@@ -85,13 +78,11 @@ def main() -> None:
     if not missing:
         return
     ray.init(include_dashboard=False)
-    free_cpus = int(ray.cluster_resources()["CPU"]) - 1  # actors on every CPU would starve what feeds them
     items = [{"source": str(source.resolve())} for source in missing]
-    finished = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        DenoiseFiles,
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=max(1, min(options.workers or free_cpus, free_cpus))),
-        fn_constructor_args=(str(options.output.resolve()), options.keep or "auto"),
+    finished = ray.data.from_items(items, override_num_blocks=len(items)).map(
+        denoise_file,
+        fn_args=(str(options.output.resolve()), options.keep or "auto"),
+        compute=ray.data.TaskPoolStrategy(size=options.workers),
     )
     for part in finished.iter_rows():
         print(f"{Path(part['source']).name}: {part['failed']} rows failed")
