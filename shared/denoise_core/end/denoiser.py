@@ -54,6 +54,8 @@ from denoise_core.types import (
 DEFAULT_KEEP = 0.3  # the fraction the paper keeps
 CALIBRATED_RISK = 0.05
 PROGRESS_INTERVAL = 64  # chunks read between two reports of progress
+LANGUAGE_SAMPLE = 4000  # characters of the passages, to detect their language
+SAMPLED_PASSAGES = 20
 NOT_RELEVANT = "nothing seems to bear on the question"
 
 OnIrrelevant = Literal["keep", "drop"]
@@ -374,10 +376,11 @@ class ENDDenoiser:
         language_note = ""
         score_scale = getattr(self.scorer, "scale", None)
         if score_scale is not None:
-            # Enough text to tell its language.
+            passages = prepared_input.passages
+            head_length = LANGUAGE_SAMPLE // min(len(passages), SAMPLED_PASSAGES)
             passage_heads = []
-            for passage in islice(prepared_input.passages.values(), 20):
-                passage_heads.append(passage.text[:200])
+            for passage in islice(passages.values(), SAMPLED_PASSAGES):
+                passage_heads.append(passage.text[:head_length])
             sample_text = "\n".join(passage_heads)
             language_note = score_scale.language_mismatch(query, sample_text)
         relevant = None

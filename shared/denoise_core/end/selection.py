@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
-from denoise_core.text.language import detect_language
+from denoise_core.text.language import identify_language
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.types import Span
 
@@ -232,14 +232,14 @@ class ScoreCalibration:
             )
 
     def language_mismatch(self, *chunk_texts: str) -> str:
-        """A note if texts seem to be in another language; "" if not."""
+        """A note if texts seem to be in another language; "" if not, or if unknown."""
         if self.language is None:
             return ""
         other_names: list[str] = []
         for text in chunk_texts:
-            code = detect_language(text, self.language)
+            code = identify_language(text)
             name = LANGUAGE_NAMES.get(code, code)
-            if code != self.language and name not in other_names:
+            if code not in ("", self.language) and name not in other_names:
                 other_names.append(name)
         if not other_names:
             return ""
