@@ -1,9 +1,9 @@
-"""Company files: is what a question needs kept, together with what says whose it is, and in how much of the text?
+"""Company files: is what a question needs kept, together with what says whose it is, and in how much text?
 
-``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are places of the files, verbatim, all of which the
-answer needs; ``identity`` the title, sender, date, header row or key without which they cannot be attributed. Another
-set of the same form, on which nothing was tuned, is in ``benchmarks/data/unseen``. Files are asked whole and in the
-pieces of 600 characters that a retriever returns, with and without the position of each piece.
+``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are places of the files, verbatim, all of which
+the answer needs; ``identity`` the title, sender, date, header row or key without which they cannot be attributed.
+Another set of the same form, on which nothing was tuned, is in ``benchmarks/data/unseen``. Files are asked whole
+and in the pieces of 600 characters that a retriever returns, with and without the position of each piece.
 """
 
 from __future__ import annotations
