@@ -7,17 +7,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from string import ascii_letters, digits
 
-from denoise_core.spans import RangeTuple
+from denoise_core.spans import Ranges
 from denoise_core.text.line_groups import group_lines, split_long
 from denoise_core.text.prose import line_kind
 from denoise_core.text.text_chunk import TextChunk
 
 _DETECTION_CHARACTERS = 8_000
-_MAX_QUESTION_CHARACTERS = 240  # a longer turn is no context of its answer
+_MAX_TURN_CHARACTERS = 240  # a longer turn is no context of its answer
+_MAX_TURNS_BEFORE = 3
+_LONGEST_TIME = 12  # characters of a time of day without a date
 _MIN_SHARE = 0.6  # of the lines must begin alike in a log or transcript
 _MIN_STARTS = 4
 _TIME_MARKS = frozenset(":-/.")  # a time holds one of these after its first digit
-_TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
+_TURN = re.compile(
+    r"(?:[\[(]?(?P<time>\d[\d:.,/-]{0,20}(?:,?[ ]\d[\d:.]{0,11})?(?:[ ]?[AaPp][Mm])?)"
+    r"[\])]?[ ]+(?:[-\u2013][ ]+)?)?(?P<name>[^\W\d_][\w .'-]{0,40}):[ \t]"
+)
 _SHAPES = str.maketrans(
     digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters)
 )
@@ -61,21 +66,39 @@ def entry_chunks(text: str) -> list[TextChunk]:
     if not starts_entry(*entries[0]):
         speakers[0] = ""
     is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
+    preamble: Ranges = []
+    first_start, first_end = entries[0]
+    if (
+        not starts_entry(*entries[0])
+        and first_end - first_start <= _MAX_TURN_CHARACTERS
+    ):
+        preamble = [entries[0]]
     chunks = []
-    previous_span = (0, 0)
-    previous_speaker = ""
-    for span, speaker in zip(entries, speakers, strict=True):
-        is_answer = is_talk and speaker and previous_speaker not in ("", speaker)
-        context_spans: RangeTuple = ()
-        previous_size = previous_span[1] - previous_span[0]
-        if is_answer and previous_size <= _MAX_QUESTION_CHARACTERS:
-            context_spans = (previous_span,)
+    for index, span in enumerate(entries):
+        context_spans = list(preamble)
+        if is_talk and speakers[index]:
+            context_spans += _turns_before(entries, speakers, index)
         # The lines of a stack trace are no sentences.
         by_lines = "\n" in text[span[0] : span[1]].strip()
-        chunks += split_long(text, span, context_spans, by_lines=by_lines)
-        previous_span = span
-        previous_speaker = speaker
+        other_spans = tuple(other for other in context_spans if other != span)
+        chunks += split_long(text, span, other_spans, by_lines=by_lines)
     return chunks
+
+
+def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Ranges:
+    """Return what a turn answers: the last turn of another, and the turns since then.
+
+    Empty if one of them is long, or if nobody else spoke within a few turns.
+    """
+    turns: Ranges = []
+    for previous in range(index - 1, max(-1, index - 1 - _MAX_TURNS_BEFORE), -1):
+        start, end = entries[previous]
+        if not speakers[previous] or end - start > _MAX_TURN_CHARACTERS:
+            return []
+        turns.insert(0, entries[previous])
+        if speakers[previous] != speakers[index]:
+            return turns
+    return turns
 
 
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
@@ -89,11 +112,17 @@ def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
 
 
 def _speaker(line: str) -> str:
-    """Return who speaks in this line; ``""`` if it is no turn."""
+    """Return who speaks in this line; ``""`` if it is no turn.
+
+    A capital word after a date is a log's level: ``2031-08-19 22:00:01 ERROR: ...``.
+    """
     turn = _TURN.match(line)
     if turn is None:
         return ""
-    return turn[1]
+    has_date = len(turn["time"] or "") > _LONGEST_TIME
+    if has_date and turn["name"].isupper():
+        return ""
+    return turn["name"]
 
 
 def _time_shape(line: str) -> str:

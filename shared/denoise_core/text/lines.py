@@ -11,7 +11,7 @@ import re
 from denoise_core.spans import Ranges
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.entries import entry_chunks, entry_starts, head_lines
-from denoise_core.text.prose import prose_chunks
+from denoise_core.text.prose import line_kind, prose_chunks
 from denoise_core.text.source_code import code_chunks
 from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
 
@@ -41,6 +41,8 @@ def detect_line_format(text: str) -> str:
         return PLAIN_TEXT
     if entry_starts(lines):
         return LOG_ENTRIES
+    if any(line_kind(line) == "fence" for line in lines):
+        return PLAIN_TEXT  # Markdown says where its code is
     indented_lines = sum(line[0] in " \t" for line in lines)
     code_lines = sum(line.rstrip().endswith(_CODE_ENDINGS) for line in lines)
     is_indented = indented_lines > _MIN_INDENTED * len(lines)

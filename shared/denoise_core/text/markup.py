@@ -17,7 +17,6 @@ from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
     fill_gaps,
-    with_title,
 )
 from denoise_core.text.wordlists import word_set
 
@@ -82,11 +81,7 @@ def html_chunks(text: str) -> list[TextChunk]:
         position = tag.end
     reader.read_text(position, len(text))
     reader.close_block(len(text))
-    chunks = reader.chunks
-    if len(reader.titles) == 1:
-        title = reader.titles[0]
-        chunks = with_title(title.display_text, title.span, chunks)
-    return fill_gaps(text, chunks)
+    return fill_gaps(text, reader.chunks)
 
 
 def _tag_text(tag: _Tag) -> str:
@@ -141,7 +136,6 @@ class _HtmlBlockReader:
         heading_level: 1 to 6 if the open block is a heading, else 0.
         row_cells: Cell tags (``td``, ``th``) of the open row.
         open_headings: Level and chunk index of each heading above.
-        titles: Headings of level 1.
         list_lead: Range of the sentence that introduces a list, at most one.
         table_header: Range of the open table's header row, at most one.
     """
@@ -155,7 +149,6 @@ class _HtmlBlockReader:
     heading_level: int = 0
     row_cells: frozenset[str] = frozenset()
     open_headings: list[tuple[int, int]] = field(default_factory=list)
-    titles: list[TextChunk] = field(default_factory=list)
     list_lead: RangeTuple = ()
     table_header: RangeTuple = ()
 
@@ -234,16 +227,15 @@ class _HtmlBlockReader:
             context_spans += self.list_lead
             if block_text.endswith(":") and len(block_text) <= MAX_CHUNK_CHARACTERS:
                 self.list_lead = span
-        chunk = TextChunk(
-            start,
-            end,
-            context_spans,
-            display_text=block_text,
-            is_structural=is_header_row,
+        self.chunks.append(
+            TextChunk(
+                start,
+                end,
+                context_spans,
+                display_text=block_text,
+                is_structural=is_header_row,
+            )
         )
-        self.chunks.append(chunk)
-        if level == 1:
-            self.titles.append(chunk)
 
     def heading_spans(self, level: int) -> RangeTuple:
         """Return the ranges of the open headings, which get text under them now.

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from string import punctuation
 
-from denoise_core.spans import Range, Ranges
+from denoise_core.spans import Range, Ranges, merge_spans
+from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.line_groups import MAX_CODE_CHARACTERS, split_long
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
     line_spans,
-    with_title,
 )
 
 _MAX_HEADING_CHARACTERS = 100  # of a heading without a mark
 _MAX_HEADING_WORDS = 12
+_MIN_OPENED_CHARACTERS = 2 * MAX_CHUNK_CHARACTERS  # of a text with an opening
+_MAX_OPENING_CHARACTERS = 240  # of a sentence that says what a text is
 _UNMARKED_LEVEL = 8  # heading levels: Markdown has 1 to 6
 _PAGE_HEADER_LEVEL = 7
 _SENTENCE_ENDINGS = ".,;:!?\u3002\uff01\uff1f"  # a heading does not end with these
@@ -58,19 +60,14 @@ def prose_chunks(text: str) -> list[TextChunk]:
         reader.read_line(start, end)
     blocks = reader.blocks
     _mark_page_headers(text, blocks)
-    title = _find_mail_header(text, blocks[0])
-    tracker = _ContextTracker(text, title)
+    _raise_title(blocks)
+    tracker = _ContextTracker(text, _opening_sentence(text, blocks[0]))
     chunks = []
     previous_block = _EDGE
     for block, next_block in pairwise([*blocks, _EDGE]):
         chunks += _block_chunks(tracker, previous_block, block, next_block)
         previous_block = block
-    if title is None and _is_title(blocks):
-        title = blocks[0]
-    if title is None:
-        return chunks
-    title_text = text[title.start : title.end].strip()
-    return with_title(title_text, title.span, chunks)
+    return chunks
 
 
 @dataclass(slots=True)
@@ -145,6 +142,10 @@ class _ProseBlockReader:
             is_same_quote = last_block.quote_depth == quote_depth
             if is_open and is_same_quote and self.continues_block(content, kind):
                 last_block.end = end
+            elif kind == "rule" and is_same_quote and last_block.kind != "heading":
+                # A rule between two parts ends the first and is no part of the second.
+                last_block.end = end
+                last_block.ends_blank = True
             else:
                 self.start_block(start, end, content, kind, quote_depth)
         elif self.blocks:
@@ -203,6 +204,7 @@ class _ProseBlockReader:
         elif kind not in ("row", "item"):
             block.kind = "para"
             block.has_fields = kind == "field"
+            block.ends_blank = kind == "rule"
         if self.joins_last_block(block):
             last_block = self.last_block
             last_block.end = end
@@ -250,7 +252,9 @@ class _ContextTracker:
 
     Attributes:
         text: The whole text.
-        mail_header: The block with a mail's sender and subject.
+        opening: Range of the sentence that says what the text is, at most one.
+        mail_head: Ranges of the open mail's sender, date and subject.
+        mail_field: First field of the text's mail heads, such as ``From``.
         headings: The open headings, outermost first.
         list_items: The items around the next item.
         list_lead: Range of the sentence that introduces a list, at most one.
@@ -259,7 +263,9 @@ class _ContextTracker:
     """
 
     text: str
-    mail_header: _Block | None
+    opening: Ranges
+    mail_head: Ranges = field(default_factory=list)
+    mail_field: str = ""
     headings: list[_Block] = field(default_factory=list)
     list_items: list[_Block] = field(default_factory=list)
     list_lead: Ranges = field(default_factory=list)
@@ -276,8 +282,30 @@ class _ContextTracker:
         self.table_header = []
         return context_spans
 
+    def is_mail_head(self, block: _Block) -> bool:
+        """Whether a block is the head of a mail: fields, as the text begins with."""
+        lines = self.text.count("\n", block.start, block.end)
+        if not block.has_fields or not block.is_short or lines <= 2:
+            return False
+        field_name = self.text[block.start : block.end].partition(":")[0]
+        return block.start == 0 or field_name == self.mail_field
+
+    def open_mail(self, block: _Block) -> None:
+        """Start a mail; its head identifies what follows, but for those who get it.
+
+        The first line says who wrote it; other lines with an address do not.
+        """
+        head_lines = []
+        for start, end in line_spans(self.text, *block.span):
+            if start == block.start or "@" not in self.text[start:end]:
+                head_lines.append((start, end))
+        self.mail_head = merge_spans(head_lines)
+        self.mail_field = self.text[block.start : block.end].partition(":")[0]
+        self.headings = []
+
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
-        context_spans = [heading.span for heading in self.headings]
+        context_spans = [*self.opening]
+        context_spans += [heading.span for heading in self.headings]
         context_spans += self.quote_context(block, previous_block)
         if block.kind == "item":
             while self.list_items and self.list_items[-1].indent >= block.indent:
@@ -312,8 +340,8 @@ class _ContextTracker:
         author_span = self.quote_authors.get(depth)
         if is_deeper and block.announces_next(self.text):
             self.quote_authors[depth] = block.span
-        if self.mail_header is not None and not depth:
-            return [self.mail_header.span]
+        if not depth and self.mail_head:
+            return self.mail_head
         if author_span is None:
             return []
         return [author_span]
@@ -340,6 +368,9 @@ def _block_chunks(
         has_text = next_block.kind != "heading" or is_deeper
         context_spans = tuple(tracker.open_heading(block))
         return [TextChunk(*block.span, context_spans, is_structural=has_text)]
+    if block.kind == "para" and tracker.is_mail_head(block):
+        tracker.open_mail(block)
+        return [TextChunk(*block.span)]
     spans = tracker.context_of(block, previous_block)
     is_header = block.kind == "row" and tracker.is_table_header(block, next_block)
     if block.kind == "row" and not is_header:
@@ -362,23 +393,24 @@ def _block_chunks(
     return split_long(tracker.text, block.span, context_spans)
 
 
-def _find_mail_header(text: str, first_block: _Block) -> _Block | None:
-    """Return the first block if it is the header fields of a mail."""
-    lines = text.count("\n", first_block.start, first_block.end)
-    if first_block.has_fields and lines > 2:
-        return first_block
-    return None
+def _raise_title(blocks: Sequence[_Block]) -> None:
+    """Put a first line without a mark above the heading that follows it at once."""
+    if len(blocks) > 1 and blocks[0].kind == blocks[1].kind == "heading":
+        blocks[0].level = min(blocks[0].level, blocks[1].level - 1)
 
 
-def _is_title(blocks: Sequence[_Block]) -> bool:
-    """Whether the first block is the only heading of the first level."""
-    if blocks[0].kind != "heading" or blocks[0].level != 1:
-        return False
-    first_levels = 0
-    for block in blocks:
-        if block.kind == "heading" and block.level == 1:
-            first_levels += 1
-    return first_levels == 1
+def _opening_sentence(text: str, first_block: _Block) -> Ranges:
+    """Return the first sentence of a long text without a title, which says what it is.
+
+    Empty if it is long too, or if the text begins in the middle of something.
+    """
+    is_paragraph = first_block.kind == "para" and not first_block.has_fields
+    if not is_paragraph or len(text) < _MIN_OPENED_CHARACTERS or text[0].islower():
+        return []
+    start, end = sentence_ranges(text, *first_block.span)[0]
+    if end - start > _MAX_OPENING_CHARACTERS:
+        return []
+    return [(start, end)]
 
 
 def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:

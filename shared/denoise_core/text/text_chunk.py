@@ -63,25 +63,6 @@ class TextChunk(NamedTuple):
         return text[self.start : self.end]
 
 
-def with_title(
-    title: str,
-    title_span: Range,
-    chunks: Iterable[TextChunk],
-) -> list[TextChunk]:
-    """Move the text's title from the context spans to the header of each chunk.
-
-    The scorer then reads every chunk under the title, but keeping a chunk does not
-    keep the title.
-    """
-    titled_chunks = []
-    for chunk in chunks:
-        other_spans = tuple(span for span in chunk.context_spans if span != title_span)
-        if other_spans != chunk.context_spans:
-            chunk = chunk._replace(context_spans=other_spans, header=title)
-        titled_chunks.append(chunk)
-    return titled_chunks
-
-
 def fill_gaps(text: str, chunks: Iterable[TextChunk]) -> list[TextChunk]:
     """Make ordered chunks tile the text.
 

@@ -290,7 +290,8 @@ def test_an_entry_has_the_lines_that_follow_it_and_an_answer_the_question_before
     assert len(raw_texts(LOG)) == 9
     assert any(raw_text.endswith("at line 3") for raw_text in raw_texts(LOG))
     assert (
-        read_chunk(TALK, "good coat")[0] == "[00:00:04] Interviewer: What did you wear?"
+        read_chunk(TALK, "good coat")[0]
+        == "Transcript of tape 3.\n[00:00:04] Interviewer: What did you wear?"
     )
 
 
@@ -374,7 +375,84 @@ def test_a_kept_chunk_keeps_its_heading_and_the_antecedent_of_its_pronoun():
     )
     text = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
     kept_passage = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
-    assert kept_passage.text == "## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
+    assert kept_passage.text == (
+        "# Hotel Sun\n\n## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
+    )
+
+
+THREAD = """From: Ada <ada@mill.example>
+To: Bo <bo@mill.example>
+Date: Mon, 3 Feb 2031
+Subject: Hall
+
+Is the hall free on 21 March?
+
+Ada
+
+-----------------
+From: Bo <bo@mill.example>
+To: Ada <ada@mill.example>
+Cc: Cy <cy@mill.example>
+Date: Tue, 4 Feb 2031
+Subject: RE: Hall
+
+It is, at 40 euros.
+
+Bo
+"""
+
+
+def test_a_kept_part_of_a_mail_says_who_wrote_it_when_and_about_what():
+    assert kept_with(THREAD, "40 euros") == (
+        "From: Bo <bo@mill.example>\nDate: Tue, 4 Feb 2031\nSubject: RE: Hall\n\n"
+        "It is, at 40 euros.\n\n"
+    )
+
+
+def test_a_turn_with_a_date_keeps_what_it_answers():
+    turns = (
+        "[2031-02-19 09:14] Bo: nice weather",
+        "[2031-02-19 09:15] Ada: who pays for the hose?",
+        "[2031-02-19 09:16] Bo: they do",
+        "[2031-02-19 09:17] Bo: but give them 20 m",
+        "[2031-02-19 09:18] Ada: fine",
+    )
+    kept_text = kept_with("\n".join(turns), "20 m")
+    assert kept_text == "\n".join(turns[1:4]) + "\n"
+
+
+def test_the_level_of_a_log_entry_is_nobody_who_speaks():
+    entries = []
+    for second in range(8):
+        level = ("INFO", "ERROR")[second % 2]
+        entries.append(f"2031-08-19 22:00:0{second} {level}: step {second} is done\n")
+    assert kept_with("".join(entries), "step 5") == entries[5]
+
+
+def test_a_markdown_page_with_much_indented_code_is_no_code():
+    code_lines = "".join(f"  key_{n}: {n},\n" for n in range(9))
+    text = f"# Reference\n\n## Buffer\n\n```yaml\nbuffer:\n{code_lines}```\n"
+    assert chunk_text(text).text_format == "text"
+    assert kept_with(text, "key_3") == text
+
+
+def test_a_long_text_without_a_title_keeps_the_sentence_that_opens_it():
+    opening = "These rules hold for the car park. "
+    paragraphs = [f"Point {n} is about another thing. " * 9 for n in range(8)]
+    text = "\n\n".join([opening + paragraphs[0], *paragraphs[1:]])
+    assert kept_with(text, "Point 6") == f"{opening}{paragraphs[6]}\n\n"
+
+
+def test_a_first_line_above_a_heading_is_the_title():
+    text = "Handover book\n\nNight of 4 May\n\nBed 2 slept.\n\nDay of 5 May\n\nBed 9 ate.\n"
+    assert kept_with(text, "Bed 9") == "Handover book\n\nDay of 5 May\n\nBed 9 ate.\n"
+
+
+def kept_with(text, phrase):
+    """The text kept with the one chunk that holds the phrase."""
+    scorer = FunctionScorer(lambda query, chunk_text_: float(phrase in chunk_text_))
+    denoiser = ENDDenoiser(scorer, keep=1, chunker="auto")
+    return denoiser.denoise("q", [Passage(text, "p")]).passages[0].text
 
 
 def test_the_scorer_reads_a_chunk_with_its_heading_and_header():

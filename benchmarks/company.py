@@ -1,0 +1,250 @@
+"""Company files: is what a question needs kept, together with what says whose it is, and in how much text?
+
+``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are places of the files, verbatim, all of which
+the answer needs; ``identity`` the title, sender, date, header row or key without which they cannot be attributed.
+Another set of the same form, on which nothing was tuned, is in ``benchmarks/data/unseen``. Files are asked whole
+and in the pieces of 600 characters that a retriever returns, with and without the position of each piece.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from harness import Benchmark, arguments
+from langchain_text_splitters import RecursiveCharacterTextSplitter
+from numpy.typing import NDArray
+
+from denoise_core.embedded import default_denoiser
+from denoise_core.result import DenoiseResult
+from denoise_core.types import Passage
+
+UNSEEN = Path(__file__).parent / "data" / "unseen"
+PIECE_CHARACTERS = 600
+ABSENT_KINDS = ("unanswerable_on_topic", "off_topic")
+LEAST_BOTH = {
+    "lookup": 0.95,
+    "compare": 0.95,
+    "two_step": 0.70,
+    "list_all": 0.85,
+    "count": 0.85,
+    "superseded": 0.85,
+}
+LEAST_BY_FORM = {"whole files": 0.85, "pieces": 0.75}
+MOST_TEXT = 0.28
+
+Place: TypeAlias = Mapping[str, str]
+Masks: TypeAlias = Mapping[str, NDArray[np.bool_]]
+Splitter: TypeAlias = Callable[[str, str], list[Passage]]
+
+
+@dataclass(frozen=True)
+class CompanyQuestion:
+    """A question with its files' texts and the places that its answer needs."""
+
+    kind: str
+    text: str
+    files: Mapping[str, str]
+    needs: Sequence[Place]
+    identity: Sequence[Place]
+
+
+@dataclass(frozen=True)
+class QuestionOutcome:
+    """What was kept for one question.
+
+    Attributes:
+        kind: The question's kind.
+        needs_share: Share of the needed places kept in full.
+        has_identity: Whether each place that identifies them is kept in full.
+        text_share: Share of the files' characters kept.
+        is_called_absent: Whether the result says that nothing is relevant.
+    """
+
+    kind: str
+    needs_share: float
+    has_identity: bool
+    text_share: float
+    is_called_absent: bool
+
+    @property
+    def has_needs(self) -> bool:
+        return self.needs_share == 1
+
+    @property
+    def has_both(self) -> bool:
+        return self.has_needs and self.has_identity
+
+
+def main(argv: Sequence[str] | None = None) -> Benchmark:
+    options = arguments(__doc__ or "", argv)
+    bench = Benchmark("company", options)
+    limit = 6 if options.quick else None
+    sets = {"unseen set": read_questions(UNSEEN, limit)}
+    if options.data is not None:
+        folder = options.data / "company"
+        sets = {"development half": read_questions(folder, limit), **sets}
+    splitters: dict[str, Splitter] = {
+        "whole files": whole_file,
+        "pieces": file_pieces,
+        "pieces without positions": unplaced_pieces,
+    }
+    for set_name, questions in sets.items():
+        for form, splitter in splitters.items():
+            outcomes = measure_outcomes(questions, splitter)
+            least = None
+            if set_name == "development half" and not options.quick:
+                least = LEAST_BY_FORM.get(form)
+            report_kinds(bench, f"{set_name}, {form}", outcomes, least)
+    bench.about["tuned on"] = "the development half; nothing on the unseen set"
+    return bench.finish()
+
+
+def read_questions(folder: Path, limit: int | None) -> list[CompanyQuestion]:
+    question_lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
+    questions = []
+    for line in question_lines[:limit]:
+        row: dict[str, Any] = json.loads(line)
+        files = {}
+        for name in row["documents"]:
+            files[name] = (folder / name).read_text("utf-8")
+        questions.append(
+            CompanyQuestion(
+                row["type"], row["question"], files, row["needs"], row["identity"]
+            )
+        )
+    return questions
+
+
+def whole_file(name: str, text: str) -> list[Passage]:
+    return [Passage(text, f"{name}@0", metadata={"source": name})]
+
+
+def file_pieces(name: str, text: str) -> list[Passage]:
+    splitter = RecursiveCharacterTextSplitter(
+        chunk_size=PIECE_CHARACTERS, chunk_overlap=0, add_start_index=True
+    )
+    pieces = []
+    for document in splitter.create_documents([text], [{"source": name}]):
+        start = document.metadata["start_index"]
+        pieces.append(
+            Passage(
+                document.page_content, f"{name}@{start}", metadata=document.metadata
+            )
+        )
+    return pieces
+
+
+def unplaced_pieces(name: str, text: str) -> list[Passage]:
+    """The pieces in the order of no file, as a search returns them."""
+    pieces = []
+    for piece in file_pieces(name, text):
+        pieces.append(Passage(piece.text, piece.id, metadata={"source": name}))
+    random.Random(name).shuffle(pieces)
+    return pieces
+
+
+def measure_outcomes(
+    questions: Sequence[CompanyQuestion], splitter: Splitter
+) -> list[QuestionOutcome]:
+    denoiser = default_denoiser()
+    outcomes = []
+    for question in questions:
+        passages = []
+        for name, text in question.files.items():
+            passages += splitter(name, text)
+        result = denoiser.denoise(question.text, passages)
+        outcomes.append(measure_outcome(question, result))
+    return outcomes
+
+
+def measure_outcome(
+    question: CompanyQuestion, result: DenoiseResult
+) -> QuestionOutcome:
+    masks = {}
+    for name, text in question.files.items():
+        masks[name] = np.zeros(len(text), dtype=np.bool_)
+    for passage in result.passages:
+        for span in passage.source_spans:
+            name, _, offset = span.passage_id.rpartition("@")
+            masks[name][int(offset) + span.start : int(offset) + span.end] = True
+    kept_needs = [is_place_kept(question, masks, place) for place in question.needs]
+    kept_identity = [
+        is_place_kept(question, masks, place) for place in question.identity
+    ]
+    kept_characters = sum(int(mask.sum()) for mask in masks.values())
+    return QuestionOutcome(
+        question.kind,
+        float(np.mean(kept_needs or [1.0])),
+        all(kept_identity),
+        kept_characters / sum(map(len, masks.values())),
+        result.relevant is False,
+    )
+
+
+def is_place_kept(question: CompanyQuestion, masks: Masks, place: Place) -> bool:
+    """Whether the characters of a place are kept; a splitter may have lost spaces."""
+    text = question.files[place["file"]]
+    start = text.index(place["text"])
+    for position in range(start, start + len(place["text"])):
+        if not masks[place["file"]][position] and not text[position].isspace():
+            return False
+    return True
+
+
+def report_kinds(
+    bench: Benchmark,
+    name: str,
+    outcomes: Sequence[QuestionOutcome],
+    least: float | None,
+) -> None:
+    """Add the rows of each kind of question, and of all; no target without ``least``."""
+    answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
+    for kind in sorted({one.kind for one in outcomes}):
+        of_kind = [one for one in outcomes if one.kind == kind]
+        if kind in ABSENT_KINDS:
+            is_called_absent = [one.is_called_absent for one in of_kind]
+            bench.right(f"{name}, {kind}: called absent", is_called_absent)
+            continue
+        has_target = least == LEAST_BY_FORM["whole files"]
+        report_kept(
+            bench,
+            f"{name}, {kind}",
+            of_kind,
+            LEAST_BOTH.get(kind) if has_target else None,
+        )
+    report_kept(
+        bench,
+        f"{name}, answerable",
+        answerable,
+        least,
+        None if least is None else MOST_TEXT,
+    )
+    is_called_absent = [one.is_called_absent for one in answerable]
+    bench.right(f"{name}, answerable: called absent", is_called_absent)
+
+
+def report_kept(
+    bench: Benchmark,
+    name: str,
+    outcomes: Sequence[QuestionOutcome],
+    least: float | None,
+    most_text: float | None = None,
+) -> None:
+    bench.right(f"{name}: needed text", [one.has_needs for one in outcomes])
+    bench.right(f"{name}: its identity", [one.has_identity for one in outcomes])
+    bench.right(f"{name}: both", [one.has_both for one in outcomes], at_least=least)
+    needs_shares = [one.needs_share for one in outcomes]
+    bench.row(f"{name}: places kept", float(np.mean(needs_shares)), "share")
+    text_shares = [one.text_share for one in outcomes]
+    mean_share = float(np.mean(text_shares))
+    bench.row(f"{name}: text", mean_share, "share", at_most=most_text)
+
+
+if __name__ == "__main__":
+    main()
