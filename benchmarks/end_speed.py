@@ -156,7 +156,7 @@ def sweep(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) 
     prompts = Context.of(8 * 256, 8, shape.vocabulary, seed).prompts()
     inputs, pool = (
         model_inputs(paths.early, prompts, 0),
-        pooling_function("last", prompts),
+        pooling_function("last", prompts, is_causal=True),
     )
 
     @torch.inference_mode()

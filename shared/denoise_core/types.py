@@ -82,12 +82,17 @@ class Passage:
     @property
     def text_with_header(self) -> str:
         """The text as scorers read it: after its header, if any, and a line break."""
-        return f"{self.header}\n{self.text}" if self.header else self.text
+        return join_header(self.header, self.text)
 
     @property
     def source_spans(self) -> tuple[Span, ...]:
         """The input characters of this passage, also when it is untouched."""
         return self.spans or (Span(self.id, 0, len(self.text)),)
+
+
+def join_header(header: str, text: str) -> str:
+    """A text as scorers read it, in fitting and in use: after its header, if any, and a line break."""
+    return f"{header}\n{text}" if header else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,9 @@ def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
     """
     return calibrate_from_scores(
         (
-            scorer.score(question.text, [p.text for p in question.passages]),
+            scorer.score(
+                question.text, [p.text_with_header for p in question.passages]
+            ),
             question.labels,
         )
         for question in questions

@@ -48,6 +48,7 @@ from denoise_core.types import (
     Passage,
     Span,
     check_passages,
+    join_header,
     replace_surrogates,
 )
 
@@ -503,9 +504,7 @@ class _PreparedInput:
         """Add a chunk; ``text`` is "" if it is not to be scored."""
         if text.strip():
             self.scored_chunks.append(len(self.spans))
-            scorer_text = text
-            if context:
-                scorer_text = f"{context}\n{text}"
+            scorer_text = join_header(context, text)
             self.scorer_texts.append(replace_surrogates(scorer_text))
         raw_text = self.passages[span.passage_id].text[span.start : span.end]
         self.spans.append(span)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,15 @@ from denoise_core.errors import InputError
 from denoise_core.local.batching import split_windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.layout import PAIR, SCQ, BoundLayout, Layout, TokenPrompt
+from denoise_core.local.layout import (
+    PAIR,
+    SCQ,
+    BoundLayout,
+    Layout,
+    TokenPrompt,
+    pooling_parts,
+    pools_question_only,
+)
 
 if TYPE_CHECKING:
     from denoise_core.local.blocks import Norm
@@ -51,9 +60,11 @@ class ReadingSettings:
 
     Attributes:
         layout: `SCQ` for decoders, `PAIR` for encoders.
-        pooling: "last" or "cls_mean_question".
+        pooling: "last", "mean_question" (the mean over the question's tokens),
+            "last_mean_question" (one after the other), or for encoders
+            "cls_mean_question".
         normalisation: "rms", "layer" or "none"; for a decoder that of the model's
-            final norm, else none.
+            final norm, else none. Each part of a pooled state is normed alone.
         max_tokens: Tokens of a batch at most, padding included.
     """
 
@@ -95,6 +106,8 @@ class HiddenReader:
             raise InputError(
                 f"max_tokens={self.settings.max_tokens}: expected 1 or more"
             )
+        if self.settings.pooling is not None:
+            pooling_parts(self.settings.pooling)
         self.prefix: PrefixCache = (
             PrefixCache(PREFIX_BYTES) if prefix is None else prefix
         )
@@ -125,7 +138,7 @@ class HiddenReader:
         return self.backbone.partial_forward.block_count
 
     @property
-    def pooling(self) -> Any:
+    def pooling(self) -> str:
         """Which positions become one state.
 
         As set; else the last one for decoders, head and question for encoders.
@@ -139,12 +152,20 @@ class HiddenReader:
 
     @property
     def norm(self) -> Norm:
-        """What is done to a pooled state, with the model's own epsilon."""
+        """What is done to each part of a pooled state, with the model's own epsilon."""
         model_norm = self.backbone.partial_forward.unit_norm
         norm_kind = self.settings.normalisation
         if norm_kind is None:
-            norm_kind = model_norm.kind if self.pooling == "last" else "none"
+            has_norm = pools_question_only(self.pooling)
+            norm_kind = model_norm.kind if has_norm else "none"
         return replace(model_norm, kind=norm_kind, epsilon=model_norm.epsilon or 1e-6)
+
+    def with_pooling(self, pooling: str) -> HiddenReader:
+        """A reader with another pooling that shares the loaded model and the cache."""
+        self._open()
+        other_reader = copy.copy(self)
+        other_reader.settings = replace(self.settings, pooling=pooling)
+        return other_reader
 
     def reading(self, layer: int) -> HiddenStateSpec:
         """Everything that decides the states at ``layer``; a probe is checked with it."""
@@ -194,8 +215,12 @@ class HiddenReader:
         for layer in sorted_layers:
             layer_states = [batch_states[layer] for _, batch_states in prompt_batches]
             if not layer_states:
-                layer_states = [np.zeros((0, 0), dtype=np.float32)]
-            by_layer[layer] = state_norm(np.concatenate(layer_states)[row_order])
+                layer_states = [
+                    np.zeros((0, partial_forward.hidden_size), dtype=np.float32)
+                ]
+            rows = np.concatenate(layer_states)[row_order]
+            parts = rows.reshape(len(rows), -1, partial_forward.hidden_size)
+            by_layer[layer] = state_norm(parts).reshape(rows.shape)
         return LayerStates(by_layer, text_index)
 
     def prompts(
@@ -236,37 +261,47 @@ class HiddenReader:
     ) -> list[PromptBatch]:
         from denoise_core.local.partial_forward import run_in_batches
 
-        if len(layers) == 1 and self._no_cache_reason(layers[0]) is None:
-            prefix_reuse = self._open_reuse()
-            prompt_batches = []
-            for prompt_rows, layer_states in prefix_reuse.read_states(
-                token_prompts, layers[0]
-            ):
-                prompt_batches.append((prompt_rows, {layers[0]: layer_states}))
-            return prompt_batches
+        if token_prompts and self._no_past_reason(max(layers)) is None:
+            return self._open_reuse().read_states(
+                token_prompts,
+                layers,
+                self.pooling,
+                keeps_prefixes=self._no_cache_reason(max(layers)) is None,
+            )
 
         def run_batch(prompt_rows: list[int]) -> StatesByLayer:
             batch_prompts = [token_prompts[row] for row in prompt_rows]
             return self._run_batch(batch_prompts, layers)
 
         return run_in_batches(
-            self.backbone.partial_forward,
             [len(prompt.ids) for prompt in token_prompts],
             self.settings.max_tokens,
             run_batch,
         )
 
+    def _no_past_reason(self, layer: int) -> str | None:
+        """None if prompts can be run in two parts at ``layer``, else why not."""
+        if not self.backbone.partial_forward.is_causal:
+            return (
+                "an encoder's passage sees the question, so nothing of it can be kept"
+            )
+        if not pools_question_only(self.pooling):
+            return f"pooling {self.pooling!r} needs the states of the passage too"
+        if self.pooling != "last" and not self.layout.is_question_last:
+            return f"layout {self.layout.name!r} has the question before the passage"
+        return self._open_reuse().disabled_reason(layer)
+
     def _no_cache_reason(self, layer: int) -> str | None:
         """None if prefixes are cached at ``layer``, else why not."""
         if self.prefix.max_bytes == 0:
             return "prefix=PrefixCache(0): switched off"
-        if not self.backbone.partial_forward.is_causal or self.pooling != "last":
-            return (
-                "an encoder's passage sees the question, so nothing of it can be kept"
-            )
+        no_past_reason = self._no_past_reason(layer)
+        if no_past_reason is not None:
+            return no_past_reason
         if not self.layout.is_prefix_reusable:
+            # Other layouts share only what is before both.
             return f"layout {self.layout.name!r} has the question before the passage"
-        return self._open_reuse().disabled_reason(layer)
+        return None
 
     def _open_reuse(self) -> PrefixReuse:
         from denoise_core.local.kv_cache.reuse import PrefixReuse
@@ -299,12 +334,15 @@ class HiddenReader:
 
         partial_forward = self.backbone.partial_forward
         input_tensors = model_inputs(partial_forward, token_prompts, self._pad_id)
-        if self.pooling == "last" and len(layers) == 1:
+        is_causal = partial_forward.is_causal
+        if self.pooling == "last" and len(layers) == 1 and is_causal:
             state_tensors = {
                 layers[0]: partial_forward.read_last_token(input_tensors, layers[0])
             }
         else:
-            pool_states = pooling_function(self.pooling, token_prompts)
+            pool_states = pooling_function(
+                self.pooling, token_prompts, is_causal=is_causal
+            )
             state_tensors = partial_forward.read_layers(
                 input_tensors, layers, pool_states
             )

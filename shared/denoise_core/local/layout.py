@@ -19,7 +19,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -152,6 +152,41 @@ class TokenPrompt:
     segment_ids: tuple[int, ...] = ()
 
 
+POOLINGS: Mapping[str, tuple[str, ...]] = {
+    "last": ("last",),
+    "mean_question": ("question",),
+    "last_mean_question": ("last", "question"),
+    "cls_mean_question": ("first", "passage", "question"),
+}
+"""The parts of each pooling, one after the other, each as wide as the model: the first or the last token's state,
+or the mean over the tokens of passage or question (0 for none)."""
+
+
+def pooling_parts(pooling: str) -> tuple[str, ...]:
+    """The parts of a pooling. Raises `InputError` for an unknown name."""
+    if pooling not in POOLINGS:
+        raise InputError(
+            f"pooling={pooling!r}: expected one of {', '.join(map(repr, POOLINGS))}"
+        )
+    return POOLINGS[pooling]
+
+
+def pools_question_only(pooling: str) -> bool:
+    """Whether the pooled state needs no token before the question, so that those may come from a cache."""
+    return set(pooling_parts(pooling)) <= {"last", "question"}
+
+
+def part_span(part: str, prompt: TokenPrompt) -> tuple[int, int]:
+    """The positions in the prompt that a part is the mean of, half-open."""
+    token_count = len(prompt.ids)
+    return {
+        "first": (0, 1),
+        "last": (token_count - 1, token_count),
+        "passage": prompt.passage_span,
+        "question": prompt.query_span,
+    }[part]
+
+
 @dataclass(frozen=True, slots=True)
 class BoundLayout:
     """A layout in the ids of one tokenizer. ``segment_ids`` are the segment ids of the parts, in order, or ()."""
@@ -187,6 +222,12 @@ class BoundLayout:
             layout_part for layout_part in self.parts if isinstance(layout_part, Slot)
         ]
         return slot_order[0] is PASSAGE
+
+    @property
+    def is_question_last(self) -> bool:
+        """Whether the question follows the passage, so that its tokens see both."""
+        slots = [part for part in self.parts if isinstance(part, Slot)]
+        return slots == [PASSAGE, QUERY]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts from outside. Text that spells a special token stays text."""

@@ -33,7 +33,7 @@ from denoise_core.local.blocks import (
     remove_gain,
     run_last_token,
 )
-from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.layout import TokenPrompt, part_span, pooling_parts
 
 PoolingFunction = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
@@ -505,32 +505,47 @@ def model_inputs(
     return input_tensors
 
 
-def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFunction:
-    """``last``: the last token's state. ``cls_mean_question``: first token, mean over the passage's tokens,
-    mean over the question's, one after the other (three times the model's width); the mean of no tokens is 0.
-    """
-    if pooling == "last":
-        return lambda hidden: hidden[:, -1].float()
+def pooling_function(
+    pooling: str, prompts: Sequence[TokenPrompt], *, is_causal: bool
+) -> PoolingFunction:
+    """Pools the states of a batch's rows by `POOLINGS`, float32 ``(batch, parts * width)``.
 
-    def pool_spans(hidden: torch.Tensor) -> torch.Tensor:
-        token_positions = torch.arange(hidden.shape[1], device=hidden.device)
-        pooled_parts = [hidden[:, 0].float()]
-        for spans in (
-            [prompt.passage_span for prompt in prompts],
-            [prompt.query_span for prompt in prompts],
-        ):
-            span_ends = torch.tensor(spans, device=hidden.device)
-            is_in_span = (
-                (token_positions >= span_ends[:, :1])
-                & (token_positions < span_ends[:, 1:])
-            ).float()
-            token_weights = is_in_span / is_in_span.sum(-1, keepdim=True).clamp(min=1)
-            pooled_parts.append(
-                torch.einsum("bt,btd->bd", token_weights, hidden.float())
-            )
+    A decoder's rows end together: they are padded on the left, and may lack the tokens that a cache holds. An
+    encoder's begin together (``is_causal=False``).
+    """
+    parts = pooling_parts(pooling)
+
+    def pool_parts(hidden: torch.Tensor) -> torch.Tensor:
+        row_starts = [
+            hidden.shape[1] - len(prompt.ids) if is_causal else 0 for prompt in prompts
+        ]
+        pooled_parts = []
+        for part in parts:
+            spans = [part_span(part, prompt) for prompt in prompts]
+            if part == "last" and is_causal:
+                pooled_parts.append(hidden[:, -1].float())
+            else:
+                pooled_parts.append(_mean_over_spans(hidden, spans, row_starts))
         return torch.cat(pooled_parts, -1)
 
-    return pool_spans
+    return pool_parts
+
+
+def _mean_over_spans(
+    hidden: torch.Tensor, spans: Sequence[tuple[int, int]], row_starts: Sequence[int]
+) -> torch.Tensor:
+    span_ends = torch.tensor(spans) + torch.tensor(row_starts)[:, None]
+    first_token = int(span_ends[:, 0].min())
+    span_states = hidden[:, first_token : int(span_ends[:, 1].max())].float()
+    token_positions = first_token + torch.arange(span_states.shape[1])
+    is_in_span = (token_positions >= span_ends[:, :1]) & (
+        token_positions < span_ends[:, 1:]
+    )
+    is_in_span = is_in_span.to(hidden.device)
+    span_lengths = is_in_span.sum(-1, keepdim=True).clamp(min=1)
+    # Not a product with zeros: what padding holds may be infinite.
+    span_states = span_states.masked_fill(~is_in_span[..., None], 0.0)
+    return span_states.sum(1) / span_lengths
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -564,7 +579,6 @@ def run_halving(
 
 
 def run_in_batches(
-    partial_forward: PartialForward,
     lengths: Sequence[int],
     max_tokens: int,
     run_rows: Callable[[list[int]], T],

@@ -76,7 +76,7 @@ def alone_and_together(partial_forward, pooling, tolerance):
         return partial_forward.read_layers(
             model_inputs(partial_forward, some, pad=2),
             [3],
-            pooling_function(pooling, some),
+            pooling_function(pooling, some, is_causal=partial_forward.is_causal),
         )[3]
 
     batched_states = states(prompts)
@@ -423,13 +423,13 @@ def test_bfloat16_neighbours_move_a_state_only_within_its_rounding(tiny):
     batched_states = partial_forward.read_layers(
         model_inputs(partial_forward, prompts, 2),
         [3],
-        pooling_function("last", prompts),
+        pooling_function("last", prompts, is_causal=True),
     )[3]
     for i, single_prompt in enumerate(prompts):
         single_states = partial_forward.read_layers(
             model_inputs(partial_forward, [single_prompt], 2),
             [3],
-            pooling_function("last", [single_prompt]),
+            pooling_function("last", [single_prompt], is_causal=True),
         )[3][0]
         assert (
             float(torch.cosine_similarity(single_states, batched_states[i], dim=0))

@@ -104,6 +104,62 @@ def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, token
     assert caching_reader.prefix.hits == 4
 
 
+def test_what_all_prompts_begin_with_is_run_once(llama, tokenizer):
+    instruction = "Read the passage and say what it says about the question: "
+    layout = Layout("long", ("\nQ: ", QUERY), system=(instruction, PASSAGE))
+    reader, _ = pair_of_readers(llama, tokenizer, layout)
+    partial_forward = reader.backbone.partial_forward
+    states_of(reader, "who?", ["ij"], [3])  # the trials' passes are over
+    run_tokens = []
+    handle = partial_forward.blocks[0].register_forward_pre_hook(
+        lambda block, args: run_tokens.append(args[0].shape[0] * args[0].shape[1])
+    )
+    states_of(reader, "who?", ["ab", "cd", "ef", "gh"], [3])
+    handle.remove()
+    tail = len(tokenizer("ab\n\n\nQ: who?")["input_ids"])
+    assert sum(run_tokens) <= len(instruction) + 1 + 4 * tail
+
+
+@pytest.mark.parametrize("pooling", ["mean_question", "last_mean_question"])
+@pytest.mark.parametrize(
+    "family", ["llama", "gpt2", "gemma2", "bloom", "qwen2-sliding"]
+)
+def test_pooled_states_depend_on_no_neighbour_and_no_cache(
+    pooling, family, tiny, tokenizer
+):
+    """The shared instruction, kept prefixes and several layers at once change nothing either."""
+    model = tiny(family)
+    instruction = "Read the passage and say what it says about it: "
+    layout = Layout("pooled", ("\nQ: ", QUERY), system=(instruction, PASSAGE))
+    reading_settings = ReadingSettings(layout=layout, pooling=pooling)
+    reader = HiddenReader(model, tokenizer=tokenizer, settings=reading_settings)
+    query = "where was it then?"
+    alone = []
+    for text in TEXTS:
+        token_ids = reader.prompts([(query, text)])[0][0].ids
+        spans = reader.prompts([(query, text)])[0][0].query_span
+        with torch.inference_mode():
+            full_run = model(torch.tensor([token_ids]), output_hidden_states=True)
+        states = full_run.hidden_states[3][0]
+        parts = [states[-1], states[spans[0] : spans[1]].mean(0)]
+        wanted = torch.stack(parts if pooling == "last_mean_question" else parts[1:])
+        alone.append(reader.norm(wanted.numpy()).reshape(-1))
+    for layers in ([3], [3], [1, 3]):  # cold, warm, a sweep
+        actual = states_of(reader, query, TEXTS, layers)[3]
+        assert np.abs(actual - np.stack(alone)).max() < 1e-5
+    assert reader.prefix.hits > 0
+
+
+def test_a_decoders_pooling_by_spans_depends_on_no_neighbour(llama, tokenizer):
+    """Also where the passage's tokens are needed, and nothing can be kept."""
+    reading_settings = ReadingSettings(layout=SHORT, pooling="cls_mean_question")
+    reader = HiddenReader(llama, tokenizer=tokenizer, settings=reading_settings)
+    together = states_of(reader, "who?", TEXTS, [3])[3]
+    for i, text in enumerate(TEXTS):
+        alone = states_of(reader, "who?", [text], [3])[3][0]
+        assert np.abs(together[i] - alone).max() < 1e-5
+
+
 def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
     caching_reader, plain_reader = pair_of_readers(
         tiny("llama").to(torch.bfloat16), tokenizer

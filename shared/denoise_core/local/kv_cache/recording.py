@@ -2,6 +2,7 @@
 
 Exact, because prompts are concatenated token ids and attention is causal. Rows are padded on the left:
 window and ALiBi models count positions by the place in the cache, and on the right they would count wrong.
+The instruction that all passages have in front is run once, and is the past of every passage's own tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.blocks import KeyValuePair
 from denoise_core.local.layout import TokenPrompt
-from denoise_core.local.partial_forward import PartialForward, model_inputs
+from denoise_core.local.partial_forward import PartialForward, pooling_function
 
 KeyValuePairs = list[KeyValuePair]
 
@@ -61,12 +62,27 @@ class CachedPrefix:
         )
 
 
-class _RecordingLayer(DynamicLayer):
-    """A cache layer that starts empty and remembers the rows' prefixes."""
+class _PastLayer(PlaceholderCache):
+    """A cache layer of one block: each row's past right before its new tokens, padded on the left.
 
-    def __init__(self, prefix_spans: Sequence[tuple[int, int]]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
-        self.spans = prefix_spans
+    Window and ALiBi models count positions by the place in the cache, so a row is laid out as if it had been run
+    whole. The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
+    cache would cost more memory traffic than the attention itself. With ``kept_lengths`` the first so many keys
+    and values of each row are copied into ``kept``.
+    """
+
+    def __init__(
+        self,
+        past_rows: Sequence[KeyValuePair | None],
+        layout: BatchLayout,
+        batch_buffer: BatchBuffer,
+        kept_lengths: Sequence[int] = (),
+    ) -> None:
+        super().__init__(layout.width - layout.new_width)
+        self.past_rows = past_rows
+        self.layout = layout
+        self.space = batch_buffer
+        self.kept_lengths = kept_lengths
         self.kept: KeyValuePairs = []
 
     def update(
@@ -76,57 +92,41 @@ class _RecordingLayer(DynamicLayer):
         *args: Any,
         **kwargs: Any,
     ) -> KeyValuePair:
-        # Copies, or every kept prefix would hold on to its whole padded batch.
-        self.kept = [
-            (
-                key_states[row, :, row_start:row_end].clone(),
-                value_states[row, :, row_start:row_end].clone(),
-            )
-            for row, (row_start, row_end) in enumerate(self.spans)
-        ]
-        return key_states, value_states
-
-
-class _ResumedLayer(PlaceholderCache):
-    """A cache layer with the kept prefixes of one block, padded on the left to ``length``.
-
-    The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
-    cache would cost more memory traffic than the attention itself.
-    """
-
-    def __init__(
-        self, rows: KeyValuePairs, length: int, batch_buffer: BatchBuffer
-    ) -> None:
-        super().__init__(length)
-        self.rows = rows
-        self.space = batch_buffer
-
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> KeyValuePair:
-        return (
-            self._pad_rows(0, [prefix for prefix, _ in self.rows], key_states),
-            self._pad_rows(1, [values for _, values in self.rows], value_states),
+        keys, values = (
+            self._pad_rows(index, new_states)
+            for index, new_states in enumerate((key_states, value_states))
         )
+        self.kept = []
+        for row, kept_length in enumerate(self.kept_lengths):
+            start = self.layout.starts[row]
+            kept_span = slice(start, start + kept_length)
+            # Copies, or every kept prefix would hold on to its whole padded batch.
+            kept_pair = (
+                keys[row, :, kept_span].clone(),
+                values[row, :, kept_span].clone(),
+            )
+            self.kept.append(kept_pair)
+        return keys, values
 
-    def _pad_rows(
-        self, buffer_index: int, rows: Sequence[torch.Tensor], new_states: torch.Tensor
-    ) -> torch.Tensor:
-        batch, heads, new_tokens, size = new_states.shape
+    def _pad_rows(self, pair_index: int, new_states: torch.Tensor) -> torch.Tensor:
+        if not any(self.layout.past_lengths):
+            return new_states
+        batch, heads, new_width, size = new_states.shape
+        width = self.layout.width
         padded_states = self.space.take_states(
-            buffer_index, (batch, heads, self.length + new_tokens, size), new_states
+            pair_index, (batch, heads, width, size), new_states
         )
-        for row, cached_rows in enumerate(rows):
-            start = self.length - cached_rows.shape[1]
-            padded_states[row, :, :start] = (
-                0  # masked out, but not-a-number from old memory would spread
-            )
-            padded_states[row, :, start : self.length] = cached_rows
-        padded_states[:, :, self.length :] = new_states
+        for row, new_length in enumerate(self.layout.new_lengths):
+            start = self.layout.starts[row]
+            new_start = width - new_length
+            # Masked out, but not-a-number from old memory would spread.
+            padded_states[row, :, :start] = 0
+            past_row = self.past_rows[row]
+            if past_row is not None:
+                padded_states[row, :, start:new_start] = past_row[pair_index]
+            padded_states[row, :, new_start:] = new_states[
+                row, :, new_width - new_length :
+            ]
         return padded_states
 
 
@@ -154,68 +154,112 @@ class BatchBuffer:
         return buffer[:size].view(shape)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Where each row of a batch is: ``new_lengths`` tokens to run behind ``past_lengths`` that were run before.
+
+    Rows end together. ``starts`` is each row's first column of ``width``, and ``new_width`` columns are run.
+    """
+
+    past_lengths: tuple[int, ...]
+    new_lengths: tuple[int, ...]
+
+    @property
+    def new_width(self) -> int:
+        """Columns that are run."""
+        return max(self.new_lengths)
+
+    @property
+    def width(self) -> int:
+        """Columns of keys and values."""
+        return max(map(sum, zip(self.past_lengths, self.new_lengths, strict=True)))
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first column of each row that holds a token."""
+        row_lengths = map(sum, zip(self.past_lengths, self.new_lengths, strict=True))
+        return tuple(self.width - row_length for row_length in row_lengths)
+
+
 @torch.inference_mode()
-def record_prefixes(
+def run_after_pasts(
     partial_forward: PartialForward,
     prompts: Sequence[TokenPrompt],
-    prefix_lengths: Sequence[int],
-    layer: int,
+    pasts: Sequence[CachedPrefix | None],
+    layers: Sequence[int],
     pad: int,
-) -> tuple[torch.Tensor, list[CachedPrefix]]:
-    """One whole pass: the last tokens' states, and each prompt's first ``prefix_lengths`` tokens kept."""
-    inputs = model_inputs(partial_forward, prompts, pad)
-    padded_width = inputs["input_ids"].shape[1]
-    prefix_spans = [
-        (padded_width - len(p.ids), padded_width - len(p.ids) + prefix_length)
-        for p, prefix_length in zip(prompts, prefix_lengths, strict=True)
-    ]
-    layers = [_RecordingLayer(prefix_spans) for _ in range(partial_forward.block_count)]
-    inputs |= {"past_key_values": make_cache(layers), "use_cache": True}
-    last_states = partial_forward.read_last_token(inputs, layer)
-    blocks = [recorder.kept for recorder in layers[:layer]]
-    return last_states, [
-        CachedPrefix(prefix_length, tuple(cached_rows[row] for cached_rows in blocks))
-        for row, prefix_length in enumerate(prefix_lengths)
-    ]
+    *,
+    pooling: str = "last",
+    kept_lengths: Sequence[int] = (),
+    batch_buffer: BatchBuffer | None = None,
+) -> tuple[dict[int, torch.Tensor], list[CachedPrefix]]:
+    """Run the tokens of each prompt that are not in its past; the pooled states equal those of the whole prompts.
 
+    Args:
+        partial_forward: The model.
+        prompts: Whole prompts.
+        pasts: The kept beginning of each, or None.
+        layers: Where states are pooled.
+        pad: The padding's token id.
+        pooling: One that needs no token of a past (`pools_question_only`).
+        kept_lengths: How many first tokens of each prompt to keep; () keeps nothing.
+        batch_buffer: Work space.
 
-@torch.inference_mode()
-def resume_prefixes(
-    partial_forward: PartialForward,
-    cached_rows: Sequence[CachedPrefix],
-    suffixes: Sequence[Sequence[int]],
-    layer: int,
-    batch_buffer: BatchBuffer,
-) -> torch.Tensor:
-    """The last tokens' states of prefixes and the ``suffixes`` of their prompts, all of one length."""
-    new_tokens = len(suffixes[0])
-    padded_width = max(prefix.tokens for prefix in cached_rows)
-    lengths = torch.tensor([prefix.tokens for prefix in cached_rows])[:, None]
-    positions = torch.arange(padded_width + new_tokens)
-    mask = (positions >= padded_width - lengths).long()
-    blocks = [
-        _ResumedLayer(
-            [prefix.blocks[prefix_length] for prefix in cached_rows],
-            padded_width,
-            batch_buffer,
+    Returns:
+        By layer the pooled states, float32 ``(batch, parts * width)``, and the kept prefixes.
+    """
+    past_lengths = tuple(past.tokens if past is not None else 0 for past in pasts)
+    new_ids = [
+        prompt.ids[past_length:]
+        for prompt, past_length in zip(prompts, past_lengths, strict=True)
+    ]
+    layout = BatchLayout(past_lengths, tuple(map(len, new_ids)))
+    inputs = _inputs_after_pasts(partial_forward, new_ids, layout, pad)
+    top_layer = max(layers)
+    space = batch_buffer or BatchBuffer()
+    cache_layers = [
+        _PastLayer(
+            [None if past is None else past.blocks[block] for past in pasts],
+            layout,
+            space,
+            kept_lengths,
         )
-        for prefix_length in range(layer)
+        for block in range(top_layer)
     ]
     # Masks are made for every block before the first runs, so those above L need to exist as well.
-    blocks += [
-        _ResumedLayer([], padded_width, batch_buffer)
-        for _ in range(partial_forward.block_count - layer)
+    cache_layers += [
+        _PastLayer([], layout, space)
+        for _ in range(partial_forward.block_count - top_layer)
     ]
-    inputs: dict[str, Any] = {
-        "input_ids": torch.tensor([list(suffix) for suffix in suffixes]).to(
-            partial_forward.device
-        ),
-        "attention_mask": mask.to(partial_forward.device),
-        "past_key_values": make_cache(blocks),
-        "use_cache": True,
-    }
-    if partial_forward.accepts_argument("position_ids"):
-        inputs["position_ids"] = (lengths + torch.arange(new_tokens)).to(
-            partial_forward.device
+    inputs |= {"past_key_values": make_cache(cache_layers), "use_cache": True}
+    if pooling == "last" and len(layers) == 1:
+        states = {top_layer: partial_forward.read_last_token(inputs, top_layer)}
+    else:
+        pool_states = pooling_function(pooling, prompts, is_causal=True)
+        states = partial_forward.read_layers(inputs, layers, pool_states)
+    kept_prefixes = [
+        CachedPrefix(
+            kept_length,
+            tuple(cache_layer.kept[row] for cache_layer in cache_layers[:top_layer]),
         )
-    return partial_forward.read_last_token(inputs, layer)
+        for row, kept_length in enumerate(kept_lengths)
+    ]
+    return states, kept_prefixes
+
+
+def _inputs_after_pasts(
+    partial_forward: PartialForward,
+    new_ids: Sequence[Sequence[int]],
+    layout: BatchLayout,
+    pad: int,
+) -> dict[str, Any]:
+    token_rows = torch.full((len(new_ids), layout.new_width), pad)
+    for row, row_ids in enumerate(new_ids):
+        token_rows[row, layout.new_width - len(row_ids) :] = torch.tensor(row_ids)
+    columns = torch.arange(layout.width)
+    mask = (columns >= torch.tensor(layout.starts)[:, None]).long()
+    inputs = {"input_ids": token_rows, "attention_mask": mask}
+    if partial_forward.accepts_argument("position_ids"):
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        inputs["position_ids"] = positions[:, layout.width - layout.new_width :]
+    return {name: value.to(partial_forward.device) for name, value in inputs.items()}

@@ -1,4 +1,4 @@
-"""Prompts with a kept beginning are resumed, the others run whole and are kept for the next question."""
+"""Prompts with a kept beginning are resumed; others run behind what all share, and are kept for the next question."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from denoise_core.local.kv_cache.recording import (
     BatchBuffer,
     CachedPrefix,
-    record_prefixes,
-    resume_prefixes,
+    run_after_pasts,
 )
 from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.partial_forward import (
@@ -30,12 +29,15 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
+# Tokens saved, from which on a pass for what prompts share pays.
+MIN_SHARED_TOKENS = 64
+
 
 class PrefixReuse:
     """One model's use of a `PrefixCache`. ``scope(layer)`` is all that decides keys and values besides the tokens.
 
-    ``off`` says why this model's prefixes cannot be kept, or is None: found out by trying, once. Call under
-    the model's lock.
+    The tokens that all prompts of a call begin with (instruction, chat template) are run once. Call under the
+    model's lock.
     """
 
     def __init__(
@@ -55,7 +57,10 @@ class PrefixReuse:
         self._tried: dict[int, str | None] = {}
 
     def disabled_reason(self, layer: int) -> str | None:
-        """Why nothing can be kept at ``layer``, or None; a model's past may be more than keys and values."""
+        """Why nothing can be kept at ``layer``, or None: a model's past may be more than keys and values.
+
+        Found by a trial, once.
+        """
         if layer not in self._tried:
             self._tried[layer] = (
                 "layer 0 is the embeddings, which need no keeping"
@@ -65,58 +70,64 @@ class PrefixReuse:
         return self._tried[layer]
 
     def read_states(
-        self, prompts: Sequence[TokenPrompt], layer: int
-    ) -> list[tuple[list[int], Floats]]:
-        """Pooled last-token states in batches: ``(positions in prompts, states)``."""
+        self,
+        prompts: Sequence[TokenPrompt],
+        layers: Sequence[int],
+        pooling: str = "last",
+        *,
+        keeps_prefixes: bool = True,
+    ) -> list[tuple[list[int], dict[int, Floats]]]:
+        """Pooled states in batches: ``(positions in prompts, states by layer)``.
+
+        Prefixes are looked up and kept for reads of a single layer, unless ``keeps_prefixes`` is false.
+        """
+        if not keeps_prefixes or len(layers) > 1:
+            return self._run_whole(prompts, layers, pooling, ())
+        top_layer = layers[0]
+        # The last token has to be run to have a state.
         prefix_lengths = [
             min(prompt.prefix_length, len(prompt.ids) - 1) for prompt in prompts
-        ]  # the last token has to be run to have a state
+        ]
         cached_prefixes: dict[int, CachedPrefix] = {}
         missing_rows: list[int] = []
         for row_index, (prompt, prefix_length) in enumerate(
             zip(prompts, prefix_lengths, strict=True)
         ):
             cached_prefix = self.cache.get(
-                self._cache_key(prompt, prefix_length, layer)
+                self._cache_key(prompt.ids[:prefix_length], top_layer)
             )
             if cached_prefix is None:
                 missing_rows.append(row_index)
             else:
                 cached_prefixes[row_index] = cached_prefix
-        batch_states: list[tuple[list[int], Floats]] = []
-        for rows, states in self._record_missing(
-            [
-                (prompts[row_index], prefix_lengths[row_index])
-                for row_index in missing_rows
-            ],
-            layer,
+        batch_states: list[tuple[list[int], dict[int, Floats]]] = []
+        for rows, states in self._run_whole(
+            [prompts[row] for row in missing_rows],
+            layers,
+            pooling,
+            [prefix_lengths[row] for row in missing_rows],
         ):
             batch_states.append(([missing_rows[row] for row in rows], states))
 
-        def resume_rows(rows: list[int]) -> Floats:
-            suffixes = [
-                prompts[row_index].ids[prefix_lengths[row_index] :]
-                for row_index in rows
-            ]
-            return to_numpy(
-                resume_prefixes(
-                    self.partial_forward,
-                    [cached_prefixes[row_index] for row_index in rows],
-                    suffixes,
-                    layer,
-                    self.space,
-                )
+        def resume_rows(rows: list[int]) -> dict[int, Floats]:
+            states, _ = run_after_pasts(
+                self.partial_forward,
+                [prompts[row] for row in rows],
+                [cached_prefixes[row] for row in rows],
+                layers,
+                self.pad,
+                pooling=pooling,
+                batch_buffer=self.space,
             )
+            return {layer: to_numpy(state) for layer, state in states.items()}
 
-        by_rest: dict[
-            int, list[int]
-        ] = {}  # prompts that are resumed together have as many tokens left
+        # Prompts that are resumed together have as many tokens left.
+        by_rest: dict[int, list[int]] = {}
         for row_index in sorted(
             cached_prefixes, key=lambda row_index: cached_prefixes[row_index].tokens
         ):
-            by_rest.setdefault(
-                len(prompts[row_index].ids) - prefix_lengths[row_index], []
-            ).append(row_index)
+            tokens_left = len(prompts[row_index].ids) - prefix_lengths[row_index]
+            by_rest.setdefault(tokens_left, []).append(row_index)
         for length, same_length_rows in sorted(by_rest.items()):
             rows_each = max(1, self.max_tokens // length)
             for batch_start in range(0, len(same_length_rows), rows_each):
@@ -125,66 +136,103 @@ class PrefixReuse:
                 )
         return batch_states
 
-    def _record_missing(
-        self, expected_states: Sequence[tuple[TokenPrompt, int]], layer: int
-    ) -> list[tuple[list[int], Floats]]:
-        """Run prompts whole, in batches, and keep so many of each one's first tokens: `states`."""
-
-        def run_whole(rows: list[int]) -> Floats:
-            prompts, prefix_lengths = zip(
-                *(expected_states[row_index] for row_index in rows), strict=True
+    def _read_shared_head(
+        self, prompts: Sequence[TokenPrompt], layer: int
+    ) -> CachedPrefix | None:
+        """Keys and values of what all prompts have before their passage; None where it is not worth a pass."""
+        head_ids = min(
+            (prompt.ids[: prompt.passage_span[0]] for prompt in prompts),
+            key=len,
+            default=(),
+        )
+        is_shared = all(prompt.ids[: len(head_ids)] == head_ids for prompt in prompts)
+        if not is_shared or len(head_ids) * len(prompts) < MIN_SHARED_TOKENS:
+            return None
+        cache_key = self._cache_key(head_ids, layer)
+        shared_past: CachedPrefix | None = self.cache.get(cache_key)
+        if shared_past is None:
+            head_prompt = TokenPrompt(head_ids, (0, 0), (0, 0), len(head_ids))
+            _, (shared_past,) = run_after_pasts(
+                self.partial_forward,
+                [head_prompt],
+                [None],
+                [layer],
+                self.pad,
+                kept_lengths=[len(head_ids)],
             )
-            states, cached_prefix = record_prefixes(
-                self.partial_forward, prompts, prefix_lengths, layer, self.pad
-            )
-            for prompt, prefix_length, prefix in zip(
-                prompts, prefix_lengths, cached_prefix, strict=True
-            ):
-                self.cache.put(self._cache_key(prompt, prefix_length, layer), prefix)
-            return to_numpy(states)
+            self.cache.put(cache_key, shared_past)
+        return shared_past
 
+    def _run_whole(
+        self,
+        prompts: Sequence[TokenPrompt],
+        layers: Sequence[int],
+        pooling: str,
+        prefix_lengths: Sequence[int],
+    ) -> list[tuple[list[int], dict[int, Floats]]]:
+        """Run prompts behind their shared head, in batches; ``prefix_lengths`` of their first tokens are kept."""
+        shared_past = self._read_shared_head(prompts, max(layers))
+
+        def run_rows(rows: list[int]) -> dict[int, Floats]:
+            batch_prompts = [prompts[row] for row in rows]
+            kept_lengths = [prefix_lengths[row] for row in rows if prefix_lengths]
+            states, kept_prefixes = run_after_pasts(
+                self.partial_forward,
+                batch_prompts,
+                [shared_past] * len(rows),
+                layers,
+                self.pad,
+                pooling=pooling,
+                kept_lengths=kept_lengths,
+                batch_buffer=self.space,
+            )
+            for prompt, prefix in zip(batch_prompts, kept_prefixes, strict=False):
+                prefix_ids = prompt.ids[: prefix.tokens]
+                self.cache.put(self._cache_key(prefix_ids, layers[0]), prefix)
+            return {layer: to_numpy(state) for layer, state in states.items()}
+
+        head_length = 0 if shared_past is None else shared_past.tokens
         return run_in_batches(
-            self.partial_forward,
-            [len(prompt.ids) for prompt, _ in expected_states],
+            [len(prompt.ids) - head_length for prompt in prompts],
             self.max_tokens,
-            run_whole,
+            run_rows,
         )
 
-    def _cache_key(
-        self, prompt: TokenPrompt, prefix_lengths: int, layer: int
-    ) -> Hashable:
-        return self.scope(layer), np.array(
-            prompt.ids[:prefix_lengths], dtype=np.int64
-        ).tobytes()
+    def _cache_key(self, token_ids: Sequence[int], layer: int) -> Hashable:
+        return self.scope(layer), np.array(token_ids, dtype=np.int64).tobytes()
 
     def _find_problem(self, layer: int) -> str | None:
-        """Eight and five tokens kept, three more resumed, against the same prompts run whole."""
+        """Eight and five tokens kept, three and two more resumed, against the same prompts run whole."""
         generator = torch.Generator().manual_seed(1)
         ids = torch.randint(
             int(self.partial_forward.config.vocab_size), (11,), generator=generator
         ).tolist()
         prompts = [
             TokenPrompt(tuple(ids), (0, 8), (8, 11), 8),
-            TokenPrompt(tuple(ids[3:]), (0, 5), (5, 8), 5),
+            TokenPrompt(tuple(ids[3:10]), (0, 5), (5, 7), 5),
         ]
-        pool = pooling_function("last", prompts)
+        pool = pooling_function("last", prompts, is_causal=True)
+
+        def run_rows(
+            rows: slice, pasts: list[CachedPrefix | None], kept_lengths: list[int]
+        ) -> tuple[torch.Tensor, list[CachedPrefix]]:
+            states, kept_prefixes = run_after_pasts(
+                self.partial_forward,
+                prompts[rows],
+                pasts,
+                [layer],
+                self.pad,
+                kept_lengths=kept_lengths,
+            )
+            return states[layer], kept_prefixes
+
         try:
             expected_states = self.partial_forward.read_layers(
                 model_inputs(self.partial_forward, prompts, self.pad), [layer], pool
             )[layer]
-            first_states, cached_prefix = record_prefixes(
-                self.partial_forward, prompts, [8, 5], layer, self.pad
-            )
-            resumed_states = resume_prefixes(
-                self.partial_forward,
-                cached_prefix,
-                [ids[8:], ids[8:]],
-                layer,
-                self.space,
-            )
-            _, (unpadded_prefix,) = record_prefixes(
-                self.partial_forward, prompts[1:], [5], layer, self.pad
-            )
+            first_states, cached_prefixes = run_rows(slice(2), [None, None], [8, 5])
+            resumed_states, _ = run_rows(slice(2), [*cached_prefixes], [])
+            _, (unpadded_prefix,) = run_rows(slice(1, 2), [None], [5])
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
         if not (
@@ -193,7 +241,7 @@ class PrefixReuse:
         ):
             return "this model's states are not the same with kept keys and values"
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
-        blocks = zip(unpadded_prefix.blocks, cached_prefix[1].blocks, strict=True)
+        blocks = zip(unpadded_prefix.blocks, cached_prefixes[1].blocks, strict=True)
         if not all(
             nearly_equal(left_states.flatten(), right.flatten())
             for unpadded_pair, padded_pair in blocks

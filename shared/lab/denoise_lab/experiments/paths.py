@@ -168,8 +168,8 @@ class Paths:
     def scores(self, prompts: list[TokenPrompt]) -> np.ndarray:
         """Scores through the prefix cache: what is not there is computed and kept."""
         scores = np.zeros(len(prompts), dtype=np.float32)
-        for rows, states in self.reuse.read_states(prompts, self.layer):
-            scores[rows] = states @ self.probe
+        for rows, states in self.reuse.read_states(prompts, [self.layer]):
+            scores[rows] = states[self.layer] @ self.probe
         return scores
 
     def end(self, context: Context, keep: float = 0.3, keeping: bool = False) -> None:
