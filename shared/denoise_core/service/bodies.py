@@ -206,9 +206,10 @@ class CheckResponse(BaseModel):
 
 
 class Health(BaseModel):
-    """``waiting`` counts requests, ``working`` threads."""
+    """``waiting`` counts requests, ``working`` threads; ``replicas`` are a remote scorer's."""
 
     status: str
+    replicas: list[str]
     model: str
     version: str
     waiting: int
