@@ -34,6 +34,7 @@ from denoise_core.service.body_limits import make_route_class
 from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue, estimate_reading_cost
 from denoise_core.support.check import check as check_answer
+from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
 from denoise_core.types import Passage, replace_surrogates
 
 _DESCRIPTION = (
@@ -141,7 +142,11 @@ class _Handlers:
         passages = bodies.to_passages(body.passages)
 
         def compute() -> Any:
-            return self.service.denoiser.denoise(body.query, passages).as_json()
+            reply = self.service.denoiser.denoise(body.query, passages).as_json()
+            characters = sum(len(passage.text) for passage in passages)
+            max_rows = FREE_CHUNKS + len(passages) + characters // MIN_MEAN_CHARACTERS
+            bodies.merge_small_rows(reply, max_rows)
+            return reply
 
         return await self._compute(request, compute, _texts(passages), body.query)
 
