@@ -12,7 +12,8 @@ def words(query, text):
 
 
 class Reranker(ThreadingHTTPServer):
-    """``faults`` are taken one by one, each by one request: a status, "cut" (the connection) or "hang".
+    """``faults`` are taken one by one, each by one request: a status, "cut" (the connection), "hang", "drip" (a
+    byte every .1 s) or "garbage".
 
     ``seen`` are the texts of each request, ``peak`` the most requests that were under way at once. With ``keeps``
     so many texts are kept; GET gives the hits and misses of each.
@@ -92,6 +93,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.close()
                 return
+            if fault == "drip":
+                self._drip()
+                return
+            if fault == "garbage":
+                body = "no scores"
             if served.refuses[0] in texts:
                 fault = served.refuses[1]
             if isinstance(fault, int):
@@ -103,6 +109,16 @@ class Handler(BaseHTTPRequestHandler):
             with served.lock:
                 served.now -= 1
         self._send(status, body)
+
+    def _drip(self):
+        self.send_response(200)
+        self.send_header("content-length", "1000")
+        self.end_headers()
+        self.close_connection = True
+        for _ in range(1000):
+            if self.server.over.wait(0.1):
+                return
+            self.wfile.write(b" ")
 
     def _scores(self, asked, texts):
         scores = [self.server.score(asked["query"], t) for t in texts]

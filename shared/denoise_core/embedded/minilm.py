@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 from denoise_core.local.batching import batch_by_length
+from denoise_core.runtime.thread_pool import stop_if_abandoned
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]
@@ -205,6 +206,7 @@ class MiniLM:
             for n, i in enumerate(row_indices):
                 token_ids[n, : len(id_rows[i])] = id_rows[i]
                 is_token[n, : len(id_rows[i])] = True
+            stop_if_abandoned()
             batch_states = self.forward(token_ids, is_token)
             for i, padded_states in zip(row_indices, batch_states, strict=True):
                 row_states[i] = padded_states[: len(id_rows[i])]

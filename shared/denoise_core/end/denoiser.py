@@ -34,7 +34,7 @@ from denoise_core.protocols import (
     to_float32,
 )
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.runtime.thread_pool import run_in_pool
+from denoise_core.runtime.thread_pool import run_in_pool, stop_if_abandoned
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.structural import (
     chunk_text,
@@ -335,6 +335,7 @@ class ENDDenoiser:
             if self.attaches_context and passage.text:
                 chunked_text = chunk_text(passage.text)
                 for text_chunk in chunked_text.chunks:
+                    stop_if_abandoned()
                     read_text = chunked_text.chunk_context_and_text(text_chunk)
                     heading_text, raw_text = read_text
                     headings = filter(None, (passage.header, heading_text))

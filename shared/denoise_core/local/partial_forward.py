@@ -34,6 +34,7 @@ from denoise_core.local.blocks import (
     run_last_token,
 )
 from denoise_core.local.layout import TokenPrompt, part_span, pooling_parts
+from denoise_core.runtime.thread_pool import stop_if_abandoned
 
 PoolingFunction = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
@@ -586,5 +587,6 @@ def run_in_batches(
     """``run_rows`` of positions of prompts of these lengths, a batch at a time (`batches`, `run_halving`)."""
     batch_results: list[tuple[list[int], T]] = []
     for batch_rows in batch_by_length(lengths, max_tokens):
+        stop_if_abandoned()
         batch_results += run_halving(batch_rows, run_rows)
     return batch_results

@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
@@ -28,6 +29,7 @@ from denoise_core._optional import require
 from denoise_core.errors import BadReply, InputError, mask_secrets
 from denoise_core.runtime.budget import Meter, current_meter
 from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.thread_pool import current_cancel_token
 
 T = TypeVar("T")
 
@@ -36,6 +38,8 @@ _BUSY_STATUSES = (408, 425, 429)  # the server works and asks for time
 _TRANSIENT_STATUSES = (500, 502, 503, 504, 529)
 _DOCUMENT_STATUSES = (400, 413, 422)  # may be about one document of a batch
 _MAX_RETRY_SECONDS = 60.0
+_POOL_TIMEOUT = 1.0  # seconds for a connection of a pool that has more than are used
+_POOL_SLACK = 8  # connections of cancelled requests that are being closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class RemoteLimits:
     """How a server is asked.
 
     Args:
-        timeout: Seconds of one request.
+        timeout: Seconds of one request, from its first byte to its reply's last.
         deadline: Seconds of a whole call, retries included; None: only a surrounding
             budget's limit.
         attempts: How often a request is tried in all.
@@ -89,6 +93,10 @@ class RetryableError(Exception):
         self.retry_after = retry_after
 
 
+class ReplicaHung(ConnectionError):
+    """A replica is not asked: its last request ran out of time, and none since succeeded."""
+
+
 class Engine:
     """Requests to servers that answer alike.
 
@@ -99,7 +107,9 @@ class Engine:
     or too long, raises `BadReply`, a failure; 400, 413 and 422 cost only the documents
     that are refused on their own. After the last attempt httpx's own error is raised;
     past the deadline `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
-    request counts as a call of that budget.
+    request counts as a call of that budget. A replica that let a request run out of
+    time is asked again with one request per cooldown, until one succeeds; others
+    raise `ReplicaHung` at once when no other replica is there.
 
     Args:
         urls: Addresses of the replicas, without the path.
@@ -133,8 +143,10 @@ class Engine:
     def run(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> T:
         """Run ``work(meter of the surrounding run)`` on the package's loop, and wait."""
         future = self._start(work)
+        token = current_cancel_token.get()
         try:
-            return future.result()
+            with token.calling(future.cancel) if token else nullcontext():
+                return future.result()
         except BaseException:
             future.cancel()
             raise
@@ -210,13 +222,22 @@ class Engine:
                 await asyncio.gather(*[send_part(url, half) for half in halves])
 
         async def send_missing() -> None:
+            result_count = len(results)
             missing = [i for i in range(len(keys)) if i not in results]
             parts = self._split_by_replica(keys, missing, batch_size)
             requests = [send_part(url, positions) for url, positions in parts]
             outcomes = await asyncio.gather(*requests, return_exceptions=True)
             errors = [error for error in outcomes if isinstance(error, BaseException)]
-            if errors:  # what no retry can help comes first
-                raise min(errors, key=lambda error: isinstance(error, RetryableError))
+            if not errors:
+                return
+            # What no retry can help comes first.
+            error = min(errors, key=lambda error: isinstance(error, RetryableError))
+            has_progress = len(results) > result_count
+            if has_progress and isinstance(error, ReplicaHung):
+                raise RetryableError(
+                    error
+                )  # another batch was the trial, and it passed
+            raise error
 
         await self._send_with_retries(send_missing)
         if refusals and len(refusals) == len(keys):
@@ -279,14 +300,22 @@ class Engine:
         address = url + path
         async with slots:
             headers = self._headers()
+            self.replicas.check_may_ask(url)
             if meter is not None:
                 meter.reserve()
             try:
-                request = client.stream(method, address, json=body, headers=headers)
-                async with request as response:
-                    if not response.is_success:
-                        raise self._status_error(httpx, url, address, response)
-                    content = await self._read_body(response, address)
+                content = await self._send_once(
+                    client, method, url, path, body, headers
+                )
+            except httpx.PoolTimeout as error:
+                # Cancelled requests can keep connections of a pool for ever.
+                if self._client is client:
+                    self._client = self._make_client(httpx)
+                raise RetryableError(error) from error
+            except httpx.TimeoutException as error:
+                self._mark_down(url, error)
+                self.replicas.mark_hung(url)
+                raise RetryableError(error) from error
             except httpx.HTTPError as error:
                 self._mark_down(url, error)
                 raise RetryableError(error) from error
@@ -296,6 +325,31 @@ class Engine:
         except (ValueError, RecursionError) as error:
             raise BadReply(
                 f"{address} did not answer with JSON: {type(error).__name__}"
+            ) from error
+
+    async def _send_once(
+        self,
+        client: Any,
+        method: str,
+        url: str,
+        path: str,
+        body: Any,
+        headers: dict[str, str],
+    ) -> bytes:
+        """Send one request within the time limit; returns the body of the reply."""
+        httpx = require("httpx", extra="remote")
+        address = url + path
+        try:
+            # httpx's own limits are about one read: a reply in drips would pass them.
+            async with asyncio.timeout(self.limits.timeout):
+                request = client.stream(method, address, json=body, headers=headers)
+                async with request as response:
+                    if not response.is_success:
+                        raise self._status_error(httpx, url, address, response)
+                    return await self._read_body(response, address)
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(
+                f"{address} did not answer in full within {self.limits.timeout:g} s"
             ) from error
 
     async def _read_body(self, response: Any, address: str) -> bytes:
@@ -364,15 +418,20 @@ class Engine:
     def _open_client(self, httpx: Any) -> tuple[Any, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
         if self._slots is None or self._loop is not loop:  # another loop after a fork
-            concurrency = self.limits.concurrency
-            self._client = httpx.AsyncClient(
-                timeout=self.limits.timeout,
-                limits=httpx.Limits(max_connections=concurrency),
-                headers={"Accept-Encoding": "identity"},
-            )
-            self._slots = asyncio.Semaphore(concurrency)
+            self._client = self._make_client(httpx)
+            self._slots = asyncio.Semaphore(self.limits.concurrency)
             self._loop = loop
         return self._client, self._slots
+
+    def _make_client(self, httpx: Any) -> Any:
+        timeout = self.limits.timeout
+        # Our own slots bound the requests, so a full pool is a broken one.
+        pool_timeout = min(timeout, _POOL_TIMEOUT)
+        return httpx.AsyncClient(
+            timeout=httpx.Timeout(timeout, pool=pool_timeout),
+            limits=httpx.Limits(max_connections=_POOL_SLACK + self.limits.concurrency),
+            headers={"Accept-Encoding": "identity"},
+        )
 
 
 def _check_url(url: str) -> None:
@@ -468,6 +527,7 @@ class Replicas:
         self.urls = tuple(urls)
         self.cooldown = cooldown
         self._down_until: dict[str, float] = {}
+        self._next_probe: dict[str, float] = {}  # of those that hung
 
     def choose(self, key: bytes) -> str:
         """Return the first live address in the order of ``key``.
@@ -477,9 +537,31 @@ class Replicas:
         now = time.monotonic()
 
         def ready_time(url: str) -> float:
-            return max(now, self._down_until.get(url, now))
+            down_until = self._down_until.get(url, now)
+            return max(now, down_until, self._next_probe.get(url, now))
 
         return min(rendezvous_order(key, self.urls), key=ready_time)
+
+    def check_may_ask(self, url: str) -> None:
+        """Admit a request; of those to a replica that hung, one per cooldown.
+
+        Raises:
+            ReplicaHung: The replica hung, and its next trial is not due.
+        """
+        now = time.monotonic()
+        next_probe = self._next_probe.get(url)
+        if next_probe is None:
+            return
+        if now < next_probe:
+            raise ReplicaHung(
+                f"{url} let a request run out of time; it is asked again in "
+                f"{next_probe - now:.1f} s"
+            )
+        self._next_probe[url] = now + self.cooldown
+
+    def mark_hung(self, url: str) -> None:
+        """Ask this address with one request per cooldown, the first one now."""
+        self._next_probe.setdefault(url, time.monotonic())
 
     def mark_failed(self, url: str) -> None:
         """Ask this address last for a while."""
@@ -488,9 +570,25 @@ class Replicas:
     def mark_alive(self, url: str) -> None:
         """Use this address again."""
         self._down_until.pop(url, None)
+        self._next_probe.pop(url, None)
+
+    @property
+    def states(self) -> list[str]:
+        """What is known of each address: alive, down or hung."""
+        now = time.monotonic()
+        states = []
+        for url in self.urls:
+            state = "alive" if self._down_until.get(url, 0.0) <= now else "down"
+            states.append("hung" if url in self._next_probe else state)
+        return states
+
+    @property
+    def can_ask(self) -> bool:
+        """False while each address hung and the next trial of none is due."""
+        now = time.monotonic()
+        return any(self._next_probe.get(url, now) <= now for url in self.urls)
 
     @property
     def alive_count(self) -> int:
         """How many addresses are not known to be down."""
-        now = time.monotonic()
-        return sum(self._down_until.get(url, 0.0) <= now for url in self.urls)
+        return self.states.count("alive")

@@ -54,8 +54,8 @@ from denoise_core.runtime.effects import (
 from denoise_core.runtime.thread_pool import (
     CancelToken,
     DaemonThreadPool,
-    current_cancel_token,
     run_in_pool,
+    stop_if_abandoned,
 )
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
@@ -380,9 +380,7 @@ class EffectCall:
     def begin(self) -> None:
         """Count the call, or raise why it may not start."""
         self.start_time = time.perf_counter()
-        cancel_token = current_cancel_token.get()
-        if cancel_token is not None and cancel_token.is_cancelled():
-            raise TimeoutError("the call that this run belongs to has run out of time")
+        stop_if_abandoned()
         if self.refusal:
             raise self.refusal
         if self.meter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,18 +27,23 @@ from denoise_core import __version__
 from denoise_core.errors import BadScores, ContractViolation, InputError
 from denoise_core.protocols import Scorer
 from denoise_core.runtime import fallbacks
+from denoise_core.runtime.engines import Engine, ReplicaHung, Replicas
 from denoise_core.service import LOCAL_HOSTS, Service, bodies
 from denoise_core.service.access import AccessMiddleware
 from denoise_core.service.body_limits import make_route_class
 from denoise_core.service.keys import ApiKeys
-from denoise_core.service.request_queue import RequestQueue
+from denoise_core.service.request_queue import RequestQueue, estimate_reading_cost
 from denoise_core.support.check import check as check_answer
+from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
 from denoise_core.types import Passage, replace_surrogates
 
 _DESCRIPTION = (
     "Denoises passages before a language model reads them, ranks them, and checks "
     "answers with them."
 )
+
+
+RETRY_SECONDS = 2  # after which a request to a server that hung is worth a trial
 
 
 def make_app(service: Service) -> FastAPI:
@@ -131,16 +137,20 @@ class _Handlers:
         waiting = Gauge("denoise_waiting_requests", "Requests.", registry=self.registry)
         waiting.set_function(lambda: self.queue.waiting)
 
-    async def denoise(self, body: bodies.DenoiseRequest) -> Response:
+    async def denoise(self, request: Request, body: bodies.DenoiseRequest) -> Response:
         """Keep what the query needs: texts, ranges, scores, and reasons of drops."""
         passages = bodies.to_passages(body.passages)
 
         def compute() -> Any:
-            return self.service.denoiser.denoise(body.query, passages).as_json()
+            reply = self.service.denoiser.denoise(body.query, passages).as_json()
+            characters = sum(len(passage.text) for passage in passages)
+            max_rows = FREE_CHUNKS + len(passages) + characters // MIN_MEAN_CHARACTERS
+            bodies.merge_small_rows(reply, max_rows)
+            return reply
 
-        return await self._compute(compute, _texts(passages), body.query)
+        return await self._compute(request, compute, _texts(passages), body.query)
 
-    async def check(self, body: bodies.CheckRequest) -> Response:
+    async def check(self, request: Request, body: bodies.CheckRequest) -> Response:
         """Check claim by claim whether the passages support the answer.
 
         Also whether it answers the question.
@@ -154,10 +164,10 @@ class _Handlers:
             return {"passed": verdict.passed, **verdict.as_json()}
 
         return await self._compute(
-            compute, _texts(passages), body.question, body.answer
+            request, compute, _texts(passages), body.question, body.answer
         )
 
-    async def rerank(self, body: bodies.RerankRequest) -> Response:
+    async def rerank(self, request: Request, body: bodies.RerankRequest) -> Response:
         """Rank documents by relevance, best first.
 
         ``relevance_score`` is the scorer's number through a sigmoid, 0 to 1. A request
@@ -173,23 +183,32 @@ class _Handlers:
             raise HTTPException(422, "documents is missing: expected a list of texts")
         texts = [d if isinstance(d, str) else d.text for d in documents]
         return await self._compute(
-            lambda: _rank(scorer, name, body, texts), texts, body.query
+            request, lambda: _rank(scorer, name, body, texts), texts, body.query
         )
 
     async def health(self, request: Request) -> Response:
         """``/livez``: the process answers. ``/readyz``: work gets done.
 
-        503 when work is under way and none was done for ``stall_timeout`` seconds.
+        503 when work is under way and none was done for ``stall_timeout`` seconds, and
+        while every replica of a remote scorer hung and none is due for a trial.
+        ``replicas`` says of each whether it is alive, down or hung.
         """
-        is_ready = self.queue.ready or request.url.path == "/livez"
+        replicas = self._scorer_replicas()
+        can_work = self.queue.ready and (replicas is None or replicas.can_ask)
+        is_ready = can_work or request.url.path == "/livez"
         report = {
             "status": "ok" if is_ready else "stalled",
+            "replicas": [] if replicas is None else replicas.states,
             "model": self.service.name,
             "version": __version__,
             "waiting": self.queue.waiting,
             "working": self.queue.working,
         }
         return JSONResponse(report, 200 if is_ready else 503)
+
+    def _scorer_replicas(self) -> Replicas | None:
+        engine = getattr(self.service.scorer, "engine", None)
+        return engine.replicas if isinstance(engine, Engine) else None
 
     async def metrics(self) -> Response:
         """Metrics for Prometheus."""
@@ -198,11 +217,16 @@ class _Handlers:
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def _compute(
-        self, compute: Callable[[], Any], texts: Sequence[str], *other_texts: str
+        self,
+        request: Request,
+        compute: Callable[[], Any],
+        texts: Sequence[str],
+        *other_texts: str,
     ) -> Response:
         """Return the plain values of ``compute`` as JSON, within the limits."""
         limits = self.service.limits
-        characters = sum(map(len, (*texts, *other_texts)))
+        all_texts = (*texts, *other_texts)
+        characters = sum(map(len, all_texts))
         if len(texts) > limits.max_passages:
             raise HTTPException(
                 413,
@@ -216,12 +240,20 @@ class _Handlers:
                 "taken at once",
             )
 
+        cost = estimate_reading_cost(all_texts)
+
         def compute_json() -> str:
             # In ASCII, so that any text of the metadata can be written.
             return json.dumps(compute(), allow_nan=False)
 
         try:
-            content = await self.queue.ask(compute_json, characters)
+            content = await self._ask_until_disconnect(request, compute_json, cost)
+        except ReplicaHung:
+            raise HTTPException(
+                503,
+                "the scorer's server does not answer",
+                {"Retry-After": str(RETRY_SECONDS)},
+            ) from None
         except TimeoutError:
             raise HTTPException(504, f"no answer within {limits.timeout:g} s") from None
         except InputError as error:  # its message may quote the request
@@ -232,6 +264,26 @@ class _Handlers:
             ) from None
         # A response model would be applied again; it is for the API's page alone.
         return Response(content, media_type="application/json")
+
+    async def _ask_until_disconnect(
+        self, request: Request, call: Callable[[], str], cost: int
+    ) -> str:
+        """Return what the queue returns; a client that leaves ends its work."""
+        asking = asyncio.ensure_future(self.queue.ask(call, cost))
+        leaving = asyncio.ensure_future(_wait_for_disconnect(request))
+        try:
+            await asyncio.wait((asking, leaving), return_when="FIRST_COMPLETED")
+            if not asking.done():
+                raise HTTPException(499, "the client has left")
+            return asking.result()
+        finally:
+            for task in (asking, leaving):
+                task.cancel()
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
 
 
 def _texts(passages: Sequence[Passage]) -> list[str]:

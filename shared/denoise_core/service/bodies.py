@@ -206,9 +206,10 @@ class CheckResponse(BaseModel):
 
 
 class Health(BaseModel):
-    """``waiting`` counts requests, ``working`` threads."""
+    """``waiting`` counts requests, ``working`` threads; ``replicas`` are a remote scorer's."""
 
     status: str
+    replicas: list[str]
     model: str
     version: str
     waiting: int
@@ -229,3 +230,39 @@ def to_passages(inputs: Sequence[str | InputPassage]) -> tuple[Passage, ...]:
         passage_id = str(position) if body.id is None else body.id
         passages.append(Passage(body.text, passage_id, metadata=body.metadata))
     return tuple(passages)
+
+
+def merge_small_rows(reply: dict[str, Any], max_rows: int) -> None:
+    """Merge neighbouring ranges of a reply with far more of them than its text needs.
+
+    So that a reply is not many times as long as its request. A merged range has its
+    parts' highest score; ranges with different reasons are never merged.
+    """
+    row_count = len(reply["kept"]) + len(reply["dropped"])
+    if row_count <= max_rows:
+        return
+    group_size = -(-row_count // max_rows)
+    for name in ("kept", "dropped"):
+        reply[name] = _merge_rows(reply[name], group_size)
+
+
+def _merge_rows(rows: list[dict[str, Any]], group_size: int) -> list[dict[str, Any]]:
+    merged_rows: list[dict[str, Any]] = []
+    group_count = group_size
+    for row in rows:
+        previous_row = merged_rows[-1] if merged_rows else None
+        is_full = group_count >= group_size
+        if previous_row is None or is_full or not _is_continued(previous_row, row):
+            merged_rows.append(dict(row))
+            group_count = 1
+            continue
+        group_count += 1
+        scores = [previous_row["score"], row["score"]]
+        previous_row["score"] = max((s for s in scores if s is not None), default=None)
+        previous_row["end"] = row["end"]
+    return merged_rows
+
+
+def _is_continued(row: dict[str, Any], next_row: dict[str, Any]) -> bool:
+    is_neighbour = row["id"] == next_row["id"] and row["end"] == next_row["start"]
+    return is_neighbour and row.get("reason") == next_row.get("reason")

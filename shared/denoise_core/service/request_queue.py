@@ -8,10 +8,11 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import anyio
+import numpy as np
 from fastapi import HTTPException
 
 from denoise_core.runtime.thread_pool import DaemonThreadPool
@@ -19,15 +20,25 @@ from denoise_core.service import ServiceLimits
 
 T = TypeVar("T")
 
-FIXED_COST = 2000  # what a request costs besides its characters, in characters
+FIXED_COST = 500  # what a request costs besides its tokens, in tokens
 WAIT_FRACTION = 0.8  # of the limit that an expected wait may fill: estimates err
 MAX_HUNG_THREADS = (
-    4  # threads for each worker that may hang before nothing more is begun
+    16  # threads for each worker that may hang before nothing more is begun
 )
-INITIAL_RATE = 1e-5  # seconds of a character, before the first request is done
+MIN_CPU_SHARE = 0.1  # of a thread's time: one that computes less waits for something
+PROBE_SECONDS = 1.0  # between two requests that are tried against the estimate
+INITIAL_RATE = 4e-5  # seconds of a token, before the first request is done
+RATE_HALF_LIVES = 4  # how often the rate halves in the limit, while none is measured
 _RATE_WEIGHT = 0.2  # of the newest request in the average
 # Collections of the middle generation before a full one that Python starts itself.
 RARE_COLLECTIONS = 10_000
+_NO_CLOCK = -1
+_IS_LETTER = np.array([chr(code).isalpha() and code < 128 for code in range(256)])
+_TOKENS_PER_BYTE = np.full(256, 0.5, np.float32)  # two bytes and more a character
+_TOKENS_PER_BYTE[:128] = 1.0
+_TOKENS_PER_BYTE[:33] = 0.0
+_TOKENS_PER_BYTE[48:58] = 0.5  # digits
+_TOKENS_PER_BYTE[:128][_IS_LETTER[:128]] = 0.0
 _COLLECT_AFTER = 10  # of them after which an idle service collects
 
 
@@ -50,48 +61,100 @@ class ServiceBusy(HTTPException):
         super().__init__(503, "busy: ask again later", {"Retry-After": str(seconds)})
 
 
+class _Turn:
+    """One call: its cost, and the slot that it holds while it computes."""
+
+    def __init__(self, cost: float) -> None:
+        self.cost = cost
+        self.start_time = time.monotonic()
+        self.cpu_clock: int | None = None  # of its thread, once that runs
+        self.cpu_seconds = 0.0  # by that clock at the last look
+        self.has_slot = True
+
+
 class RequestQueue:
-    """Runs calls on ``limits.threads`` threads, for one event loop."""
+    """Runs calls on ``limits.threads`` threads, for one event loop.
+
+    A call whose thread waits instead of computing, for a remote scorer that hangs, say,
+    soon gives its slot to the next one.
+    """
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
         self.working = 0  # threads, abandoned ones included
-        self._pending_cost = 0.0  # of all that was admitted and is not done
-        self._seconds_per_cost = INITIAL_RATE
+        self._pending_cost = 0.0  # of all that was admitted and holds or awaits a slot
+        self._measured_rate = (
+            INITIAL_RATE  # seconds for a unit of cost, as last measured
+        )
+        self._measured_at = time.monotonic()
+        self._next_probe = 0.0
         self._lock = threading.Lock()
         self._last_progress = time.monotonic()
         self._slots = anyio.CapacityLimiter(limits.threads)
         self._max_threads = limits.threads * (MAX_HUNG_THREADS + 1)
         self._pool = DaemonThreadPool(self._max_threads, "denoise-service")
 
-    async def ask(self, call: Callable[[], T], characters: int) -> T:
+    async def ask(self, call: Callable[[], T], tokens: int) -> T:
         """Return what ``call`` returns.
 
         Raises `ServiceBusy` at once when it could not be done in time, and
         `TimeoutError` when it was not.
         """
-        cost = characters + FIXED_COST
+        cost = tokens + FIXED_COST
         deadline = time.monotonic() + self.limits.timeout
-        self.admit(characters)
+        self.admit(tokens)
+        is_probe = self._excess_seconds(cost) > 0
+        if is_probe:
+            self._next_probe = time.monotonic() + PROBE_SECONDS
         self._pending_cost += cost
+        turn = _Turn(cost)
         try:
-            async with asyncio.timeout(self.limits.timeout), self._slots:
-                if time.monotonic() + cost * self._seconds_per_cost > deadline:
+            async with asyncio.timeout(self.limits.timeout):
+                await self._slots.acquire_on_behalf_of(turn)
+                turn.start_time = time.monotonic()
+                seconds = cost * self.seconds_per_cost
+                if turn.start_time + seconds > deadline and not is_probe:
                     raise TimeoutError  # it would not end in time
                 if self._is_hung:
                     raise ServiceBusy(self.limits.timeout / 2)
-                return await self._pool.run(self._run_timed, call, cost)
+                return await self._run_turn(call, turn)
+        except TimeoutError:
+            if turn.cpu_clock is not None and turn.has_slot:
+                self._record_rate(turn)
+            raise
         finally:
-            self._pending_cost -= cost
+            self._release(turn)
 
-    def admit(self, characters: int = 0) -> None:
+    def admit(self, tokens: int = 0) -> None:
         """Raise `ServiceBusy` for a request that could not be done in time."""
-        cost = self._pending_cost / self.limits.threads + characters + FIXED_COST
-        excess = cost * self._seconds_per_cost - WAIT_FRACTION * self.limits.timeout
-        # Without others it is tried, however long the last request took.
-        is_late = self._pending_cost and excess > 0
-        if self._is_hung or self.waiting >= self.limits.max_waiting or is_late:
+        excess = self._excess_seconds(tokens + FIXED_COST)
+        if self._is_hung or self.waiting >= self.limits.max_waiting:
             raise ServiceBusy(excess)
+        if excess > 0 and not self._may_probe:
+            raise ServiceBusy(excess)
+
+    @property
+    def seconds_per_cost(self) -> float:
+        """The measured rate; it halves while nothing is measured, so it errs only for a while."""
+        age = time.monotonic() - self._measured_at
+        half_life = self.limits.timeout / RATE_HALF_LIVES
+        return float(self._measured_rate * 0.5 ** (age / half_life))
+
+    def _excess_seconds(self, cost: float) -> float:
+        total_cost = self._pending_cost / self.limits.threads + cost
+        allowed_seconds = WAIT_FRACTION * self.limits.timeout
+        return total_cost * self.seconds_per_cost - allowed_seconds
+
+    @property
+    def _may_probe(self) -> bool:
+        """Whether a request may run though the estimate is against it.
+
+        Nothing is under way, or nothing waits and none was tried for a while: only the
+        estimate speaks against it, and estimates err.
+        """
+        if not self._pending_cost:
+            return True
+        return not self.waiting and time.monotonic() >= self._next_probe
 
     @property
     def waiting(self) -> int:
@@ -113,8 +176,42 @@ class RequestQueue:
     def _is_hung(self) -> bool:
         return self.working >= self._max_threads
 
-    def _run_timed(self, call: Callable[[], T], cost: float) -> T:
+    async def _run_turn(self, call: Callable[[], T], turn: _Turn) -> T:
+        watch = asyncio.create_task(self._release_when_waiting(turn))
+        try:
+            return await self._pool.run(self._run_timed, call, turn)
+        finally:
+            watch.cancel()
+
+    async def _release_when_waiting(self, turn: _Turn) -> None:
+        """Release the slot once the call's thread has computed next to nothing for a while."""
+        seconds = self.limits.timeout / MAX_HUNG_THREADS
+        while turn.has_slot:
+            await asyncio.sleep(seconds)
+            try:
+                cpu_seconds = time.clock_gettime(turn.cpu_clock or _NO_CLOCK)
+            except OSError:  # the thread has ended, or the system has no such clock
+                return
+            if cpu_seconds - turn.cpu_seconds < seconds * MIN_CPU_SHARE:
+                self._release(turn)
+            turn.cpu_seconds = cpu_seconds
+
+    def _release(self, turn: _Turn) -> None:
+        """Free what the turn holds; once, whoever comes first."""
+        if not turn.has_slot:
+            return
+        turn.has_slot = False
+        self._pending_cost -= turn.cost
+        try:
+            self._slots.release_on_behalf_of(turn)
+        except RuntimeError:  # it never got a slot
+            return
+
+    def _run_timed(self, call: Callable[[], T], turn: _Turn) -> T:
         start_time = time.monotonic()
+        if hasattr(time, "pthread_getcpuclockid"):
+            turn.cpu_seconds = time.thread_time()
+            turn.cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
         with self._lock:
             if not self.working:
                 self._last_progress = start_time
@@ -127,18 +224,41 @@ class RequestQueue:
             # It would end the event loop, and all other requests with it.
             raise RuntimeError(f"the call raised {type(error).__name__}") from None
         finally:
-            self._record_end(start_time, cost)
+            self._record_end(turn)
 
-    def _record_end(self, start_time: float, cost: float) -> None:
-        now = time.monotonic()
+    def _record_end(self, turn: _Turn) -> None:
         with self._lock:
             self.working -= 1
             is_idle = not self.working
-            self._last_progress = now
-            rate = (now - start_time) / cost
-            if self._seconds_per_cost != INITIAL_RATE:  # else this is the first one
-                rate = (1 - _RATE_WEIGHT) * self._seconds_per_cost + _RATE_WEIGHT * rate
-            self._seconds_per_cost = rate
+            self._last_progress = time.monotonic()
+        if turn.has_slot:  # what waited for others says nothing about the rate
+            self._record_rate(turn)
         is_tuned = gc.get_threshold()[2] == RARE_COLLECTIONS
         if is_idle and is_tuned and gc.get_count()[2] >= _COLLECT_AFTER:
             gc.collect()
+
+    def _record_rate(self, turn: _Turn) -> None:
+        now = time.monotonic()
+        with self._lock:
+            rate = (now - turn.start_time) / turn.cost
+            if self._measured_rate != INITIAL_RATE:  # else this is the first one
+                old_rate = self.seconds_per_cost
+                rate = (1 - _RATE_WEIGHT) * old_rate + _RATE_WEIGHT * rate
+            self._measured_rate = rate
+            self._measured_at = now
+
+
+def estimate_reading_cost(texts: Iterable[str]) -> int:
+    """Estimate tokens from above, in one fast pass: dense texts cost many times prose.
+
+    A word is a token for each four letters that it has, or begins to have on average;
+    a digit is half a token; a sign, and a character of another script, is one.
+    """
+    total = 0.0
+    for text in texts:
+        codes = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        is_letter = _IS_LETTER[codes]
+        letters = np.count_nonzero(is_letter)
+        words = np.count_nonzero(is_letter[1:] & ~is_letter[:-1]) + 1
+        total += max(words, letters / 4) + float(_TOKENS_PER_BYTE[codes].sum())
+    return int(total)

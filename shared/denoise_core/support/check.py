@@ -14,6 +14,7 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
+from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.support.answers import ParsedAnswer, parse_answer
 from denoise_core.support.citing import Citation, find_citations, remove_citations
 from denoise_core.support.evidence import EvidenceIndex, content_terms, has_words
@@ -248,6 +249,7 @@ def _verdict_without_judge(
     """
     claim_verdicts = []
     for claim in claims:
+        stop_if_abandoned()
         claim_verdict = _compare_claim(question, claim, evidence)
         claim_verdicts.append(claim_verdict)
     answer_verdict = AnswerVerdict.of_claims(claim_verdicts)

@@ -52,11 +52,19 @@ def split_long(
     ranges = [span]
     if end - start > max_characters and by_lines:
         ranges = pack_lines(text, start, end)
-    elif end - start > max_characters:
-        chunker = sentence_chunker(MAX_CHUNK_CHARACTERS // 2)
-        spans = chunker(Passage(text[start:end], ""))
-        ranges = [(start + part.start, start + part.end) for part in spans]
-    return [TextChunk(*part, context_spans) for part in ranges]
+    short_ranges: Ranges = []
+    for part_start, part_end in ranges:
+        if part_end - part_start <= max_characters:
+            short_ranges.append((part_start, part_end))
+        else:
+            short_ranges += _sentence_packs(text, part_start, part_end)
+    return [TextChunk(*part, context_spans) for part in short_ranges]
+
+
+def _sentence_packs(text: str, start: int, end: int) -> Ranges:
+    chunker = sentence_chunker(MAX_CHUNK_CHARACTERS // 2)
+    spans = chunker(Passage(text[start:end], ""))
+    return [(start + part.start, start + part.end) for part in spans]
 
 
 def pack_lines(text: str, start: int, end: int) -> Ranges:

@@ -104,6 +104,7 @@ def _normalize_space(text_parts: list[str]) -> str:
 
 def _find_tags(text: str) -> Iterator[_Tag]:
     hidden_end = 0
+    unclosed_names = set()  # each is looked for once, else the time is quadratic
     for match in _TAG.finditer(text):
         start, end = match.span()
         if start < hidden_end:
@@ -117,8 +118,13 @@ def _find_tags(text: str) -> Iterator[_Tag]:
                 end = len(text)
             hidden_end = end
         elif name in _INVISIBLE_TAGS and not slash:
-            end_tag = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(text, end)
-            if end_tag is not None:
+            end_tag = None
+            if name not in unclosed_names:
+                end_pattern = re.compile(rf"</{name}\s*>", re.IGNORECASE)
+                end_tag = end_pattern.search(text, end)
+            if end_tag is None:
+                unclosed_names.add(name)
+            else:
                 end = end_tag.end()
             hidden_end = end
             name = _HIDDEN

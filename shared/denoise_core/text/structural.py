@@ -33,8 +33,20 @@ from denoise_core.spans import (
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.json_spans import field_ranges, value_without
-from denoise_core.text.text_chunk import TextChunk, line_spans
+from denoise_core.text.text_chunk import (
+    FREE_CHUNKS,
+    MIN_MEAN_CHARACTERS,
+    TextChunk,
+    line_spans,
+    merge_small_chunks,
+)
 from denoise_core.types import Passage, Span, replace_surrogates
+
+MAX_CONTEXT_SPANS = 6
+"""Ranges of context (headings, list items) that are read with a chunk."""
+
+MAX_CONTEXT_CHARACTERS = 1000
+"""Characters of them."""
 
 _LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
 
@@ -66,7 +78,7 @@ class ChunkedText:
     def chunk_context_and_text(self, chunk: TextChunk) -> tuple[str, str]:
         """Return the chunk's context (headings, header row, question) and own text."""
         context_texts = [chunk.header]
-        for start, end in chunk.context_spans:
+        for start, end in nearest_spans(chunk.context_spans):
             context_texts.append(self.readable_text(start, end).strip())
         chunk_text = chunk.display_text or chunk.text_of(self.text)
         return "\n".join(filter(None, context_texts)), chunk_text
@@ -224,6 +236,25 @@ def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
     return passage_spans(passage.id, ranges)
 
 
+def nearest_spans(context_spans: RangeTuple) -> Ranges:
+    """Return the context that is read with a chunk: the first span and the nearest.
+
+    So reading costs what the chunks cost, however deep a text is nested. A span that
+    is too long is read up to a number of characters.
+    """
+    chosen_spans = sorted(context_spans)
+    if len(chosen_spans) > MAX_CONTEXT_SPANS:
+        chosen_spans[1 : 1 - MAX_CONTEXT_SPANS] = []
+    remaining_characters = MAX_CONTEXT_CHARACTERS
+    read_spans: Ranges = []
+    for start, end in reversed(chosen_spans):
+        read_end = min(end, start + remaining_characters)
+        if start < read_end:
+            read_spans.append((start, read_end))
+        remaining_characters -= read_end - start
+    return read_spans[::-1]
+
+
 def _to_range(span: Range | Span) -> Range:
     if isinstance(span, Span):
         return (span.start, span.end)
@@ -251,8 +282,17 @@ def _chunk_string(text: str) -> ChunkedText:
             text_format = lines.PLAIN_TEXT
     if not chunks:
         chunks = lines.line_chunks(text, text_format)
+    if text_format not in ("json", "rows"):  # whose lists lose single elements
+        filled_characters = sum(map(len, text.split()))
+        chunks = merge_small_chunks(
+            text,
+            chunks,
+            FREE_CHUNKS + filled_characters // MIN_MEAN_CHARACTERS,
+            shows_structure=text_format != "html",
+        )
     if not any(chunk.is_scored_in(text) for chunk in chunks):
-        chunks = [TextChunk(0, len(text))]  # nothing but structure: keep it scorable
+        # Nothing but structure: keep it scorable, by its beginning.
+        chunks = [TextChunk(0, len(text), display_text=text[:MAX_CONTEXT_CHARACTERS])]
     return ChunkedText(text, text_format, tuple(chunks))
 
 

@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 from denoise_core.spans import Range, RangeTuple
 
+FREE_CHUNKS = 64
+"""Chunks of a text of any length."""
+
+MIN_MEAN_CHARACTERS = 80
+"""Characters, without white space, for each further chunk of a text."""
+
 MAX_CHUNK_CHARACTERS = 800
 """A longer paragraph is split at its sentences."""
 
@@ -81,6 +87,59 @@ def fill_gaps(text: str, chunks: Iterable[TextChunk]) -> list[TextChunk]:
             tiled_chunks.append(chunk)
         position = chunk.end
     return tiled_chunks
+
+
+def merge_small_chunks(
+    text: str, chunks: list[TextChunk], max_chunks: int, *, shows_structure: bool
+) -> list[TextChunk]:
+    """Merge neighbours to at most ``max_chunks``: cost and results follow the size.
+
+    A merged chunk has the context that its parts have outside it.
+
+    Args:
+        text: The whole text.
+        chunks: Chunks that tile the text.
+        max_chunks: Most chunks to return.
+        shows_structure: Whether a merged chunk shows its structural parts, such as
+            headings; markup is not shown.
+    """
+    chunk_count = len(chunks)
+    if chunk_count <= max_chunks:
+        return chunks
+    merged_chunks = []
+    for group_index in range(max_chunks):
+        first_index = group_index * chunk_count // max_chunks
+        next_index = (group_index + 1) * chunk_count // max_chunks
+        group = chunks[first_index:next_index]
+        merged_chunks.append(_merge_group(text, group, shows_structure))
+    return merged_chunks
+
+
+def _merge_group(text: str, group: list[TextChunk], shows_structure: bool) -> TextChunk:
+    if len(group) == 1:
+        return group[0]
+    start = group[0].start
+    end = group[-1].end
+    context_spans: dict[Range, None] = {}
+    shown_texts = []
+    for chunk in group:
+        for span in chunk.context_spans:
+            if span[1] <= start or span[0] >= end:
+                context_spans[span] = None
+        if shows_structure or not chunk.is_structural:
+            shown_texts.append(chunk.display_text or chunk.text_of(text).rstrip())
+    display_text = ""
+    if any(chunk.display_text for chunk in group):
+        display_text = "\n".join(shown_texts)
+    return TextChunk(
+        start,
+        end,
+        tuple(context_spans),
+        group[0].header,
+        display_text=display_text,
+        is_structural=all(chunk.is_structural for chunk in group),
+        is_atomic=all(chunk.is_atomic for chunk in group),
+    )
 
 
 def line_spans(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[Range]:

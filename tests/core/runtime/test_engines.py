@@ -1,6 +1,7 @@
 """Remote scorers against real servers here: what is tried again, where a document goes, when it ends."""
 
 import asyncio
+import random
 import subprocess
 import sys
 import threading
@@ -23,10 +24,12 @@ from denoise_core.runtime import fallbacks
 from denoise_core.runtime.budget import Budget, Meter, current_meter
 from denoise_core.runtime.engines import (
     RemoteLimits,
+    ReplicaHung,
     _parse_retry_after,
     rendezvous_order,
 )
 from denoise_core.runtime.fallbacks import fallback_counts
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.scorers import RemoteReranker
 
 pytestmark = pytest.mark.enable_socket
@@ -238,6 +241,90 @@ def test_a_request_that_hangs_is_tried_again_after_its_timeout(server):
         .tolist()
         == EXPECTED
     )
+
+
+def test_a_reply_in_drips_ends_at_the_timeout(server):
+    """Each byte comes within the limit of a read; the whole does not."""
+    server.faults = ["drip"] * 4
+    scorer = RemoteReranker(server.url, limits=RemoteLimits(timeout=0.5, attempts=1))
+    start_time = time.monotonic()
+    with pytest.raises(httpx.ReadTimeout, match=r"in full within 0\.5 s"):
+        scorer.score(QUERY, ["a"])
+    assert time.monotonic() - start_time < 10
+
+
+def test_a_replica_that_hung_is_tried_once_a_cooldown_and_then_used_again(server):
+    limits = RemoteLimits(timeout=0.3, cooldown=2)
+    scorer = RemoteReranker(server.url, limits=limits)
+    server.faults = ["hang", "hang"]
+    with pytest.raises(ReplicaHung, match="asked again in"):
+        scorer.score(QUERY, ["a"])
+    assert scorer.engine.replicas.states == ["hung"]
+    assert not scorer.engine.replicas.can_ask
+    requests = len(server.seen)
+    for _ in range(20):
+        with pytest.raises(ReplicaHung):
+            scorer.score(QUERY, ["a"])
+    assert len(server.seen) == requests, "the server is left alone meanwhile"
+    time.sleep(2)
+    assert scorer.engine.replicas.can_ask
+    assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+    assert scorer.engine.replicas.states == ["alive"]
+
+
+def test_where_another_replica_lives_nobody_waits_for_the_one_that_hung(pair):
+    limits = RemoteLimits(timeout=0.5, cooldown=30)
+    scorer = RemoteReranker([s.url for s in pair], limits=limits)
+    pair[0].faults = ["hang"] * 100
+    assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+    requests = len(pair[0].seen)
+    for _ in range(5):
+        assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+    assert len(pair[0].seen) == requests
+
+
+async def test_after_many_cancelled_calls_the_next_one_succeeds(server):
+    """Cancelled requests can keep connections of httpx's pool for ever."""
+    limits = RemoteLimits(concurrency=4, timeout=20)
+    scorer = RemoteReranker(server.url, limits=limits)
+    random_number = random.Random(1)
+    for _ in range(40):
+        tasks = [asyncio.ensure_future(scorer.ascore(QUERY, ["a"])) for _ in range(20)]
+        for task in tasks:
+            await asyncio.sleep(random_number.random() * 0.003)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert (await scorer.ascore(QUERY, TEXTS)).tolist() == EXPECTED
+
+
+async def test_a_pool_without_free_connections_is_replaced(server):
+    limits = RemoteLimits(concurrency=1, timeout=20)
+    scorer = RemoteReranker(server.url, limits=limits)
+    await scorer.ascore(QUERY, ["a"])
+    pool = scorer.engine._client._transport._pool
+    pool._max_connections = 0  # as after many cancelled requests
+    pool._connections.clear()
+    assert (await scorer.ascore(QUERY, TEXTS)).tolist() == EXPECTED
+    assert scorer.engine._client._transport._pool is not pool
+
+
+def test_a_thread_that_is_abandoned_ends_its_request(server):
+    server.faults = ["hang"]
+    scorer = RemoteReranker(server.url)
+    ended = threading.Event()
+
+    def score():
+        try:
+            scorer.score(QUERY, ["a"])
+        finally:
+            ended.set()
+
+    async def ask_for_a_moment():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(run_in_pool(score), 0.3)
+
+    asyncio.run(ask_for_a_moment())
+    assert ended.wait(10), "it waited for the server's reply"
 
 
 def test_the_surrounding_budget_is_drawn_on(server):

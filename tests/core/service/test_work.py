@@ -4,15 +4,19 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 import weakref
+from functools import partial
 
 import pytest
 
+from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.service import ServiceLimits
 from denoise_core.service.request_queue import (
     MAX_HUNG_THREADS,
     RequestQueue,
     ServiceBusy,
+    estimate_reading_cost,
     tune_for_serving,
 )
 
@@ -22,85 +26,176 @@ def stop():
 
 
 async def test_a_call_is_answered_and_what_it_raises_is_raised():
-    desk = RequestQueue(ServiceLimits(workers=2))
-    assert await desk.ask(lambda: 3, 10) == 3
+    queue = RequestQueue(ServiceLimits(workers=2))
+    assert await queue.ask(lambda: 3, 10) == 3
     for _ in range(5):
         with pytest.raises(RuntimeError, match="StopIteration"):
-            await desk.ask(stop, 10)
-    assert await desk.ask(lambda: 4, 10) == 4
-    assert (desk.waiting, desk.working, desk.ready) == (0, 0, True)
-    desk.close()
+            await queue.ask(stop, 10)
+    assert await queue.ask(lambda: 4, 10) == 4
+    assert (queue.waiting, queue.working, queue.ready) == (0, 0, True)
+    queue.close()
+
+
+def set_rate(queue, seconds):
+    """Make this the measured seconds of a unit of cost."""
+    queue._measured_rate = seconds
+    queue._measured_at = time.monotonic()
+
+
+def busy_until(event):
+    """Compute until the event is set: what only waits soon gives up its slot."""
+    while not event.is_set():
+        sum(range(1000))
+    return "done"
 
 
 async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     go = threading.Event()
-    desk = RequestQueue(ServiceLimits(workers=1, timeout=10))
-    desk._seconds_per_cost = 0.001  # a second for a thousand characters
-    first = asyncio.create_task(
-        desk.ask(go.wait, 2000)
-    )  # four seconds with the fixed cost
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=10))
+    set_rate(queue, 0.001)  # a second for a thousand tokens
+    first = asyncio.create_task(queue.ask(partial(busy_until, go), 3500))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(queue.ask(lambda: "second", 1000))
     await asyncio.sleep(0)
     with pytest.raises(ServiceBusy) as busy:
-        await desk.ask(lambda: None, 4000)  # six more
+        await queue.ask(lambda: None, 4000)
     assert busy.value.headers == {"Retry-After": "2"}, (
         "then it would be done within eight tenths of the limit"
     )
-    second = asyncio.create_task(desk.ask(lambda: "done", 1000))
-    await asyncio.sleep(0)
-    assert desk.waiting == 1
+    assert queue.waiting == 1
     go.set()
-    assert await second == "done"
-    assert await first
-    desk.close()
+    assert await second == "second"
+    assert await first == "done"
+    queue.close()
 
 
 async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
-    desk = RequestQueue(ServiceLimits(workers=1, timeout=3000))
-    desk._seconds_per_cost = 1.45  # 2,900 s for any
-    assert await desk.ask(lambda: "tried", 1) == "tried"
-    for _ in range(40):
-        await desk.ask(lambda: None, 1)
-    assert desk._seconds_per_cost < 0.001
-    desk.close()
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=3000))
+    set_rate(queue, 1e6)
+    assert await queue.ask(lambda: "tried", 1) == "tried"
+    for _ in range(100):
+        await queue.ask(lambda: None, 1)
+    assert queue.seconds_per_cost < 0.001
+    queue.close()
+
+
+async def test_an_estimate_against_everything_passes_by_itself():
+    """One call was slow; no other may finish, so only time can correct what it taught."""
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=0.4))
+    set_rate(queue, 1.0)
+    before = queue.seconds_per_cost
+    await asyncio.sleep(0.4)
+    assert queue.seconds_per_cost < before / 8
+    queue.close()
+
+
+async def test_where_nothing_waits_one_request_is_tried_against_the_estimate():
+    go = threading.Event()
+    queue = RequestQueue(ServiceLimits(workers=2, timeout=30))
+    set_rate(queue, 1.0)
+    first = asyncio.create_task(queue.ask(partial(busy_until, go), 1))
+    await asyncio.sleep(0)
+    queue._next_probe = 0.0
+    assert await queue.ask(lambda: "tried", 1) == "tried"
+    with pytest.raises(ServiceBusy):
+        await queue.ask(lambda: "another", 1)
+    go.set()
+    await first
+    queue.close()
 
 
 async def test_what_has_expired_is_not_begun():
     go, begun = threading.Event(), []
-    desk = RequestQueue(ServiceLimits(workers=1, timeout=0.1))
-    desk._seconds_per_cost = 0.02 / 2001  # each takes 20 ms
-    first = asyncio.create_task(desk.ask(go.wait, 1))
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=0.5))
+    set_rate(queue, 0.15 / 501)  # each takes .15 s
+    first = asyncio.create_task(queue.ask(partial(busy_until, go), 1))
     await asyncio.sleep(0)
-    late = [asyncio.create_task(desk.ask(lambda: begun.append(1), 1)) for _ in range(2)]
-    found = await asyncio.gather(first, *late, return_exceptions=True)
-    assert all(isinstance(f, TimeoutError) for f in found), "admitted, so no refusal"
+    late = asyncio.create_task(queue.ask(lambda: begun.append(1), 1))
+    outcomes = await asyncio.gather(first, late, return_exceptions=True)
+    assert all(isinstance(outcome, TimeoutError) for outcome in outcomes)
     assert not begun
     go.set()
-    assert desk.waiting == 0
-    desk.close()
+    assert queue.waiting == 0
+    queue.close()
+
+
+@pytest.mark.skipif(
+    not hasattr(time, "pthread_getcpuclockid"), reason="no clock of another thread"
+)
+async def test_a_call_that_waits_gives_its_slot_away_and_one_that_computes_does_not():
+    go = threading.Event()
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=8))
+    waiting = asyncio.create_task(queue.ask(go.wait, 1))
+    await asyncio.sleep(0)
+    assert await queue.ask(lambda: "next", 1) == "next", "before the first one ended"
+    computing = asyncio.create_task(queue.ask(partial(busy_until, go), 1))
+    await asyncio.sleep(0)
+    following = asyncio.create_task(queue.ask(lambda: "last", 1))
+    await asyncio.sleep(2)  # four times what a waiting call keeps its slot
+    assert not following.done()
+    go.set()
+    assert await waiting
+    assert [await computing, await following] == ["done", "last"]
+    queue.close()
+
+
+async def test_work_that_nobody_waits_for_stops_at_the_next_batch():
+    steps, ended = [], threading.Event()
+
+    def work():
+        try:
+            while True:
+                stop_if_abandoned()
+                steps.append(time.sleep(0.01))
+        finally:
+            ended.set()
+
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=0.2))
+    with pytest.raises(TimeoutError):
+        await queue.ask(work, 1)
+    assert await asyncio.to_thread(ended.wait, 10)
+    assert steps
+    while queue.working:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    queue.close()
 
 
 async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free():
     go = threading.Event()
-    desk = RequestQueue(ServiceLimits(workers=1, timeout=0.05, stall_timeout=0.01))
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=0.05, stall_timeout=0.01))
     for _ in range(MAX_HUNG_THREADS):
+        set_rate(queue, 1e-9)
         with pytest.raises(TimeoutError):
-            await desk.ask(go.wait, 1)
-    assert not desk.ready
-    desk._seconds_per_cost = 1e-9
-    assert await desk.ask(lambda: "answered", 1) == "answered", (
+            await queue.ask(go.wait, 1)
+    assert not queue.ready
+    set_rate(queue, 1e-9)
+    assert await queue.ask(lambda: "answered", 1) == "answered", (
         "those that hang hold no worker"
     )
     with pytest.raises(TimeoutError):
-        await desk.ask(go.wait, 1)
+        await queue.ask(go.wait, 1)
     with pytest.raises(ServiceBusy):
-        await desk.ask(lambda: None, 1)
+        await queue.ask(lambda: None, 1)
     go.set()
-    while desk.working:  # noqa: ASYNC110
+    while queue.working:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    assert desk.ready
-    desk._seconds_per_cost = 1e-9
-    assert await desk.ask(lambda: "again", 1) == "again"
-    desk.close()
+    assert queue.ready
+    set_rate(queue, 1e-9)
+    assert await queue.ask(lambda: "again", 1) == "again"
+    queue.close()
+
+
+def test_dense_text_costs_what_it_takes_to_read():
+    prose = "The tower of the harbour was finished in the year of the flood. " * 100
+    for dense in (
+        "a b c d " * 800,
+        "#!{}[]<>" * 800,
+        "9081726354" * 640,
+        "東京" * 1067,
+    ):
+        assert estimate_reading_cost([dense]) > 1.5 * estimate_reading_cost([prose])
+    assert estimate_reading_cost([prose, prose]) == 2 * estimate_reading_cost([prose])
+    assert estimate_reading_cost(["", "\ud800"]) < 10
 
 
 def test_every_core_computes_unless_told():
@@ -133,20 +228,20 @@ async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way
 
     def noted(phase, about):
         if phase == "start" and about["generation"] == 2:
-            full.append(desk.working)
+            full.append(queue.working)
 
     def work():
         left.append(weakref.ref(Ring()))
         return len([(str(n), [n]) for n in range(500_000)])
 
-    desk = RequestQueue(ServiceLimits(workers=1))
+    queue = RequestQueue(ServiceLimits(workers=1))
     gc.callbacks.append(noted)
     try:
-        assert await desk.ask(work, 10) == 500_000
+        assert await queue.ask(work, 10) == 500_000
         while left[0]() is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     finally:
         gc.callbacks.remove(noted)
     assert full
     assert not any(full), "one began while the request was worked on"
-    desk.close()
+    queue.close()

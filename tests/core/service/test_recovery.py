@@ -1,0 +1,99 @@
+"""A service whose scorer is a remote server with faults works again once the server does."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from rerank_server import reranking
+from service_server import serving
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.runtime.engines import RemoteLimits
+from denoise_core.scorers import RemoteReranker
+from denoise_core.service import Service, ServiceLimits
+
+pytestmark = pytest.mark.enable_socket
+
+BODY = {"query": "Where is the tower?", "documents": ["The tower is here.", "Bread."]}
+LIMITS = ServiceLimits(workers=1, timeout=8)
+
+
+@asynccontextmanager
+async def asking(scorer):
+    service = Service(ENDDenoiser(scorer), limits=LIMITS)
+    with serving(service) as url:
+        async with httpx.AsyncClient(base_url=url) as client:
+            yield client
+
+
+async def rerank(client):
+    return await client.post("/v1/rerank", json=BODY, timeout=60)
+
+
+async def seconds_until_well(client):
+    start_time = time.monotonic()
+    while (await rerank(client)).status_code != 200:
+        await asyncio.sleep(0.1)
+        assert time.monotonic() - start_time < 30
+    return time.monotonic() - start_time
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        ["hang"] * 3,
+        ["cut", 503, "hang"] * 3,
+        ["drip"] * 2,
+        ["garbage"] * 4,
+        [429] * 6,
+    ],
+    ids=["hangs", "flaps", "drips", "garbage", "asks for time"],
+)
+@pytest.mark.parametrize("server_timeout", [2, 60])
+async def test_it_is_well_soon_after_its_server_is(faults, server_timeout):
+    """With a time-out above the service's own, no reply ever says that a request hung."""
+    with reranking() as server:
+        server.retry_after = "1"
+        limits = RemoteLimits(timeout=server_timeout)
+        scorer = RemoteReranker(server.url, limits=limits)
+        async with asking(scorer) as client:
+            assert (await rerank(client)).status_code == 200
+            server.faults = list(faults)
+            replies = await asyncio.gather(*(rerank(client) for _ in range(6)))
+            assert {reply.status_code for reply in replies} <= {200, 500, 502, 503, 504}
+            server.faults = []  # the server is well
+            assert await seconds_until_well(client) < 10
+            for _ in range(5):
+                assert (await rerank(client)).status_code == 200
+
+
+async def test_readiness_shows_that_every_replica_hung():
+    with reranking() as server:
+        limits = RemoteLimits(timeout=0.3, cooldown=2)
+        scorer = RemoteReranker(server.url, limits=limits)
+        async with asking(scorer) as client:
+            assert (await client.get("/readyz")).json()["replicas"] == ["alive"]
+            server.faults = ["hang"] * 2
+            refusal = await rerank(client)
+            assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "2")
+            reply = await client.get("/readyz")
+            assert (reply.status_code, reply.json()["replicas"]) == (503, ["hung"])
+            await asyncio.sleep(2)
+            assert (await client.get("/readyz")).status_code == 200, "a trial is due"
+            assert (await rerank(client)).status_code == 200
+            assert (await client.get("/readyz")).json()["replicas"] == ["alive"]
+
+
+async def test_a_client_that_leaves_ends_its_work():
+    with reranking() as server:
+        server.faults = ["hang"]
+        scorer = RemoteReranker(server.url, limits=RemoteLimits(timeout=60))
+        async with asking(scorer) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post("/v1/rerank", json=BODY, timeout=0.5)
+            start_time = time.monotonic()
+            while (await client.get("/livez")).json()["working"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            assert time.monotonic() - start_time < LIMITS.timeout / 2

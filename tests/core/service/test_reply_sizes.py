@@ -1,0 +1,52 @@
+"""No reply is many times as long as its request, and merged ranges are the parts' own characters."""
+
+import httpx
+import pytest
+from growing_texts import TEXTS
+from service_server import serving
+
+from denoise_core import Passage
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers import BM25Scorer
+from denoise_core.service import Service
+
+pytestmark = pytest.mark.enable_socket
+
+QUERY = "Which item is one of two?"
+DENOISER = ENDDenoiser(BM25Scorer(), keep=5, chunker="auto")
+
+
+@pytest.fixture(scope="module")
+def url():
+    with serving(Service(DENOISER)) as served_url:
+        yield served_url
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_reply_is_at_most_three_times_its_request_and_10_kb(url, name):
+    body = {"query": QUERY, "passages": [TEXTS[name](60_000)]}
+    reply = httpx.post(url + "/v1/denoise", json=body, timeout=60)
+    assert reply.status_code == 200
+    assert len(reply.content) <= 3 * len(reply.request.content) + 10_000
+
+
+def highest_score(rows):
+    return max(row["score"] for row in rows if row["score"] is not None)
+
+
+def test_merged_ranges_cover_what_their_parts_cover(url):
+    text = TEXTS["JSON records"](60_000)
+    expected = DENOISER.denoise(QUERY, [Passage(text, "0")]).as_json()
+    body = {"query": QUERY, "passages": [text]}
+    reply = httpx.post(url + "/v1/denoise", json=body, timeout=60).json()
+    assert reply["passages"] == expected["passages"]
+    for name in ("kept", "dropped"):
+        parts = [(row["start"], row["end"]) for row in expected[name]]
+        ranges = [(row["start"], row["end"]) for row in reply[name]]
+        assert sum(end - start for start, end in ranges) == sum(
+            end - start for start, end in parts
+        )
+        assert {start for start, _ in ranges} <= {start for start, _ in parts}
+        assert {end for _, end in ranges} <= {end for _, end in parts}
+        assert highest_score(reply[name]) == highest_score(expected[name])
+    assert len(reply["dropped"]) < len(expected["dropped"])
