@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.embedded.kinds import classify_question
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
 from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
+from denoise_core.end.question_kinds import QuestionKind
 from denoise_core.end.selection import KeepSetting, ScoreCalibration
 from denoise_core.errors import InputError
 from denoise_core.protocols import ScoredTexts, Scorer
@@ -81,9 +83,13 @@ class DefaultScorer:
         encoder = shared_encoder(self.cache_folder)
         signals, window_counts = encoder.signals_with_windows(query, texts)
         scores = default_stack().combine(signals)
-        if self.boost_multi_hop:
+        if self.boost_multi_hop or self.question_kind(query) == "two_step":
             scores = encoder.boost_multi_hop(query, texts, scores)
         return ScoredTexts(scores, window_counts)
+
+    def question_kind(self, query: str) -> QuestionKind:
+        """Name what the question asks for (`classify_question`); "lookup" if unsure."""
+        return classify_question(shared_encoder(self.cache_folder), query)
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Embed texts before any question, such as at indexing time.

@@ -43,6 +43,7 @@ CACHE_FORMAT = 2  # of safetensors, over the weights in 16 bit
 CACHE_FILE = "readings.sqlite"
 BATCH_TEXTS = 64  # texts encoded before their embeddings are stored
 MAX_QUERY_TOKENS = 128  # longer questions are cut for maxsim and rest
+QUESTION_START = 3  # word pieces, "what are the", that `embed_question` reads apart
 # `SentenceEncoder.boost_multi_hop`: how many best texts the others are compared with, and
 # how far below such a text, in units of the score, the text closest to it is raised.
 BOOST_TEXTS = 2
@@ -170,6 +171,19 @@ class SentenceEncoder:
         return np.stack(
             [text_embedding.sentence[0] for text_embedding in self._encode_texts(texts)]
         )
+
+    def embed_question(self, query: str) -> Floats:
+        """Embed what a question is about and how it begins.
+
+        Returns:
+            float32 ``(2 * width,)``: the model's own embedding, then the mean of the first
+            `QUESTION_START` word pieces.
+        """
+        query_embedding, query_vectors, _ = self._encode_query(query)
+        start_vector = np.zeros_like(query_embedding)
+        if len(query_vectors):
+            start_vector = query_vectors[:QUESTION_START].mean(0)
+        return np.concatenate([query_embedding, start_vector])
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Embed texts before any question, such as at indexing time.

@@ -12,6 +12,7 @@ import numpy as np
 
 from denoise_core.end.budget import BudgetTrimmer
 from denoise_core.end.calibration import ConformalRule
+from denoise_core.end.question_kinds import KindClassifier, widen_selection
 from denoise_core.end.selection import (
     Floats,
     KeepRule,
@@ -305,6 +306,8 @@ class ENDDenoiser:
             selection = Selection(
                 prepared_input.spans, chunk_scores, kept_mask, drop_reasons
             )
+            if isinstance(keep_rule, MarginRule):
+                selection = self._widen(query, prepared_input, selection)
         selection, relevant, result_note = self._judge_relevance(
             query, prepared_input, keep_rule, selection
         )
@@ -364,6 +367,17 @@ class ENDDenoiser:
                 )
             chunk_scores[prepared_input.scored_chunks] = scored_texts.scores
         return check_no_nan(chunk_scores)
+
+    def _widen(
+        self, query: str, prepared_input: _PreparedInput, selection: Selection
+    ) -> Selection:
+        """Also keep what the kind of the question needs, unless ``max_keep`` limits it."""
+        if self.max_keep is not None or not isinstance(self.scorer, KindClassifier):
+            return selection
+        kind = self.scorer.question_kind(replace_surrogates(query))
+        return widen_selection(
+            kind, selection, prepared_input.texts, prepared_input.passages
+        )
 
     # -- the result --------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ NOT_NEEDED = "not needed for the question"
 # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 RECHECK_THRESHOLD = 3.0
 _MOST_RECHECKED = 3  # passages that are looked at again
+NOT_IN_PASSAGES = "not in these passages: the model needs nothing of any of them"
 _LOOKED_RELEVANT = (
     "nothing was kept of any passage, though this one looked relevant: asked once more"
 )
@@ -367,6 +368,11 @@ class S2ADenoiser:
             if failure_reason is not None:
                 passage_failures[passage.id] = failure_reason
                 self._handle_failure(passage, failure_reason, passage_outcomes)
+        has_text = any(passage.text.strip() for passage in passages)
+        is_answer_absent = has_text and not passage_failures
+        for passage_result in passage_results:
+            if passage_result.passage is not None:
+                is_answer_absent = False
         if self.options.min_passages:
             ensure_min_passages(question.text, passages, passage_results, self.options)
         kept: list[Passage] = []
@@ -386,6 +392,8 @@ class S2ADenoiser:
             else None,
             failures=passage_failures,
             reports=tuple(passage_reports),
+            relevant=False if is_answer_absent else None,
+            note=NOT_IN_PASSAGES if is_answer_absent else None,
             question_note=question.note,
         )
 

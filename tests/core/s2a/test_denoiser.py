@@ -373,3 +373,25 @@ def test_what_work_off_the_loop_raises_is_raised_as_under_sync():
     s2a = S2ADenoiser(FunctionLLM(lambda sent_messages: "perhaps"), on_error="raise")
     with pytest.raises(UnparsableReply):
         asyncio.run(s2a.adenoise("How tall?", much))
+
+
+def test_a_model_that_selects_nothing_of_any_passage_says_that_they_do_not_answer():
+    unrelated = "Who painted the ceiling of the chapel?"
+    s2a_result = check_denoiser(
+        lambda: S2ADenoiser(says("NONE"), variant="select"), unrelated, PASSAGES
+    )
+    assert not s2a_result.passages
+    assert s2a_result.relevant is False
+    assert s2a_result.note.startswith("not in these passages")
+
+
+def test_a_model_that_selects_something_or_fails_says_nothing_of_the_kind():
+    for fake_llm in (
+        keeps(lambda one_text: "tall" in one_text),
+        says("As a language model I saw 3 things in 1984."),
+    ):
+        s2a_result = S2ADenoiser(fake_llm, variant="select", on_error="drop").denoise(
+            QUERY, PASSAGES
+        )
+        assert s2a_result.relevant is None
+        assert s2a_result.note is None

@@ -1,0 +1,155 @@
+"""What a question asks for decides how much is kept: one fact, a list, a summary.
+
+``keep="auto"`` keeps what is close to the best score. That is right for one fact. A list
+needs rows that score far apart, a summary needs the document, and a question of two steps
+needs a piece that shares few words with it. `widen_selection` adds what such a question
+needs; it never drops anything, so a kind that is wrongly assigned costs text and no answer.
+
+A scorer that is a `KindClassifier` names the kind; `denoise_core.embedded.kinds` has the
+default's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.end.selection import Mask, Selection, rank_by_score
+from denoise_core.types import Passage
+
+QuestionKind: TypeAlias = Literal["lookup", "list", "compare", "summary", "two_step"]
+
+BEST_PIECES = 3  # pieces whose mean score says how well a document fits the question
+# Metadata that name the document a passage was cut from, the first that is there.
+DOCUMENT_KEYS = ("source", "file_path", "file_name", "title")
+
+
+@runtime_checkable
+class KindClassifier(Protocol):
+    """A scorer that also says what kind of question it is asked."""
+
+    def question_kind(self, query: str) -> QuestionKind:
+        """Name the kind; "lookup" if unsure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRule:
+    """Which documents are kept whole, and up to how much.
+
+    Attributes:
+        margin: How far below the best document's strength another one may be.
+        max_characters: How much of each document; its best pieces if it is longer.
+        request: What the question asks for, as the note says it.
+    """
+
+    margin: float
+    max_characters: int
+    request: str
+
+
+# Chosen on the development half of the company files: the smallest margins that keep .85
+# of the rows and key points, both of whole files and of pieces of 600 characters.
+DOCUMENT_RULES: dict[str, DocumentRule] = {
+    "summary": DocumentRule(0.5, 8000, "a summary"),
+    "list": DocumentRule(0.8, 4000, "a list or a count"),
+}
+PIECE_NOTES = {
+    "compare": "the question compares: the best piece of every document is kept",
+    "two_step": (
+        "the question takes two steps: the best piece of every document is kept, and "
+        "what continues the best pieces"
+    ),
+}
+
+
+def widen_selection(
+    kind: QuestionKind,
+    selection: Selection,
+    chunk_texts: Sequence[str],
+    passages: dict[str, Passage],
+) -> Selection:
+    """Also keep what a question of this kind needs, and say so in a note.
+
+    A list and a summary keep the documents that fit best whole, up to a limit; a comparison
+    and a question of two steps keep the best piece of every document that has several.
+
+    Args:
+        kind: The question's kind; "lookup" changes nothing.
+        selection: What ``keep="auto"`` selected.
+        chunk_texts: The chunks' texts, in the order of the selection's spans.
+        passages: The input passages by id.
+    """
+    documents = _document_chunks(selection, passages)
+    kept_mask = selection.kept.copy()
+    note = PIECE_NOTES.get(kind, "")
+    if kind in DOCUMENT_RULES:
+        note = _keep_documents(
+            DOCUMENT_RULES[kind], selection, chunk_texts, documents, kept_mask
+        )
+    elif note:
+        for chunks in documents:
+            if len(chunks) > 1:
+                kept_mask[chunks[0]] = True
+    if not note:
+        return selection
+    return replace(selection, kept=kept_mask, notes=(*selection.notes, note))
+
+
+def _document_chunks(
+    selection: Selection, passages: dict[str, Passage]
+) -> list[NDArray[np.intp]]:
+    """The scored chunks of each document, the best first."""
+    chunks_by_document: dict[str, list[int]] = {}
+    for chunk in rank_by_score(selection.scores).tolist():
+        if np.isfinite(selection.scores[chunk]):
+            passage = passages[selection.spans[chunk].passage_id]
+            chunks_by_document.setdefault(document_key(passage), []).append(chunk)
+    return [np.array(chunks) for chunks in chunks_by_document.values()]
+
+
+def document_key(passage: Passage) -> str:
+    """Name the document that a passage belongs to; the passage itself if nothing does."""
+    for key in DOCUMENT_KEYS:
+        value = passage.metadata.get(key)
+        if value:
+            return f"{key}: {value}"
+    return f"id: {passage.id}"
+
+
+def _keep_documents(
+    rule: DocumentRule,
+    selection: Selection,
+    chunk_texts: Sequence[str],
+    documents: Sequence[NDArray[np.intp]],
+    kept_mask: Mask,
+) -> str:
+    """Mark the documents that fit best in ``kept_mask``; return the note."""
+    strengths = []
+    for chunks in documents:
+        strengths.append(float(selection.scores[chunks[:BEST_PIECES]].mean()))
+    whole_count = 0
+    cut_count = 0
+    for chunks, strength in zip(documents, strengths, strict=True):
+        if strength < max(strengths) - rule.margin:
+            continue
+        text_sizes = np.cumsum([len(chunk_texts[chunk]) for chunk in chunks])
+        fitting_chunks = chunks[text_sizes <= rule.max_characters]
+        kept_mask[fitting_chunks] = True
+        if len(fitting_chunks) == len(chunks):
+            whole_count += 1
+        else:
+            cut_count += 1
+    parts = []
+    if whole_count:
+        parts.append(f"{whole_count} kept whole")
+    if cut_count:
+        parts.append(f"{cut_count} up to {rule.max_characters:,} characters")
+    return (
+        f"the question asks for {rule.request}: of the documents that fit best "
+        f"{', '.join(parts)}"
+    )
