@@ -119,6 +119,18 @@ class NodeMetadata(dict[str, Any]):
         # One tuple, so that two threads cannot mix a mode with another mode's header.
         self._cached_header: tuple[MetadataMode | None, str] = (None, "")
 
+    @property
+    def document_place(self) -> tuple[str, int | None] | None:
+        """Which document the node is a piece of, and where it begins there.
+
+        None if the node has no source.
+        """
+        node = self.scored_node.node
+        document_id = node.ref_doc_id
+        if document_id is None:
+            return None
+        return document_id, getattr(node, "start_char_idx", None)
+
     def render_header(self, mode: MetadataMode) -> str:
         """Return `node_header`, cached for the last mode."""
         cached_mode, header = self._cached_header

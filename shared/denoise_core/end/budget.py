@@ -25,8 +25,8 @@ from denoise_core.end.selection import (
     split_span,
 )
 from denoise_core.protocols import ScoredTexts
-from denoise_core.text.structural import chunk_text, context_spans_of
-from denoise_core.text.text_chunk import TextChunk
+from denoise_core.text.chunk import sentence_ranges
+from denoise_core.text.documents import DocumentReader, PassageChunk
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Passage, Span, replace_surrogates
 
@@ -49,7 +49,7 @@ class BudgetTrimmer:
         scores: float32, one per chunk; minus infinity for chunks without a score.
         margin_rule: Decides which chunks may use budget left by a chunk that was too
             long; None if the scorer has no margin.
-        attaches_context: Whether kept chunks come with their headings.
+        reader: Knows the headings that kept chunks come with; None if they have none.
         min_keep: Chunks to keep even over the budget.
         max_keep: Chunks to keep at most.
     """
@@ -59,7 +59,7 @@ class BudgetTrimmer:
     spans: Sequence[Span]
     scores: Floats
     margin_rule: MarginRule | None
-    attaches_context: bool
+    reader: DocumentReader | None
     min_keep: int
     max_keep: int | None
 
@@ -103,19 +103,22 @@ class BudgetTrimmer:
     def _parts_of(self, chunk_span: Span) -> Iterator[tuple[Span, str]]:
         """The sentences or lines of a chunk, each with its scored form."""
         passage = self.passages[chunk_span.passage_id]
-        chunked_text = chunk_text(passage.text)
-        text_chunk = TextChunk(chunk_span.start, chunk_span.end)
-        heading_text = ""
-        if self.attaches_context:
-            chunk_index = chunked_text.chunk_index(chunk_span.start)
-            text_chunk = chunked_text.chunks[chunk_index]
-            heading_text = chunked_text.chunk_context_and_text(text_chunk)[0]
-        for start, end in chunked_text.split_chunk(text_chunk):
-            if passage.text[start:end].strip():
-                part_text = chunked_text.readable_text(start, end)
-                text_lines = filter(None, (passage.header, heading_text, part_text))
-                scored_form = replace_surrogates("\n".join(text_lines))
-                yield Span(passage.id, start, end), scored_form
+        for part in self._split(chunk_span):
+            if part.text.strip():
+                text_lines = filter(
+                    None, (passage.header, part.context_text, part.text)
+                )
+                yield part.span, replace_surrogates("\n".join(text_lines))
+
+    def _split(self, chunk_span: Span) -> Iterator[PassageChunk]:
+        if self.reader is not None:
+            yield from self.reader.parts_of(chunk_span)
+            return
+        text = self.passages[chunk_span.passage_id].text
+        for start, end in sentence_ranges(text, chunk_span.start, chunk_span.end):
+            yield PassageChunk(
+                Span(chunk_span.passage_id, start, end), "", text[start:end]
+            )
 
     def _select(self, scored_parts: Mapping[int, Sequence[ScoredPart]]) -> Selection:
         """What the budget keeps; a chunk that was split becomes one row per part."""
@@ -232,10 +235,8 @@ class _Spending:
         """Add a range with as much of its context as fits; False if it does not fit."""
         trimmer = self.trimmer
         own_headers: list[Span] = []
-        if trimmer.attaches_context:
-            passage = trimmer.passages[chunk_span.passage_id]
-            context_spans = context_spans_of(passage, chunk_span)
-            own_headers = list(dict.fromkeys(context_spans))
+        if trimmer.reader is not None:
+            own_headers = list(dict.fromkeys(trimmer.reader.context_of(chunk_span)))
         kept_headers = [*map(list, self.headers), own_headers.copy()]
         last = len(kept_headers) - 1
         token_room = self.budget.remaining_tokens - self.count_tokens(chunk_span)

@@ -37,11 +37,8 @@ from denoise_core.protocols import (
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.thread_pool import run_in_pool, stop_if_abandoned
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
-from denoise_core.text.structural import (
-    chunk_text,
-    context_spans_of,
-    structural_chunker,
-)
+from denoise_core.text.documents import DocumentReader
+from denoise_core.text.structural import structural_chunker
 from denoise_core.types import (
     Drop,
     Event,
@@ -289,7 +286,7 @@ class ENDDenoiser:
                 prepared_input.spans,
                 chunk_scores,
                 margin_rule,
-                self.attaches_context,
+                prepared_input.reader,
                 self.min_keep,
                 self.max_keep,
             )
@@ -333,20 +330,15 @@ class ENDDenoiser:
     def _prepare(self, passages: tuple[Passage, ...]) -> _PreparedInput:
         """Cut the passages into chunks."""
         prepared_input = _PreparedInput()
+        if self.attaches_context:
+            prepared_input.reader = DocumentReader(passages)
         for passage in passages:
             prepared_input.passages[passage.id] = passage
-            if self.attaches_context and passage.text:
-                chunked_text = chunk_text(passage.text)
-                for text_chunk in chunked_text.chunks:
+            if prepared_input.reader is not None and passage.text:
+                for chunk in prepared_input.reader.chunks_of(passage):
                     stop_if_abandoned()
-                    read_text = chunked_text.chunk_context_and_text(text_chunk)
-                    heading_text, raw_text = read_text
-                    headings = filter(None, (passage.header, heading_text))
-                    context_text = "\n".join(headings)
-                    chunk_span = Span(passage.id, text_chunk.start, text_chunk.end)
-                    if text_chunk.is_structural:
-                        raw_text = ""
-                    prepared_input.add(chunk_span, context_text, raw_text)
+                    headings = filter(None, (passage.header, chunk.context_text))
+                    prepared_input.add(chunk.span, "\n".join(headings), chunk.text)
             else:
                 for chunk_span in _check_tiles(passage, self.chunker(passage)):
                     raw_text = passage.text[chunk_span.start : chunk_span.end]
@@ -482,9 +474,9 @@ class ENDDenoiser:
         for i in np.flatnonzero(selection.kept).tolist():
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
-            if self.attaches_context:
-                passage = prepared_input.passages[chunk_span.passage_id]
-                context_spans[passage.id] += context_spans_of(passage, chunk_span)
+            if prepared_input.reader is not None:
+                for context_span in prepared_input.reader.context_of(chunk_span):
+                    context_spans[context_span.passage_id].append(context_span)
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]
@@ -501,14 +493,16 @@ class ENDDenoiser:
         return kept_spans, dropped_spans
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _PreparedInput:
     """Chunks of all passages.
 
     Chunk ``spans[i]`` has the text ``texts[i]``. ``scorer_texts[j]`` is the scored form
     of chunk ``scored_chunks[j]``; chunks without text and headings are not scored.
+    ``reader`` knows the context of chunks; None if chunks have none.
     """
 
+    reader: DocumentReader | None = None
     passages: dict[str, Passage] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)

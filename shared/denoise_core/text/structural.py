@@ -83,6 +83,20 @@ class ChunkedText:
         chunk_text = chunk.display_text or chunk.text_of(self.text)
         return "\n".join(filter(None, context_texts)), chunk_text
 
+    def context_ranges(self, start: int, end: int) -> Ranges:
+        """Return the ranges that keeping ``text[start:end]`` must also keep.
+
+        These are the context spans of every chunk it touches, and the sentence that a
+        pronoun at a chunk's start refers to.
+        """
+        last_index = self.chunk_index(max(start, end - 1))
+        ranges: Ranges = []
+        for chunk in self.chunks[self.chunk_index(start) : last_index + 1]:
+            ranges += chunk.context_spans
+            if self.text_format in _LINE_FORMATS:
+                ranges += lines.antecedent_sentence(self.text, chunk)
+        return ranges
+
     def split_chunk(self, chunk: TextChunk) -> RangeTuple:
         """Split a chunk into sentences, lines or members, to fit a token budget.
 
@@ -217,23 +231,6 @@ def structural_chunker(passage: Passage) -> tuple[Span, ...]:
     """Chunk a passage into spans that tile it; an empty passage is one empty span."""
     chunks = chunk_text(passage.text).chunks
     return passage_spans(passage.id, [chunk.span for chunk in chunks])
-
-
-def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
-    """Return the spans that keeping ``span`` must also keep.
-
-    These are the context spans of every chunk it touches, and the sentence that a
-    pronoun at a chunk's start refers to.
-    """
-    chunked = chunk_text(passage.text)
-    first_index = chunked.chunk_index(span.start)
-    last_index = chunked.chunk_index(max(span.start, span.end - 1))
-    ranges: Ranges = []
-    for chunk in chunked.chunks[first_index : last_index + 1]:
-        ranges += chunk.context_spans
-        if chunked.text_format in _LINE_FORMATS:
-            ranges += lines.antecedent_sentence(chunked.text, chunk)
-    return passage_spans(passage.id, ranges)
 
 
 def nearest_spans(context_spans: RangeTuple) -> Ranges:

@@ -1,0 +1,255 @@
+"""Read passages with what is known of their documents.
+
+A retriever cuts documents and returns some of the pieces. What a piece is about is often
+in another one: the title, the section's heading, the table's header row. Pieces of one
+document are therefore chunked as one text, as far as they follow each other, and every
+range is translated to the passages that hold it.
+
+Pieces belong together if their metadata names one file or address as ``source`` (and one
+``page``, if any). Their order comes from ``start_index``, as LangChain's splitters write
+it; LlamaIndex's nodes know both. Pieces without a place share the document's title alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, cast
+
+from denoise_core.spans import Range, Ranges
+from denoise_core.text.structural import ChunkedText, chunk_text
+from denoise_core.types import Passage, Span
+
+_MAX_GAP = 4  # characters, line breaks, that a splitter strips between two pieces
+_TITLE_MARKS = ("# ", "<h1")
+_ADDRESS_MARKS = frozenset("/\\.")  # a path, an address or a file's name holds one
+
+Run: TypeAlias = list[tuple[int | None, Passage]]
+"""Passages that follow each other, with their places in the document."""
+
+
+class PlacedPiece(NamedTuple):
+    """A range of a passage and where it is in a joined text."""
+
+    passage_id: str
+    start: int
+    joined_start: int
+    length: int
+
+    @property
+    def joined_end(self) -> int:
+        """Character after the piece in the joined text."""
+        return self.joined_start + self.length
+
+    def to_span(self, start: int, end: int) -> Span:
+        """Translate a range of the joined text that is inside the piece."""
+        shift = self.start - self.joined_start
+        return Span(self.passage_id, start + shift, end + shift)
+
+
+class PassageChunk(NamedTuple):
+    """A chunk of a passage as a scorer reads it; ``text`` is "" for mere structure."""
+
+    span: Span
+    context_text: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedText:
+    """Pieces of one document in order, chunked as one text."""
+
+    chunked: ChunkedText
+    pieces: tuple[PlacedPiece, ...]
+
+    def to_spans(self, joined_range: Range, own_piece: PlacedPiece) -> list[Span]:
+        """Translate a range; what overlapping pieces share is in ``own_piece``."""
+        start, end = joined_range
+        if own_piece.joined_start <= start and end <= own_piece.joined_end:
+            return [own_piece.to_span(start, end)]
+        spans = []
+        for piece in self.pieces:
+            piece_start = max(start, piece.joined_start)
+            piece_end = min(end, piece.joined_end)
+            if piece_start < piece_end:
+                spans.append(piece.to_span(piece_start, piece_end))
+                start = piece_end
+        return spans
+
+
+class DocumentReader:
+    """Chunks passages and says which other text a chunk cannot be read without."""
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        self._places: dict[str, tuple[JoinedText, PlacedPiece]] = {}
+        for group in _group_by_document(passages):
+            for joined_text, own_pieces in _join_group(group):
+                for piece in own_pieces:
+                    self._places[piece.passage_id] = joined_text, piece
+
+    def chunks_of(self, passage: Passage) -> Iterator[PassageChunk]:
+        """Yield the chunks of a passage; their spans tile it."""
+        joined_text, piece = self._places[passage.id]
+        chunked = joined_text.chunked
+        first_index = chunked.chunk_index(piece.joined_start)
+        for chunk in chunked.chunks[first_index:]:
+            start = max(chunk.start, piece.joined_start)
+            end = min(chunk.end, piece.joined_end)
+            if start >= end:
+                break
+            context_text, text = chunked.chunk_context_and_text(chunk)
+            if chunk.is_structural or not chunked.text[start:end].strip():
+                text = ""
+            yield PassageChunk(piece.to_span(start, end), context_text, text)
+
+    def context_of(self, span: Span) -> tuple[Span, ...]:
+        """Return what keeping a span must also keep, maybe of other passages."""
+        joined_text, piece = self._places[span.passage_id]
+        shift = piece.joined_start - piece.start
+        start, end = span.start + shift, span.end + shift
+        ranges = joined_text.chunked.context_ranges(start, end)
+        ranges += _cut_chunks(joined_text.chunked, piece, start, end)
+        spans: list[Span] = []
+        for context_range in ranges:
+            spans += joined_text.to_spans(context_range, piece)
+        return tuple(spans)
+
+    def parts_of(self, span: Span) -> Iterator[PassageChunk]:
+        """Yield the sentences or lines of a chunk, each with the chunk's context."""
+        joined_text, piece = self._places[span.passage_id]
+        chunked = joined_text.chunked
+        joined_start = span.start + piece.joined_start - piece.start
+        chunk = chunked.chunks[chunked.chunk_index(joined_start)]
+        context_text = chunked.chunk_context_and_text(chunk)[0]
+        for part_start, part_end in chunked.split_chunk(chunk):
+            start = max(part_start, piece.joined_start)
+            end = min(part_end, piece.joined_end)
+            if start < end:
+                part_text = chunked.readable_text(start, end)
+                yield PassageChunk(piece.to_span(start, end), context_text, part_text)
+
+
+def _cut_chunks(
+    chunked: ChunkedText, piece: PlacedPiece, start: int, end: int
+) -> Ranges:
+    """Return the chunks of a range that the splitter cut in two."""
+    ranges = []
+    for position in (start, max(start, end - 1)):
+        chunk = chunked.chunks[chunked.chunk_index(position)]
+        starts_before = chunk.start < piece.joined_start
+        ends_after = chunk.end > piece.joined_end
+        other_text = chunked.text[piece.joined_end : chunk.end]
+        if starts_before or (ends_after and other_text.strip()):
+            ranges.append(chunk.span)
+    return ranges
+
+
+def _document_place(passage: Passage) -> tuple[Hashable, int | None]:
+    """Return which document a passage is a piece of, and where it begins there.
+
+    A source such as "wiki" is no document: passages of many pages may name it.
+    """
+    known_place = getattr(passage.metadata, "document_place", None)
+    if known_place is not None:
+        return cast(tuple[Hashable, int | None], known_place)
+    source = passage.metadata.get("source")
+    is_address = isinstance(source, str) and not _ADDRESS_MARKS.isdisjoint(source)
+    if not is_address or not passage.text:
+        return ("passage", passage.id), None
+    position = passage.metadata.get("start_index")
+    if not isinstance(position, int) or position < 0:
+        position = None
+    return ("source", source, str(passage.metadata.get("page"))), position
+
+
+def _group_by_document(passages: Iterable[Passage]) -> Iterable[Run]:
+    groups: dict[Hashable, Run] = {}
+    for passage in passages:
+        document, position = _document_place(passage)
+        groups.setdefault(document, []).append((position, passage))
+    return groups.values()
+
+
+def _join_group(
+    group: Run,
+) -> Iterator[tuple[JoinedText, Sequence[PlacedPiece]]]:
+    """Yield the joined texts of one document, each with the passages' own pieces."""
+    runs = _split_runs(group)
+    joined_texts = [_join_run(run) for run in runs]
+    titles = []
+    for joined_text, run in zip(joined_texts, runs, strict=True):
+        title_span = _title_span(joined_text.chunked)
+        if title_span is not None and run[0][0] in (0, None):
+            titles.append((joined_text, title_span))
+    for joined_text, run in zip(joined_texts, runs, strict=True):
+        if len(titles) != 1 or titles[0][0] is joined_text:
+            yield joined_text, joined_text.pieces
+            continue
+        titled_text = _join_run(run, *titles[0])
+        yield titled_text, titled_text.pieces[-len(run) :]
+
+
+def _title_span(chunked: ChunkedText) -> Range | None:
+    """Return the range that names the whole text: its one title, or its header row."""
+    title = chunked.chunks[0]
+    if not title.is_structural:
+        return None
+    title_text = title.text_of(chunked.text).lstrip()
+    if chunked.text_format != "csv" and not title_text.startswith(_TITLE_MARKS):
+        return None
+    for chunk in chunked.chunks[1:]:
+        if not chunk.is_structural and title.span not in chunk.context_spans:
+            return None
+    return title.span
+
+
+def _split_runs(group: Run) -> list[Run]:
+    """Group the pieces that follow each other; each by itself if places are unknown."""
+    if any(position is None for position, _ in group):
+        return [[(None, passage)] for _, passage in group]
+    runs: list[Run] = []
+    run_text = ""
+    run_start = 0
+    for placed_passage in sorted(group, key=_position_of):
+        position, passage = _position_of(placed_passage), placed_passage[1]
+        gap = position - run_start - len(run_text)
+        shared_text = run_text[position - run_start :]
+        has_same_text = passage.text.startswith(shared_text[: len(passage.text)])
+        if runs and gap <= _MAX_GAP and has_same_text:
+            runs[-1].append((position, passage))
+        else:
+            runs.append([(position, passage)])
+            run_text, run_start, gap = "", position, 0
+        run_text = _append_piece(run_text, gap, passage.text)
+    return runs
+
+
+def _position_of(placed_passage: tuple[int | None, Passage]) -> int:
+    return placed_passage[0] or 0
+
+
+def _append_piece(joined_text: str, gap: int, piece_text: str) -> str:
+    """Append a piece after stripped line breaks, or after what it shares, if gap < 0."""
+    if gap < 0:
+        return joined_text + piece_text[-gap:]
+    return joined_text + "\n" * gap + piece_text
+
+
+def _join_run(
+    run: Run, title_source: JoinedText | None = None, title_span: Range = (0, 0)
+) -> JoinedText:
+    """Join pieces that follow each other, under the title of their document, if any."""
+    joined_text = ""
+    pieces = []
+    if title_source is not None:
+        joined_text = title_source.chunked.text[slice(*title_span)].rstrip()
+        title = title_source.to_spans((0, len(joined_text)), title_source.pieces[0])[0]
+        pieces = [PlacedPiece(title.passage_id, title.start, 0, len(joined_text))]
+        joined_text += "\n"
+    base = len(joined_text) - _position_of(run[0])
+    for position, passage in run:
+        joined_start = base + (position or 0)
+        gap = joined_start - len(joined_text)
+        pieces.append(PlacedPiece(passage.id, 0, joined_start, len(passage.text)))
+        joined_text = _append_piece(joined_text, gap, passage.text)
+    return JoinedText(chunk_text(joined_text), tuple(pieces))
