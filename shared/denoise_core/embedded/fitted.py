@@ -71,6 +71,8 @@ MANIFEST_KEYS = {"format", "version", "stack", "scale", "keep", "probe"}
 # Version 0.2 also wrote curves.svg.
 MANAGED_FILES = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})
 MIN_QUESTIONS = 20  # questions with a relevant and another passage
+# Fewer cannot promise the floor's miss rate with 95 % confidence: `result.relevant` is then None.
+MIN_FLOOR_QUESTIONS = min_question_count(FLOOR_MISS_RATE, 0.95)
 FOLDS = 5
 # A control: the same fit when every passage is read under this one question.
 NO_QUESTION = "no question"
@@ -264,6 +266,7 @@ def fit_denoiser(
         risks=promised_risks,
         miss_rate=FLOOR_MISS_RATE,
     )
+    score_scale = _drop_weak_floor(score_scale)
     default_scorer = DefaultScorer()
     default_scores = [default_scorer.score(*pair) for pair in query_texts]
     scores = {
@@ -306,7 +309,7 @@ def load_denoiser(
     folder = Path(folder)
     manifest_data = _read_manifest(folder)
     fitted_stack = Stack.from_dict(manifest_data["stack"])
-    score_scale = ScoreCalibration.from_dict(manifest_data["scale"])
+    score_scale = _drop_weak_floor(ScoreCalibration.from_dict(manifest_data["scale"]))
     probe_scorer = None
     if manifest_data["probe"]:
         probe = Probe.load(folder / PROBE)
@@ -409,6 +412,13 @@ def _promised_risks(question_count: int, risk: float | None) -> list[float]:
         r for r in CALIBRATED_RISKS if question_count >= min_question_count(r)
     }
     return sorted(promised_risks | {requested_risk})
+
+
+def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
+    """The scale without its floor if it is from too few questions to say that nothing is relevant."""
+    if score_scale.questions < MIN_FLOOR_QUESTIONS:
+        return replace(score_scale, floor=None)
+    return score_scale
 
 
 def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
