@@ -17,10 +17,12 @@ from denoise_core.cli.options import app
 from denoise_core.cli.run import parse_keep
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.embedded.fitted import (
+    MIN_FLOOR_QUESTIONS,
     FittedDenoiser,
     check_output_folder,
     fit_denoiser,
 )
+from denoise_core.end.fit.probe import RECALL
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.cases import label_cases
@@ -57,6 +59,12 @@ def fit(
     keep: Annotated[
         str | None, typer.Option(help="What you will keep: layers are compared there.")
     ] = None,
+    recall: Annotated[
+        float,
+        typer.Option(
+            help="Share of the relevant passages that the probe's layer has to keep; the cheapest is taken."
+        ),
+    ] = RECALL,
     calibrate: Annotated[
         Path | None, typer.Option(help="Other questions to calibrate --keep auto on.")
     ] = None,
@@ -99,6 +107,7 @@ def fit(
             questions,
             model,
             keep="auto" if keep is None else parse_keep(keep),
+            recall=recall,
             calibration=calibration,
             risk=risk,
             progress=on_progress,
@@ -184,6 +193,12 @@ def _print_report(console: Console, denoiser: FittedDenoiser, out: Path) -> None
         f"keep='auto' is calibrated on {scale.questions} questions, for losing at "
         f"most: {risk_text}",
     )
+    if scale.floor is None:
+        print_line(
+            console,
+            "these are too few questions to tell when nothing is relevant: that takes "
+            f"{MIN_FLOOR_QUESTIONS}",
+        )
     print_line(
         console,
         f"saved to {out}; use it: rag-denoise run --denoiser {out}, or "

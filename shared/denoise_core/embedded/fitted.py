@@ -31,15 +31,23 @@ from denoise_core.end.calibration import (
     required_text_fraction,
 )
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.probe import ProbeFit, assign_folds, fit_probe
+from denoise_core.end.fit.probe import (
+    RECALL,
+    LayerFit,
+    ProbeFit,
+    assign_folds,
+    fit_layers,
+    fit_probe,
+)
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.fit.states import MapFunction, Progress
+from denoise_core.end.fit.states import MapFunction, Progress, capture_states
 from denoise_core.end.probe import (
     Probe,
     check_replaceable,
     markdown_table,
     replace_folder,
 )
+from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import DEFAULT_RISK, ScoreCalibration
 from denoise_core.errors import InputError
@@ -63,9 +71,9 @@ MANIFEST_KEYS = {"format", "version", "stack", "scale", "keep", "probe"}
 # Version 0.2 also wrote curves.svg.
 MANAGED_FILES = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})
 MIN_QUESTIONS = 20  # questions with a relevant and another passage
+# Fewer cannot promise the floor's miss rate with 95 % confidence: `result.relevant` is then None.
+MIN_FLOOR_QUESTIONS = min_question_count(FLOOR_MISS_RATE, 0.95)
 FOLDS = 5
-# What keep="auto" leaves on most lists: layers and scorers are compared there.
-AUTO_FRACTION = 0.5
 # A control: the same fit when every passage is read under this one question.
 NO_QUESTION = "no question"
 CONTROL_QUERY = "What is this about?"
@@ -168,6 +176,7 @@ def fit_denoiser(
     *,
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
+    recall: float = RECALL,
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
@@ -182,8 +191,9 @@ def fit_denoiser(
         model: A model by name, path or object, or a `HiddenReader`. A probe on it becomes
             one more signal. Without it the embedded signals are weighed, without torch.
         keep: What the denoiser will keep.
-        layers: Where to fit probes, everywhere when None. The cheapest layer that loses
-            little at ``keep`` is taken.
+        layers: Where to fit probes, everywhere when None. The layer is taken that keeps
+            ``recall`` of the gold with the least operations.
+        recall: Fraction of the gold, for choosing the layer.
         calibration: Other questions to calibrate ``keep="auto"`` on. Without them it is
             calibrated on the scores of ``questions`` by folds that had not seen them.
         risk: The share of relevant passages that ``keep="auto"`` may lose, stored in the
@@ -208,12 +218,13 @@ def fit_denoiser(
     promised_risks = _promised_risks(len(calibrated_on), risk)
     probe: ProbeFit | None = None
     if model is not None:
-        fraction = float(keep) if isinstance(keep, float) else AUTO_FRACTION
+        model = model if isinstance(model, HiddenReader) else HiddenReader(model)
         probe = fit_probe(
             model,
             usable,
             layers=layers,
-            fraction=fraction,
+            fraction=keep if isinstance(keep, float) else None,
+            recall=recall,
             progress=progress,
             map_blocks=map_function,
         )
@@ -228,13 +239,16 @@ def fit_denoiser(
     signal_names: tuple[str, ...] = (*SentenceEncoder.names, "bm25")
     if probe is not None:
         signal_names = ("probe", *signal_names)
-        probe_layer = probe.probe.reading.layer
         control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
-        control_fit = fit_probe(
-            model, control_questions, layers=[probe_layer], map_blocks=map_function
+        control_states = capture_states(
+            model.with_pooling(probe.chosen.pooling),
+            control_questions,
+            layers=[probe.chosen.layer],
+            map_blocks=map_function,
         )
-        signal_columns = _add_probe(signal_columns, probe, probe_layer)
-        control_columns = _add_probe(control_columns, control_fit, probe_layer)
+        (control_fit,) = fit_layers(control_states)
+        signal_columns = _add_probe(signal_columns, probe.chosen)
+        control_columns = _add_probe(control_columns, control_fit)
     fitted_stack = fit_stack(
         signal_names, signal_columns, passage_labels, question_groups.tolist()
     )
@@ -252,6 +266,7 @@ def fit_denoiser(
         risks=promised_risks,
         miss_rate=FLOOR_MISS_RATE,
     )
+    score_scale = _drop_weak_floor(score_scale)
     default_scorer = DefaultScorer()
     default_scores = [default_scorer.score(*pair) for pair in query_texts]
     scores = {
@@ -294,7 +309,7 @@ def load_denoiser(
     folder = Path(folder)
     manifest_data = _read_manifest(folder)
     fitted_stack = Stack.from_dict(manifest_data["stack"])
-    score_scale = ScoreCalibration.from_dict(manifest_data["scale"])
+    score_scale = _drop_weak_floor(ScoreCalibration.from_dict(manifest_data["scale"]))
     probe_scorer = None
     if manifest_data["probe"]:
         probe = Probe.load(folder / PROBE)
@@ -399,6 +414,13 @@ def _promised_risks(question_count: int, risk: float | None) -> list[float]:
     return sorted(promised_risks | {requested_risk})
 
 
+def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
+    """The scale without its floor if it is from too few questions to say that nothing is relevant."""
+    if score_scale.questions < MIN_FLOOR_QUESTIONS:
+        return replace(score_scale, floor=None)
+    return score_scale
+
+
 def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
     """Each question with the texts of its passages, as a scorer takes them."""
     return [(q.text, [p.text_with_header for p in q.passages]) for q in questions]
@@ -430,9 +452,8 @@ def _stack_parts(
     return parts if probe_scorer is None else [probe_scorer, *parts]
 
 
-def _add_probe(signal_columns: Floats, fit: ProbeFit, probe_layer: int) -> Floats:
+def _add_probe(signal_columns: Floats, layer_fit: LayerFit) -> Floats:
     """Put the probe's logits by folds that had not seen the question in front."""
-    (layer_fit,) = [fit for fit in fit.layers if fit.layer == probe_layer]
     return np.column_stack([layer_fit.line.held_out, signal_columns]).astype(np.float32)
 
 

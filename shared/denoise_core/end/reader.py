@@ -161,8 +161,7 @@ class HiddenReader:
         return replace(model_norm, kind=norm_kind, epsilon=model_norm.epsilon or 1e-6)
 
     def with_pooling(self, pooling: str) -> HiddenReader:
-        """A reader with another pooling that shares the loaded model and the cache."""
-        self._open()
+        """A reader with another pooling that shares the model and the cache."""
         other_reader = copy.copy(self)
         other_reader.settings = replace(self.settings, pooling=pooling)
         return other_reader

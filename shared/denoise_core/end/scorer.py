@@ -47,10 +47,12 @@ class ProbeScorer:
         load: LoadOptions | None = None,
     ) -> None:
         self.probe = probe
+        reading = probe.reading
         if isinstance(model, HiddenReader):
             self.reader = model
+            if model.settings.pooling is None and model.settings.normalisation is None:
+                self.reader = model.with_pooling(reading.pooling)
         else:
-            reading = probe.reading
             settings = settings or ReadingSettings()
             layout_name = reading.layout.partition(":")[0]
             settings = replace(

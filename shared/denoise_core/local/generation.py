@@ -173,16 +173,20 @@ class LocalLLM:
         with self._lock:
             if not isinstance(self.model, str | Path):
                 return
-            from denoise_core.local.loading import load_tokenizer, shared_model
+            from denoise_core.local.loading import (
+                check_model_folder,
+                load_tokenizer,
+                shared_model,
+            )
 
             name = self.model
             try:
+                check_model_folder(name)
                 self.tokenizer = self.tokenizer or load_tokenizer(name)
                 self.model = shared_model(name, has_lm_head=True)
             except (OSError, ValueError) as error:
-                reason = str(error).strip().splitlines()[0]
                 raise InputError(
-                    f"cannot load {str(name)!r} as a causal language model: {reason}"
+                    f"cannot load {str(name)!r} as a causal language model: {error}"
                 ) from error
 
     def _generate(self, leave_criteria: Sequence[Any] = (), **inputs: Any) -> Any:

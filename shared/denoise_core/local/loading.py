@@ -5,9 +5,11 @@ Never runs code that comes with a model, and never reads pickled weights.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -84,6 +86,7 @@ def load_model(
     import transformers
 
     load = load or LoadOptions()
+    check_model_folder(name)
     options: dict[str, Any] = {
         "dtype": load.dtype,
         "revision": load.revision,
@@ -98,20 +101,67 @@ def load_model(
         transformers.AutoModelForCausalLM if has_lm_head else transformers.AutoModel
     )
     try:
-        model: nn.Module = auto_class.from_pretrained(str(name), **options)
+        with _quiet_load_report():
+            model: nn.Module = auto_class.from_pretrained(str(name), **options)
     except RuntimeError as error:
         if layers is None:
             raise
         raise InputError(
             f"{name} cannot be loaded in part: {error}; load it whole, it will still be read only up to the layer"
         ) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load the model {str(name)!r}: {error}") from error
     return model.eval().to(load.resolved_device())  # pyright: ignore
+
+
+def check_model_folder(name: str | Path) -> None:
+    """Raises `InputError` for a folder or a file that holds no model; a name on the hub passes."""
+    folder = Path(name)
+    if folder.is_file():
+        raise InputError(
+            f"{folder} is a file: expected a model's folder, or its name on the hub"
+        )
+    if not folder.is_dir():
+        return
+    missing = []
+    if not (folder / "config.json").is_file():
+        missing.append("config.json")
+    if not any(folder.glob("*.safetensors")):
+        missing.append("weights as *.safetensors")
+    if missing:
+        raise InputError(
+            f"{folder} holds no model: it lacks {' and '.join(missing)}; expected a folder as "
+            "save_pretrained writes it"
+        )
+
+
+@contextlib.contextmanager
+def _quiet_load_report() -> Iterator[None]:
+    """Without transformers' table of weights that it left out: leaving them out is what was asked for.
+
+    Missing weights are still reported, since the model would be random there.
+    """
+    report_log = logging.getLogger("transformers.modeling_utils")
+
+    def has_problem(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        problems = ("MISSING", "MISMATCH", "CONVERSION")
+        return "UNEXPECTED" not in text or any(word in text for word in problems)
+
+    report_log.addFilter(has_problem)
+    try:
+        yield
+    finally:
+        report_log.removeFilter(has_problem)
 
 
 def _load_config(name: str | Path, load: LoadOptions) -> Any:
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(str(name), revision=load.revision)
+    try:
+        return AutoConfig.from_pretrained(str(name), revision=load.revision)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load the model {str(name)!r}: {error}") from error
 
 
 def shared_model(

@@ -19,10 +19,11 @@ from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.denoiser import PassageReport, S2ADenoiser, S2AResult
 from denoise_core.s2a.message import MessageDenoiser, NeutralMessage
 from denoise_core.s2a.options import Options
-from denoise_core.s2a.prompts import Prompt, Prompts
+from denoise_core.s2a.prompts import PLAIN_PROMPTS, Prompt, Prompts
 from denoise_core.s2a.question import same_question
 
 __all__ = [
+    "PLAIN_PROMPTS",
     "S2A",
     "Cache",
     "MemoryStore",

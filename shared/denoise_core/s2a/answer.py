@@ -15,7 +15,6 @@ from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.s2a.options import OnError, Options, PieceRule, Variant
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.s2a.question import MESSAGE_ID
-from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
 
 
@@ -97,6 +96,7 @@ class S2A:
             on_error=denoiser.on_error,
             options=denoiser.options,
         )
+        message_denoiser.record = denoiser.record
         neutral_message = yield from message_denoiser.flow(question)
         context = (
             (Passage(neutral_message.context, MESSAGE_ID, is_rewritten=True),)
@@ -123,11 +123,11 @@ def answer_from_passages(
 
     ``original`` is the question and the passages as they came, for a prompt that has the field for it.
     """
-    field_values = {"context": _context_block(passages), "question": question}
+    field_values = {"context": _context_block(prompt, passages), "question": question}
     if "original" in prompt.field_names:
         original_question, original_passages = original or (question, passages)
         field_values["original"] = (
-            f"{_context_block(original_passages)}Question:\n{original_question}\n"
+            f"{_context_block(prompt, original_passages)}Question:\n{original_question}\n"
         )
     reply = yield from complete(
         prompt.render(by_schema=False, **field_values), tag="s2a.answer", llm=llm
@@ -135,9 +135,9 @@ def answer_from_passages(
     return reply.text.strip()
 
 
-def _context_block(passages: Sequence[Passage]) -> str:
-    """The passages in the envelope of text that is not ours, and a blank line; "" without any text."""
+def _context_block(prompt: Prompt, passages: Sequence[Passage]) -> str:
+    """The passages as the prompt shows text that is not ours, and a blank line; "" without any text."""
     text = "\n\n".join(
         passage.text_with_header.strip() for passage in passages if passage.text.strip()
     )
-    return f"{wrap_in_envelope(text)}\n\n" if text else ""
+    return f"{prompt.enclose(text)}\n\n" if text else ""

@@ -37,6 +37,7 @@ from denoise_core.s2a.prompts import CONTEXT_FORM, KEEP_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
     LLMCaller,
+    ReplyRecord,
     SliceOutcome,
     SliceRequest,
     look_up_selection,
@@ -125,7 +126,8 @@ class S2ADenoiser:
     ``TokenLimit(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
     nothing helps is dropped. ``on_error`` is what an unreadable reply or a failed call gives for the passages it
     was about, and only for them: ``"keep"`` leaves them as they were, ``"drop"`` drops them, ``"raise"`` raises;
-    ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy.
+    ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy. A model of which
+    nothing could be read in its first replies is not asked again by this denoiser (`ReplyRecord`).
 
     Raises `InputError` for an unknown setting, for what is no `LLM`, and for ``keep`` with another variant than
     ``select``.
@@ -160,6 +162,7 @@ class S2ADenoiser:
         self.max_concurrency = max_concurrency
         self.budget = budget
         self.options = options or Options()
+        self.record = ReplyRecord()
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> S2AResult:
         """Raises `InputError` for two passages with one id, and with ``on_error="raise"`` what failed."""
@@ -207,7 +210,11 @@ class S2ADenoiser:
         slice_outcomes: list[SliceOutcome] = []
         if any(map(str.strip, map(_GET_TEXT, passages))):
             question = yield from neutralize_question(
-                self.llm, query, self.options, on_error=self.on_error
+                self.llm,
+                query,
+                self.options,
+                on_error=self.on_error,
+                record=self.record,
             )
             slice_outcomes = yield from self._ask_model(question.text, passages)
         if self.keep is not None:
@@ -230,7 +237,7 @@ class S2ADenoiser:
             if self.variant in EXTRACTIVE:
                 read_reply = partial(read_selection, variant=self.variant)
             llm_caller = LLMCaller(
-                self.llm, self.options, f"s2a.{self.variant}", read_reply
+                self.llm, self.options, f"s2a.{self.variant}", read_reply, self.record
             )
             slice_outcomes = yield from llm_caller.outcomes(requests)
             if cache is not None and self.variant in EXTRACTIVE:
@@ -325,7 +332,11 @@ class S2ADenoiser:
             question=query,
         )
         llm_caller = LLMCaller(
-            self.llm, options, "s2a.confirm", partial(read_selection, variant="select")
+            self.llm,
+            options,
+            "s2a.confirm",
+            partial(read_selection, variant="select"),
+            self.record,
         )
         new_outcomes = {
             id(slice_outcome.part): slice_outcome

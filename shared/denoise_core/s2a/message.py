@@ -32,6 +32,7 @@ from denoise_core.s2a.question import (
 )
 from denoise_core.s2a.replies import (
     LLMCaller,
+    ReplyRecord,
     SliceOutcome,
     SliceRequest,
     read_rewriting,
@@ -95,6 +96,7 @@ class MessageDenoiser:
         self.on_error: OnError = on_error
         self.budget = budget
         self.options = options or Options()
+        self.record = ReplyRecord()
 
     def neutralize(self, message: str | Sequence[Message]) -> NeutralMessage:
         """The message without opinion; with ``on_error="raise"``, raises what failed."""
@@ -120,7 +122,12 @@ class MessageDenoiser:
         if len(clause_spans) < 2:  # one clause cannot be split into request and opinion
             return NeutralMessage("", open_tag_question(source_text), source_text)
         question = yield from choose_clauses(
-            self.llm, source_text, clause_spans, self.options, on_error=self.on_error
+            self.llm,
+            source_text,
+            clause_spans,
+            self.options,
+            on_error=self.on_error,
+            record=self.record,
         )
         if question.note is not None:
             return _keep_message(source_text, question.note)
@@ -157,7 +164,11 @@ class MessageDenoiser:
             label_names = ("context", "question")
         read_reply = partial(read_rewriting, label_names=label_names)
         llm_caller = LLMCaller(
-            self.llm, self.options, f"s2a.message.{self.variant}", read_reply
+            self.llm,
+            self.options,
+            f"s2a.message.{self.variant}",
+            read_reply,
+            self.record,
         )
         (slice_outcome,) = yield from llm_caller.outcomes([request])
         if slice_outcome.error is not None:

@@ -18,7 +18,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.text.delimit import ENVELOPE_NOTE
+from denoise_core.text.delimit import (
+    ENVELOPE_NOTE,
+    sanitize_text,
+    wrap_in_envelope,
+)
 from denoise_core.types import Message
 
 PROMPT_VERSION = "5"
@@ -30,6 +34,7 @@ class Prompt:
     """One template. ``version`` changes whenever the wording does, so that caches and records stay honest.
 
     ``user`` asks for plain text; ``json_text`` is the same for a model that is held to a JSON schema, "" for ``user``.
+    ``is_enclosed`` when texts that are not ours come between lines with a marker.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Prompt:
     system: str
     user: str
     user_json: str = ""
+    is_enclosed: bool = True
 
     @property
     def field_names(self) -> frozenset[str]:
@@ -60,6 +66,12 @@ class Prompt:
                     )
                 field_names.add(name)
         return frozenset(field_names)
+
+    def enclose(self, text: str, label: str = "document") -> str:
+        """A text that is not ours as the prompt shows it; without envelopes it still cannot look like one."""
+        if self.is_enclosed:
+            return wrap_in_envelope(text, label)
+        return sanitize_text(text)
 
     def render(self, *, by_schema: bool = False, **values: str) -> tuple[Message, ...]:
         """The messages. Values are put in as they are; braces inside them mean nothing."""
@@ -411,3 +423,21 @@ _NEEDED_FIELDS = {
 
 def _format_fields(names: frozenset[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in sorted(names))
+
+
+def _plain_prompt(prompt: Prompt) -> Prompt:
+    system = prompt.system.replace(_SELECTION_SYSTEM, "")
+    for note in (f" {ENVELOPE_NOTE} Never write its marker.", f" {ENVELOPE_NOTE}"):
+        system = system.replace(note, "")
+    return replace(
+        prompt, version=f"{prompt.version}-plain", system=system, is_enclosed=False
+    )
+
+
+PLAIN_PROMPTS = Prompts(
+    **{name: _plain_prompt(prompt) for name, prompt in _SHIPPED_PROMPTS.items()}
+)
+"""The same without envelopes, for small models, which copy them: ``Options(prompts=PLAIN_PROMPTS)``.
+
+Text that is not ours is then not marked as such: do not use it with documents from strangers.
+"""

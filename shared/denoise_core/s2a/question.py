@@ -19,6 +19,7 @@ from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import REQUEST_FORM
 from denoise_core.s2a.replies import (
     LLMCaller,
+    ReplyRecord,
     SliceOutcome,
     SliceRequest,
     parse_selection,
@@ -147,7 +148,12 @@ def same_question(
 
 
 def neutralize_question(
-    llm: LLM, query: str, options: Options, *, on_error: OnError
+    llm: LLM,
+    query: str,
+    options: Options,
+    *,
+    on_error: OnError,
+    record: ReplyRecord | None = None,
 ) -> Flow[NeutralQuestion]:
     """The question without opinion: one call that sees no passage.
 
@@ -166,7 +172,9 @@ def neutralize_question(
     if len(clause_spans) < 2:
         return NeutralQuestion(open_tag_question(query))
     return (
-        yield from choose_clauses(llm, query, clause_spans, options, on_error=on_error)
+        yield from choose_clauses(
+            llm, query, clause_spans, options, on_error=on_error, record=record
+        )
     )
 
 
@@ -177,6 +185,7 @@ def choose_clauses(
     options: Options,
     *,
     on_error: OnError,
+    record: ReplyRecord | None = None,
 ) -> Flow[NeutralQuestion]:
     """The clauses of ``text`` that a model names as the request."""
     passage_slice = PassageSlice(
@@ -186,7 +195,7 @@ def choose_clauses(
         (passage_slice,), options.prompts.question, REQUEST_FORM, is_numbered=True
     )
     (slice_outcome,) = yield from LLMCaller(
-        llm, options, "s2a.question", _read_request
+        llm, options, "s2a.question", _read_request, record or ReplyRecord()
     ).outcomes([request])
     if slice_outcome.error is not None and (
         on_error == "raise" or is_user_error(slice_outcome.error)

@@ -10,6 +10,7 @@ yet; the adapter remembers it.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
@@ -29,7 +30,7 @@ from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
 from denoise_core.s2a.prompts import Prompt, ReplyForm
-from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
+from denoise_core.text.delimit import copies_envelope, sanitize_text
 from denoise_core.text.replies import (
     parse_number_ranges,
     parse_whole_json,
@@ -171,6 +172,8 @@ def clean_reply_text(reply: Reply | str) -> str:
     reply_part = strip_fence(strip_tag(strip_reasoning(reply_part), _REPLY_TAGS))
     if not reply_part:
         raise UnparsableReply("the reply is empty")
+    if copies_envelope(reply_part):
+        raise UnparsableReply("the reply copies the lines around the text")
     return reply_part
 
 
@@ -316,7 +319,7 @@ class SliceRequest:
 
     def messages(self, by_schema: bool) -> tuple[Message, ...]:
         """The prompt for a model that is held to a schema, or for one that writes plain text."""
-        question = wrap_in_envelope(self.question, "question")
+        question = self.prompt.enclose(self.question, "question")
         return self.prompt.render(
             by_schema=by_schema, question=question, document=self.document
         )
@@ -333,7 +336,7 @@ class SliceRequest:
                 )
             )
             piece_number += len(passage_slice.pieces)
-        return wrap_in_envelope("\n\n".join(document_blocks).rstrip())
+        return self.prompt.enclose("\n\n".join(document_blocks).rstrip())
 
     @property
     def piece_texts(self) -> list[str]:
@@ -446,9 +449,11 @@ def read_rewriting(
         raise UnparsableReply(
             f"a reply of {len(reply_part)} characters for a text of {len(passage_slice.text)}"
         )
-    marker = request.document.partition("\n")[0].rpartition(" ")[2]
-    # A model may copy the envelope's marker; it is no part of the text.
-    context, *question = parse_texts(reply_part.replace(marker, ""), *label_names)
+    if request.prompt.is_enclosed:
+        # A model may copy the envelope's marker; it is no part of the text.
+        marker = request.document.partition("\n")[0].rpartition(" ")[2]
+        reply_part = reply_part.replace(marker, "")
+    context, *question = parse_texts(reply_part, *label_names)
     return [
         SliceOutcome(passage_slice, written_text=context, question="".join(question))
     ]
@@ -461,6 +466,50 @@ _SHOWN_CHARACTERS = 2000  # of an unreadable reply, when the model sees it again
 
 _RequestOutcomes: TypeAlias = list[list[SliceOutcome]]
 
+MAX_UNREADABLE = 3  # replies of a model of which none could be read yet
+GIVEN_UP = (
+    "this model's replies could not be read, so it is not asked again: take a larger model, "
+    "Options(prompts=PLAIN_PROMPTS), or default_denoiser(), which asks none"
+)
+logger = logging.getLogger("denoise_core")
+
+
+@dataclass(slots=True)
+class ReplyRecord:
+    """What one denoiser's model has shown so far: whether a reply could be read, and how many could not.
+
+    A model of which nothing was read in `MAX_UNREADABLE` replies is given up, which is logged once. They are to
+    more than one request where there are more.
+    """
+
+    is_readable: bool = False
+    unreadable_count: int = 0
+    has_given_up: bool = False
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether one more unreadable reply is the last."""
+        return not self.is_readable and self.unreadable_count >= MAX_UNREADABLE - 1
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether enough was asked, and nothing could be read."""
+        return not self.is_readable and self.unreadable_count >= MAX_UNREADABLE
+
+    def count_replies(self, results: _RequestOutcomes) -> None:
+        """Count the replies behind these outcomes; calls that failed say nothing about a model."""
+        for outcomes in results:
+            if _is_unread(outcomes):
+                self.unreadable_count += 1
+            elif outcomes[0].error is None:
+                self.is_readable = True
+
+    def give_up(self) -> None:
+        """Stop asking."""
+        if not self.has_given_up:
+            self.has_given_up = True
+            logger.warning("S2A: %s", GIVEN_UP)
+
 
 @dataclass(frozen=True, slots=True)
 class LLMCaller:
@@ -472,40 +521,57 @@ class LLMCaller:
     options: Options
     tag: str
     read_reply: Callable[[SliceRequest, Reply], list[SliceOutcome]]
+    record: ReplyRecord = field(default_factory=ReplyRecord)
 
     def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
         """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
         about.
         """
+        record = self.record
+        if record.has_given_up:
+            return list(chain.from_iterable(map(_give_up_request, requests)))
+        if not record.is_readable and len(requests) > MAX_UNREADABLE:
+            outcomes = yield from self.outcomes(requests[:1])
+            return outcomes + (yield from self.outcomes(requests[1:]))
         results = yield from self._ask_requests(requests)
         unread_indices: list[int] = []
-        for request_index, outcomes in enumerate(results):
-            if _is_unread(outcomes):
+        for request_index, request_outcomes in enumerate(results):
+            if _is_unread(request_outcomes):
                 unread_indices.append(request_index)
-        if unread_indices:
-            replies = yield from batch(
-                tuple(
-                    self._ask_correction(
-                        requests[request_index], results[request_index][0]
-                    )
-                    for request_index in unread_indices
-                )
-            )
-            for request_index, reply in zip(unread_indices, replies, strict=True):
-                results[request_index] = [
-                    outcome.with_note(CORRECTED_NOTE, 1)
-                    for outcome in self._read_outcomes(requests[request_index], reply)
-                ]
-            joint_indices = [
-                request_index
-                for request_index in unread_indices
-                if _is_unread(results[request_index])
-                and len(requests[request_index].parts) > 1
-            ]
-            yield from self._ask_divided(
-                requests, results, dict.fromkeys(joint_indices, 1), ALONE_NOTE, 2
-            )
+        if unread_indices and not record.is_doubtful:
+            yield from self._ask_unread(requests, results, unread_indices)
+        if record.is_unreadable:
+            record.give_up()
         return list(chain.from_iterable(results))
+
+    def _ask_unread(
+        self,
+        requests: Sequence[SliceRequest],
+        results: _RequestOutcomes,
+        unread_indices: Sequence[int],
+    ) -> Flow[None]:
+        """Ask again, in place, for what could not be read: in the same call, then part by part."""
+        replies = yield from batch(
+            tuple(
+                self._ask_correction(requests[request_index], results[request_index][0])
+                for request_index in unread_indices
+            )
+        )
+        for request_index, reply in zip(unread_indices, replies, strict=True):
+            results[request_index] = [
+                outcome.with_note(CORRECTED_NOTE, 1)
+                for outcome in self._read_outcomes(requests[request_index], reply)
+            ]
+        self.record.count_replies([results[index] for index in unread_indices])
+        joint_indices = [
+            request_index
+            for request_index in unread_indices
+            if _is_unread(results[request_index])
+            and len(requests[request_index].parts) > 1
+        ]
+        yield from self._ask_divided(
+            requests, results, dict.fromkeys(joint_indices, 1), ALONE_NOTE, 2
+        )
 
     def _ask_requests(
         self, requests: Sequence[SliceRequest], retry_depth: int = 0
@@ -515,17 +581,22 @@ class LLMCaller:
         Where halves and their halves are all refused too it is no matter of one part, and they are left as they
         are: ``retry_depth`` counts the rounds since one came through.
         """
-        replies: list[Reply | FailedItem] = []
-        if (
-            len(requests) > 1
-            and self.options.use_json_schema
-            and supports_schema(self.llm) is None
-        ):
-            replies = yield from batch((self._make_call(requests[0]),))
-        replies += yield from batch(
-            tuple(map(self._make_call, requests[len(replies) :]))
+        is_schema_unknown = (
+            self.options.use_json_schema and supports_schema(self.llm) is None
         )
-        results = list(map(self._read_outcomes, requests, replies))
+        results: _RequestOutcomes = []
+        if len(requests) > 1 and (is_schema_unknown or self.record.is_doubtful):
+            replies = yield from batch((self._make_call(requests[0]),))
+            results = [self._read_outcomes(requests[0], replies[0])]
+            self.record.count_replies(results)
+            if self.record.is_unreadable:
+                return results + list(map(_give_up_request, requests[1:]))
+        replies = yield from batch(
+            tuple(map(self._make_call, requests[len(results) :]))
+        )
+        new_results = list(map(self._read_outcomes, requests[len(results) :], replies))
+        self.record.count_replies(new_results)
+        results += new_results
         call_errors: list[Exception | None] = []
         for outcomes in results:
             call_errors.append(outcomes[0].error)
@@ -593,7 +664,7 @@ class LLMCaller:
         """
         reply = getattr(outcome.error, "reply", "") or "(nothing)"
         correction = (
-            f"That could not be read:\n{wrap_in_envelope(str(outcome.problem), 'problem')}\n\n"
+            f"That could not be read:\n{request.prompt.enclose(str(outcome.problem), 'problem')}\n\n"
             f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
         )
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
@@ -622,6 +693,14 @@ class LLMCaller:
             SliceOutcome(passage_slice, problem=problem, error=call_error)
             for passage_slice in request.parts
         ]
+
+
+def _give_up_request(request: SliceRequest) -> list[SliceOutcome]:
+    error = UnparsableReply(GIVEN_UP)
+    return [
+        SliceOutcome(passage_slice, problem=GIVEN_UP, error=error, calls=0)
+        for passage_slice in request.parts
+    ]
 
 
 def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:

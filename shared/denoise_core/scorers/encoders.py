@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -30,6 +31,19 @@ class SentenceModel(Protocol):
 
     def encode(self, sentences: list[str], /) -> Any:
         """Vectors ``(n, d)``."""
+        ...
+
+
+@runtime_checkable
+class PromptedModel(Protocol):
+    """A model that embeds queries and texts its own way, such as by prefixes (sentence-transformers)."""
+
+    def encode_query(self, sentences: list[str], /) -> Any:
+        """Vectors ``(n, d)`` of queries."""
+        ...
+
+    def encode_document(self, sentences: list[str], /) -> Any:
+        """Vectors ``(n, d)`` of texts."""
         ...
 
 
@@ -69,8 +83,26 @@ class PairModel(Protocol):
 
 
 EmbeddingModel: TypeAlias = (
-    EmbeddingFunction | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
+    EmbeddingFunction
+    | SentenceModel
+    | PromptedModel
+    | LangChainEmbeddings
+    | LlamaIndexEmbeddings
+    | str
 )
+
+# Prefixes of models whose files often lack them: by a part of the name, in lower case. As their cards say.
+_NAMED_PREFIXES = {
+    "multilingual-e5-large-instruct": (
+        "Instruct: Given a web search query, retrieve relevant passages that answer the "
+        "query\nQuery: ",
+        "",
+    ),
+    "e5-": ("query: ", "passage: "),
+    "bge-small-en": ("Represent this sentence for searching relevant passages: ", ""),
+    "bge-base-en": ("Represent this sentence for searching relevant passages: ", ""),
+    "bge-large-en": ("Represent this sentence for searching relevant passages: ", ""),
+}
 
 # By class and name; a model is dropped when nobody uses it any more.
 _models: SingleLoadCache[Any] = SingleLoadCache()
@@ -90,8 +122,10 @@ class EmbeddingScorer:
 
     Args:
         embed: A callable from texts to vectors ``(n, d)``, an object with ``encode``, an
-            embedding model of LangChain's or LlamaIndex's form (which embeds queries
-            its own way), or a name or path.
+            embedding model of LangChain's or LlamaIndex's form, or a name or path.
+            Those with ways of their own for queries embed by them: ``encode_query`` and
+            ``encode_document``, which use the prompts that the model's files name. Of
+            e5 and bge by name, whose files often name none, the cards' prefixes are used.
 
     Raises:
         InputError: Anything else.
@@ -156,11 +190,31 @@ def _embedders(embed: EmbeddingModel) -> tuple[EmbeddingFunction, EmbeddingFunct
     elif isinstance(loaded_model, LangChainEmbeddings):
         embed_query = loaded_model.embed_query
         embed_texts = loaded_model.embed_documents
+    elif isinstance(loaded_model, PromptedModel):
+        return _prompted_embedders(loaded_model, embed)
     else:
         if isinstance(loaded_model, SentenceModel):
             loaded_model = loaded_model.encode
         return loaded_model, loaded_model
     return embed_texts, lambda queries: [embed_query(query) for query in queries]
+
+
+def _prompted_embedders(
+    model: PromptedModel, embed: EmbeddingModel
+) -> tuple[EmbeddingFunction, EmbeddingFunction]:
+    """The model's own two ways; with the card's prefixes where its files have no prompts."""
+    has_prompts = any((getattr(model, "prompts", None) or {}).values())
+    name = embed.lower() if isinstance(embed, str) else ""
+    prefixes = [
+        pair for part, pair in _NAMED_PREFIXES.items() if part in Path(name).name
+    ]
+    if has_prompts or not prefixes:
+        return model.encode_document, model.encode_query
+    query_prefix, text_prefix = prefixes[0]
+    return (
+        lambda texts: model.encode_document([text_prefix + text for text in texts]),
+        lambda queries: model.encode_query([query_prefix + query for query in queries]),
+    )
 
 
 def _unit_vectors(vectors: Any, vector_count: int) -> Floats:

@@ -105,6 +105,23 @@ def wrap_in_envelope(text: str, label: str = "document") -> str:
     return f"BEGIN {name}\n{inner_text}\nEND {name}"
 
 
+def copies_envelope(reply_text: str) -> bool:
+    """Whether a reply has a line BEGIN or END with a label and a marker: it copies a prompt and says nothing.
+
+    >>> copies_envelope("BEGIN evidence 6 0f3d5a6b7c8d9e0f"), copies_envelope("BEGIN AGAIN")
+    (True, False)
+    """
+    for line in reply_text.splitlines():
+        words = line.strip("*`#>| \t").split()
+        if len(words) > 2 and words[0] in ("BEGIN", "END") and _is_marker(words[-1]):
+            return True
+    return False
+
+
+def _is_marker(word: str) -> bool:
+    return len(word) == 16 and set(word) <= set("0123456789abcdef")
+
+
 def sanitize_text(text: str) -> str:
     r"""Return the text as a prompt shows it.
 

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.embedded import sample_questions
-from denoise_core.embedded.fitted import evaluate_fit, percentile_interval
+from denoise_core.embedded.fitted import (
+    MIN_FLOOR_QUESTIONS,
+    evaluate_fit,
+    percentile_interval,
+)
 from denoise_core.end.calibration import required_text_fraction
 from denoise_core.question import Question
 
@@ -179,6 +183,23 @@ def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(
         needed_text
         == required_text_fraction(scores, gold, sizes, groups, fraction=fraction)
     ).all()
+
+
+def test_few_questions_do_not_say_that_nothing_is_relevant(fitted_denoiser, tmp_path):
+    """A folder of an earlier release may hold a floor from as few."""
+    folder = fitted_denoiser.save(tmp_path / "mine")
+    manifest = json.loads((folder / "denoiser.json").read_text())
+    assert manifest["scale"]["floor"] is None
+    unrelated = [Passage("Bread is cheap.", "a"), Passage("It rained.", "b")]
+    for floor in (None, 1e6):
+        manifest["scale"]["floor"] = floor
+        (folder / "denoiser.json").write_text(json.dumps(manifest))
+        result = load_denoiser(folder).denoise("Who built the tower?", unrelated)
+        assert result.relevant is None
+    manifest["scale"]["questions"] = MIN_FLOOR_QUESTIONS
+    (folder / "denoiser.json").write_text(json.dumps(manifest))
+    result = load_denoiser(folder).denoise("Who built the tower?", unrelated)
+    assert result.relevant is False
 
 
 def test_slips_say_what_to_do(tmp_path):

@@ -1,13 +1,14 @@
 """A model is in memory once in a process, however many parts and threads ask for it by name."""
 
 import gc
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tiny_llm import tiny_llm
 
-from denoise_core import Message
+from denoise_core import InputError, Message
 from denoise_core.end import HiddenReader, LocalLLM
 from denoise_core.local import loading
 from denoise_core.local.loading import LoadOptions, shared_model
@@ -96,3 +97,39 @@ def test_what_nobody_uses_is_let_go(folder, loads):
         del tiny_model
         gc.collect()
     assert len(loads) == 2
+
+
+def test_what_holds_no_model_is_refused_with_what_it_lacks(folder, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (weights,) = folder.glob("*.safetensors")
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "config.json").write_text((folder / "config.json").read_text())
+    cases = [
+        (empty, "config.json and weights"),
+        (half, "weights"),
+        (weights, "is a file"),
+    ]
+    for place, reason in cases:
+        for layers in (None, 1):
+            with pytest.raises(InputError, match=reason):
+                shared_model(place, layers=layers)
+        with pytest.raises(InputError, match=reason):
+            LocalLLM(place).complete(ASKED)
+        with pytest.raises(InputError, match=reason):
+            HiddenReader(str(place)).reading(1)
+
+
+def test_the_whole_cause_of_a_failed_load_is_kept(folder):
+    """The first line alone says nothing where the cause has several."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "unheard"}))
+    with pytest.raises(InputError, match=r"(?s)unheard.*\n.*upgrade") as caught:
+        LocalLLM(folder).complete(ASKED)
+    assert str(caught.value.__cause__) in str(caught.value)
+
+
+def test_weights_that_were_left_out_on_purpose_are_not_listed(folder, caplog, capfd):
+    loading.load_model(folder, layers=1)
+    assert "UNEXPECTED" not in caplog.text + "".join(capfd.readouterr())

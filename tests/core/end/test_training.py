@@ -10,7 +10,7 @@ from readings import states_of
 from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.fit.probe import choose_layer, fit_layers
+from denoise_core.end.fit.probe import LineFit, choose_layer, fit_layers
 from denoise_core.end.fit.states import BLOCK, capture_states
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
@@ -174,16 +174,11 @@ def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp
         read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"}
     )
     probe = probe_fit.probe
-    assert [target_folder.layer for target_folder in probe_fit.layers] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
-    assert choose_layer(probe_fit.layers).layer == probe.reading.layer
-    assert probe_fit.layers[probe.reading.layer - 1].recall["top 1"].mean() > 0.9
+    swept = {(layer_fit.layer, layer_fit.pooling) for layer_fit in probe_fit.layers}
+    poolings = ("last", "mean_question", "last_mean_question")
+    assert swept == {(layer, name) for layer in range(1, 7) for name in poolings}
+    assert choose_layer(probe_fit.layers) is probe_fit.chosen
+    assert probe_fit.chosen.recall["30 %"].mean() > 0.9
     second_run = Probe.load(probe.save(tmp_path / "p"))
     end_denoiser = ENDDenoiser(
         ProbeScorer(read, second_run), keep="calibrated", risk=0.05
@@ -251,23 +246,69 @@ def test_calibration_on_fitted_questions_is_refused(reader):
         fit_probe(reader(), shouting(5), calibration=shouting(5)[:1])
 
 
-class Fake:
-    def __init__(self, layer_index, each):
-        self.layer, self.recall = layer_index, {"30 %": np.array(each, dtype=float)}
+class FakeFit:
+    """What the layer rule reads of a fit."""
+
+    def __init__(self, layer, kept, text_needed=0.3, width=32):
+        self.layer = layer
+        self.recall = {"30 %": np.full(100, kept)}
+        self.operations = np.full(3, layer / 30 + text_needed)
+        self.line = LineFit(np.zeros(width), 0.0, 1.0, np.zeros(0), {})
 
 
-def test_the_cheapest_layer_that_loses_little_is_taken():
-    good, nearly, bad = [1] * 90 + [0] * 10, [1] * 89 + [0] * 11, [1] * 50 + [0] * 50
-    assert (
-        choose_layer(
-            [Fake(1, bad), Fake(2, nearly), Fake(3, good), Fake(4, good)]
-        ).layer
-        == 2
-    )
-    assert choose_layer([Fake(1, nearly), Fake(3, good)], margin=0.0).layer == 3
-    assert choose_layer([Fake(4, good), Fake(3, bad)]).layer == 4
+def test_the_shallowest_fit_with_the_stated_recall_is_taken():
+    fits = [FakeFit(6, 0.8), FakeFit(10, 0.92), FakeFit(21, 0.99)]
+    assert choose_layer(fits, 0.3, recall=0.9).layer == 10
+    assert choose_layer(fits, 0.3, recall=0.95).layer == 21
+    assert choose_layer(fits[:1], 0.3, recall=0.95).layer == 6, "the best there is"
+    wide = FakeFit(10, 0.99, width=64)
+    assert choose_layer([wide, *fits], 0.3, recall=0.9) is fits[1]
     with pytest.raises(InputError):
         choose_layer([])
+
+
+def test_where_text_is_free_the_least_operations_decide():
+    """A deep layer that saves a little text cancels what early layers are for."""
+    fits = [FakeFit(4, 0.9, 0.9), FakeFit(8, 0.9, 0.35), FakeFit(21, 0.99, 0.12)]
+    assert choose_layer(fits, None).layer == 8
+
+
+def test_a_probe_with_another_pooling_serves_from_the_same_reader(reader):
+    """Its scores are those of the state that it was fitted on."""
+    questions = shouting(20)
+    read = reader()
+    for pooling in ("mean_question", "last_mean_question"):
+        fitted = fit_probe(reader(pooling=pooling), questions, layers=[2])
+        assert fitted.probe.reading.pooling == pooling
+        scores = ProbeScorer(read, fitted.probe).score(
+            questions[3].text, [p.text for p in questions[3].passages]
+        )
+        states = capture_states(read.with_pooling(pooling), questions[3:4], layers=[2])
+        wanted = fitted.probe.score(states.by_layer[2])
+        assert np.allclose(scores, wanted, atol=1e-2), "float16 of normed states"
+    with pytest.raises(InputError, match="'mean_question'"):
+        reader(pooling="middle")
+
+
+def test_headers_are_read_in_fitting_as_in_use(reader):
+    """Only the headers tell these passages apart."""
+    questions = []
+    for question in shouting(24):
+        passages = [
+            replace(
+                p, text="the same text", header="!!!" if p.id in question.gold else "."
+            )
+            for p in question.passages
+        ]
+        questions.append(replace(question, passages=tuple(passages)))
+    read = reader()
+    fitted = fit_probe(read, questions[:20], layers=[2], calibration=questions[20:])
+    assert fitted.chosen.recall["top 1"].mean() > 0.9
+    assert fitted.probe.calibration.depth.max() == 0
+    denoiser = ENDDenoiser(ProbeScorer(read, fitted.probe), keep=1)
+    for question in questions[20:]:
+        (kept,) = denoiser.denoise(question.text, question.passages).passages
+        assert kept.id in question.gold
 
 
 def test_a_sweep_names_what_it_measured(reader):

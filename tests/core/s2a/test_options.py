@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from laws import check_result
 
 from denoise_core import InputError, Passage, Reply
-from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser
+from denoise_core.s2a import (
+    PLAIN_PROMPTS,
+    S2A,
+    Options,
+    Prompt,
+    Prompts,
+    S2ADenoiser,
+)
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import copies, document, keeps, pieces
@@ -263,6 +270,7 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
         max_concurrency=concurrency,
         options=options,
     )
+    s2a_denoiser.record.is_readable = True  # of an earlier question
     s2a_result = s2a_denoiser.denoise(QUERY, PASSAGES)
     check_result(PASSAGES, s2a_result)
     kept_pieces = {
@@ -276,3 +284,61 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
         else:
             assert kept_pieces[f"id{number}"] == PASSAGES[number].text
             assert f"'id{number}'" in s2a_result.fallback
+
+
+ECHO = "BEGIN document 1 3f9a0c1d2e4b5a69\nPassage 0 is here.\nEND document 1 3f9a0c1d2e4b5a69"
+
+
+@pytest.mark.parametrize("variant", ["select", "default"])
+@pytest.mark.parametrize("is_joined", [True, False])
+@pytest.mark.parametrize("passage_count", [1, 2, 6])
+@pytest.mark.parametrize("said", ["I think the second one helps, it is nice.", ECHO])
+def test_a_model_that_cannot_be_read_is_asked_three_times_in_all(
+    variant, is_joined, passage_count, said, caplog
+):
+    if said != ECHO and variant == "default":
+        said = ""
+    llm = FunctionLLM(lambda messages: said)
+    s2a_denoiser = S2ADenoiser(
+        llm, variant=variant, options=Options(join_passages=is_joined)
+    )
+    for _ in range(4):
+        passages = PASSAGES[:passage_count]
+        result = s2a_denoiser.denoise(f"{QUERY} I believe it is red.", passages)
+        assert [p.text for p in result.passages] == [p.text for p in passages]
+        assert set(result.failures) == {p.id for p in passages}
+    assert len(llm.received_messages) == 3
+    assert caplog.text.count("larger model") == 1
+
+
+def test_a_passage_that_breaks_replies_does_not_give_up_the_model():
+    llm = FunctionLLM(
+        lambda messages: "so?" if "Passage 0 " in document(messages) else "NONE"
+    )
+    options = Options(join_passages=False)
+    result = S2ADenoiser(llm, options=options).denoise(QUERY, PASSAGES)
+    assert list(result.failures) == ["id0"]
+    assert [p.id for p in result.passages] == ["id0"]
+
+
+def test_plain_prompts_have_no_envelope_and_the_same_tasks():
+    sent = []
+
+    def reply(messages):
+        sent.append("\n".join(message.content for message in messages))
+        return "1" if "Piece" in sent[-1] or "piece" in sent[-1] else "It is red."
+
+    options = Options(prompts=PLAIN_PROMPTS)
+    answer = S2A(FunctionLLM(reply), options=options).answer(QUERY, PASSAGES[:2])
+    assert answer.text == "It is red."
+    assert len(sent) == 2
+    for prompt in sent:
+        assert "Passage 0 is here." in prompt
+        assert "BEGIN" not in prompt
+        assert "marker" not in prompt
+    fields = dataclasses.fields(Prompts)
+    shipped = {field.name: getattr(Prompts(), field.name) for field in fields}
+    for name, prompt in shipped.items():
+        plain = getattr(PLAIN_PROMPTS, name)
+        assert plain.user == prompt.user
+        assert plain.version != prompt.version

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from denoise_core import InputError
-from denoise_core.scorers.encoders import EmbeddingScorer
+from denoise_core.scorers.encoders import EmbeddingScorer, _prompted_embedders
 from denoise_core.testing import check_scorer
 
 LETTERS = "abcdefgh"
@@ -99,3 +99,55 @@ def test_a_frameworks_embedding_model_is_taken_as_it_is(model):
 def test_what_embeds_nothing_is_refused_when_it_is_built(wrong):
     with pytest.raises(InputError, match="embedding model of LangChain or LlamaIndex"):
         EmbeddingScorer(wrong)
+
+
+class Prompted:
+    """A model of sentence-transformers' form that keeps what it embeds."""
+
+    def __init__(self, prompts=None):
+        self.prompts = prompts or {}
+        self.seen = []
+
+    def encode(self, sentences):
+        raise AssertionError("queries and texts have ways of their own")
+
+    def encode_query(self, sentences):
+        self.seen.append(("query", *sentences))
+        return np.ones((len(sentences), 2))
+
+    def encode_document(self, sentences):
+        self.seen.append(("document", *sentences))
+        return np.ones((len(sentences), 2))
+
+
+def test_queries_and_texts_are_embedded_by_the_models_own_ways():
+    model = Prompted()
+    EmbeddingScorer(model).score("who?", ["a", "b"])
+    assert model.seen == [("document", "a", "b"), ("query", "who?")]
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "wanted"),
+    [
+        ("intfloat/multilingual-e5-small", {}, ("passage: a", "query: who?")),
+        (
+            "intfloat/e5-base-v2",
+            {"query": "", "document": ""},
+            ("passage: a", "query: who?"),
+        ),
+        ("intfloat/e5-base-v2", {"query": "q: "}, ("a", "who?")),
+        (
+            "/models/bge-small-en-v1.5",
+            {},
+            ("a", "Represent this sentence for searching relevant passages: who?"),
+        ),
+        ("BAAI/bge-m3", {}, ("a", "who?")),
+        ("e5-folder/all-MiniLM-L6-v2", {}, ("a", "who?")),
+    ],
+)
+def test_prefixes_of_the_card_where_the_files_name_none(name, prompts, wanted):
+    model = Prompted(prompts)
+    embed_texts, embed_queries = _prompted_embedders(model, name)
+    embed_texts(["a"])
+    embed_queries(["who?"])
+    assert (model.seen[0][1], model.seen[1][1]) == wanted

@@ -1,11 +1,14 @@
-"""Fit a probe: read all layers once, fit each, take the shallowest good one.
+"""Fit a probe: read all layers once, fit each, take the one that costs least.
 
 Recall of the relevant chunk rises over the early layers and then stays or falls (Early
-Noise Dropping, section 2.2). A shallower layer costs less, so the shallowest that loses
-little against the best is taken. A line is logistic regression on standardised states,
-with the scaling folded into its weights. The penalty decides more than anything else,
-and its best value is far below the usual default of 1, so it is always swept. Folds
-hold whole questions: chunks of one question are never on both sides.
+Noise Dropping, section 2.2). A shallower layer costs less to score with, a better one
+leaves less text to read, so the one with the least operations for a stated recall is
+taken; for decoders also over poolings, which one pass reads together.
+
+A line is logistic regression on standardised states, with the scaling folded into its
+weights. The penalty decides more than anything else, and its best value is far below
+the usual default of 1, so it is always swept. Folds hold whole questions: chunks of one
+question are never on both sides.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.calibration import calibrate
+from denoise_core.end.calibration import calibrate, required_text_fraction
 from denoise_core.end.fit.recall import RECALL_FRACTIONS, recall_table
 from denoise_core.end.fit.states import (
     HiddenStates,
@@ -41,15 +44,29 @@ Indices: TypeAlias = NDArray[np.intp]
 PENALTIES = tuple(float(10 ** (exponent / 2)) for exponent in range(-10, -1))
 FOLDS = 5
 GOLD_KEPT_BY_THRESHOLD = 0.95
-LAYER_MARGIN = 0.02  # fraction of gold kept that a cheaper layer may lose
+RECALL = 0.9  # of the gold that has to be kept, where layers are compared
+RESAMPLES = 200  # of the questions, for intervals of operations
+# Of decoders; the question's tokens are pooled where they follow the passage.
+SWEPT_POOLINGS = ("last", "mean_question", "last_mean_question")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeFit:
-    """The probe, and the study behind it: one `LayerFit` per layer."""
+    """The probe, and the study behind it: one `LayerFit` per layer and pooling."""
 
     probe: Probe
     layers: tuple[LayerFit, ...]
+
+    @property
+    def chosen(self) -> LayerFit:
+        """The study's row that the probe is from."""
+        reading = self.probe.reading
+        (chosen_fit,) = [
+            layer_fit
+            for layer_fit in self.layers
+            if (layer_fit.layer, layer_fit.pooling) == (reading.layer, reading.pooling)
+        ]
+        return chosen_fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +79,24 @@ class LayerFit:
         recall: By "top 1", "20 %" ... "60 %" one value per question with a relevant
             chunk: whether the best chunk is relevant, and the fraction of relevant
             chunks among the best 20 % ... 60 %.
+        scoring: What it costs to score all passages, as a share of reading them in one
+            prompt through all blocks.
+        text_needed: Fraction of the text that keeps `RECALL` of the gold, or as much as
+            was stated; the estimate, then `RESAMPLES` bootstrap samples of questions.
+        pooling: How its states are pooled.
     """
 
     layer: int
     line: LineFit
     recall: Mapping[str, NDArray[np.float64]]
+    scoring: float
+    text_needed: NDArray[np.float64]
+    pooling: str = "last"
+
+    @property
+    def operations(self) -> NDArray[np.float64]:
+        """Scoring, then reading the text needed: shares of a full pass, as `text_needed`."""
+        return self.scoring + self.text_needed
 
     def summary(self) -> dict[str, Any]:
         """The layer's row in a card.
@@ -74,8 +104,13 @@ class LayerFit:
         Means over held-out questions, and the standard error of the mean of all cuts.
         """
         mean_recall = np.mean(list(self.recall.values()), axis=0)
+        low, high = np.quantile(self.operations[1:], (0.025, 0.975))
         return {
             "layer": self.layer,
+            "pooling": self.pooling,
+            "AUC": self.line.quality[self.line.penalty],
+            "operations": float(self.operations[1:].mean()),
+            "operations, 95 %": f"{low:.2f} to {high:.2f}",
             **{cut: float(values.mean()) for cut, values in self.recall.items()},
             "mean": float(mean_recall.mean()),
             "s.e.": _standard_error(mean_recall),
@@ -108,7 +143,8 @@ def fit_probe(
     questions: Sequence[Question],
     *,
     layers: Sequence[int] | None = None,
-    fraction: float = 0.3,
+    fraction: float | None = 0.3,
+    recall: float = RECALL,
     folder: str | Path | None = None,
     calibration: Sequence[Question] = (),
     card: Mapping[str, Any] | None = None,
@@ -118,11 +154,14 @@ def fit_probe(
     """Fit a probe on labelled questions.
 
     Args:
-        model: Name, path or object, or a `HiddenReader` with its settings.
+        model: Name, path or object, or a `HiddenReader` with its settings. For a
+            decoder without a set pooling, all of `SWEPT_POOLINGS` are tried.
         questions: What to fit on.
-        layers: Layers to try; all when None. The shallowest that loses little against
-            the best is taken (`choose_layer`; Early Noise Dropping, section 2.2).
-        fraction: Fraction of the chunks that will be kept, for choosing the layer.
+        layers: Layers to try; all when None. The cheapest is taken (`choose_layer`;
+            Early Noise Dropping, section 2.2).
+        fraction: Fraction of the chunks that will be kept; None for as much as each
+            layer needs.
+        recall: Fraction of the gold that has to be kept.
         folder: Keeps the states, so that a killed run continues.
         calibration: Other questions, for ``keep="calibrated"``; a question that is also
             fitted on is refused.
@@ -141,16 +180,21 @@ def fit_probe(
             f"{min(overlap)[:80]!r}: the guarantee would be void; keep them apart"
         )
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
+    poolings = swept_poolings(reader)
     states = capture_states(
-        reader,
+        # The last one's parts are those of all.
+        reader.with_pooling(poolings[-1]),
         questions,
         layers=layers,
         folder=folder,
         progress=progress,
         map_blocks=map_blocks,
     )
-    fits = fit_layers(states)
-    best_fit = choose_layer(fits, fraction)
+    fits: list[LayerFit] = []
+    for pooling in poolings:
+        fits += fit_layers(states.with_pooling(pooling), recall)
+    best_fit = choose_layer(fits, fraction, recall)
+    reader = reader.with_pooling(best_fit.pooling)
     sizes = [len(question.passages) for question in questions]
     probe_card = {
         "data": {
@@ -161,8 +205,8 @@ def fit_probe(
             "passages a question, median": float(np.median(sizes)),
         },
         "recall by layer, held-out questions": [fit.summary() for fit in fits],
-        "layer": f"{best_fit.layer}: the shallowest that loses at most "
-        f"{100 * LAYER_MARGIN:g} points at {fraction:.0%} kept",
+        "layer": f"{best_fit.layer}, pooling {best_fit.pooling!r}: the least operations "
+        f"that keep {recall:.0%} of the relevant chunks",
         **(card or {}),
     }
     probe = build_probe(
@@ -177,51 +221,81 @@ def fit_probe(
         note = {"questions": ranks.n, "used for fitting": False}
         probe_card = {**probe.card, "calibration": note}
         probe = replace(probe, card=probe_card, calibration=ranks)
-    return ProbeFit(probe, fits)
+    return ProbeFit(probe, tuple(fits))
 
 
-def fit_layers(hidden_states: HiddenStates) -> tuple[LayerFit, ...]:
+def swept_poolings(reader: HiddenReader) -> tuple[str, ...]:
+    """The poolings that `fit_probe` compares: one, if it is set or the model has no other."""
+    is_causal = reader.backbone.partial_forward.is_causal
+    if reader.settings.pooling or not is_causal or not reader.layout.is_question_last:
+        return (reader.pooling,)
+    return SWEPT_POOLINGS
+
+
+def fit_layers(
+    hidden_states: HiddenStates, recall: float = RECALL
+) -> tuple[LayerFit, ...]:
     """A line for each layer, shallow to deep; folds are the same at every layer."""
     layer_fits = []
+    labels = hidden_states.labels
     groups = hidden_states.question_index.tolist()
     for layer, layer_states in sorted(hidden_states.by_layer.items()):
-        line_fit = fit_line(layer_states, hidden_states.labels, groups)
-        layer_recall = recall_table(line_fit.held_out, hidden_states.labels, groups)
-        layer_fits.append(LayerFit(layer, line_fit, layer_recall))
+        line_fit = fit_line(layer_states, labels, groups)
+        layer_recall = recall_table(line_fit.held_out, labels, groups)
+        text_needed = required_text_fraction(
+            line_fit.held_out,
+            labels,
+            hidden_states.sizes,
+            groups,
+            fraction=recall,
+            resamples=RESAMPLES,
+        )
+        scoring = layer * hidden_states.block_cost
+        layer_fits.append(
+            LayerFit(
+                layer,
+                line_fit,
+                layer_recall,
+                scoring,
+                text_needed,
+                hidden_states.pooling,
+            )
+        )
     return tuple(layer_fits)
 
 
 def choose_layer(
-    layer_fits: Sequence[LayerFit], fraction: float = 0.3, margin: float = LAYER_MARGIN
+    layer_fits: Sequence[LayerFit],
+    fraction: float | None = 0.3,
+    recall: float = RECALL,
 ) -> LayerFit:
-    """The shallowest layer that loses little against the best.
+    """The fit that costs least at a stated recall.
 
     Args:
-        layer_fits: One per layer.
-        fraction: Fraction of chunks kept; `recall_table`'s nearest cut is compared.
-        margin: Most that the loss, paired by question, may be: its mean plus its
-            standard error.
+        layer_fits: One per layer and pooling.
+        fraction: Fraction of the chunks kept: of the fits whose recall is enough there,
+            the shallowest is taken, and the best where none is. `recall_table`'s
+            nearest cut is compared. None for scoring and text needed together, by
+            their means over bootstrap samples.
+        recall: Fraction of the gold that has to be kept.
 
     Raises:
         InputError: No layer was fitted.
     """
     if not layer_fits:
         raise InputError("no layer was fitted: give at least one")
+    # Of equal fits the shallower one, then the narrower one.
+    by_cost = sorted(layer_fits, key=lambda fit: (fit.layer, len(fit.line.weight)))
+    if fraction is None:
+        return min(by_cost, key=lambda fit: float(fit.operations[1:].mean()))
     nearest_cut = min(
         RECALL_FRACTIONS, key=lambda recall_fraction: abs(recall_fraction - fraction)
     )
     recall_cut = f"{100 * nearest_cut:g} %"
-    by_depth = sorted(layer_fits, key=lambda fit: fit.layer)
-    best_recall = max(
-        (fit.recall[recall_cut] for fit in by_depth),
-        key=lambda recalls: float(recalls.mean()),
-    )
-    good_fits = []
-    for fit in by_depth:
-        recall_loss = best_recall - fit.recall[recall_cut]
-        if float(recall_loss.mean()) + _standard_error(recall_loss) <= margin:
-            good_fits.append(fit)
-    return good_fits[0]
+    mean_recalls = [float(fit.recall[recall_cut].mean()) for fit in by_cost]
+    wanted_recall = min(recall, max(mean_recalls))
+    is_enough = [mean_recall >= wanted_recall for mean_recall in mean_recalls]
+    return by_cost[is_enough.index(True)]
 
 
 def _standard_error(question_values: NDArray[np.float64]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from denoise_core._files import write_whole
 from denoise_core._optional import require
 from denoise_core.end.reader import HiddenReader
 from denoise_core.errors import InputError
+from denoise_core.local.layout import pooling_parts
 from denoise_core.question import Question
 
 BLOCK = 16  # questions read at once: what a killed run can lose
@@ -38,11 +39,28 @@ class HiddenStates:
         by_layer: ``(n, d)`` each.
         labels: bool ``(n,)``, True for relevant passages.
         question_index: ``(n,)``, the position of each row's question.
+        sizes: ``(n,)``, characters of each passage.
+        pooling: How they were pooled.
+        block_cost: What scoring costs in one block, as a share of reading all passages
+            in one prompt through all blocks; counted in tokens.
     """
 
     by_layer: StatesByLayer
     labels: NDArray[np.bool_]
     question_index: NDArray[np.intp]
+    sizes: NDArray[np.intp]
+    pooling: str
+    block_cost: float
+
+    def with_pooling(self, pooling: str) -> HiddenStates:
+        """The states of another pooling, whose parts are among those that were read."""
+        read_parts = pooling_parts(self.pooling)
+        part_index = [read_parts.index(part) for part in pooling_parts(pooling)]
+        by_layer = {}
+        for layer, rows in self.by_layer.items():
+            part_states = rows.reshape(len(rows), len(read_parts), -1)[:, part_index]
+            by_layer[layer] = part_states.reshape(len(rows), -1)
+        return replace(self, by_layer=by_layer, pooling=pooling)
 
 
 def capture_states(
@@ -110,13 +128,42 @@ def capture_states(
             [block[layer] for block in state_blocks if block]
         )
     passage_labels: list[bool] = []
+    passage_sizes: list[int] = []
     for question in questions:
         passage_labels += question.labels
+        passage_sizes += [len(text) for _, text in text_pairs_of([question])]
     return HiddenStates(
         by_layer,
         np.array(passage_labels, dtype=np.bool_),
         np.repeat(np.arange(len(questions)), passage_counts),
+        np.array(passage_sizes, dtype=np.intp),
+        reader.pooling,
+        _block_cost(reader, questions),
     )
+
+
+def text_pairs_of(questions: Sequence[Question]) -> list[tuple[str, str]]:
+    """Each question's text with the text of each of its passages, as a denoiser scores them."""
+    text_pairs: list[tuple[str, str]] = []
+    for question in questions:
+        text_pairs += [
+            (question.text, passage.text_with_header) for passage in question.passages
+        ]
+    return text_pairs
+
+
+def _block_cost(reader: HiddenReader, questions: Sequence[Question]) -> float:
+    token_prompts, _ = reader.prompts(text_pairs_of(questions))
+    scored_tokens = 0
+    passage_tokens = 0
+    for prompt in token_prompts:
+        passage_start, passage_end = prompt.passage_span
+        passage_tokens += passage_end - passage_start
+        scored_tokens += len(prompt.ids)
+        if reader.backbone.partial_forward.is_causal:
+            scored_tokens -= passage_start  # what all prompts share is run once
+    block_count = reader.backbone.block_count
+    return scored_tokens / max(1, passage_tokens) / block_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +175,7 @@ class _StateBlockReader:
     dtype: type[np.floating[Any]]
 
     def __call__(self, questions: Sequence[Question]) -> StatesByLayer:
-        text_pairs: list[tuple[str, str]] = []
-        for question in questions:
-            text_pairs += [
-                (question.text, passage.text) for passage in question.passages
-            ]
+        text_pairs = text_pairs_of(questions)
         if not text_pairs:
             return {}
         layer_states = self.reader.read(text_pairs, self.layers)
@@ -153,12 +196,8 @@ def _states_hash(
     # The model's location does not count: the same weights give the same states.
     for name in ("name", "revision", "layers"):
         state_spec["model"].pop(name, None)
-    question_texts = []
-    for question in questions:
-        question_texts.append(
-            [question.text, [passage.text for passage in question.passages]]
-        )
-    hash_content = json.dumps([list(layers), state_spec, question_texts])
+    question_pairs = [text_pairs_of([question]) for question in questions]
+    hash_content = json.dumps([list(layers), state_spec, question_pairs])
     return hashlib.sha256(hash_content.encode()).hexdigest()[:24]
 
 

@@ -1,4 +1,4 @@
-"""Prompts with a kept beginning are resumed; others run behind what all share, and are kept for the next question."""
+"""Prompts with a kept beginning are resumed; others run behind what all share, and are kept for the next one."""
 
 from __future__ import annotations
 
