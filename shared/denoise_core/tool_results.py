@@ -149,7 +149,8 @@ class ToolResult:
             edits = cut_text(chunked, spans)
             is_string = isinstance(chunked.source_value, str | bytes | None)
             new_length = len(apply_edits(chunked.text, edits))
-            if is_string and new_length > limit + MAX_NOTE_CHARACTERS:
+            is_too_long = new_length > limit + MAX_NOTE_CHARACTERS
+            if is_string and (is_too_long or not spans):
                 recall_id = self.passages[n].id if has_recall else ""
                 cut_texts[n] = _cut_middle(chunked, limit, recall_id)
             kept_spans.append(spans)

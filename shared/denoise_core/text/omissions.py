@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from denoise_core.spans import (
     Range,
     Ranges,
+    clip_spans,
     complement_spans,
     merge_spans,
 )
@@ -28,7 +29,7 @@ from denoise_core.text.line_groups import INNER_LINE_STARTS
 from denoise_core.text.prose import line_kind
 from denoise_core.text.structural import ChunkedText
 from denoise_core.text.text_chunk import TextChunk
-from denoise_core.text.tree_records import load_yaml_nodes, parse_xml
+from denoise_core.text.tree_records import count_empty_values, parse_xml
 
 GAP_MARK = "[...]"
 """Replaces a part of a string, of prose or of code."""
@@ -38,6 +39,7 @@ LEFT_OUT_KEY = "left_out"
 
 _MAX_LINE_CHARACTERS = 240  # a longer line is a paragraph and may be cut inside
 _LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
+_WHOLE_CHUNK_FORMATS = ("csv", "jsonl", "html")
 _UNITS = {"csv": "rows", "rows": "rows", "jsonl": "records", "yaml": "records"}
 _NOTE_FORMS = {
     "csv": "# {}",
@@ -86,7 +88,7 @@ def cut_text(
         return []
     new_text = apply_edits(chunked.text, edits)
     is_shorter = len(new_text) < len(chunked.text)
-    if is_shorter and _is_readable(new_text, chunked.text_format):
+    if is_shorter and _is_readable(new_text, chunked):
         return edits
     return []
 
@@ -101,14 +103,18 @@ def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
     return "\n".join(parts)
 
 
-def _is_readable(text: str, text_format: str) -> bool:
-    """Whether a parser of the format reads the text."""
-    if text_format == "json":
-        return load_json(text) is not None
-    if text_format == "yaml":
-        return load_yaml_nodes(text) is not None
-    if text_format == "xml":
-        return parse_xml(text) is not None
+def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
+    """Whether a parser of the format reads the text as it read the one before."""
+    if chunked.text_format == "json":
+        return load_json(new_text) is not None
+    if chunked.text_format == "yaml":
+        # A list of YAML without items would be read as null.
+        empty_values = count_empty_values(new_text)
+        return empty_values is not None and (
+            empty_values == count_empty_values(chunked.text)
+        )
+    if chunked.text_format == "xml":
+        return parse_xml(new_text) is not None
     return True
 
 
@@ -185,6 +191,8 @@ def _text_edits(
     is_in_lines = chunked.text_format in _LINE_FORMATS
     if is_in_lines:
         kept_spans = _whole_lines(text, kept_spans)
+    elif chunked.text_format in _WHOLE_CHUNK_FORMATS:
+        kept_spans = _whole_chunks(chunked, kept_spans)
     retained_spans = chunked.retained_spans(kept_spans)
     if is_in_lines:
         retained_spans = merge_spans(_whole_lines(text, retained_spans))
@@ -225,6 +233,17 @@ def _with_last_line(text: str, edits: list[TextEdit], note: str) -> list[TextEdi
     end_break = "\n" if text.endswith("\n") else ""
     note_line = f"{line_break}{note}{end_break}"
     return [*edits, last_edit._replace(replacement=note_line)]
+
+
+def _whole_chunks(chunked: ChunkedText, spans: Ranges) -> Ranges:
+    """Return the ranges of the chunks that the ranges touch, and of the header row."""
+    merged_spans = merge_spans(spans)
+    touched_spans = []
+    for chunk in chunked.chunks:
+        is_header = chunk.is_structural and chunked.text_format == "csv"
+        if is_header or clip_spans(merged_spans, *chunk.span):
+            touched_spans.append(chunk.span)
+    return touched_spans
 
 
 def _whole_lines(text: str, spans: Iterable[Range]) -> Ranges:

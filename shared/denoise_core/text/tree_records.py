@@ -81,6 +81,25 @@ def _yaml_loader() -> Any:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+def count_empty_values(text: str) -> int | None:
+    """Return the number of fields without a value outside of lists of objects.
+
+    None for a text that is no YAML.
+    """
+    roots = load_yaml_nodes(text)
+    if roots is None:
+        return None
+    count = 0
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, yaml.MappingNode):
+            pending += [member for _, member in node.value]
+        elif isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
+            count += 1
+    return count
+
+
 def yaml_chunks(text: str) -> list[TextChunk] | None:
     """Chunk a YAML text: one chunk for each item of its outermost lists of objects."""
     item_spans: Ranges = []
