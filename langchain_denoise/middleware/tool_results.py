@@ -18,6 +18,7 @@ from denoise_core import InputError
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import (
+    MIN_CHARACTERS,
     OMITTED_STATE_KEY,
     RECALL_TOOL,
     OmittedText,
@@ -50,9 +51,6 @@ ToolReturn: TypeAlias = ToolMessage | Command[Any]
 ToolContent: TypeAlias = ToolText | ToolDocuments
 ToolHandler: TypeAlias = Callable[[ToolCallRequest], ToolReturn]
 AsyncToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolReturn]]
-
-MIN_CHARACTERS = 8000
-"""Characters of one call's result from which it is cut by default."""
 
 
 def _merge_omitted_texts(

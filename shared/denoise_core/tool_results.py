@@ -40,6 +40,9 @@ RECALL_TOOL = "recall"
 OMITTED_STATE_KEY = "denoise_left_out"
 """Key of the omitted texts in an agent's state."""
 
+MIN_CHARACTERS = 8000
+"""Characters of one call's result from which it is cut by default."""
+
 MAX_EDGE_LINE_CHARACTERS = 160
 """A longer first or last line is content and may be dropped."""
 
@@ -196,6 +199,14 @@ class ToolResult:
         if is_edge and len(self.passages) > 1 and _is_edge_line(chunked.text):
             return [(0, len(chunked.text))]
         return []
+
+    def pinned_ids(self) -> list[str]:
+        """Return the ids of the passages with a part that must stay."""
+        ids = []
+        for passage, chunked in zip(self.passages, self.chunked_texts, strict=True):
+            if self._pinned_spans(chunked):
+                ids.append(passage.id)
+        return ids
 
     def _pinned_spans(self, chunked: ChunkedText) -> Ranges:
         if self.is_pinned is None:
