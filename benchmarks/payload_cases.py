@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 PLACES = (
-    "Bergen", "Lisbon", "Turku", "Gdansk", "Cork", "Porto", "Aarhus", "Bilbao", "Malmo", "Trieste", "Ostend", "Rijeka",
+    "Bergen", "Lisbon", "Turku", "Gdansk", "Cork", "Porto", "Aarhus", "Bilbao", "Malmo", "Trieste", "Ostend",
+    "Rijeka",
 )  # fmt: skip
 GOODS = ("oak planks", "ceramic tiles", "copper pipe", "window glass", "roof slate")
 REASONS = (
@@ -131,18 +132,14 @@ def as_markdown_table(rows: Sequence[dict[str, Any]]) -> str:
 def as_hits(texts: Sequence[tuple[str, str]]) -> str:
     hits = []
     for n, (title, text) in enumerate(texts, 1):
-        hits.append(
-            f"[{n}] {title}\nURL: https://harbour.example/{n}\nSnippet: {text}"
-        )
+        hits.append(f"[{n}] {title}\nURL: https://harbour.example/{n}\nSnippet: {text}")
     return f"Found {len(texts)} results\n\n" + "\n---\n".join(hits)
 
 
 def as_log(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for n, row in enumerate(rows):
-        fields = " ".join(
-            f"{name}={json.dumps(value)}" for name, value in row.items()
-        )
+        fields = " ".join(f"{name}={json.dumps(value)}" for name, value in row.items())
         lines.append(f"2026-10-02 06:{n:02}:17 INFO harbour {fields}")
     return "\n".join(lines) + "\n"
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.messages import BaseMessage, convert_to_messages
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, field_validator
 from typing_extensions import override
@@ -16,7 +14,9 @@ from denoise_core import InputError
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
+from langchain_denoise.convert.chain_values import extract_messages
 from langchain_denoise.convert.history import MessageScope, UserTurn
+from langchain_denoise.convert.messages import read_messages
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import aemit_record, emit_record, result_summaries
 from langchain_denoise.settings import LLMLike
@@ -96,11 +96,8 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     def _read_turn(self, input: Any) -> tuple[list[BaseMessage], UserTurn | None]:
         if isinstance(input, str):
             input = [input]
-        if isinstance(input, PromptValue):
-            messages = input.to_messages()
-        elif isinstance(input, Sequence):
-            messages = convert_to_messages(input)
-        else:
+        messages = extract_messages(input) or read_messages(input)
+        if messages is None:
             type_name = type(input).__name__
             raise InputError(f"expected messages or a prompt, got {type_name}")
         return messages, UserTurn.from_messages(messages, self.scope, self.variant)

@@ -31,7 +31,8 @@ def model(messages):  # replace it by your chat model; this one searches once an
 
 
 question = {"messages": [("user", "When was the Dom Luis bridge in Porto finished?")]}
-for name, middleware in (("before", []), ("after", [DenoiseToolResults(tools=["web_search"], keep=1)])):
+cut = DenoiseToolResults(tools=["web_search"], min_characters=0, keep=1, where="state")
+for name, middleware in (("before", []), ("after", [cut])):
     agent = create_agent(FunctionChatModel(reply=model), [web_search], middleware=middleware)
     messages = agent.invoke(question)["messages"]
     print(f"{name}: {messages[-1].text}")

@@ -26,8 +26,10 @@ from langchain_denoise.convert.documents import (
 from langchain_denoise.convert.history import record_on_message
 from langchain_denoise.convert.messages import (
     current_turn,
+    is_role_pair,
     last_ai_position,
     last_user_message,
+    read_messages,
 )
 from langchain_denoise.observe import Record
 
@@ -338,15 +340,22 @@ class VerifiedText(str):
 
 
 def extract_messages(value: Any) -> list[BaseMessage] | None:
-    """The messages of a prompt, of a list or of a state; None if there are none."""
+    """The messages of a prompt, of a list or of a state; None if there are none.
+
+    In a state in every spelling that LangChain takes, a single message and strings
+    included; a list of strings alone is no conversation.
+    """
     if isinstance(value, PromptValue):
         return value.to_messages()
     if isinstance(value, Mapping):
-        value = value.get(MESSAGES_KEY)
-    if not isinstance(value, Sequence) or not value:
+        messages = value.get(MESSAGES_KEY)
+        # LangGraph reads a pair as one message, and a list as several.
+        is_pair = isinstance(messages, tuple) and is_role_pair(messages)
+        is_one = is_pair or isinstance(messages, (str, BaseMessage, Mapping))
+        return read_messages([messages] if is_one else messages)
+    if isinstance(value, Sequence) and any(isinstance(item, str) for item in value):
         return None
-    is_conversation = all(isinstance(item, BaseMessage) for item in value)
-    return list(value) if is_conversation else None
+    return read_messages(value)
 
 
 def value_under_key(value: Any, key: str, argument: str) -> Any:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_messages,
+)
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
@@ -21,6 +27,28 @@ _MESSAGE_TYPES: dict[str, type[BaseMessage]] = {
     "assistant": AIMessage,
 }
 _ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
+
+
+def read_messages(value: Any) -> list[BaseMessage] | None:
+    """A list of messages in any spelling of LangChain; None for anything else.
+
+    Messages, ``("user", "...")``, ``{"role": "user", "content": "..."}`` and strings.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or not value:
+        return None
+    for item in value:
+        if not isinstance(item, (BaseMessage, str, Mapping)) and not is_role_pair(item):
+            return None
+    try:
+        return convert_to_messages(value)
+    except (ValueError, NotImplementedError, KeyError):
+        return None  # such as rows with a key "role" that names no speaker
+
+
+def is_role_pair(item: Any) -> bool:
+    """Whether this is a role and a content, such as ``("user", "Why?")``."""
+    is_pair = isinstance(item, (tuple, list)) and len(item) == 2
+    return is_pair and all(isinstance(part, str) for part in item)
 
 
 def to_langchain_messages(messages: Sequence[Message]) -> list[BaseMessage]:

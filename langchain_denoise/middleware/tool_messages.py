@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from denoise_core import DenoiseResult
 from denoise_core.runtime.record import RECORD_KEY, short_id
+from denoise_core.text.omissions import omission_note
 from denoise_core.tool_results import (
     EMPTY_RESULT_TEXT,
     OmittedText,
+    Pin,
     ToolResult,
-    omission_notice,
+    read_pin,
     read_result,
 )
 from langchain_denoise.convert.chain_values import artifact_documents
@@ -26,7 +29,71 @@ from langchain_denoise.observe import Record
 # Where MCP adapters put the structured result in an artifact.
 STRUCTURED_KEYS = ("structured_content", "structuredContent")
 
+VIEW_KEY = "denoise_view"
+"""Key of what the model reads instead of the content, in ``response_metadata``."""
+
+CutPlace: TypeAlias = Literal["view", "state"]
 DenoisedMessage: TypeAlias = tuple[ToolMessage, tuple[OmittedText, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCut:
+    """How a tool's message becomes shorter.
+
+    Attributes:
+        where: Whether the message in the state becomes shorter, or only what the model
+            reads of it.
+        has_recall: Whether notes name the id of what is left out.
+        must_keep: What is always shown.
+        hard_cap: Characters of any message, whatever was kept of it.
+    """
+
+    where: CutPlace = "view"
+    has_recall: bool = False
+    must_keep: Pin | None = None
+    hard_cap: int | None = None
+
+    def cap_message(
+        self, message: ToolMessage, content: Any, artifact: Any, record: Record
+    ) -> DenoisedMessage:
+        """The message with other content, which is capped first."""
+        omitted: tuple[OmittedText, ...] = ()
+        if self.hard_cap is not None:
+            name = f"{_result_name(message)}-cap"
+            result = read_result(content, name=name, must_keep=self.must_keep)
+            capped = result.cap(self.hard_cap, has_recall=self.has_recall)
+            content = capped.value
+            omitted = capped.omitted_texts
+        if omitted:
+            record = {**record, "capped": len(omitted)}
+        if content == message.content and artifact is message.artifact and not record:
+            return message, ()
+        record = {**record, "characters_after": _count_characters(content)}
+        metadata = {**message.response_metadata, RECORD_KEY: record}
+        update = {"response_metadata": metadata}
+        if self.where == "state":
+            update |= {"content": content, "artifact": artifact}
+        elif content != message.content:
+            source = content_checksum(message.content)
+            metadata[VIEW_KEY] = {"content": content, "source": source}
+        return message.model_copy(update=update), omitted
+
+
+def shown_message(message: BaseMessage) -> BaseMessage:
+    """The message as the model reads it.
+
+    A message whose content was changed since, such as by a middleware that clears old
+    results, is unchanged.
+    """
+    view = message.response_metadata.get(VIEW_KEY)
+    if not view or view["source"] != content_checksum(message.content):
+        return message
+    return message.model_copy(update={"content": view["content"]})
+
+
+def content_checksum(content: Any) -> int:
+    """A checksum of a message's content."""
+    return zlib.crc32(repr(content).encode("utf-8", "backslashreplace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +105,23 @@ class ToolText:
     structured: Mapping[str, ToolResult]
 
     @staticmethod
-    def from_message(message: ToolMessage) -> ToolText:
-        """The texts of a tool's message."""
-        name = str(message.tool_call_id)[-8:] or "result"
+    def from_message(message: ToolMessage, cut: MessageCut) -> ToolText:
+        """The texts of a tool's message.
+
+        The structured content is read if it becomes shorter too: models never read it.
+        """
+        name = _result_name(message)
         artifact = message.artifact if isinstance(message.artifact, Mapping) else {}
         structured = {}
-        for key in STRUCTURED_KEYS:
-            if artifact.get(key):
-                structured[key] = read_result(artifact[key], name=f"{name}-{key[0]}")
-        content = read_result(message.content, name=name)
+        if cut.where == "state":
+            for key in STRUCTURED_KEYS:
+                if artifact.get(key):
+                    structured[key] = read_result(
+                        artifact[key],
+                        name=f"{name}-{key[0]}",
+                        must_keep=cut.must_keep,
+                    )
+        content = read_result(message.content, name=name, must_keep=cut.must_keep)
         return ToolText(message, content, structured)
 
     @property
@@ -54,39 +129,39 @@ class ToolText:
         """Content and structured contents; each is denoised alone, as they repeat."""
         return (self.content, *self.structured.values())
 
+    @property
+    def characters(self) -> int:
+        """Characters of all texts."""
+        return sum(part.characters for part in self.parts)
+
     def denoise_inputs(self, query: str) -> list[Record]:
         """The inputs for `DenoiseCompressor.denoise_texts`: one for each of `parts`."""
         return [{"texts": part.passages, "query": query} for part in self.parts]
 
     def apply_results(
-        self, results: Sequence[DenoiseResult], recall: bool = False
+        self, results: Sequence[DenoiseResult], cut: MessageCut
     ) -> DenoisedMessage:
         """The message with what each result keeps, and the texts its content lost.
 
         Args:
             results: One result for each of `parts`.
-            recall: List the ids of the omitted texts at the end of the content.
+            cut: How the message becomes shorter.
         """
         # The first result belongs to the content, as in `parts`.
         result, *structured_results = results
-        content = _without_empty_blocks(self.content.restore(result))
-        if not content:
-            content = _empty_content(self.message)
-        omitted = self.content.omitted_texts(result)
-        if recall and omitted:
-            content = _append_text(content, omission_notice(omitted))
+        reduced = self.content.reduce(result, has_recall=cut.has_recall)
         record = {
             "fallback": result.fallback,
             "note": result.note,
-            "left_out": len(omitted),
+            "left_out": len(reduced.omitted_texts),
             "characters_before": self.content.characters,
-            "characters_after": _count_characters(content),
         }
         artifact = self.message.artifact
         pairs = zip(self.structured.items(), structured_results, strict=True)
         for (key, part), part_result in pairs:
-            artifact = {**artifact, key: part.restore(part_result)}
-        return _updated_message(self.message, content, artifact, record), omitted
+            artifact = {**artifact, key: part.reduce(part_result).value}
+        message, capped = cut.cap_message(self.message, reduced.value, artifact, record)
+        return message, reduced.omitted_texts + capped
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +171,83 @@ class ToolDocuments:
     message: ToolMessage
     documents: tuple[Document, ...]
 
+    @property
+    def characters(self) -> int:
+        """Characters of the content that shows the documents."""
+        return _count_characters(self.message.content)
+
     def denoise_inputs(self, query: str) -> list[Record]:
         """The input for `DenoiseCompressor.denoise_texts`."""
         return [{"documents": self.documents, "query": query}]
 
     def apply_results(
-        self, results: Sequence[Sequence[Document]], recall: bool = False
+        self, results: Sequence[Sequence[Document]], cut: MessageCut
     ) -> DenoisedMessage:
         """The message with what is kept of each document, in its position.
 
-        Documents that the content does not show are joined. Nothing can be recalled.
+        A content that does not show the documents' texts, such as their ids alone, is
+        unchanged, and so are the documents.
         """
         kept_documents = list(results[0])
-        content = self._replace_content(self._kept_texts(kept_documents))
+        kept_texts = self._kept_texts(kept_documents)
+        is_pinned = read_pin(cut.must_keep)
+        for n, document in enumerate(self.documents):
+            if is_pinned is not None and is_pinned(document.page_content):
+                kept_texts[n] = document.page_content
+        text_id = f"{_result_name(self.message)}1"
+        note = self._omission_note(kept_texts, text_id if cut.has_recall else "")
         fallbacks = [document.metadata.get(FALLBACK_KEY) for document in kept_documents]
         record = {
             "given": len(self.documents),
-            "kept": len(kept_documents),
+            "kept": sum(text is not None for text in kept_texts),
             "fallback": next(filter(None, fallbacks), None),
-            "characters_before": len(str(self.message.text)),
-            "characters_after": _count_characters(content),
+            "characters_before": self.characters,
         }
-        return _updated_message(self.message, content, kept_documents, record), ()
+        content = self._replace_content(kept_texts, note) if note else None
+        if content is None or _count_characters(content) >= self.characters:
+            record["kept"] = len(self.documents)
+            artifact = self.message.artifact
+            return cut.cap_message(self.message, self.message.content, artifact, record)
+        shown_documents = self._shown_documents(kept_documents, kept_texts)
+        message, capped = cut.cap_message(
+            self.message, content, shown_documents, record
+        )
+        omitted = OmittedText(text_id, self._omitted_text(kept_texts))
+        return message, (omitted, *capped)
+
+    def _omission_note(self, kept_texts: Sequence[str | None], recall_id: str) -> str:
+        """What the content says about documents that were dropped or shortened."""
+        dropped_count = 0
+        shortened_count = 0
+        for document, kept_text in zip(self.documents, kept_texts, strict=True):
+            dropped_count += kept_text is None
+            shortened_count += kept_text not in (None, document.page_content)
+        if not dropped_count and not shortened_count:
+            return ""
+        note = omission_note(len(self.documents), dropped_count, "documents", recall_id)
+        if shortened_count:
+            note += f"; {shortened_count} shortened"
+        return f"[{note}]"
+
+    def _omitted_text(self, kept_texts: Sequence[str | None]) -> str:
+        """The whole text of each document that was dropped or shortened."""
+        texts = []
+        for document, kept_text in zip(self.documents, kept_texts, strict=True):
+            if kept_text != document.page_content:
+                texts.append(document.page_content)
+        return _join_paragraphs(texts)
+
+    def _shown_documents(
+        self, kept_documents: Sequence[Document], kept_texts: Sequence[str | None]
+    ) -> list[Document]:
+        """The kept documents, with pinned ones as they were."""
+        shown_texts = {document.page_content for document in kept_documents}
+        pinned_documents = []
+        for document, kept_text in zip(self.documents, kept_texts, strict=True):
+            is_whole = kept_text == document.page_content
+            if is_whole and kept_text not in shown_texts:
+                pinned_documents.append(document)
+        return [*kept_documents, *pinned_documents]
 
     def _kept_texts(self, kept_documents: Sequence[Document]) -> list[str | None]:
         """The kept text of each document; None for one that was dropped."""
@@ -136,27 +266,34 @@ class ToolDocuments:
             kept_texts[0] = _join_paragraphs([*joint_texts, kept_texts[0] or None])
         return kept_texts
 
-    def _replace_content(self, kept_texts: Sequence[str | None]) -> Any:
+    def _replace_content(self, kept_texts: Sequence[str | None], note: str) -> Any:
+        """The content with other texts and the note; None if it does not show them."""
         texts = _texts_by_position(self.message.content)
-        block_of_document = [self._find_block(item, texts) for item in self.documents]
+        shown_at = [self._find_block(item, texts) for item in self.documents]
+        if None in shown_at:
+            return None
         new_texts: dict[int, str] = {}
         for position, text in texts.items():
             originals = []
             replacements = []
-            for document, shown_at, kept_text in zip(
-                self.documents, block_of_document, kept_texts
+            for document, block, kept_text in zip(
+                self.documents, shown_at, kept_texts, strict=True
             ):
-                if shown_at == position:
+                if block == position:
                     originals.append(document.page_content)
                     replacements.append(kept_text)
             if originals:
-                new_texts[position] = replace_texts(text, originals, replacements)
-            elif None in block_of_document:
-                new_texts[position] = _join_paragraphs(kept_texts)
-        content = self.message.content
-        if isinstance(content, str):
-            return new_texts.get(0, content) or EMPTY_RESULT_TEXT
-        return _replace_blocks(content, new_texts) or _empty_content(self.message)
+                new_text = replace_texts(text, originals, replacements)
+                if new_text is None:
+                    return None
+                new_texts[position] = new_text
+        if not any(text is not None for text in kept_texts):
+            note = f"{EMPTY_RESULT_TEXT}\n{note}"
+        last_position = max(new_texts)
+        new_texts[last_position] = f"{new_texts[last_position]}\n\n{note}".lstrip("\n")
+        if isinstance(self.message.content, str):
+            return new_texts[0]
+        return _replace_blocks(self.message.content, new_texts)
 
     @staticmethod
     def _find_block(document: Document, texts: Mapping[int, str]) -> int | None:
@@ -166,22 +303,24 @@ class ToolDocuments:
         return None
 
 
-def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
+def parse_tool_message(
+    message: ToolMessage, cut: MessageCut
+) -> ToolText | ToolDocuments | None:
     """The texts or documents of a tool's message; None if it has neither."""
     documents = artifact_documents(message)
     if documents is not None:
         return ToolDocuments(message, tuple(documents))
-    text = ToolText.from_message(message)
+    text = ToolText.from_message(message, cut)
     return text if any(part.passages for part in text.parts) else None
 
 
 def replace_texts(
     content: str, originals: Sequence[str], replacements: Sequence[str | None]
-) -> str:
+) -> str | None:
     r"""``content`` with each original replaced; None removes it with its heading.
 
-    Originals are searched one after the other. If one is missing, as in a content that
-    does not show the documents' text, the replacements are joined by blank lines instead.
+    Originals are searched one after the other. None if one is missing, as in a content
+    that shows the documents in another order.
 
     >>> content = "1: aa\n2: bb\n3: cc\n"
     >>> replace_texts(content, ["aa", "bb", "cc"], ["a", None, "cc"])
@@ -192,9 +331,13 @@ def replace_texts(
     for original, replacement in zip(originals, replacements, strict=True):
         start = content.find(original, end)
         if start < 0:
-            return _join_paragraphs(replacements)
+            return None
+        heading = content[end:start]
         if replacement is not None:
-            new_content += content[end:start] + replacement
+            new_content += heading + replacement
+        elif not end:
+            # What is before the first heading belongs to all documents.
+            new_content += heading[: heading.rfind("\n\n") + 1].rstrip()
         end = start + len(original)
     new_content += content[end:]
     is_first_kept = bool(replacements) and replacements[0] is not None
@@ -219,35 +362,9 @@ def _replace_blocks(content: list[Any], new_texts: Mapping[int, str]) -> list[An
     return new_content
 
 
-def _without_empty_blocks(content: Any) -> Any:
-    if isinstance(content, str):
-        return content if content.strip() else ""
-    blocks = []
-    for block in content:
-        text = block_text(block)
-        if text is None or text.strip():
-            blocks.append(block)
-    return blocks
-
-
-def _empty_content(message: ToolMessage) -> Any:
-    if isinstance(message.content, str):
-        return EMPTY_RESULT_TEXT
-    return [{"type": "text", "text": EMPTY_RESULT_TEXT}]
-
-
-def _append_text(content: Any, text: str) -> Any:
-    if isinstance(content, list):
-        return [*content, {"type": "text", "text": text}]
-    return f"{content}\n\n{text}"
-
-
-def _updated_message(
-    message: ToolMessage, content: Any, artifact: Any, record: Record
-) -> ToolMessage:
-    metadata = {**message.response_metadata, RECORD_KEY: record}
-    update = {"content": content, "artifact": artifact, "response_metadata": metadata}
-    return message.model_copy(update=update)
+def _result_name(message: ToolMessage) -> str:
+    """A short name of the message's result, from which its recall ids are made."""
+    return str(message.tool_call_id)[-8:] or "result"
 
 
 def _count_characters(content: Any) -> int:

@@ -1,10 +1,10 @@
-"""`DenoiseToolResults`: denoises what tools return before the agent reads it."""
+"""`DenoiseToolResults`: shortens what tools return before the model reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NotRequired, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias, get_args
 
 from langchain.agents.middleware import AgentState, ModelRequest
 from langchain.agents.middleware.types import ToolCallRequest
@@ -18,10 +18,14 @@ from denoise_core import InputError
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import (
+    MIN_CHARACTERS,
     OMITTED_STATE_KEY,
     RECALL_TOOL,
+    OmittedText,
+    Pin,
     build_query,
     query_from_arguments,
+    read_pin,
     recall_text,
 )
 from langchain_denoise.compressor import DenoiseCompressor
@@ -29,9 +33,12 @@ from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_message
 from langchain_denoise.convert.messages import last_user_text
 from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.middleware.tool_messages import (
+    CutPlace,
+    MessageCut,
     ToolDocuments,
     ToolText,
     parse_tool_message,
+    shown_message,
 )
 from langchain_denoise.settings import (
     Denoise,
@@ -44,9 +51,6 @@ ToolReturn: TypeAlias = ToolMessage | Command[Any]
 ToolContent: TypeAlias = ToolText | ToolDocuments
 ToolHandler: TypeAlias = Callable[[ToolCallRequest], ToolReturn]
 AsyncToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolReturn]]
-
-MIN_CHARACTERS = 2000
-"""Characters of one call's texts from which they are denoised by default."""
 
 
 def _merge_omitted_texts(
@@ -62,19 +66,23 @@ class RecallState(AgentState[Any]):
 
 
 class DenoiseToolResults(RequestMiddleware):
-    """Denoises the results of tools, in the message that goes into the agent's state.
+    """Shortens what tools return, and says in each result what is missing.
 
     A tool that keeps its documents (``create_retriever_tool(...,
-    response_format="content_and_artifact")``) has artifact and content denoised alike;
-    headings and separators of the tool stay. The texts of any other tool are chunked by
-    their structure (paragraphs, rows, records of JSON, entries) and written back in the
-    same shape, inside a ``Command`` too.
+    response_format="content_and_artifact")``) has its documents cut; headings and
+    separators of the tool stay. Any other tool is cut only if ``tools`` names it: its
+    records, rows or paragraphs are shown whole or left out, in the format they had, and
+    a note in the text counts them. What no parser reads stays whole.
 
-    Denoised are all tools that keep documents, and those that return 2,000 characters or
-    more and were called with a search text; or those named in ``tools``, whatever their
-    length. The query is the user's last message with the search text of the call. Without
-    ``keep``, 3/8 of a text of 1,000 characters or more is kept. Errors pass unchanged, and
-    the log names long text that passes unchanged.
+    The agent's state keeps what the tool returned, and the model reads the short form
+    (``where="view"``). ``where="state"`` stores the short form instead, with the
+    documents cut in the artifact: the state is smaller, and nothing can be undone.
+    Either way a result is cut once, so that the prompt's prefix stays the same and a
+    provider's prompt cache holds.
+
+    The query is the user's last message with the search text of the call. Without
+    ``keep``, 3/8 of a text is kept. Errors pass unchanged, and the log names long text
+    that passes unchanged.
 
     ``denoiser`` is any denoiser of the core, a `Denoise` or a `DenoiseCompressor`; None is
     the offline default. Other settings are those of `Denoise`, and an agent's context may
@@ -86,6 +94,10 @@ class DenoiseToolResults(RequestMiddleware):
         denoiser: DenoiserLike | Denoise = None,
         *,
         tools: Sequence[str | BaseTool] | None = None,
+        min_characters: int = MIN_CHARACTERS,
+        hard_cap: int | None = None,
+        must_keep: Pin | None = None,
+        where: CutPlace = "view",
         recall: bool = False,
         name: str = "DenoiseToolResults",
         **settings: Any,
@@ -94,11 +106,18 @@ class DenoiseToolResults(RequestMiddleware):
 
         Args:
             denoiser: What denoises.
-            tools: Tools, or their names, to denoise; None is the default above.
-            recall: Let the agent read again what was cut out. Ids and first words are at
-                the end of the message, the text is in the state under
-                ``denoise_left_out`` and never in the prompt, and the agent has a tool
-                ``recall(id)``.
+            tools: Tools, or their names, to denoise; None are those that return
+                documents.
+            min_characters: A shorter result passes unchanged.
+            hard_cap: Characters that any tool's result may have, named or not. A longer
+                one keeps its head and its tail, and says what is missing.
+            must_keep: What is always shown: a regular expression, fields with an
+                expression for their value (``{"status": "failed"}``), or a function of
+                the text of a record, paragraph or document.
+            where: ``"view"`` or ``"state"``, as above.
+            recall: Let the agent read again what was left out: notes name an id, and the
+                agent has a tool ``recall(id)``. The text is in the state under
+                ``denoise_left_out`` and not in the prompt.
             name: The middleware's name; two of a kind need two names.
             settings: The fields of `Denoise`.
         """
@@ -120,6 +139,20 @@ class DenoiseToolResults(RequestMiddleware):
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
         self.recall = recall
+        if where not in get_args(CutPlace):
+            raise InputError(f"where={where!r}: expected 'view' or 'state'")
+        for setting, value in (
+            ("min_characters", min_characters),
+            ("hard_cap", hard_cap),
+        ):
+            is_count = isinstance(value, int) and value >= 0
+            if value is not None and not is_count:
+                raise InputError(
+                    f"{setting}={value!r}: expected a number of characters"
+                )
+        read_pin(must_keep)
+        self.min_characters = min_characters
+        self.cut = MessageCut(where, recall, must_keep, hard_cap)
         if recall:
             self.tools = [_recall]
             self.state_schema = RecallState
@@ -158,13 +191,21 @@ class DenoiseToolResults(RequestMiddleware):
 
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request unchanged.
+        """The request with the short form of each result.
 
         Raises:
             InputError: At the first request, for a name that no tool of the agent has.
         """
-        if self._has_checked_names:
+        self._check_names(request)
+        messages: list[Any] = [shown_message(message) for message in request.messages]
+        pairs = zip(messages, request.messages, strict=True)
+        if all(shown is message for shown, message in pairs):
             return request
+        return request.override(messages=messages)
+
+    def _check_names(self, request: ModelRequest[Any]) -> None:
+        if self._has_checked_names:
+            return
         agent_names: list[str] = []
         for agent_tool in request.tools:
             if isinstance(agent_tool, BaseTool):
@@ -177,52 +218,65 @@ class DenoiseToolResults(RequestMiddleware):
             listing = ", ".join(sorted(agent_names)) or "no tools"
             raise InputError(f"tools={unknown_names}: the agent has {listing}{hint}")
         self._has_checked_names = True
-        return request
 
     def _select_contents(
         self, messages: Sequence[ToolMessage], request: ToolCallRequest
     ) -> list[ToolContent]:
-        """The texts and documents of the messages that are to be denoised."""
-        is_named = self.tool_names is not None
-        if is_named and request.tool_call["name"] not in (self.tool_names or ()):
-            return []
-        documents: list[ToolContent] = []
-        texts: list[ToolText] = []
-        for message in messages:
-            if message.status == "error" or message.name == RECALL_TOOL:
-                continue
-            content = parse_tool_message(message)
-            if isinstance(content, ToolText):
-                texts.append(content)
-            elif content is not None:
-                documents.append(content)
-        if is_named or self._should_denoise(texts, request):
-            return [*documents, *texts]
-        return documents
-
-    def _should_denoise(
-        self, texts: Sequence[ToolText], request: ToolCallRequest
-    ) -> bool:
-        """Whether texts of a tool that was not named are denoised.
+        """The texts and documents of the messages that are to be denoised.
 
         All texts of one call count together.
         """
-        characters = 0
-        for text in texts:
-            characters += sum(part.characters for part in text.parts)
-        if characters < MIN_CHARACTERS:
-            return False
-        if query_from_arguments(request.tool_call["args"]):
-            return True
-        # Without a search text the user's question alone would decide, which drops too
-        # much of a file that the agent asked for on purpose.
+        contents: list[ToolContent] = []
+        for message in messages:
+            if message.status != "error" and message.name != RECALL_TOOL:
+                content = parse_tool_message(message, self.cut)
+                if content is not None:
+                    contents.append(content)
+        if sum(content.characters for content in contents) < self.min_characters:
+            return []
         name = request.tool_call["name"]
-        log_fallback(
-            self._name,
-            f"{name} gave long text and was called without words to look for",
-            f"it passes as it is; tools=[{name!r}] denoises it by the user's question",
-        )
-        return False
+        if self.tool_names is not None:
+            return contents if name in self.tool_names else []
+        documents: list[ToolContent] = []
+        for content in contents:
+            if isinstance(content, ToolDocuments):
+                documents.append(content)
+        if len(documents) < len(contents):
+            # Nothing says that the text of a tool answers a search: it may be a file, a
+            # command's output or a translation, of which every line counts.
+            log_fallback(
+                self._name,
+                f"{name} gave long text and is not named in tools",
+                f"it passes as it is; tools=[{name!r}] cuts it by the user's question",
+            )
+        return documents
+
+    def _shorten_messages(
+        self,
+        messages: Sequence[ToolMessage],
+        contents: Sequence[ToolContent],
+        all_results: Sequence[Sequence[Any]],
+    ) -> tuple[dict[int, ToolMessage], dict[str, str]]:
+        """The messages that change, and for `recall` the texts that they lose.
+
+        Messages are found by object identity: a command may hold two of one content.
+        """
+        new_messages: dict[int, ToolMessage] = {}
+        omitted_texts: list[OmittedText] = []
+        for content, results in zip(contents, all_results, strict=True):
+            message, omitted = content.apply_results(results, self.cut)
+            new_messages[id(content.message)] = message
+            omitted_texts += omitted
+        for message in messages:
+            if id(message) not in new_messages and message.name != RECALL_TOOL:
+                capped, omitted = self.cut.cap_message(
+                    message, message.content, message.artifact, {}
+                )
+                new_messages[id(message)] = capped
+                omitted_texts += omitted
+        if not self.recall:
+            return new_messages, {}
+        return new_messages, {item.id: item.text for item in omitted_texts}
 
     def _apply_results(
         self,
@@ -230,15 +284,10 @@ class DenoiseToolResults(RequestMiddleware):
         contents: Sequence[ToolContent],
         all_results: Sequence[Sequence[Any]],
     ) -> ToolReturn:
-        """What the tool returned, with denoised messages; with recall, their omissions."""
-        # By object identity: a command may hold two messages with the same content.
-        new_messages: dict[int, ToolMessage] = {}
-        omitted_texts: dict[str, str] = {}
-        for content, results in zip(contents, all_results, strict=True):
-            message, omitted = content.apply_results(results, self.recall)
-            new_messages[id(content.message)] = message
-            if self.recall:
-                omitted_texts |= {item.id: item.text for item in omitted}
+        """What the tool returned, with shorter messages; with recall, their omissions."""
+        new_messages, omitted_texts = self._shorten_messages(
+            _tool_messages(tool_return), contents, all_results
+        )
         update: dict[str, Any] = {}
         if omitted_texts:
             update[OMITTED_STATE_KEY] = omitted_texts
@@ -258,7 +307,7 @@ class DenoiseToolResults(RequestMiddleware):
 
 @tool(RECALL_TOOL)
 def _recall(id: str, runtime: ToolRuntime) -> str:
-    """Gives back a part of a tool's result that was left out, by the id at the end of the result."""
+    """Returns the part of a tool's result that was left out, by the id in its note."""
     return recall_text(runtime.state.get(OMITTED_STATE_KEY) or {}, id)
 
 

@@ -4,25 +4,30 @@ Example::
 
     tool_result = read_result(value)  # a text, content blocks, JSON, an MCP result
     result = denoiser.denoise(query, tool_result.passages)
-    value = tool_result.restore(result)  # the same shape, without what was dropped
-    tool_result.omitted_texts(result)  # what was dropped, by id, for a recall tool
+    reduced = tool_result.reduce(result)
+    reduced.value  # the same shape, without what was dropped
+    reduced.omitted_texts  # what was dropped, by id, for a recall tool
 
 `denoise_core.text.structural.chunk_text` chunks every text of the result, so the
 denoiser must chunk the same way: ``chunker="auto"``, the default. Everything that is
-no text (images, numbers, cursors) is unchanged. Short first and last lines, which say
-how many results there are or which page this is, stay too.
+no text (images, numbers, cursors) is unchanged. Records are whole or left out, and
+`denoise_core.text.omissions` writes into each text what is missing. Short first and
+last lines, which say how many results there are or which page this is, stay too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
-from denoise_core.spans import Ranges, complement_spans
-from denoise_core.text.json_spans import JsonPath
+from denoise_core.spans import Ranges
+from denoise_core.text.json_spans import JsonPath, apply_edits, object_fields
+from denoise_core.text.omissions import cut_text, left_out_text
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage
 
@@ -35,10 +40,15 @@ RECALL_TOOL = "recall"
 OMITTED_STATE_KEY = "denoise_left_out"
 """Key of the omitted texts in an agent's state."""
 
+MIN_CHARACTERS = 8000
+"""Characters of one call's result from which it is cut by default."""
+
 MAX_EDGE_LINE_CHARACTERS = 160
 """A longer first or last line is content and may be dropped."""
 
-_MAX_PREVIEW_CHARACTERS = 60
+MAX_NOTE_CHARACTERS = 200
+"""Upper bound of the notes that a capped text gets."""
+
 _MCP_CONTENT_KEYS = ("content", "structuredContent", "structured_content")
 _BLOCK_TEXT_PATHS = (("text",), ("resource", "text"))
 _QUERY_ARGUMENTS = (
@@ -55,20 +65,25 @@ _QUERY_ARGUMENTS = (
 )
 
 
+Pin: TypeAlias = str | re.Pattern[str] | Mapping[str, str] | Callable[[str], bool]
+"""What is always shown: a regular expression, fields with a regular expression for
+their value, or a function of the text of a record or paragraph."""
+
+
 @dataclass(frozen=True, slots=True)
 class OmittedText:
-    """A dropped run of a result: its id, and its text as it was."""
+    """What one text of a result does not show any more, and the id that recalls it."""
 
     id: str
     text: str
 
-    @property
-    def preview(self) -> str:
-        """The first words, on one line."""
-        line = " ".join(self.text.split())
-        if len(line) <= _MAX_PREVIEW_CHARACTERS:
-            return line
-        return line[: _MAX_PREVIEW_CHARACTERS - 3] + "..."
+
+@dataclass(frozen=True, slots=True)
+class ReducedResult:
+    """A tool's result with less text, in the shape it had."""
+
+    value: Any
+    omitted_texts: tuple[OmittedText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,53 +95,98 @@ class ToolResult:
         passages: Its texts as passages.
         paths: ``passages[i]`` is the text at ``paths[i]`` in ``value``.
         chunked_texts: The chunks of each text.
+        is_pinned: Whether a record or paragraph must stay; None if none must.
     """
 
     value: Any
     passages: tuple[Passage, ...]
     paths: tuple[JsonPath, ...]
     chunked_texts: tuple[ChunkedText, ...]
+    is_pinned: Callable[[str], bool] | None = None
 
     @property
     def characters(self) -> int:
         """Characters of all texts together."""
         return sum(len(passage.text) for passage in self.passages)
 
-    def restore(self, result: DenoiseResult) -> Any:
-        """Return a copy of the value with what ``result`` kept of its passages.
+    def reduce(
+        self, result: DenoiseResult, *, has_recall: bool = False
+    ) -> ReducedResult:
+        """Return the value with what ``result`` kept of its passages.
 
-        A text that a model wrote replaces its source.
+        Records are whole or left out, and each text that became shorter says what is
+        missing. A text that would not become shorter is unchanged, and a text that a
+        model wrote replaces its source.
+
+        Args:
+            result: The result of denoising ``passages``.
+            has_recall: Whether the notes name the id of the omitted text.
         """
-        value = self.value
-        for n, path in enumerate(self.paths):
-            rewritten_texts = _rewritten_texts(result, self.passages[n].id)
-            text: Any = "\n\n".join(rewritten_texts)
-            if not rewritten_texts:
-                text = self.chunked_texts[n].restore(self._kept_spans(n, result))
-            value = _replace_at(value, path, text)
-        return value
-
-    def omitted_texts(self, result: DenoiseResult) -> tuple[OmittedText, ...]:
-        """Return what `restore` leaves out, as runs of text in order.
-
-        The same result gives the same ids.
-        """
-        omitted_texts: list[OmittedText] = []
+        kept_spans = []
+        for n in range(len(self.passages)):
+            kept_spans.append(self._kept_spans(n, result))
+        rewritten_texts = {}
         for n, passage in enumerate(self.passages):
+            texts = _rewritten_texts(result, passage.id)
+            if texts:
+                rewritten_texts[n] = "\n\n".join(texts)
+        return self._keep_spans(kept_spans, has_recall, rewritten_texts)
+
+    def cap(self, max_characters: int, *, has_recall: bool = False) -> ReducedResult:
+        """Return the value with the head and the tail of each text.
+
+        Whole records stay where the format has records. A text of which even the rest
+        is too long is cut in the middle, and says that its format is broken there.
+
+        Args:
+            max_characters: Characters of all texts together, but for the notes.
+            has_recall: Whether the notes name the id of the omitted text.
+        """
+        if self.characters <= max_characters:
+            return ReducedResult(self.value)
+        kept_spans: list[Ranges] = []
+        cut_texts: dict[int, str] = {}
+        for n, chunked in enumerate(self.chunked_texts):
+            limit = max_characters * len(chunked.text) // self.characters
+            spans = _head_and_tail(chunked, limit) + self._pinned_spans(chunked)
+            edits = cut_text(chunked, spans)
+            is_string = isinstance(chunked.source_value, str | bytes | None)
+            new_length = len(apply_edits(chunked.text, edits))
+            is_too_long = new_length > limit + MAX_NOTE_CHARACTERS
+            if is_string and (is_too_long or not spans):
+                recall_id = self.passages[n].id if has_recall else ""
+                cut_texts[n] = _cut_middle(chunked, limit, recall_id)
+            kept_spans.append(spans)
+        return self._keep_spans(kept_spans, has_recall, cut_texts)
+
+    def _keep_spans(
+        self,
+        kept_spans: Sequence[Ranges],
+        has_recall: bool,
+        replaced_texts: Mapping[int, str],
+    ) -> ReducedResult:
+        value = self.value
+        omitted_texts = []
+        for n, path in enumerate(self.paths):
             chunked = self.chunked_texts[n]
-            retained_spans = chunked.retained_spans(self._kept_spans(n, result))
-            for start, end in complement_spans(retained_spans, 0, len(passage.text)):
-                text = chunked.readable_text(start, end).strip()
-                if len(text) > 2 and any(map(str.isalnum, text)):
-                    text_id = f"{passage.id}-{len(omitted_texts) + 1}"
-                    omitted_texts.append(OmittedText(text_id, text))
-        return tuple(omitted_texts)
+            text_id = self.passages[n].id
+            if n in replaced_texts:
+                value = _replace_at(value, path, replaced_texts[n])
+                omitted_texts.append(OmittedText(text_id, chunked.text))
+                continue
+            recall_id = text_id if has_recall else ""
+            edits = cut_text(chunked, kept_spans[n], recall_id)
+            if edits:
+                value = _replace_at(value, path, chunked.apply(edits))
+                omitted_text = left_out_text(chunked, edits)
+                omitted_texts.append(OmittedText(text_id, omitted_text))
+        return ReducedResult(value, tuple(omitted_texts))
 
     def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
-        """Return the kept spans of the n-th text, and its short first and last line."""
+        """Return the kept spans of the n-th text, its pins, and its edge lines."""
+        chunked = self.chunked_texts[n]
         passage_id = self.passages[n].id
-        text = self.passages[n].text
-        kept_spans = []
+        kept_spans = self._pinned_spans(chunked)
         for passage in result.passages:
             if passage.is_rewritten:
                 continue
@@ -134,14 +194,68 @@ class ToolResult:
                 if span.passage_id == passage_id:
                     kept_spans.append((span.start, span.end))
         if kept_spans:
-            return kept_spans + _edge_lines(self.chunked_texts[n])
+            return kept_spans + _edge_lines(chunked)
         is_edge = n in (0, len(self.passages) - 1)
-        if is_edge and len(self.passages) > 1 and _is_edge_line(text):
-            return [(0, len(text))]
+        if is_edge and len(self.passages) > 1 and _is_edge_line(chunked.text):
+            return [(0, len(chunked.text))]
         return []
 
+    def pinned_ids(self) -> list[str]:
+        """Return the ids of the passages with a part that must stay."""
+        ids = []
+        for passage, chunked in zip(self.passages, self.chunked_texts, strict=True):
+            if self._pinned_spans(chunked):
+                ids.append(passage.id)
+        return ids
 
-def read_result(value: Any, *, name: str = "result") -> ToolResult:
+    def _pinned_spans(self, chunked: ChunkedText) -> Ranges:
+        if self.is_pinned is None:
+            return []
+        pinned_spans = []
+        for chunk in chunked.chunks:
+            texts = (chunk.text_of(chunked.text), chunk.display_text)
+            if any(map(self.is_pinned, texts)):
+                pinned_spans.append(chunk.span)
+        return pinned_spans
+
+
+def read_pin(must_keep: Pin | None) -> Callable[[str], bool] | None:
+    """Return whether a text must be shown, as a function; None if none must.
+
+    Raises:
+        InputError: For an invalid expression, and for a pin of another type.
+    """
+    if must_keep is None or callable(must_keep):
+        return must_keep
+    try:
+        if isinstance(must_keep, str | re.Pattern):
+            re.search(must_keep, "")
+            return lambda text: re.search(must_keep, text) is not None
+        if isinstance(must_keep, Mapping):
+            for expression in must_keep.values():
+                re.search(expression, "")
+            return lambda text: _has_field(text, must_keep)
+    except (re.error, TypeError) as error:
+        raise InputError(f"must_keep={must_keep!r}: {error}") from error
+    raise InputError(
+        f"must_keep={must_keep!r}: expected a regular expression, a dict such as "
+        "{'status': 'failed'}, or a function of a text"
+    )
+
+
+def _has_field(text: str, expressions: Mapping[str, str]) -> bool:
+    """Whether a record, rendered as ``name: value`` lines, has such a field."""
+    for line in text.replace("; ", "\n").split("\n"):
+        name, _, value = line.strip().removeprefix("- ").partition(": ")
+        expression = expressions.get(name.rpartition(".")[2])
+        if expression is not None and re.search(expression, value):
+            return True
+    return False
+
+
+def read_result(
+    value: Any, *, name: str = "result", must_keep: Pin | None = None
+) -> ToolResult:
     """Read the texts in what a tool returned.
 
     Args:
@@ -150,6 +264,7 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
             value without text has no passages, and `ToolResult.restore` returns it
             unchanged.
         name: Prefix of the passage ids; a number follows.
+        must_keep: Records and paragraphs that are shown, whatever a denoiser says.
     """
     passages: list[Passage] = []
     paths = []
@@ -160,7 +275,13 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
             passages.append(Passage(chunked.text, passage_id, provenance="tool"))
             paths.append(path)
             chunked_texts.append(chunked)
-    return ToolResult(value, tuple(passages), tuple(paths), tuple(chunked_texts))
+    return ToolResult(
+        value,
+        tuple(passages),
+        tuple(paths),
+        tuple(chunked_texts),
+        read_pin(must_keep),
+    )
 
 
 def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
@@ -172,8 +293,13 @@ def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
         for key in _MCP_CONTENT_KEYS:
             for path, chunked in _find_texts(value.get(key) or None):
                 yield (key, *path), chunked
-    elif isinstance(value, str | bytes) or (isinstance(value, dict | list) and value):
+    elif isinstance(value, str | bytes):
         yield (), chunk_text(value)
+    elif (isinstance(value, dict | list | tuple) and value) or object_fields(value):
+        try:
+            yield (), chunk_text(value)
+        except InputError:
+            return  # what JSON cannot hold stays whole
 
 
 def _is_block_list(content: Any) -> bool:
@@ -285,11 +411,37 @@ def build_query(user_message: str, tool_query: str) -> str:
     return f"{user_message}\n{tool_query}".strip()
 
 
-def omission_notice(omitted_texts: Sequence[OmittedText]) -> str:
-    """Return what an agent reads about omitted texts: how to recall which one."""
-    lines = [f"(Left out; {RECALL_TOOL}(id) gives one back)"]
-    lines += [f"{omitted.id}: {omitted.preview}" for omitted in omitted_texts]
-    return "\n".join(lines)
+def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
+    """Return the first and the last chunks that fit into half of the characters each."""
+    scored_chunks = []
+    for chunk in chunked.chunks:
+        if chunk.is_scored_in(chunked.text):
+            scored_chunks.append(chunk)
+    scored_length = sum(chunk.length for chunk in scored_chunks)
+    other_length = len(chunked.text) - scored_length
+    limit = max(0, max_characters - other_length) // 2
+    spans: Ranges = []
+    for chunks in (scored_chunks, scored_chunks[::-1]):
+        length = 0
+        for chunk in chunks:
+            length += chunk.length
+            if length > limit:
+                break
+            spans.append(chunk.span)
+    return spans
+
+
+def _cut_middle(chunked: ChunkedText, max_characters: int, recall_id: str) -> str:
+    """Return head and tail of a text with a line between them that says what is cut."""
+    text = chunked.text
+    half = max_characters // 2
+    start, end = half, len(text) - half
+    note = f"{end - start} of {len(text)} characters left out here"
+    if recall_id:
+        note += f"; recall({recall_id}) returns the whole text"
+    if chunked.text_format not in ("text", "code", "entries"):
+        note += f"; no complete {chunked.text_format.upper()}"
+    return f"{text[:start]}\n[{note}]\n{text[end:]}"
 
 
 def recall_text(omitted_texts: Mapping[str, str], text_id: str) -> str:

@@ -72,10 +72,12 @@ def keep_only(wanted_word):
 def test_a_result_kept_completely_is_unchanged(name):
     value = RESULTS[name]
     tool_result = read_result(value)
-    restored_value = tool_result.restore(DenoiseResult("q", tool_result.passages))
+    restored_value = tool_result.reduce(DenoiseResult("q", tool_result.passages)).value
     assert restored_value == value
     assert type(restored_value) is type(value)
-    assert tool_result.omitted_texts(DenoiseResult("q", tool_result.passages)) == ()
+    assert (
+        tool_result.reduce(DenoiseResult("q", tool_result.passages)).omitted_texts == ()
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in RESULTS if n not in ("sql", "csv")])
@@ -83,7 +85,7 @@ def test_dropped_text_is_removed_and_the_shape_stays(name):
     value = RESULTS[name]
     tool_result = read_result(value)
     result = keep_only("Sentence 7 ").denoise("q", tool_result.passages)
-    restored_value = tool_result.restore(result)
+    restored_value = tool_result.reduce(result).value
     restored_json, source_json = json.dumps(restored_value), json.dumps(value)
     assert type(restored_value) is type(value)
     assert "Sentence 7 " in restored_json
@@ -100,27 +102,26 @@ def test_dropped_text_is_removed_and_the_shape_stays(name):
         "Page 1 of 4",
     ):
         assert (marker in restored_json) == (marker in source_json)
-    omitted_texts = tool_result.omitted_texts(result)
+    omitted_texts = tool_result.reduce(result).omitted_texts
     assert any("Sentence 3 " in omitted.text for omitted in omitted_texts)
     assert len({omitted.id for omitted in omitted_texts}) == len(omitted_texts)
-    assert omitted_texts == read_result(value).omitted_texts(result)
+    assert omitted_texts == read_result(value).reduce(result).omitted_texts
 
 
 def test_rows_of_a_database_stay_rows():
     value = RESULTS["sql"]
     tool_result = read_result(value)
-    restored_value = tool_result.restore(
-        keep_only("town 7").denoise("q", tool_result.passages)
-    )
-    assert restored_value == "[(7, 'town 7', Decimal('7.50'))]"
+    result = keep_only("town 7").denoise("q", tool_result.passages)
+    restored_value = tool_result.reduce(result).value
+    note = "('1 of 12 items shown; 11 left out',)"
+    assert restored_value == f"[{note}, (7, 'town 7', Decimal('7.50'))]"
 
 
 def test_a_table_keeps_its_header():
     tool_result = read_result(RESULTS["csv"])
-    assert (
-        tool_result.restore(keep_only("town 7").denoise("q", tool_result.passages))
-        == "town,sales\ntown 7,7\n"
-    )
+    result = keep_only("town 7").denoise("q", tool_result.passages)
+    note = "# 1 of 12 rows shown; 11 left out\n"
+    assert tool_result.reduce(result).value == "town,sales\ntown 7,7\n" + note
 
 
 def test_a_rewritten_text_replaces_its_source():
@@ -134,7 +135,7 @@ def test_a_rewritten_text_replaces_its_source():
     result = DenoiseResult(
         "q", (rewritten_passage,), (Drop(Span(source.id, 0, 3), "noise"),)
     )
-    assert tool_result.restore(result) == [
+    assert tool_result.reduce(result).value == [
         {"type": "text", "text": "B, in short."},
         {"type": "image", "url": "x"},
     ]
@@ -145,7 +146,7 @@ def test_a_rewritten_text_replaces_its_source():
 )
 def test_a_value_without_text_is_returned_unchanged(value):
     tool_result = read_result(value)
-    assert tool_result.restore(DenoiseResult("q", tool_result.passages)) == value
+    assert tool_result.reduce(DenoiseResult("q", tool_result.passages)).value == value
 
 
 JSON = st.recursive(
@@ -159,7 +160,7 @@ JSON = st.recursive(
 @given(st.text() | JSON)
 def test_any_value_is_unchanged_if_everything_is_kept(value):
     tool_result = read_result(value)
-    assert tool_result.restore(DenoiseResult("q", tool_result.passages)) == value
+    assert tool_result.reduce(DenoiseResult("q", tool_result.passages)).value == value
     keep_only("no such word").denoise("q", tool_result.passages)
 
 
@@ -180,8 +181,8 @@ def test_a_broken_scorer_loses_no_row_of_a_table_in_json(value, fault):
         for_tool_results(broken(fault), tool_result.passages), on_error="keep"
     ).denoise("town", tool_result.passages)
     assert result.fallback
-    assert tool_result.restore(result) == value
-    assert tool_result.omitted_texts(result) == ()
+    assert tool_result.reduce(result).value == value
+    assert tool_result.reduce(result).omitted_texts == ()
 
 
 @given(VALUES, st.sampled_from(sorted(FAULTS)), st.booleans())
@@ -191,8 +192,8 @@ def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, as_json_text)
     result = Guard(
         for_tool_results(broken(fault), tool_result.passages), on_error="keep"
     ).denoise("Paris?", tool_result.passages)
-    assert tool_result.restore(result) == value
-    assert tool_result.omitted_texts(result) == ()
+    assert tool_result.reduce(result).value == value
+    assert tool_result.reduce(result).omitted_texts == ()
 
 
 def texts_of(value, tool_result):
@@ -220,7 +221,7 @@ def test_text_kept_of_any_result_is_verbatim(value, as_json_text, hypothesis_dat
     for chunked_text, (text, kept_spans), shown_text in zip(
         tool_result.chunked_texts,
         denoiser.kept,
-        texts_of(tool_result.restore(result), tool_result),
+        texts_of(tool_result.reduce(result).value, tool_result),
         strict=True,
     ):
         check_kept(text, chunked_text.text_format, kept_spans, shown_text)
@@ -240,7 +241,7 @@ def test_text_kept_of_any_result_is_verbatim(value, as_json_text, hypothesis_dat
             chunked_text.text_format != "html"
             and sum(map(str.isalnum, text)) - sum(map(str.isalnum, shown_text)) > scraps
         )
-    assert tool_result.omitted_texts(result) or not lost_texts
+    assert tool_result.reduce(result).omitted_texts or not lost_texts
 
 
 @given(VALUES, st.integers(0, 99))
@@ -256,7 +257,7 @@ def test_text_that_end_keeps_of_any_result_is_verbatim(value, seed):
     for passage, chunked_text, shown_text in zip(
         tool_result.passages,
         tool_result.chunked_texts,
-        texts_of(tool_result.restore(result), tool_result),
+        texts_of(tool_result.reduce(result).value, tool_result),
         strict=True,
     ):
         check_kept(

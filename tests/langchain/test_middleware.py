@@ -13,6 +13,7 @@ from langchain_agents import (
     SOURCE_DOCUMENTS,
     both_ways,
     by_words,
+    cut_results,
     neutral,
     run,
     search_then_answer,
@@ -28,7 +29,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import EMPTY_RESULT_TEXT
-from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware
+from langchain_denoise.middleware import DenoiseTools, S2AMiddleware
 from langchain_denoise.middleware.tool_messages import replace_texts
 
 # What a tool found
@@ -36,13 +37,14 @@ from langchain_denoise.middleware.tool_messages import replace_texts
 
 @both_ways
 async def test_artifact_and_content_are_cleared_alike(make_agent, is_sync):
-    denoising_agent, model = make_agent(DenoiseToolResults(by_words()))
+    denoising_agent, model = make_agent(cut_results(by_words()))
     message = tool_message(await run(denoising_agent, is_sync))
-    assert message.content == PARIS
+    note = "[1 of 3 documents shown; 2 left out]"
+    assert message.content == f"{PARIS}\n\n{note}"
     assert [
         (document.id, document.metadata["source"]) for document in message.artifact
     ] == [("atlas", "atlas.md")]
-    assert model.calls[-1][-1].text == PARIS
+    assert model.calls[-1][-1].text == message.content
     record = message.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
     assert (record["given"], record["kept"], record["fallback"]) == (3, 1, None)
@@ -51,13 +53,15 @@ async def test_artifact_and_content_are_cleared_alike(make_agent, is_sync):
 async def test_the_tools_own_layout_stays(make_agent):
     prompt = PromptTemplate.from_template("# {source}\n{page_content}")
     denoising_agent, _ = make_agent(
-        DenoiseToolResults(by_words(keep=2)),
+        cut_results(by_words(keep=2)),
         document_prompt=prompt,
         document_separator="\n---\n",
     )
     message = tool_message(await denoising_agent.ainvoke(QUESTION_INPUT))
     assert (
-        message.content == f"# fruit.md\nBananas are yellow.\n---\n# atlas.md\n{PARIS}"
+        message.content
+        == f"# fruit.md\n{SOURCE_DOCUMENTS[0].page_content}\n---\n# atlas.md\n{PARIS}"
+        "\n\n[2 of 3 documents shown; 1 left out]"
     )
     assert [document.id for document in message.artifact] == ["fruit", "atlas"]
 
@@ -65,21 +69,22 @@ async def test_the_tools_own_layout_stays(make_agent):
 @both_ways
 async def test_a_tool_that_gives_text_alone(make_agent, test_kit, is_sync):
     denoiser = ENDDenoiser(FunctionScorer(test_kit.overlap), keep=1)
-    same_message, _ = make_agent(
-        DenoiseToolResults(denoiser), response_format="content"
-    )
+    same_message, _ = make_agent(cut_results(denoiser), response_format="content")
     full_text = tool_message(await run(same_message, is_sync)).content
     assert full_text == "\n\n".join(
         document.page_content for document in SOURCE_DOCUMENTS
     )
     named_value, _ = make_agent(
-        DenoiseToolResults(denoiser, tools=["search"]), response_format="content"
+        cut_results(denoiser, tools=["search"]), response_format="content"
     )
-    assert tool_message(await run(named_value, is_sync)).content.strip() == PARIS
+    cut_text = tool_message(await run(named_value, is_sync)).content
+    assert PARIS in cut_text
+    assert len(cut_text) < len(full_text)
+    assert cut_text.endswith("left out]")
 
 
 async def test_a_failure_keeps_the_result_and_says_so(make_agent, test_kit):
-    denoising_agent, _ = make_agent(DenoiseToolResults(test_kit.Answers(test_kit.fail)))
+    denoising_agent, _ = make_agent(cut_results(test_kit.Answers(test_kit.fail)))
     message = tool_message(await denoising_agent.ainvoke(QUESTION_INPUT))
     assert len(message.artifact) == 3
     assert "no route" in message.response_metadata["denoise"]["fallback"]
@@ -93,14 +98,14 @@ async def test_the_query_is_the_users_words_and_those_of_the_call(make_agent, te
         return test_kit.drop_all(query, passages)
 
     denoising_agent, _ = make_agent(
-        DenoiseToolResults(test_kit.Answers(remember), on_empty="drop")
+        cut_results(test_kit.Answers(remember), on_empty="drop")
     )
     assert (
         tool_message(await denoising_agent.ainvoke(QUESTION_INPUT)).content
-        == EMPTY_RESULT_TEXT
+        == f"{EMPTY_RESULT_TEXT}\n[0 of 3 documents shown; 3 left out]"
     )
     blank, _ = make_agent(
-        DenoiseToolResults(test_kit.Answers(remember)),
+        cut_results(test_kit.Answers(remember)),
         reply=search_then_answer(query=" "),
     )
     await blank.ainvoke(QUESTION_INPUT)
@@ -130,7 +135,7 @@ async def test_errors_and_images_pass(test_kit):
             "done" if message[-1].type == "tool" else AIMessage("", tool_calls=calls)
         )
     )
-    middleware = DenoiseToolResults(
+    middleware = cut_results(
         test_kit.Answers(test_kit.drop_all), tools=["search", "fail"], on_empty="drop"
     )
     state = await create_agent(model, [search, fail], middleware=[middleware]).ainvoke(
@@ -150,8 +155,8 @@ async def test_errors_and_images_pass(test_kit):
         (["aa", "bb"], ["a", "b"], "<a>\n<b>\n"),
         (["aa", "bb"], [None, "bb"], ">\n<bb>\n"),
         (["aa", "bb"], ["aa", None], "<aa>\n"),
-        (["aa", "zz"], ["a", "z"], "a\n\nz"),
-        (["bb", "aa"], ["b", "a"], "b\n\na"),
+        (["aa", "zz"], ["a", "z"], None),
+        (["bb", "aa"], ["b", "a"], None),
         ([], [], "<aa>\n<bb>\n"),
     ],
 )
@@ -203,8 +208,8 @@ async def test_two_instances_at_once(make_agent, test_kit):
         scope="history",
     )
     tools = [
-        DenoiseToolResults(by_words(2), name="first cut"),
-        DenoiseToolResults(by_words(1), name="second cut"),
+        cut_results(by_words(2), name="first cut"),
+        cut_results(by_words(1), name="second cut"),
     ]
     denoising_agent, model = make_agent(first, second, *tools)
     state = await denoising_agent.ainvoke({"messages": [HumanMessage(LEADING)]})
@@ -217,7 +222,7 @@ async def test_spans_nest_under_the_hooks(make_agent, test_kit, is_sync):
     recorder = RunRecorder()
     denoising_agent, _ = make_agent(
         S2AMiddleware(test_kit.chat(neutral), variant="default"),
-        DenoiseToolResults(test_kit.s2a(lambda message: "1")),
+        cut_results(test_kit.s2a(lambda message: "1")),
     )
     await run(denoising_agent, is_sync, QUESTION_INPUT, {"callbacks": [recorder]})
     paths = recorder.paths("llm")

@@ -11,6 +11,7 @@ from langchain_agents import (
     QUESTION_INPUT,
     both_ways,
     by_words,
+    cut_results,
     neutral,
     run,
     search_then_answer,
@@ -23,7 +24,6 @@ from recorded_runs import RunRecorder
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import (
-    DenoiseToolResults,
     S2AMiddleware,
     VerificationMiddleware,
 )
@@ -160,7 +160,7 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(
     clearing, judging = test_kit.chat(neutral), test_kit.s2a(lambda message: "1")
     denoising_agent, _ = make_agent(
         S2AMiddleware(clearing, variant="default"),
-        DenoiseToolResults(judging),
+        cut_results(judging),
         VerificationMiddleware(),
         reply=search_then_answer(told),
     )
@@ -194,7 +194,7 @@ async def test_all_three_with_a_checkpointer_and_strict_serialisation(
     saver = InMemorySaver()
     middleware = (
         S2AMiddleware(test_kit.chat(neutral), variant="default"),
-        DenoiseToolResults(by_words()),
+        cut_results(by_words()),
         VerificationMiddleware(),
     )
     denoising_agent, _ = make_agent(
@@ -214,7 +214,7 @@ async def test_evidence_that_comes_back_from_a_checkpoint(make_agent):
     verifier = VerificationMiddleware()
     saver = InMemorySaver()
     denoising_agent, _ = make_agent(
-        DenoiseToolResults(by_words()),
+        cut_results(by_words()),
         verifier,
         reply=search_then_answer(told),
         checkpointer=saver,

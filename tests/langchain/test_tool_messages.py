@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import ToolCallRequest
+from langchain_agents import cut_results
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -21,17 +22,17 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.structural import chunk_text
-from denoise_core.tool_results import EMPTY_RESULT_TEXT, RECALL_TOOL
+from denoise_core.tool_results import RECALL_TOOL
 from langchain_denoise import Denoise, DenoiseCompressor
-from langchain_denoise.middleware import DenoiseToolResults
-from langchain_denoise.middleware.tool_messages import ToolText
+from langchain_denoise.middleware.tool_messages import MessageCut, ToolText
+from langchain_denoise.middleware.tool_results import DenoiseToolResults
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 
 
 def about_paris(**settings):
     scorer = FunctionScorer(lambda query, text: float("Paris" in text))
-    return DenoiseToolResults(
+    return cut_results(
         ENDDenoiser(scorer, threshold=0.5, min_keep=0), tools=["search"], **settings
     )
 
@@ -66,14 +67,11 @@ both_ways = pytest.mark.parametrize("is_sync", [True, False])
 @both_ways
 async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
     """They were left as they came, even when the tool was named."""
+    bananas = " ".join(["Bananas are yellow."] * 9)
     content = [
-        {
-            "type": "text",
-            "text": "Bananas are yellow.\n\nParis is a capital.",
-            "id": "lc_1",
-        },
+        {"type": "text", "text": f"{bananas}\n\nParis is a capital.", "id": "lc_1"},
         IMAGE,
-        {"type": "text", "text": "Rain is wet."},
+        {"type": "text", "text": " ".join(["Rain is wet."] * 9)},
         {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
     ]
     run_output = await cleared(
@@ -83,8 +81,13 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
         artifact={"structured_content": {"n": 3}},
     )
     assert run_output.content == [
-        {"type": "text", "text": "Paris is a capital.", "id": "lc_1"},
+        {
+            "type": "text",
+            "text": "Paris is a capital.\n[1 of 2 parts shown; 1 left out]",
+            "id": "lc_1",
+        },
         IMAGE,
+        {"type": "text", "text": "[0 of 1 parts shown; 1 left out]"},
         {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
     ]
     assert run_output.artifact == {"structured_content": {"n": 3}}
@@ -103,7 +106,8 @@ async def test_one_long_text_is_cut_into_paragraphs(is_sync):
     )
     run_output = await cleared(about_paris(), text, is_sync=is_sync)
     assert run_output.content.startswith("# Paris\n\nThe capital of France.")
-    assert run_output.content.endswith("Paris is big.")
+    assert "Paris is big.\n[" in run_output.content
+    assert run_output.content.endswith(" left out]")
     assert "Bananas" not in run_output.content
     assert len(run_output.content) < 1200
 
@@ -112,19 +116,25 @@ async def test_one_long_text_is_cut_into_paragraphs(is_sync):
 async def test_a_json_list_stays_one(is_sync):
     found_documents = [
         {"title": "Paris", "rank": 1},
-        {"title": "Bananas", "rank": 2},
+        {"title": "Bananas" * 9, "rank": 2},
         {"title": "Fr", "text": "In Paris."},
     ]
     run_output = await cleared(
         about_paris(), json.dumps(found_documents), is_sync=is_sync
     )
-    assert json.loads(run_output.content) == [found_documents[0], found_documents[2]]
+    assert json.loads(run_output.content) == [
+        found_documents[0],
+        {"left_out": "2 of 3 items shown; 1 left out"},
+        found_documents[2],
+    ]
 
 
 async def test_nothing_left_is_said_and_the_call_has_its_message():
-    for content in ("Bananas.", [{"type": "text", "text": "Bananas."}]):
+    bananas = "\n\n".join(["Bananas are yellow."] * 9)
+    for content in (bananas, [{"type": "text", "text": bananas}]):
         run_output = await cleared(about_paris(on_empty="drop"), content)
-        assert (run_output.text, run_output.tool_call_id) == (EMPTY_RESULT_TEXT, "call")
+        note = "[0 of 9 parts shown; 9 left out]"
+        assert (run_output.text, run_output.tool_call_id) == (note, "call")
     assert (await cleared(about_paris(), "Bananas.")).content == "Bananas."
 
 
@@ -135,15 +145,14 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
         record="none",
     )
     found_documents = [
-        Document(page_content=text, id="same") for text in ("a", "bbb", "cc")
-    ]
-    run_output = await cleared(
-        DenoiseToolResults(ready), "1: a\n2: bbb\n3: cc", artifact=found_documents
-    )
-    assert [document.page_content for document in run_output.artifact] == ["bbb"]
+        Document(page_content=letter * 99, id="same") for letter in "ab"
+    ] + [Document(page_content="c" * 100, id="same")]
+    shown_text = "\n".join(f"1: {item.page_content}" for item in found_documents)
+    run_output = await cleared(cut_results(ready), shown_text, artifact=found_documents)
+    assert [item.page_content for item in run_output.artifact] == ["c" * 100]
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
-        DenoiseToolResults(ready, keep=2)
-    built_value = DenoiseToolResults(
+        cut_results(ready, keep=2)
+    built_value = cut_results(
         Denoise.from_embeddings(DeterministicFakeEmbedding(size=4), keep=3), tools=["a"]
     )
     assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)
@@ -154,15 +163,13 @@ def test_a_result_of_which_all_is_kept_is_the_same(texts):
     message = ToolMessage(
         [{"type": "text", "text": text} for text in texts], tool_call_id="1"
     )
-    text = ToolText.from_message(message)
+    cut = MessageCut("state")
+    text = ToolText.from_message(message, cut)
     run_output, omitted_texts = text.apply_results(
-        [DenoiseResult("q", text.content.passages)]
+        [DenoiseResult("q", text.content.passages)], cut
     )
     assert not omitted_texts
-    kept_items = [text for text in texts if text.strip()]
-    assert [block["text"] for block in run_output.content] == (
-        kept_items or [EMPTY_RESULT_TEXT]
-    )
+    assert [block["text"] for block in run_output.content] == texts
 
 
 def result_of(denoiser, content):
@@ -170,7 +177,7 @@ def result_of(denoiser, content):
     call = {"name": "search", "args": {}, "id": "call", "type": "tool_call"}
     state = {"messages": [HumanMessage("Paris?")]}
     request = ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
-    return DenoiseToolResults(denoiser, tools=["search"]).wrap_tool_call(
+    return cut_results(denoiser, tools=["search"]).wrap_tool_call(
         request, lambda _: message
     )
 
@@ -229,12 +236,15 @@ def told(state):
     return next(message for message in state["messages"] if message.type == "tool")
 
 
-async def test_a_default_text_tool_is_denoised_when_it_was_asked_in_words(test_kit):
-    """Its results passed whole, and without a word, unless ``tools`` named it."""
-    middleware = DenoiseToolResults(
+NOTE = {"left_out": "1 of 10 items shown; 9 left out"}
+
+
+async def test_a_named_text_tool_is_cut(test_kit):
+    middleware = cut_results(
         ENDDenoiser(
             FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
-        )
+        ),
+        tools=["search"],
     )
     denoising_agent = agent_of(
         test_kit, middleware, json.dumps(SEARCH_REPLIES), {"query": "weather in Paris"}
@@ -244,14 +254,14 @@ async def test_a_default_text_tool_is_denoised_when_it_was_asked_in_words(test_k
             await denoising_agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
         ).content
     )
-    assert [request["title"] for request in found_documents["results"]] == ["Paris"]
+    assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
     assert found_documents["query"] == "Paris"
 
 
 async def test_long_text_that_passes_is_said_once(test_kit, caplog):
     fallbacks._counts.clear()
     denoising_agent = agent_of(
-        test_kit, DenoiseToolResults(keep=1), json.dumps(SEARCH_REPLIES), {"page": 2}
+        test_kit, cut_results(keep=1), json.dumps(SEARCH_REPLIES), {"query": "Paris"}
     )
     for _ in range(2):
         state = await denoising_agent.ainvoke(
@@ -263,7 +273,10 @@ async def test_long_text_that_passes_is_said_once(test_kit, caplog):
 
 async def test_short_text_passes(test_kit):
     denoising_agent = agent_of(
-        test_kit, DenoiseToolResults(keep=1), "Rain.\n\nParis.", {"query": "Paris"}
+        test_kit,
+        DenoiseToolResults(keep=1, tools=["search"]),
+        "Rain.\n\nParis.",
+        {"query": "Paris"},
     )
     assert (
         told(
@@ -277,14 +290,14 @@ async def test_a_name_that_no_tool_has_raises_with_the_nearest(test_kit):
     """It did nothing, and said nothing."""
     denoising_agent = agent_of(
         test_kit,
-        DenoiseToolResults(test_kit.Answers(test_kit.drop_all), tools=["serach"]),
+        cut_results(test_kit.Answers(test_kit.drop_all), tools=["serach"]),
         "x",
         {"query": "q"},
     )
     with pytest.raises(InputError, match="did you mean 'search'"):
         await denoising_agent.ainvoke({"messages": [HumanMessage("?")]})
     with pytest.raises(InputError, match="list of tools"):
-        DenoiseToolResults(tools="search")
+        cut_results(tools="search")
 
 
 async def test_messages_in_a_command_are_denoised(test_kit):
@@ -311,12 +324,12 @@ async def test_messages_in_a_command_are_denoised(test_kit):
         FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
     )
     denoising_agent = create_agent(
-        model, [search], middleware=[DenoiseToolResults(denoiser)]
+        model, [search], middleware=[cut_results(denoiser, tools=["search"])]
     )
     found_documents = json.loads(
         told(await denoising_agent.ainvoke({"messages": [HumanMessage("?")]})).content
     )
-    assert [request["title"] for request in found_documents["results"]] == ["Paris"]
+    assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
 
 
 @pytest.mark.parametrize("is_sync", [True, False])
@@ -339,9 +352,7 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
         if messages[-1].type == "human":
             return asked_input[0]
         if len([message for message in messages if message.type == "tool"]) == 1:
-            at = next(
-                line for line in messages[-1].text.splitlines() if "Town 0" in line
-            ).split(":")[0]
+            at = messages[-1].text.partition("recall(")[2].partition(")")[0]
             return AIMessage(
                 "", tool_calls=[{"name": "recall", "args": {"id": at}, "id": "call-2"}]
             )
@@ -353,7 +364,7 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     denoising_agent = create_agent(
         test_kit.chat(reply),
         [search],
-        middleware=[DenoiseToolResults(denoiser, recall=True)],
+        middleware=[cut_results(denoiser, tools=["search"], recall=True)],
     )
     input_value = {"messages": [HumanMessage("Is it dry in Paris?")]}
     state = (
@@ -386,7 +397,7 @@ def test_messages_of_one_call_count_together():
         f"Paragraph {n} of the first half, which says little about anything."
         for n in range(18)
     )
-    assert len(half) < 2000 < 2 * len(half)
+    assert len(half) < 1500 < 2 * len(half)
     input_value = Command(
         update={
             "messages": [ToolMessage(half, tool_call_id=i, name="log") for i in "12"]
@@ -404,9 +415,8 @@ def test_messages_of_one_call_count_together():
     denoiser = ENDDenoiser(
         FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2
     )
-    run_output = DenoiseToolResults(denoiser).wrap_tool_call(
-        request, lambda _: input_value
-    )
+    middleware = cut_results(denoiser, tools=["log"], min_characters=1500)
+    run_output = middleware.wrap_tool_call(request, lambda _: input_value)
     assert all(
         len(message.content) < len(half) for message in run_output.update["messages"]
     )
@@ -423,19 +433,17 @@ def test_the_artifact_of_langchains_own_mcp_tools_is_read():
         tool_call_id="1",
         artifact=artifact,
     )
-    text = ToolText.from_message(message)
+    cut = MessageCut("state")
+    text = ToolText.from_message(message, cut)
     found_documents = ENDDenoiser(
         FunctionScorer(lambda query, message_text: float("Paris" in message_text)),
         keep=1,
         chunker="auto",
     )
     run_output, _ = text.apply_results(
-        [found_documents.denoise("Paris", part.passages) for part in text.parts]
+        [found_documents.denoise("Paris", part.passages) for part in text.parts], cut
     )
-    assert [
-        request["title"]
-        for request in run_output.artifact["structured_content"]["rows"]
-    ] == ["Paris"]
+    assert run_output.artifact["structured_content"]["rows"] == [NOTE, rows[-1]]
     assert "Town" not in run_output.content[0]["text"]
 
 

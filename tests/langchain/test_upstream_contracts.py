@@ -8,21 +8,23 @@ import math
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
+from langchain_agents import cut_results
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import create_retriever_tool
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise.middleware import DenoiseToolResults
 
 BOWLING = [
     Document(
-        page_content="The sky is blue. Candlepin bowling is popular in New England.",
+        page_content="The sky is blue. Candlepin bowling is popular in New England. "
+        * 4,
         metadata={"a": 1},
     ),
     Document(
-        page_content="Mercury is close to the Sun. Candlepin bowling balls are smaller.",
+        page_content="Mercury is close to the Sun. Candlepin bowling balls are smaller. "
+        * 4,
         metadata={"b": 2},
     ),
     Document(page_content="The moon is round.", metadata={"c": 3}),
@@ -90,7 +92,7 @@ def test_what_needs_no_edit_passes_byte_for_byte(test_kit):
     ours = create_agent(
         test_kit.chat(calling("a")),
         [tool_named(test_kit, "a")],
-        middleware=[DenoiseToolResults(everything())],
+        middleware=[cut_results(everything())],
     )
     assert ran(ours)["a"].content == ran(denoising_agent)["a"].content
 
@@ -102,8 +104,8 @@ def test_several_tools_in_one_step_each_by_its_own_query(test_kit):
         asked_input.append(query)
         return 1.0
 
-    middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(score), keep=1))
-    tools = [tool_named(test_kit, "a"), tool_named(test_kit, "b", BOWLING[1:])]
+    middleware = cut_results(ENDDenoiser(FunctionScorer(score), keep=1))
+    tools = [tool_named(test_kit, "a"), tool_named(test_kit, "b", BOWLING[:2])]
     found_documents = ran(
         create_agent(test_kit.chat(calling("a", "b")), tools, middleware=[middleware])
     )
@@ -143,10 +145,11 @@ def test_outer_middleware_sees_the_cleared_result_and_inner_the_whole(test_kit):
     denoising_agent = create_agent(
         test_kit.chat(calling("a")),
         [tool_named(test_kit, "a")],
-        middleware=[outer, DenoiseToolResults(about("moon")), inner],
+        middleware=[outer, cut_results(about("moon")), inner],
     )
     ran(denoising_agent)
-    assert set(outer.seen) == {"The moon is round."}
+    note = "[1 of 3 documents shown; 2 left out]"
+    assert set(outer.seen) == {f"The moon is round.\n\n{note}"}
     assert set(inner.seen) == {
         "\n\n".join(document.page_content for document in BOWLING)
     }
@@ -167,12 +170,12 @@ def test_edits_are_kept_and_not_made_again(test_kit):
         call = {"name": "a", "args": {"query": f"q{tools}"}, "id": f"call-{tools}"}
         return "done" if tools == 3 else AIMessage("", tool_calls=[call])
 
-    middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(score), threshold=0.5))
+    middleware = cut_results(ENDDenoiser(FunctionScorer(score), threshold=0.5))
     denoising_agent = create_agent(
         test_kit.chat(reply), [tool_named(test_kit, "a")], middleware=[middleware]
     )
     state = denoising_agent.invoke({"messages": [HumanMessage("go")]})
     assert [
         message.content for message in state["messages"] if message.type == "tool"
-    ] == ["The moon is round."] * 3
+    ] == ["The moon is round.\n\n[1 of 3 documents shown; 2 left out]"] * 3
     assert len(scored_value) == 3 * len(BOWLING)

@@ -1,7 +1,10 @@
 """Tools of agents without the noise: shape and state, `recall`, and what a checked agent holds against them."""
 
+import ast
 import asyncio
+import copy
 import json
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +13,11 @@ from hypothesis import strategies as st
 from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
+from pydantic import BaseModel
 
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
@@ -26,6 +31,7 @@ FOUND = {
     "results": [{"title": f"Town {n}", "content": "Rain. " * 40} for n in range(9)],
 }
 FOUND["results"][3] = {"title": "Paris", "content": "Paris is dry."}
+NOTE = {"left_out": "1 of 9 items shown; 8 left out"}
 DENOISER = ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
 
 
@@ -40,9 +46,7 @@ def recalling(messages, **kwargs):
     if not seen:
         return calls("search", query="dry town")
     if len(seen) == 1:
-        at = next(line for line in seen[0].splitlines() if "Town 0" in line).split(":")[
-            0
-        ]
+        at = seen[0].partition("recall(")[2].partition(")")[0]
         return calls("recall", id=at)
     return ChatMessage(role="assistant", content="Paris is dry.")
 
@@ -62,7 +66,7 @@ async def test_what_was_left_out_can_be_recalled(form):
     agent = FunctionAgent(
         name="guide",
         llm=Calling(script=recalling),
-        tools=denoised([search_tool()], DENOISER, recall=True),
+        tools=denoised([search_tool()], DENOISER, min_characters=0, recall=True),
     )
     agent = {
         "agent": lambda a: a,
@@ -70,15 +74,13 @@ async def test_what_was_left_out_can_be_recalled(form):
         "checked": Checked,
     }[form](agent)
     output, (first, restored_text), kept_items = await run(agent)
-    shown_text, reply_text = first.blocks
-    assert json.loads(shown_text.text) == {
-        "next": "c2",
-        "results": [FOUND["results"][3]],
-    }
-    assert "recall(id)" in reply_text.text
+    (shown_text,) = first.blocks
+    results = json.loads(shown_text.text)["results"]
+    assert results[1:] == [FOUND["results"][3]]
+    assert "1 of 9 items shown; 8 left out; recall(" in results[0]["left_out"]
     assert restored_text.content in kept_items.values()
     assert "Town 0" in restored_text.content
-    assert all(any(f"Town {n}" in text for text in kept_items.values()) for n in (0, 8))
+    assert all(f"Town {n}" in restored_text.content for n in (0, 8))
     assert (
         "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
         not in first.content
@@ -110,7 +112,9 @@ async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
         ChatMessage(role="assistant", content="Dry."),
     ]
     tools = denoised(
-        [FunctionTool.from_defaults(look), FunctionTool.from_defaults(broken)], DENOISER
+        [FunctionTool.from_defaults(look), FunctionTool.from_defaults(broken)],
+        DENOISER,
+        min_characters=0,
     )
     assert [t.metadata.name for t in tools] == ["look", "broken"]
     agent = FunctionAgent(
@@ -119,7 +123,7 @@ async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
         tools=tools,
     )
     _, (first, second), kept_items = await run(agent)
-    assert json.loads(first.blocks[0].text)["results"] == [FOUND["results"][3]]
+    assert json.loads(first.blocks[0].text)["results"] == [NOTE, FOUND["results"][3]]
     assert json.loads(first.raw_output[0].text) == FOUND
     assert isinstance(first.blocks[1], ImageBlock)
     assert second.is_error
@@ -145,11 +149,98 @@ def result_of(denoiser, text):
         """Looks things up."""
         return text
 
-    (tool,) = denoised([FunctionTool.from_defaults(look)], denoiser)
-    output = asyncio.run(
-        tool.acall(query="Paris?", ctx=SimpleNamespace(store=NoState()))
-    )
-    return output.blocks[0].text
+    return output_of(denoiser, look).blocks[0].text
+
+
+def output_of(denoiser, look, **settings):
+    settings = {"min_characters": 0, **settings}
+    (tool,) = denoised([FunctionTool.from_defaults(look)], denoiser, **settings)
+    ctx = SimpleNamespace(store=NoState())
+    return asyncio.run(tool.acall(query="Paris?", ctx=ctx))
+
+
+class Town(BaseModel):
+    title: str
+    content: str
+
+
+class Towns(BaseModel):
+    count: int
+    results: list[Town]
+
+
+@dataclass
+class TownList:
+    count: int
+    results: list[dict]
+
+
+TITLES = ("Paris", *(f"Town {n}" for n in range(12)))
+TOWNS = [
+    {"title": title, "content": f"{title} is a town. " + "It rains. " * 12}
+    for title in TITLES
+]
+NODES = [
+    NodeWithScore(node=TextNode(text=town["content"], id_=town["title"]), score=0.5)
+    for town in TOWNS
+]
+VALUES_BY_TYPE = {
+    "str": json.dumps(TOWNS),
+    "dict": {"count": 13, "results": TOWNS},
+    "list of dicts": TOWNS,
+    "list of texts": [town["content"] for town in TOWNS],
+    "list of rows": [tuple(town.values()) for town in TOWNS],
+    "pydantic": Towns(count=13, results=[Town(**town) for town in TOWNS]),
+    "dataclass": TownList(13, TOWNS),
+    "nodes with scores": NODES,
+    "nodes": [item.node for item in NODES],
+}
+
+
+@pytest.mark.parametrize("name", VALUES_BY_TYPE)
+def test_what_a_tool_returns_is_cut_in_its_type(name):
+    value = VALUES_BY_TYPE[name]
+    before = copy.deepcopy(value)
+
+    def look(query: str):
+        """Looks things up."""
+        return value
+
+    whole = FunctionTool.from_defaults(look).call(query="q").content
+    output = output_of(DENOISER, look)
+    assert output.raw_output == before == value
+    assert "Paris is a town." in output.content
+    assert not any(f"{title} is" in output.content for title in TITLES[1:])
+    assert len(output.content) < 0.5 * len(whole)
+    if name == "nodes":  # a block each, as the framework makes them
+        assert [block.text.startswith("[0 of") for block in output.blocks[1:]] == (
+            [True] * 12
+        )
+        return
+    assert "1 of 13" in output.content
+    assert "12 left out" in output.content
+    if name == "str":
+        assert json.loads(output.content)[0] == TOWNS[0]
+    elif name.startswith("list") or name == "dict":
+        shown_value = ast.literal_eval(output.content)
+        items = shown_value["results"] if name == "dict" else shown_value
+        whole_items = value["results"] if name == "dict" else value
+        assert items[0] == whole_items[0]
+        assert len(items) == 2
+        assert type(items[1]) is type(whole_items[1])
+    else:
+        assert output.content.split("=")[0] == whole.split("=")[0]
+
+
+def test_a_short_result_and_a_pinned_item_stay():
+    def look(query: str) -> list:
+        """Looks things up."""
+        return NODES
+
+    assert output_of(DENOISER, look, min_characters=10**6).content == str(NODES)
+    output = output_of(DENOISER, look, must_keep="^Town 7 ")
+    assert "Town 7 is a town." in output.content
+    assert "Town 6 is a town." not in output.content
 
 
 @given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)))

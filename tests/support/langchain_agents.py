@@ -8,16 +8,19 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
+from langchain_denoise.middleware import DenoiseToolResults
 
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."
 SOURCE_DOCUMENTS = [
     Document(
-        page_content="Bananas are yellow.", id="fruit", metadata={"source": "fruit.md"}
+        page_content=" ".join(["Bananas are yellow."] * 9),
+        id="fruit",
+        metadata={"source": "fruit.md"},
     ),
     Document(page_content=PARIS, id="atlas", metadata={"source": "atlas.md"}),
     Document(
-        page_content="Capital letters are big.",
+        page_content=" ".join(["Capital letters are big."] * 9),
         id="letters",
         metadata={"source": "abc.md"},
     ),
@@ -53,6 +56,13 @@ def by_words(keep=1):
             lambda query, text: float(len(set(query.split()) & set(text.split())))
         ),
         keep=keep,
+    )
+
+
+def cut_results(*arguments, **settings):
+    """Cuts results of any length, in the state, where tests can see what is left."""
+    return DenoiseToolResults(
+        *arguments, **{"min_characters": 0, "where": "state", **settings}
     )
 
 

@@ -26,6 +26,9 @@ LONG_RESULT_CHARACTERS = 1000
 
 KEPT_FRACTION = 3 / 8
 
+NOTE_CHARACTERS = 75
+"""Room for the note that says what is missing."""
+
 REPETITION_PENALTY = 2.0
 """Score that a text loses if better texts already have all of its words."""
 
@@ -45,7 +48,7 @@ def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoise
     adapted.attaches_context = True
     characters = sum(len(passage.text) for passage in passages)
     if isinstance(adapted.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
-        max_characters = int(KEPT_FRACTION * characters)
+        max_characters = int(KEPT_FRACTION * characters) - NOTE_CHARACTERS
         adapted.rule = TokenLimit(max_characters, len, drop_headers_first=False)
         adapted.scorer = LexicalBoostScorer(adapted.scorer, group_chunks(passages))
     return adapted

@@ -6,15 +6,16 @@ accepted, because models and logs write it.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from denoise_core.spans import Ranges, clip_spans, complement_spans, join_spans
+from denoise_core.spans import Ranges, clip_spans, merge_spans
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 
@@ -145,32 +146,84 @@ def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
     return raw_offset
 
 
-def remove_items(items: Ranges, kept_spans: Ranges) -> Ranges:
-    """Return the ranges of list items without a kept character.
+class TextEdit(NamedTuple):
+    """The range ``[start, end)`` of a text, and what replaces it."""
 
-    Each range includes the comma that would be left over.
+    start: int
+    end: int
+    replacement: str = ""
+
+
+def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
+    """Return the text with each edit made; edits are in order and do not overlap."""
+    parts = []
+    position = 0
+    for edit in edits:
+        parts += (text[position : edit.start], edit.replacement)
+        position = edit.end
+    return "".join([*parts, text[position:]])
+
+
+class ListCut(NamedTuple):
+    """Items that leave one list, or rows that leave one table.
+
+    Attributes:
+        start: Position of the opening bracket of the list or table.
+        removed_spans: Merged ranges, with the commas that would be left over.
+        item_count: Items before the cut.
+        dropped_count: Items that leave.
+        is_table: Whether the items are rows, spread over several lists or objects.
     """
-    removed_spans = []
-    last_kept_end: int | None = None
-    next_starts = [start for start, _ in items[1:]]
-    for n, (start, end) in enumerate(items):
-        if clip_spans(kept_spans, start, end):
-            last_kept_end = end
-        elif n < len(next_starts):
-            removed_spans.append((start, next_starts[n]))
-        elif last_kept_end is None:
-            removed_spans.append((start, end))
-        else:
-            removed_spans.append((last_kept_end, end))
-    return removed_spans
+
+    start: int
+    removed_spans: Ranges
+    item_count: int
+    dropped_count: int
+    is_table: bool = False
+
+    @staticmethod
+    def from_items(start: int, items: Ranges, kept_spans: Ranges) -> ListCut:
+        """Return the cut of the items without a kept character."""
+        removed_spans = []
+        last_kept_end: int | None = None
+        next_starts = [item_start for item_start, _ in items[1:]]
+        for n, (item_start, item_end) in enumerate(items):
+            if clip_spans(kept_spans, item_start, item_end):
+                last_kept_end = item_end
+            elif n < len(next_starts):
+                removed_spans.append((item_start, next_starts[n]))
+            elif last_kept_end is None:
+                removed_spans.append((item_start, item_end))
+            else:
+                removed_spans.append((last_kept_end, item_end))
+        dropped_count = len(removed_spans)
+        return ListCut(start, merge_spans(removed_spans), len(items), dropped_count)
+
+
+class JsonCuts(NamedTuple):
+    """What leaves a JSON text: items of lists, rows of tables, parts of strings."""
+
+    list_cuts: list[ListCut]
+    string_spans: Ranges
+
+
+def container_start(text: str, path: JsonPath) -> int:
+    """Return the position of the list or object at this path of valid JSON."""
+    position = skip_space(text, 0)
+    for step in path:
+        for member in json_members(text, position):
+            if str(member.name) == str(step):
+                position = member.value_start
+                break
+    return position
 
 
 def remove_elements(
     text: str,
     chunks: Sequence[tuple[JsonPath, int]],
     kept_spans: Ranges,
-) -> Ranges:
-    """Return the ranges of list elements without a kept character.
+) -> list[ListCut]:
+    """Return the list elements without a kept character.
 
     Args:
         text: The raw JSON.
@@ -188,7 +241,7 @@ def remove_elements(
         remover.open_paths.update(path[:depth] for depth in range(len(path) + 1))
     if remover.list_chunks:
         remover.visit(skip_space(text, 0), len(text), ())
-    return remover.removed_spans
+    return remover.list_cuts
 
 
 @dataclass(slots=True)
@@ -202,7 +255,7 @@ class _ElementRemover:
     kept_spans: Ranges
     list_chunks: dict[JsonPath, list[int]] = field(default_factory=dict)
     open_paths: set[JsonPath] = field(default_factory=set)
-    removed_spans: Ranges = field(default_factory=list)
+    list_cuts: list[ListCut] = field(default_factory=list)
 
     def visit(self, start: int, end: int, path: JsonPath) -> None:
         chunk_starts = self.list_chunks.get(path, [])
@@ -212,7 +265,8 @@ class _ElementRemover:
         members = list(json_members(self.text, start))
         if by_element:
             elements = [(member.start, member.end) for member in members]
-            self.removed_spans += remove_items(elements, self.kept_spans)
+            list_cut = ListCut.from_items(start, elements, self.kept_spans)
+            self.list_cuts.append(list_cut)
         for member in members:
             step = member.name
             if not by_element:
@@ -227,38 +281,104 @@ class _ElementRemover:
                 self.visit(member.value_start, member.end, member_path)
 
 
-def value_without(value: Any, text: str, removed_spans: Ranges) -> Any:
-    """Return a value without list elements and parts of strings.
+def object_fields(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a dataclass or pydantic object; None for any other value."""
+    names: Iterable[str]
+    if isinstance(value, type):
+        return None
+    if is_dataclass(value):
+        names = [item.name for item in fields(value)]
+    elif hasattr(type(value), "model_fields"):
+        names = type(value).model_fields
+    else:
+        return None
+    return {name: getattr(value, name) for name in names}
+
+
+def _with_fields(value: Any, changed_fields: dict[str, Any]) -> Any:
+    """Return a copy of a dataclass or pydantic object with other fields."""
+    copied = copy.copy(value)
+    for name, item in changed_fields.items():
+        object.__setattr__(copied, name, item)
+    return copied
+
+
+def edit_value(value: Any, text: str, edits: Sequence[TextEdit]) -> Any:
+    """Return a value with the edits of its JSON.
 
     Args:
         value: The value whose JSON is ``text``.
         text: The JSON.
-        removed_spans: Merged ranges of the JSON.
+        edits: List elements that leave, with an element that replaces them; parts of
+            strings; fields that leave or are added.
 
     Returns:
-        A reduced copy. Parts from which nothing is removed are the same objects, so
-        keys and rows keep the types that JSON does not have.
+        A changed copy. Parts without an edit are the same objects, so keys and rows
+        keep the types that JSON does not have.
     """
+    return _ValueEditor(text, edits).edit_part(value, 0, len(text))
 
-    def reduce_part(part: Any, start: int, end: int) -> Any:
-        inner_spans = clip_spans(removed_spans, start, end)
-        if not inner_spans:
+
+class _ValueEditor:
+    def __init__(self, text: str, edits: Sequence[TextEdit]) -> None:
+        self.text = text
+        self.edits = edits
+
+    def edit_part(self, part: Any, start: int, end: int) -> Any:
+        start = skip_space(self.text, start)
+        edits = [edit for edit in self.edits if start < edit.end and edit.start < end]
+        if not edits:
             return part
         if isinstance(part, str):
-            kept_spans = complement_spans(inner_spans, start, end)
-            return _DECODER.decode(join_spans(text, kept_spans))
-        value_spans = [
-            (member.value_start, member.end) for member in json_members(text, start)
-        ]
+            shifted = [edit._replace(start=edit.start - start) for edit in edits]
+            shifted = [edit._replace(end=edit.end - start) for edit in shifted]
+            return _DECODER.decode(apply_edits(self.text[start:end], shifted))
+        value_fields = object_fields(part)
         if isinstance(part, dict):
-            fields = zip(part.items(), value_spans, strict=True)
-            return {key: reduce_part(item, *span) for (key, item), span in fields}
-        kept_elements = []
-        for element, span in zip(part, value_spans, strict=True):
-            if clip_spans(removed_spans, *span) != [span]:
-                kept_elements.append(reduce_part(element, *span))
-        if isinstance(part, tuple):
-            return tuple(kept_elements)
-        return kept_elements
+            return self.edit_fields(part, start, edits)
+        if value_fields is not None:
+            return _with_fields(part, self.edit_fields(value_fields, start, edits))
+        if isinstance(part, list | tuple):
+            edited_elements = list(self.edit_elements(part, start, edits))
+            return (
+                tuple(edited_elements) if isinstance(part, tuple) else edited_elements
+            )
+        return part
 
-    return reduce_part(value, 0, len(text))
+    def edit_fields(
+        self, value_fields: dict[Any, Any], start: int, edits: list[TextEdit]
+    ) -> dict[Any, Any]:
+        edited_fields = {}
+        for edit in edits:
+            if edit.start == edit.end == start + 1:
+                edited_fields |= load_json("{" + edit.replacement.rstrip(", ") + "}")
+        members = json_members(self.text, start)
+        for (key, item), member in zip(value_fields.items(), members, strict=True):
+            if _removing_edit(edits, member) is None:
+                edited_fields[key] = self.edit_part(
+                    item, member.value_start, member.end
+                )
+        return edited_fields
+
+    def edit_elements(
+        self, elements: Sequence[Any], start: int, edits: list[TextEdit]
+    ) -> Iterator[Any]:
+        noted_edit: TextEdit | None = None
+        members = json_members(self.text, start)
+        for element, member in zip(elements, members, strict=True):
+            removing_edit = _removing_edit(edits, member)
+            if removing_edit is None:
+                yield self.edit_part(element, member.value_start, member.end)
+                continue
+            replacement = removing_edit.replacement.strip(", \t\r\n")
+            if replacement and removing_edit != noted_edit:
+                noted_edit = removing_edit
+                note = load_json(replacement)
+                yield tuple(note) if isinstance(element, tuple) else note
+
+
+def _removing_edit(edits: list[TextEdit], member: JsonMember) -> TextEdit | None:
+    for edit in edits:
+        if edit.start <= member.start < member.end <= edit.end:
+            return edit
+    return None

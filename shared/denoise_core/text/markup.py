@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from xml.etree.ElementTree import HTML_EMPTY
 
-from denoise_core.spans import RangeTuple
+from denoise_core.spans import Ranges, RangeTuple
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
@@ -66,6 +67,29 @@ def strip_tags(raw_html: str) -> str:
         text_parts += (raw_html[position : tag.start], _tag_text(tag))
         position = tag.end
     return _normalize_space([*text_parts, raw_html[position:]])
+
+
+def unmatched_tags(text: str, start: int, end: int) -> Ranges:
+    """Return the tags in ``text[start:end]`` without their counterpart in it.
+
+    Without them a page would have more closing than opening tags, or fewer.
+    """
+    open_tags: list[_Tag] = []
+    unmatched_spans: Ranges = []
+    for tag in _find_tags(text[start:end]):
+        if tag.name == _HIDDEN or tag.name in HTML_EMPTY:
+            continue
+        if not tag.is_closing:
+            open_tags.append(tag)
+        elif any(open_tag.name == tag.name for open_tag in open_tags):
+            while open_tags.pop().name != tag.name:
+                pass  # an element whose closing tag may be missing
+        else:
+            unmatched_spans.append((start + tag.start, start + tag.end))
+    for tag in open_tags:
+        if text[start : start + tag.end][-2:] != "/>":
+            unmatched_spans.append((start + tag.start, start + tag.end))
+    return sorted(unmatched_spans)
 
 
 def html_chunks(text: str) -> list[TextChunk]:

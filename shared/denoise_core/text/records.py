@@ -6,19 +6,26 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any, TypeAlias
 
 from denoise_core.spans import Range, Ranges, RangeTuple, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
+    JsonCuts,
     JsonMember,
     JsonPath,
+    ListCut,
+    container_start,
     json_members,
     load_json,
     map_string_offsets,
     remove_elements,
-    remove_items,
     skip_space,
+)
+from denoise_core.text.json_tables import (
+    TableRows,
+    find_table_rows,
+    find_tied_lists,
 )
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
@@ -214,6 +221,7 @@ class _JsonChunker:
     text: str
     chunk_string: InnerChunker
     chunks: list[TextChunk] = field(default_factory=list)
+    tied_paths: set[JsonPath] = field(default_factory=set)
 
     def add_container(
         self,
@@ -227,7 +235,13 @@ class _JsonChunker:
         Neighbouring small members are one chunk. In a record the first such chunk is
         context of the rest: it usually names the record.
         """
-        by_element = _is_list_of_items(value)
+        table_rows = find_table_rows(value)
+        if table_rows is not None:
+            self.add_table(start, value, path, table_rows, context_spans)
+            return
+        is_tied = path in self.tied_paths
+        by_element = _is_list_of_items(value) and not is_tied
+        self.tied_paths.update((*path, name) for name in find_tied_lists(value))
         is_record = bool(path) and isinstance(path[-1], int)
         inner_context = context_spans
 
@@ -248,6 +262,43 @@ class _JsonChunker:
                 if not by_element:
                     step = str(step)
                 self.add_member(member, (*path, step), inner_context)
+
+    def add_table(
+        self,
+        start: int,
+        value: Any,
+        path: JsonPath,
+        table_rows: TableRows,
+        context_spans: RangeTuple,
+    ) -> None:
+        """Add a chunk for each part of each row; only the first part is scored.
+
+        Any part has the others as context, so a row is kept as a whole.
+        """
+        part_spans = _member_spans(self.text, start, table_rows)
+        parts = []
+        for row_paths in table_rows:
+            spans = [part_spans[part_path] for part_path in row_paths]
+            row_values = {}
+            for part_path in row_paths:
+                name = _part_name(part_path)
+                row_values[name] = _value_at(value, part_path)
+            row_text = _render_row(value, row_values)
+            for n, part_path in enumerate(row_paths):
+                others = tuple(span for span in spans if span != spans[n])
+                part = TextChunk(
+                    *spans[n],
+                    (*context_spans, *others),
+                    _path_header(path),
+                    row_text,
+                    is_structural=n > 0,
+                    is_atomic=True,
+                    path=path,
+                    table_path=path,
+                    list_path=part_path[:-1],
+                )
+                parts.append(part)
+        self.chunks += sorted(parts, key=lambda part: part.start)
 
     def add_small_members(
         self,
@@ -328,6 +379,48 @@ class _JsonChunker:
             self.chunks.append(chunk)
 
 
+def _member_spans(
+    text: str, start: int, table_rows: TableRows
+) -> dict[JsonPath, Range]:
+    """Return the range of each part of each row, names of fields included."""
+    wanted_paths = set(chain.from_iterable(table_rows))
+    open_paths = {path[:n] for path in wanted_paths for n in range(len(path))}
+    part_spans: dict[JsonPath, Range] = {}
+    pending: list[tuple[JsonPath, int]] = [((), start)]
+    while pending:
+        path, position = pending.pop()
+        for member in json_members(text, position):
+            member_path = (*path, member.name)
+            if member_path in wanted_paths:
+                part_spans[member_path] = (member.start, member.end)
+            elif member_path in open_paths:
+                pending.append((member_path, member.value_start))
+    return part_spans
+
+
+def _part_name(path: JsonPath) -> str:
+    """Return the column that a part of a row belongs to."""
+    return str(path[0])
+
+
+def _value_at(value: Any, path: JsonPath) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _render_row(table: Any, row_values: dict[str, Any]) -> str:
+    """Render a row with the names of its columns."""
+    columns = table.get("columns")
+    cells = row_values.get("data")
+    is_split = isinstance(columns, list) and isinstance(cells, list)
+    if is_split and len(columns) == len(cells):
+        row_values = dict(zip(map(str, columns), cells, strict=True))
+    elif len(row_values) == 1:
+        return render_json_value(next(iter(row_values.values())))
+    return render_json_value(row_values)
+
+
 def _is_list_of_items(value: Any) -> bool:
     """Whether this is a list whose elements can be dropped one by one."""
     if not isinstance(value, list) or len(value) < 2:
@@ -394,15 +487,15 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
             yield str(value)
 
 
-# --- What is removed from a list or a string
+# --- What is removed from a list, a table or a string
 
 
-def removed_row_spans(
+def row_list_cut(
     text: str,
     chunks: Sequence[TextChunk],
     kept_spans: Ranges,
-) -> Ranges:
-    """Return the ranges of Python rows without a kept character.
+) -> ListCut:
+    """Return the rows without a kept character of a list that Python printed.
 
     Args:
         text: The printed list.
@@ -412,17 +505,16 @@ def removed_row_spans(
     row_spans = []
     for chunk in chunks:
         if not chunk.is_structural:
-            row_text = text[chunk.start : chunk.end].rstrip(", \t\r\n")
-            row_spans.append((chunk.start, chunk.start + len(row_text)))
-    return merge_spans(remove_items(row_spans, kept_spans))
+            row_spans.append(_value_span(text, chunk))
+    return ListCut.from_items(text.find("["), row_spans, kept_spans)
 
 
-def removed_json_spans(
+def json_cuts(
     text: str,
     chunks: Sequence[TextChunk],
     kept_spans: Ranges,
-) -> Ranges:
-    """Return the ranges of list elements and string parts without a kept character.
+) -> JsonCuts:
+    """Return the list elements, table rows and string parts without a kept character.
 
     What is left is valid JSON, and every kept character is unchanged.
 
@@ -431,11 +523,39 @@ def removed_json_spans(
         chunks: Its chunks.
         kept_spans: Merged ranges of the text.
     """
-    removed_spans = []
+    string_spans = []
     for chunk in chunks:
         string_span = chunk.string_span
         if string_span is not None and not clip_spans(kept_spans, *string_span):
-            removed_spans.append(string_span)
+            string_spans.append(string_span)
     chunk_paths = [(chunk.path, chunk.start) for chunk in chunks]
-    removed_spans += remove_elements(text, chunk_paths, kept_spans)
-    return merge_spans(removed_spans)
+    list_cuts = remove_elements(text, chunk_paths, kept_spans)
+    list_cuts += _table_cuts(text, chunks, kept_spans)
+    return JsonCuts(list_cuts, merge_spans(string_spans))
+
+
+def _table_cuts(
+    text: str, chunks: Sequence[TextChunk], kept_spans: Ranges
+) -> list[ListCut]:
+    """Return one cut for each table; its items are those of every list it has."""
+    list_items: dict[JsonPath, dict[JsonPath, Ranges]] = {}
+    for chunk in chunks:
+        if chunk.table_path is not None:
+            lists = list_items.setdefault(chunk.table_path, {})
+            lists.setdefault(chunk.list_path, []).append(_value_span(text, chunk))
+    table_cuts = []
+    for table_path, lists in list_items.items():
+        start = container_start(text, table_path)
+        cuts = [
+            ListCut.from_items(start, spans, kept_spans) for spans in lists.values()
+        ]
+        removed_spans = merge_spans(chain.from_iterable(c.removed_spans for c in cuts))
+        first_cut = cuts[0]._replace(removed_spans=removed_spans, is_table=True)
+        table_cuts.append(first_cut)
+    return table_cuts
+
+
+def _value_span(text: str, chunk: TextChunk) -> Range:
+    """Return the range of a chunk without the separator after it."""
+    value_text = text[chunk.start : chunk.end].rstrip(", \t\r\n")
+    return chunk.start, chunk.start + len(value_text)

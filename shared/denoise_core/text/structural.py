@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, time
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from denoise_core.errors import InputError
 from denoise_core.spans import (
@@ -26,13 +29,19 @@ from denoise_core.spans import (
     RangeTuple,
     clip_spans,
     complement_spans,
-    join_spans,
     merge_spans,
     passage_spans,
 )
-from denoise_core.text import lines, markup, records
+from denoise_core.text import lines, markup, records, tree_records
 from denoise_core.text.chunk import sentence_ranges
-from denoise_core.text.json_spans import field_ranges, value_without
+from denoise_core.text.json_spans import (
+    JsonCuts,
+    TextEdit,
+    apply_edits,
+    edit_value,
+    field_ranges,
+    object_fields,
+)
 from denoise_core.text.text_chunk import (
     FREE_CHUNKS,
     MIN_MEAN_CHARACTERS,
@@ -49,6 +58,8 @@ MAX_CONTEXT_CHARACTERS = 1000
 """Characters of them."""
 
 _LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
+_LIST_FORMATS = ("json", "rows")
+_TREE_FORMATS = ("xml", "yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +69,8 @@ class ChunkedText:
     Attributes:
         text: The whole text.
         text_format: ``"text"``, ``"code"``, ``"entries"`` (log or transcript),
-            ``"html"``, ``"csv"``, ``"json"``, ``"jsonl"`` or ``"rows"`` (a list of
-            tuples as Python prints it).
+            ``"html"``, ``"xml"``, ``"yaml"``, ``"csv"``, ``"json"``, ``"jsonl"`` or
+            ``"rows"`` (a list of tuples as Python prints it).
         chunks: The chunks in order.
         source_value: The argument of `chunk_text` if it was not a string; `restore`
             returns this type.
@@ -122,9 +133,10 @@ class ChunkedText:
     def retained_spans(self, kept_spans: Iterable[Range | Span]) -> Ranges:
         """Return what is left of the text if these spans are kept.
 
-        JSON stays JSON: records without a kept character leave their list, long
-        strings keep their kept sentences, and all else (counts, cursors, ids) stays.
-        CSV keeps its header row. In any other text each kept span keeps its context.
+        JSON, YAML and XML can be parsed as before: records without a kept character
+        leave, long strings of JSON keep their kept sentences, and all else (counts,
+        cursors, ids) stays. CSV keeps its header row, and HTML the tags around what is
+        kept. In any other text each kept span keeps its context.
 
         Args:
             kept_spans: Half-open ranges of the text, in any order.
@@ -132,6 +144,75 @@ class ChunkedText:
         Returns:
             Merged ranges in order, which cover at least ``kept_spans``.
         """
+        if self.text_format in _LIST_FORMATS:
+            cuts = self.list_cuts(kept_spans)
+            removed_spans = list(cuts.string_spans)
+            for list_cut in cuts.list_cuts:
+                removed_spans += list_cut.removed_spans
+            return complement_spans(merge_spans(removed_spans), 0, len(self.text))
+        ranges, context_spans = self._kept_and_context(kept_spans)
+        if self._is_container:
+            return [(0, len(self.text))]  # it could not be read as JSON
+        if self.text_format in _TREE_FORMATS:
+            all_spans = merge_spans([*ranges, *context_spans])
+            return complement_spans(self._dropped_records(all_spans), 0, len(self.text))
+        # A chunk kept only as context brings no further context.
+        main_chunks = []
+        for chunk in self.chunks:
+            if clip_spans(ranges, *chunk.span) and chunk.span not in context_spans:
+                main_chunks.append(chunk)
+        retained_spans = merge_spans([*_context_spans(main_chunks), *ranges])
+        if self.text_format != "html":
+            return retained_spans
+        tag_spans: Ranges = []
+        for start, end in complement_spans(retained_spans, 0, len(self.text)):
+            tag_spans += markup.unmatched_tags(self.text, start, end)
+        return merge_spans([*retained_spans, *tag_spans])
+
+    def _dropped_records(self, kept_spans: Ranges) -> Ranges:
+        """Return the merged ranges of the records without a kept character."""
+        dropped_spans = []
+        for chunk in self.chunks:
+            is_dropped = not clip_spans(kept_spans, *chunk.span)
+            if is_dropped and not chunk.is_structural:
+                dropped_spans.append(chunk.span)
+        return merge_spans(dropped_spans)
+
+    def list_cuts(self, kept_spans: Iterable[Range | Span]) -> JsonCuts:
+        """Return what leaves the lists of JSON, or of a list that Python printed."""
+        ranges, context_spans = self._kept_and_context(kept_spans)
+        if self.text_format == "rows":
+            row_cut = records.row_list_cut(self.text, self.chunks, ranges)
+            return JsonCuts([row_cut], [])
+        all_spans = merge_spans([*ranges, *context_spans])
+        return records.json_cuts(self.text, self.chunks, all_spans)
+
+    def restore(self, kept_spans: Iterable[Range | Span]) -> Any:
+        """Return the source value reduced to its `retained_spans`.
+
+        The result has the type of the value that `chunk_text` received, and every
+        kept character is unchanged.
+        """
+        retained_spans = self.retained_spans(kept_spans)
+        removed_spans = complement_spans(retained_spans, 0, len(self.text))
+        return self.apply([TextEdit(start, end) for start, end in removed_spans])
+
+    def apply(self, edits: Sequence[TextEdit]) -> Any:
+        """Return the source value with edits of its text, in the type it had."""
+        if not edits:
+            return self.text if self.source_value is None else self.source_value
+        if self._is_container:
+            return edit_value(self.source_value, self.text, edits)
+        if isinstance(self.source_value, bytes):
+            source_text = self.source_value.decode("utf-8", "surrogateescape")
+            edited_text = apply_edits(source_text, edits)
+            return edited_text.encode("utf-8", "surrogateescape")
+        return apply_edits(self.text, edits)
+
+    def _kept_and_context(
+        self, kept_spans: Iterable[Range | Span]
+    ) -> tuple[Ranges, set[Range]]:
+        """Return the kept ranges, merged, and the context of the chunks they touch."""
         valid_ranges = []
         for kept_span in kept_spans:
             start, end = _to_range(kept_span)
@@ -142,44 +223,7 @@ class ChunkedText:
         for chunk in self.chunks:
             if clip_spans(ranges, *chunk.span):
                 touched_chunks.append(chunk)
-        context_spans = _context_spans(touched_chunks)
-        removed_spans = []
-        if self.text_format == "json":
-            all_spans = merge_spans([*ranges, *context_spans])
-            removed_spans = records.removed_json_spans(
-                self.text, self.chunks, all_spans
-            )
-        elif self.text_format == "rows":
-            removed_spans = records.removed_row_spans(self.text, self.chunks, ranges)
-        elif not self._is_container:
-            # A chunk kept only as context brings no further context.
-            main_chunks = []
-            for chunk in touched_chunks:
-                if chunk.span not in context_spans:
-                    main_chunks.append(chunk)
-            return merge_spans([*_context_spans(main_chunks), *ranges])
-        # A container that could not be read as JSON keeps everything.
-        return complement_spans(removed_spans, 0, len(self.text))
-
-    def restore(self, kept_spans: Iterable[Range | Span]) -> Any:
-        """Return the source value reduced to its `retained_spans`.
-
-        The result has the type of the value that `chunk_text` received, and every
-        kept character is unchanged.
-        """
-        retained_spans = self.retained_spans(kept_spans)
-        if retained_spans == [(0, len(self.text))]:
-            if self.source_value is None:
-                return self.text
-            return self.source_value
-        if self._is_container:
-            removed_spans = complement_spans(retained_spans, 0, len(self.text))
-            return value_without(self.source_value, self.text, removed_spans)
-        if isinstance(self.source_value, bytes):
-            source_text = self.source_value.decode("utf-8", "surrogateescape")
-            joined_text = join_spans(source_text, retained_spans)
-            return joined_text.encode("utf-8", "surrogateescape")
-        return join_spans(self.text, retained_spans)
+        return ranges, _context_spans(touched_chunks)
 
     def _has_inner_tags(self, chunk: TextChunk) -> bool:
         is_html = self.text_format == "html"
@@ -216,15 +260,26 @@ def chunk_text(source_value: Any) -> ChunkedText:
         chunked = _chunk_string(replace_surrogates(decoded_text))
         return replace(chunked, source_value=source_value)
     try:
-        if not isinstance(source_value, dict | list | tuple):
+        is_object = object_fields(source_value) is not None
+        if not is_object and not isinstance(source_value, dict | list | tuple):
             raise TypeError("not a list or an object")
-        json_text = json.dumps(source_value, ensure_ascii=False)
+        json_text = json.dumps(source_value, ensure_ascii=False, default=_to_json)
         return replace(_chunk_string(json_text), source_value=source_value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             "chunk_text: expected a text, bytes, or a list or dict that JSON holds, "
             f"got {type(source_value).__name__}: {error}"
         ) from error
+
+
+def _to_json(value: Any) -> Any:
+    """Return the fields of an object, or the text of a value such as a date."""
+    value_fields = object_fields(value)
+    if value_fields is not None:
+        return value_fields
+    if isinstance(value, Decimal | date | time | UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def structural_chunker(passage: Passage) -> tuple[Span, ...]:
@@ -262,6 +317,9 @@ def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
     context_spans: set[Range] = set()
     for chunk in chunks:
         context_spans.update(chunk.context_spans)
+        if chunk.table_path is not None:
+            # A range may touch the comma after one part alone; rows stay whole.
+            context_spans.add(chunk.span)
     return context_spans
 
 
@@ -269,6 +327,7 @@ def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
 def _chunk_string(text: str) -> ChunkedText:
     text_format = (
         records.detect_record_format(text)
+        or tree_records.detect_tree_format(text)
         or markup.detect_markup(text)
         or lines.detect_line_format(text)
     )
@@ -313,4 +372,6 @@ _FORMAT_CHUNKERS: dict[str, Callable[[str], list[TextChunk] | None]] = {
     "csv": records.csv_chunks,
     "rows": records.parse_python_rows,
     "html": markup.html_chunks,
+    "xml": tree_records.xml_chunks,
+    "yaml": tree_records.yaml_chunks,
 }

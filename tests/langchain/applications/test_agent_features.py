@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware
+from langchain_agents import cut_results
 from langchain_classic.retrievers import MultiQueryRetriever
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
@@ -26,7 +27,7 @@ from langchain_denoise import (
     Verifier,
     verified,
 )
-from langchain_denoise.middleware import DenoiseToolResults, VerificationMiddleware
+from langchain_denoise.middleware import VerificationMiddleware
 
 TOWER = "The Eiffel Tower was completed in 1889."
 WRONG = "The Eiffel Tower was completed in 1912."
@@ -36,8 +37,8 @@ SOURCE_DOCUMENTS = [
     Document(page_content=text, id=i, metadata={"source": f"{i}.md"})
     for i, text in (
         ("tower", TOWER),
-        ("fruit", "Bananas are yellow."),
-        ("paint", "The Eiffel Tower is brown."),
+        ("fruit", " ".join(["Bananas are yellow."] * 9)),
+        ("paint", " ".join(["The Eiffel Tower is brown."] * 9)),
     )
 ]
 
@@ -200,7 +201,7 @@ async def test_an_agents_context_says_how_much_is_kept(test_kit, is_sync):
             else calls("search", query="tower")
         )
 
-    middleware = DenoiseToolResults(ENDDenoiser(by_tower(), keep=1))
+    middleware = cut_results(ENDDenoiser(by_tower(), keep=1))
     denoising_agent = create_agent(
         test_kit.chat(reply), [search], middleware=[middleware], context_schema=Context
     )

@@ -12,6 +12,7 @@ from langchain.agents.middleware import (
     PIIMiddleware,
     SummarizationMiddleware,
 )
+from langchain_agents import cut_results
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import create_retriever_tool, tool
@@ -21,7 +22,6 @@ from langgraph.types import Command
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise.middleware import (
-    DenoiseToolResults,
     DenoiseTools,
     VerificationMiddleware,
 )
@@ -30,7 +30,7 @@ from langchain_denoise.testing import FunctionChatModel
 TOWER = "The Eiffel Tower was completed in 1889."
 SOURCE_DOCUMENTS = [
     Document(page_content=text, id=i)
-    for i, text in (("tower", TOWER), ("fruit", "Bananas are yellow."))
+    for i, text in (("tower", TOWER), ("fruit", "Bananas are yellow. " * 9))
 ]
 QUESTION = "When was the Eiffel Tower completed?"
 WRONG = "It was completed in 1912 by Otto Brenner."
@@ -94,7 +94,7 @@ async def test_an_agent_with_interrupt_and_checkpointer(is_sync, search):
         [search, send_mail],
         middleware=[
             HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}),
-            DenoiseToolResults(by_tower()),
+            cut_results(by_tower()),
             VerificationMiddleware(),
         ],
         checkpointer=InMemorySaver(),
@@ -142,7 +142,7 @@ async def test_tools_as_mcp_servers_give_them(is_sync):
     def web_search(query: str) -> tuple[list, dict]:
         """Searches the web for facts about towers."""
         blocks = [
-            {"type": "text", "text": f"Bananas are yellow.\n\n{TOWER}"},
+            {"type": "text", "text": f"{'Bananas are yellow. ' * 9}\n\n{TOWER}"},
             image,
             {"type": "text", "text": "Rain."},
         ]
@@ -173,7 +173,7 @@ async def test_tools_as_mcp_servers_give_them(is_sync):
             DenoiseTools(
                 FunctionScorer(lambda query, text: float("tower" in text)), top_n=1
             ),
-            DenoiseToolResults(by_tower(), tools=["web_search"]),
+            cut_results(by_tower(), tools=["web_search"]),
             VerificationMiddleware(),
         ],
     )
@@ -185,8 +185,9 @@ async def test_tools_as_mcp_servers_give_them(is_sync):
         for message in run_output["messages"]
         if isinstance(message, ToolMessage)
     )
-    assert [block["type"] for block in found_documents.content] == ["text", "image"]
-    assert found_documents.content[0]["text"].strip() == TOWER
+    block_types = [block["type"] for block in found_documents.content]
+    assert block_types == ["text", "image", "text"]
+    assert found_documents.content[0]["text"].startswith(f"{TOWER}\n[")
     assert found_documents.artifact == {"structured_content": {"n": 3}}
     assert (
         run_output["messages"][-1].response_metadata["denoise"]["outcome"]
@@ -219,7 +220,7 @@ async def test_beside_the_stock_middleware(is_sync, search):
             ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=10_000)]),
             PIIMiddleware("email"),
             ModelRetryMiddleware(max_retries=2, initial_delay=0.0),
-            DenoiseToolResults(by_tower()),
+            cut_results(by_tower()),
             VerificationMiddleware(),
         ],
         checkpointer=InMemorySaver(),

@@ -1,0 +1,308 @@
+"""Leave parts out of a text so that its reader sees how many, in the text's own format.
+
+A cut is a list of edits of the raw text: what leaves, and the notes that say so. JSON
+stays JSON, with a note as an element of the list that became shorter; YAML and XML get
+a comment, tables a line, prose a mark at each gap and a line at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from denoise_core.spans import (
+    Range,
+    Ranges,
+    clip_spans,
+    complement_spans,
+    merge_spans,
+)
+from denoise_core.text import lines, markup
+from denoise_core.text.json_spans import (
+    JsonCuts,
+    ListCut,
+    TextEdit,
+    apply_edits,
+    load_json,
+)
+from denoise_core.text.line_groups import INNER_LINE_STARTS
+from denoise_core.text.prose import line_kind
+from denoise_core.text.structural import ChunkedText
+from denoise_core.text.text_chunk import TextChunk
+from denoise_core.text.tree_records import count_empty_values, parse_xml
+
+GAP_MARK = "[...]"
+"""Replaces a part of a string, of prose or of code."""
+
+LEFT_OUT_KEY = "left_out"
+"""Name of the note in an object of JSON."""
+
+_MAX_LINE_CHARACTERS = 240  # a longer line is a paragraph and may be cut inside
+_LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
+_WHOLE_CHUNK_FORMATS = ("csv", "jsonl", "html")
+_UNITS = {"csv": "rows", "rows": "rows", "jsonl": "records", "yaml": "records"}
+_NOTE_FORMS = {
+    "csv": "# {}",
+    "yaml": "# {}",
+    "xml": "<!-- {} -->",
+    "html": "<!-- {} -->",
+    "jsonl": f'{{"{LEFT_OUT_KEY}": "{{}}"}}',
+}
+
+
+def omission_note(
+    item_count: int, dropped_count: int, unit: str, recall_id: str
+) -> str:
+    """Return the note about items that were left out.
+
+    >>> omission_note(60, 37, "rows", "a1")
+    '23 of 60 rows shown; 37 left out; recall(a1) returns them'
+    """
+    shown_count = item_count - dropped_count
+    note = f"{shown_count} of {item_count} {unit} shown; {dropped_count} left out"
+    if recall_id:
+        note += f"; recall({recall_id}) returns them"
+    return note
+
+
+def cut_text(
+    chunked: ChunkedText, kept_spans: Iterable[Range], recall_id: str = ""
+) -> list[TextEdit]:
+    """Return the edits that leave out what is not kept, with the notes about it.
+
+    Empty if nothing is left out, if the result would not be shorter, or if a parser
+    of the format could not read it.
+
+    Args:
+        chunked: The text.
+        kept_spans: Half-open ranges of the text. Whole records, rows and lines that
+            they touch are kept.
+        recall_id: What a reader passes to ``recall`` for the parts left out; ``""`` if
+            they cannot be recalled.
+    """
+    if chunked.text_format in ("json", "rows"):
+        edits = _list_edits(chunked, chunked.list_cuts(kept_spans), recall_id)
+    else:
+        edits = _text_edits(chunked, list(kept_spans), recall_id)
+    if not edits:
+        return []
+    new_text = apply_edits(chunked.text, edits)
+    is_shorter = len(new_text) < len(chunked.text)
+    if is_shorter and _is_readable(new_text, chunked):
+        return edits
+    return []
+
+
+def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
+    """Return what the edits remove, readable, one part after the other."""
+    parts = []
+    for edit in edits:
+        part = chunked.readable_text(edit.start, edit.end).strip(" \t\r\n,")
+        if part:
+            parts.append(part)
+    return "\n".join(parts)
+
+
+def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
+    """Whether a parser of the format reads the text as it read the one before."""
+    if chunked.text_format == "json":
+        return load_json(new_text) is not None
+    if chunked.text_format == "yaml":
+        # A list of YAML without items would be read as null.
+        empty_values = count_empty_values(new_text)
+        return empty_values is not None and (
+            empty_values == count_empty_values(chunked.text)
+        )
+    if chunked.text_format == "xml":
+        return parse_xml(new_text) is not None
+    return True
+
+
+# --- JSON, and lists that Python printed
+
+
+def _list_edits(chunked: ChunkedText, cuts: JsonCuts, recall_id: str) -> list[TextEdit]:
+    """Return the edits of the lists whose cut is longer than its note."""
+    edits: list[TextEdit] = []
+    removed_spans: Ranges = []
+    noted_id = recall_id
+    # Outer lists come first: what is inside a dropped element needs no edit.
+    for list_cut in sorted(cuts.list_cuts, key=lambda cut: cut.start):
+        is_inner = _is_inside(list_cut.start, removed_spans)
+        if is_inner or not list_cut.dropped_count:
+            continue
+        new_edits = _edits_of_list(chunked, list_cut, noted_id)
+        if sum(edit.end - edit.start - len(edit.replacement) for edit in new_edits) > 0:
+            edits += new_edits
+            removed_spans += list_cut.removed_spans
+            noted_id = ""
+    for start, end in cuts.string_spans:
+        is_inner = _is_inside(start, removed_spans)
+        if not is_inner and end - start > len(GAP_MARK):
+            edits.append(TextEdit(start, end, GAP_MARK))
+    return sorted(edits)
+
+
+def _is_inside(position: int, ranges: Ranges) -> bool:
+    return any(start <= position < end for start, end in ranges)
+
+
+def _edits_of_list(
+    chunked: ChunkedText, list_cut: ListCut, recall_id: str
+) -> list[TextEdit]:
+    unit = "rows" if list_cut.is_table else "items"
+    counts = (list_cut.item_count, list_cut.dropped_count)
+    note = omission_note(*counts, unit, recall_id)
+    edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]
+    if list_cut.is_table:
+        member = f'"{LEFT_OUT_KEY}": {json.dumps(note)}, '
+        after_bracket = list_cut.start + 1
+        return [TextEdit(after_bracket, after_bracket, member), *edits]
+    start, end = list_cut.removed_spans[0]
+    removed_text = chunked.text[start:end]
+    element = _note_element(removed_text.lstrip(", \t\r\n")[:1], note)
+    if removed_text.lstrip().startswith(","):
+        element = f", {element}"
+    elif removed_text.rstrip().endswith(","):
+        separator_length = len(removed_text) - len(removed_text.rstrip(", \t\r\n"))
+        element += removed_text[len(removed_text) - separator_length :]
+    edits[0] = TextEdit(start, end, element)
+    return edits
+
+
+def _note_element(bracket: str, note: str) -> str:
+    """Return the note as an element like the one that begins with this character."""
+    if bracket == "{":
+        return json.dumps({LEFT_OUT_KEY: note})
+    if bracket == "[":
+        return json.dumps([note])
+    if bracket == "(":
+        return f"({note!r},)"
+    return json.dumps(note)
+
+
+# --- Every other format
+
+
+def _text_edits(
+    chunked: ChunkedText, kept_spans: Ranges, recall_id: str
+) -> list[TextEdit]:
+    text = chunked.text
+    is_in_lines = chunked.text_format in _LINE_FORMATS
+    if is_in_lines:
+        kept_spans = _whole_lines(text, kept_spans)
+    elif chunked.text_format in _WHOLE_CHUNK_FORMATS:
+        kept_spans = _whole_chunks(chunked, kept_spans)
+    retained_spans = chunked.retained_spans(kept_spans)
+    if is_in_lines:
+        retained_spans = merge_spans(_whole_lines(text, retained_spans))
+    edits = []
+    for start, end in complement_spans(retained_spans, 0, len(text)):
+        replacement = ""
+        if is_in_lines:
+            replacement = _gap_text(chunked, start, end)
+        if end - start > len(replacement):
+            edits.append(TextEdit(start, end, replacement))
+    if not edits:
+        return []
+    note = _text_note(chunked, edits, recall_id)
+    return _with_last_line(text, edits, note)
+
+
+def _text_note(chunked: ChunkedText, edits: Sequence[TextEdit], recall_id: str) -> str:
+    """Return the line about what the edits remove, in the text's format."""
+    removed_spans = [(edit.start, edit.end) for edit in edits]
+    item_count, dropped_count = _count_chunks(chunked, removed_spans)
+    unit = _UNITS.get(chunked.text_format, "parts")
+    if not dropped_count:  # parts of a paragraph leave
+        unit = "characters"
+        item_count = len(chunked.text)
+        dropped_count = sum(end - start for start, end in removed_spans)
+    note = omission_note(item_count, dropped_count, unit, recall_id)
+    return _NOTE_FORMS.get(chunked.text_format, "[{}]").replace("{}", note)
+
+
+def _with_last_line(text: str, edits: list[TextEdit], note: str) -> list[TextEdit]:
+    """Return the edits with the note as the last line of what they leave."""
+    last_edit = TextEdit(len(text), len(text))
+    if edits[-1].end == len(text):
+        *edits, last_edit = edits
+    text_before = apply_edits(text[: last_edit.start], edits)
+    needs_break = bool(text_before) and not text_before.endswith("\n")
+    line_break = "\n" if needs_break else ""
+    end_break = "\n" if text.endswith("\n") else ""
+    note_line = f"{line_break}{note}{end_break}"
+    return [*edits, last_edit._replace(replacement=note_line)]
+
+
+def _whole_chunks(chunked: ChunkedText, spans: Ranges) -> Ranges:
+    """Return the ranges of the chunks that the ranges touch, and of the header row."""
+    merged_spans = merge_spans(spans)
+    touched_spans = []
+    for chunk in chunked.chunks:
+        is_header = chunk.is_structural and chunked.text_format == "csv"
+        if is_header or clip_spans(merged_spans, *chunk.span):
+            touched_spans.append(chunk.span)
+    return touched_spans
+
+
+def _whole_lines(text: str, spans: Iterable[Range]) -> Ranges:
+    """Extend ranges to the lines they touch; a long line is a paragraph and may be cut."""
+    extended_spans = []
+    for start, end in spans:
+        line_start = text.rfind("\n", 0, start) + 1
+        line_end = text.find("\n", max(end - 1, start)) + 1 or len(text)
+        first_line_end = text.find("\n", start) + 1 or len(text)
+        last_line_start = text.rfind("\n", 0, max(end - 1, start)) + 1
+        if first_line_end - line_start <= _MAX_LINE_CHARACTERS:
+            start = line_start
+        if line_end - last_line_start <= _MAX_LINE_CHARACTERS:
+            end = line_end
+        extended_spans.append((start, end))
+    return extended_spans
+
+
+def _gap_text(chunked: ChunkedText, start: int, end: int) -> str:
+    """Return what replaces a part of a text: a mark, unless whole units leave."""
+    text = chunked.text
+    if _is_unit_start(chunked, start) and _is_unit_start(chunked, end):
+        return ""
+    gap = text[start:end]
+    lead = "" if start == 0 or text[start - 1].isspace() else " "
+    trail = gap[len(gap.rstrip()) :]
+    if end < len(text) and not trail:
+        trail = " "
+    return f"{lead}{GAP_MARK}{trail}"
+
+
+def _is_unit_start(chunked: ChunkedText, position: int) -> bool:
+    """Whether a paragraph, a list item, a row or an entry begins here, or the text ends.
+
+    Between such units nobody expects that one continues the other.
+    """
+    text = chunked.text
+    if position in (0, len(text)) or text.endswith("\n\n", 0, position):
+        return True
+    if text[position - 1] != "\n":
+        return False
+    if chunked.text_format == lines.LOG_ENTRIES:
+        return text[position] not in INNER_LINE_STARTS
+    line = text[position : text.find("\n", position) + 1 or len(text)]
+    return line_kind(line) in ("heading", "item", "row", "rule")
+
+
+def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int]:
+    """Return how many scored chunks there are, and how many are wholly removed."""
+    scored_chunks: list[TextChunk] = []
+    for chunk in chunked.chunks:
+        if chunk.is_scored_in(chunked.text):
+            scored_chunks.append(chunk)
+    dropped_count = 0
+    for chunk in scored_chunks:
+        start, end = chunk.span
+        remaining = complement_spans(removed_spans, start, end)
+        rest = "".join(chunked.text[a:b] for a, b in remaining)
+        if chunked.text_format in ("html", "xml"):
+            rest = markup.strip_tags(rest)
+        dropped_count += not any(map(str.isalnum, rest))
+    return len(scored_chunks), dropped_count
