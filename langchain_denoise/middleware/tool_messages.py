@@ -61,9 +61,9 @@ class MessageCut:
         if self.hard_cap is not None:
             name = f"{_result_name(message)}-cap"
             result = read_result(content, name=name, must_keep=self.must_keep)
-            capped = result.cap(self.hard_cap, has_recall=self.has_recall)
-            content = capped.value
-            omitted = capped.omitted_texts
+            cap_result = result.cap(self.hard_cap, has_recall=self.has_recall)
+            content = cap_result.value
+            omitted = cap_result.omitted_texts
         if omitted:
             record = {**record, "capped": len(omitted)}
         if content == message.content and artifact is message.artifact and not record:
@@ -160,8 +160,10 @@ class ToolText:
         pairs = zip(self.structured.items(), structured_results, strict=True)
         for (key, part), part_result in pairs:
             artifact = {**artifact, key: part.reduce(part_result).value}
-        message, capped = cut.cap_message(self.message, reduced.value, artifact, record)
-        return message, reduced.omitted_texts + capped
+        message, cap_texts = cut.cap_message(
+            self.message, reduced.value, artifact, record
+        )
+        return message, reduced.omitted_texts + cap_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +211,11 @@ class ToolDocuments:
             artifact = self.message.artifact
             return cut.cap_message(self.message, self.message.content, artifact, record)
         shown_documents = self._shown_documents(kept_documents, kept_texts)
-        message, capped = cut.cap_message(
+        message, cap_texts = cut.cap_message(
             self.message, content, shown_documents, record
         )
         omitted = OmittedText(text_id, self._omitted_text(kept_texts))
-        return message, (omitted, *capped)
+        return message, (omitted, *cap_texts)
 
     def _omission_note(self, kept_texts: Sequence[str | None], recall_id: str) -> str:
         """What the content says about documents that were dropped or shortened."""

@@ -269,10 +269,10 @@ class DenoiseToolResults(RequestMiddleware):
             omitted_texts += omitted
         for message in messages:
             if id(message) not in new_messages and message.name != RECALL_TOOL:
-                capped, omitted = self.cut.cap_message(
+                short_message, omitted = self.cut.cap_message(
                     message, message.content, message.artifact, {}
                 )
-                new_messages[id(message)] = capped
+                new_messages[id(message)] = short_message
                 omitted_texts += omitted
         if not self.recall:
             return new_messages, {}

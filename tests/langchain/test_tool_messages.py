@@ -9,12 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_agents import cut_results
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.types import Command
 
 from denoise_core import DenoiseResult, InputError
@@ -459,3 +460,118 @@ async def test_what_is_recalled_comes_whole():
         runtime=None,
     )
     assert middleware.wrap_tool_call(request, lambda request: message).content == text
+
+
+TABLE = json.dumps(
+    {"count": 60, "rows": [{"town": f"town {n}", "rain": n} for n in range(60)]}
+)
+
+
+def run_agent(test_kit, middleware, found=TABLE, name="search"):
+    """The state after one call of a tool, and what the model read of its result."""
+
+    def look(query: str = ""):
+        return found
+
+    look_up = StructuredTool.from_function(look, name=name, description="Looks.")
+    calls = [{"name": name, "args": {"query": "rain in town 7"}, "id": "call-12345678"}]
+    model = test_kit.chat(
+        lambda messages: (
+            "done" if messages[-1].type == "tool" else AIMessage("", tool_calls=calls)
+        )
+    )
+    agent = create_agent(model, [look_up], middleware=middleware)
+    state = agent.invoke({"messages": [("user", "How much rain?")]})
+    return told(state), model.calls[-1][-1]
+
+
+def only_town_7():
+    scorer = FunctionScorer(lambda query, text: float("town 7" in text))
+    return ENDDenoiser(scorer, threshold=0.5)
+
+
+def test_the_state_keeps_what_the_tool_returned_and_the_model_reads_less(test_kit):
+    middleware = DenoiseToolResults(only_town_7(), tools=["search"], min_characters=0)
+    stored, shown = run_agent(test_kit, [middleware])
+    assert stored.content == TABLE
+    assert json.loads(shown.text)["rows"] == [
+        {"left_out": "1 of 60 items shown; 59 left out"},
+        {"town": "town 7", "rain": 7},
+    ]
+    assert shown.tool_call_id == stored.tool_call_id
+
+
+def test_a_result_that_another_middleware_clears_stays_cleared(test_kit):
+    class Clears(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            messages = [
+                message.model_copy(update={"content": "[cleared]"})
+                if message.type == "tool"
+                else message
+                for message in request.messages
+            ]
+            return handler(request.override(messages=messages))
+
+    ours = DenoiseToolResults(only_town_7(), tools=["search"], min_characters=0)
+    _, shown = run_agent(test_kit, [Clears(), ours])
+    assert shown.content == "[cleared]"
+
+
+NOT_SEARCHING = (
+    "shell", "translate", "send_mail", "write_file", "ask_agent", "list_files", "run_tests", "read_file",
+    "calculate", "get_time", "execute_sql", "git_diff", "create_ticket", "fetch_page", "compile",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_SEARCHING)
+def test_tools_that_are_not_named_are_never_cut(test_kit, name):
+    found = "\n\n".join(f"FAILED test_{n}: town {n} is wet." for n in range(900))
+    middleware = DenoiseToolResults(only_town_7(), min_characters=0)
+    stored, shown = run_agent(test_kit, [middleware], found, name)
+    assert stored.content == shown.content == found
+    message = ToolMessage(found, tool_call_id="call", name=name)
+    call = {
+        "name": name,
+        "args": {"query": "town 7"},
+        "id": "call",
+        "type": "tool_call",
+    }
+    request = ToolCallRequest(
+        tool_call=call, tool=None, state={"messages": []}, runtime=None
+    )
+    named = DenoiseToolResults(only_town_7(), tools=["search"], min_characters=0)
+    assert named.wrap_tool_call(request, lambda _: message) is message
+
+
+def test_a_cap_bounds_the_result_of_any_tool(test_kit):
+    found = "\n".join(f"{n}: a line of a long log without a search" for n in range(900))
+    middleware = DenoiseToolResults(only_town_7(), hard_cap=5000, recall=True)
+    stored, shown = run_agent(test_kit, [middleware], found, "shell")
+    assert stored.content == found
+    assert shown.text.startswith("0: a line")
+    assert "899: a line" in shown.text
+    assert len(shown.text) < 5200
+    assert "recall(12345678-cap1) returns the" in shown.text
+
+
+def test_ids_that_a_tool_shows_for_its_documents_stay():
+    documents = [
+        Document(page_content=f"{name} is a town. " * 20, id=name) for name in "abc"
+    ]
+    message = ToolMessage("a, b, c", tool_call_id="call", artifact=documents)
+    call = {"name": "search", "args": {}, "id": "call", "type": "tool_call"}
+    request = ToolCallRequest(
+        tool_call=call, tool=None, state={"messages": []}, runtime=None
+    )
+    after = cut_results(keep=1).wrap_tool_call(request, lambda _: message)
+    assert after.content == "a, b, c"
+    assert after.artifact == documents
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"where": "both"}, {"min_characters": -1}, {"hard_cap": "5"}, {"must_keep": "("}],
+)
+def test_a_wrong_setting_of_the_cut_is_refused(setting):
+    with pytest.raises(InputError, match=next(iter(setting))):
+        DenoiseToolResults(**setting)

@@ -156,7 +156,7 @@ class TextEdit(NamedTuple):
 
 def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
     """Return the text with each edit made; edits are in order and do not overlap."""
-    parts = []
+    parts: list[str] = []
     position = 0
     for edit in edits:
         parts += (text[position : edit.start], edit.replacement)
@@ -348,7 +348,7 @@ class _ValueEditor:
     def edit_fields(
         self, value_fields: dict[Any, Any], start: int, edits: list[TextEdit]
     ) -> dict[Any, Any]:
-        edited_fields = {}
+        edited_fields: dict[Any, Any] = {}
         for edit in edits:
             if edit.start == edit.end == start + 1:
                 edited_fields |= load_json("{" + edit.replacement.rstrip(", ") + "}")

@@ -111,7 +111,7 @@ def _lists_in(value: Mapping[str, Any]) -> list[tuple[JsonPath, list[Any]]]:
             items = items[0]
         if isinstance(items, list):
             lists.append((path, items))
-    widths = set()
+    widths: set[int] = set()
     for _, items in lists:
         if items and all(isinstance(item, list) for item in items):
             widths.update(len(item) for item in items)

@@ -301,8 +301,8 @@ def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int
     for chunk in scored_chunks:
         start, end = chunk.span
         remaining = complement_spans(removed_spans, start, end)
-        rest = "".join(chunked.text[a:b] for a, b in remaining)
+        remaining_text = "".join(chunked.text[a:b] for a, b in remaining)
         if chunked.text_format in ("html", "xml"):
-            rest = markup.strip_tags(rest)
-        dropped_count += not any(map(str.isalnum, rest))
+            remaining_text = markup.strip_tags(remaining_text)
+        dropped_count += not any(map(str.isalnum, remaining_text))
     return len(scored_chunks), dropped_count

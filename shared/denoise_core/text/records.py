@@ -273,7 +273,7 @@ class _JsonChunker:
     ) -> None:
         """Add a chunk for each part of each row; only the first part is scored.
 
-        Any part has the others as context, so a row is kept as a whole.
+        Any part has the other_spans as context, so a row is kept as a whole.
         """
         part_spans = _member_spans(self.text, start, table_rows)
         parts = []
@@ -285,10 +285,10 @@ class _JsonChunker:
                 row_values[name] = _value_at(value, part_path)
             row_text = _render_row(value, row_values)
             for n, part_path in enumerate(row_paths):
-                others = tuple(span for span in spans if span != spans[n])
+                other_spans = tuple(span for span in spans if span != spans[n])
                 part = TextChunk(
                     *spans[n],
-                    (*context_spans, *others),
+                    (*context_spans, *other_spans),
                     _path_header(path),
                     row_text,
                     is_structural=n > 0,

@@ -118,13 +118,13 @@ def _collect_yaml_items(text: str, node: Any, item_spans: Ranges) -> None:
     elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
         items = node.value
         if len(items) > 1 and all(isinstance(i, yaml.CollectionNode) for i in items):
-            starts = [_line_start(text, item.start_mark.index) for item in items]
+            item_starts = [_line_start(text, item.start_mark.index) for item in items]
             end = _line_start(text, node.end_mark.index)
             if not text[node.end_mark.index :].strip():
                 end = len(text)
-            ends = [*starts[1:], end]
-            if starts == sorted(set(starts)) and starts[-1] < end:
-                item_spans += zip(starts, ends, strict=True)
+            item_ends = [*item_starts[1:], end]
+            if item_starts == sorted(set(item_starts)) and item_starts[-1] < end:
+                item_spans += zip(item_starts, item_ends, strict=True)
 
 
 def _line_start(text: str, position: int) -> int:
