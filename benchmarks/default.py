@@ -131,10 +131,8 @@ def off_topic(
                 found = default_stack().combine(
                     read.signals(q.text, [p.text_with_header for p in other.passages])
                 )
-                flagged.append(rule.is_relevant(found) is False)
-    answerable = [
-        rule.is_relevant(s.by["default"]) is False for n in mix for s in sets[n]
-    ]
+                flagged.append(rule.is_off_topic(found))
+    answerable = [rule.is_off_topic(s.by["default"]) for n in mix for s in sets[n]]
     if flagged:
         bench.row("passages of another question: pairs", len(flagged), "pairs")
         bench.row(

@@ -51,8 +51,9 @@ class DenoiseResult:
         fallback: None when the method did its work; otherwise what went wrong and what
             was done instead.
         kept: The chunks of ``passages`` with their scores, when the method scores (END).
-        relevant: False when nothing seems relevant to the query, None when the method
-            cannot tell.
+        relevant: False when the passages do not answer the query, as far as the method
+            can tell (END: nothing is on topic; S2A: the model needs nothing of them),
+            None when it cannot tell.
         note: A remark of the method, such as that all passages look alike.
         failures: What failed, by the id of each input passage to which the failure
             policy was applied.

@@ -104,7 +104,9 @@ class ENDDenoiser:
     (`denoise_core.end.selection`): at least two chunks, more where scores do not
     separate them, which ``result.note`` then says. It needs a scorer with a
     `ScoreCalibration`, as the embedded default has. If the best score is below the
-    calibration's floor, ``result.relevant`` is False.
+    calibration's floor, ``result.relevant`` is False; above it None, because scores
+    measure topic and not whether the question is answered. A scorer that names the
+    question's kind widens what is kept (`denoise_core.end.question_kinds`).
 
     ``keep="calibrated"`` uses the scorer's own calibration: a relevant chunk is dropped
     in at most ``risk`` of the questions (`denoise_core.end.calibration` says for which,
@@ -380,7 +382,7 @@ class ENDDenoiser:
         keep_rule: KeepRule,
         selection: Selection,
     ) -> tuple[Selection, bool | None, str | None]:
-        """The selection, whether the best chunk seems relevant, and the note."""
+        """The selection, False if the best chunk is off topic (else None), and the note."""
         language_note = ""
         score_scale = getattr(self.scorer, "scale", None)
         if score_scale is not None:
@@ -395,8 +397,8 @@ class ENDDenoiser:
         margin_note = None
         if isinstance(keep_rule, MarginRule):
             margin_note = keep_rule.note(selection.scores, selection.kept)
-            if not language_note:
-                relevant = keep_rule.is_relevant(selection.scores)
+            if not language_note and keep_rule.is_off_topic(selection.scores):
+                relevant = False
         if relevant is False:
             margin_note = f"{NOT_RELEVANT}: the best score is below the floor"
             if self.on_irrelevant == "drop":

@@ -399,13 +399,16 @@ class MarginRule:
             )
         return drop_reasons
 
-    def is_relevant(self, chunk_scores: Floats) -> bool | None:
-        """Whether the best chunk seems relevant to the question; None if unknown."""
+    def is_off_topic(self, chunk_scores: Floats) -> bool:
+        """Whether even the best chunk is below the floor; False if that is unknown.
+
+        Scores measure topic: they do not say whether chunks on topic answer the question.
+        """
         finite_scores = chunk_scores[np.isfinite(chunk_scores)]
         floor_score = self.calibration.floor
         if floor_score is None or not len(finite_scores):
-            return None
-        return bool(finite_scores.max() >= floor_score)
+            return False
+        return bool(finite_scores.max() < floor_score)
 
     def note(self, chunk_scores: Floats, kept_mask: Mask) -> str | None:
         """A remark if the scores did not separate the chunks."""
