@@ -44,7 +44,6 @@ class NormalText:
         return self.starts[start], self.ends[end - 1]
 
 
-@lru_cache(maxsize=512)
 def normalize_text(text: str) -> NormalText:
     r"""Bring a text into normal form. Linear in its length.
 
