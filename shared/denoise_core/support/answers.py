@@ -290,12 +290,12 @@ class _AnswerReader:
 
         A line that no unit reaches would never be judged.
         """
-        starts = [unit.start for unit in units]
-        ends = [unit.end for unit in units]
+        unit_starts = [unit.start for unit in units]
+        unit_ends = [unit.end for unit in units]
         for line_start, line_end in pairwise(line_starts(clean_text)):
             start, end = trim_range(clean_text, line_start, line_end)
             line = clean_text[start:end]
-            is_reached = bisect_left(starts, end) > bisect_right(ends, start)
+            is_reached = bisect_left(unit_starts, end) > bisect_right(unit_ends, start)
             is_fence = line.startswith(("```", "~~~"))
             is_text = _has_word(line) and not self._is_citation(line)
             if is_text and not is_reached and not is_fence:

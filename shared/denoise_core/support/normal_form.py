@@ -31,17 +31,17 @@ class NormalText:
 
     Attributes:
         text: The normal form.
-        starts: For each of its characters, where its origin begins in the original.
-        ends: Where that origin ends.
+        origin_starts: For each of its characters, where its origin begins in the original.
+        origin_ends: Where that origin ends.
     """
 
     text: str
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+    origin_starts: tuple[int, ...]
+    origin_ends: tuple[int, ...]
 
     def original_range(self, start: int, end: int) -> tuple[int, int]:
         """The characters of the original from which ``[start, end)`` comes."""
-        return self.starts[start], self.ends[end - 1]
+        return self.origin_starts[start], self.origin_ends[end - 1]
 
 
 def normalize_text(text: str) -> NormalText:
@@ -54,19 +54,19 @@ def normalize_text(text: str) -> NormalText:
     'Café "at the corner"'
     """
     characters: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    origin_starts: list[int] = []
+    origin_ends: list[int] = []
     for start, end, shown_text in _shown_clusters(text):
         for character in shown_text:
             is_blank = character.isspace()
             if is_blank and (not characters or characters[-1] == " "):
                 continue
             characters.append(" " if is_blank else character)
-            starts.append(start)
-            ends.append(end)
+            origin_starts.append(start)
+            origin_ends.append(end)
     if characters and characters[-1] == " ":
         characters.pop()
-    return NormalText("".join(characters), tuple(starts), tuple(ends))
+    return NormalText("".join(characters), tuple(origin_starts), tuple(origin_ends))
 
 
 def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
@@ -124,8 +124,8 @@ def fold_text(text: str) -> NormalText:
     """
     normal = normalize_text(text)
     characters: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    origin_starts: list[int] = []
+    origin_ends: list[int] = []
     skipped_end = 0
     for position in range(len(normal.text)):
         if position < skipped_end:
@@ -136,11 +136,11 @@ def fold_text(text: str) -> NormalText:
             if part == " " and (not characters or characters[-1] == " "):
                 continue
             characters.append(part)
-            starts.append(normal.starts[position])
-            ends.append(normal.ends[position])
+            origin_starts.append(normal.origin_starts[position])
+            origin_ends.append(normal.origin_ends[position])
     while characters and characters[-1] == " ":
         characters.pop()
-    return NormalText("".join(characters), tuple(starts), tuple(ends))
+    return NormalText("".join(characters), tuple(origin_starts), tuple(origin_ends))
 
 
 def _bracketed_number_end(text: str, position: int) -> int:
