@@ -44,6 +44,30 @@ class NormalText:
         return self.origin_starts[start], self.origin_ends[end - 1]
 
 
+class _TextBuilder:
+    """Collects characters with their origin; white space becomes single blanks."""
+
+    def __init__(self) -> None:
+        self.characters: list[str] = []
+        self.origin_starts: list[int] = []
+        self.origin_ends: list[int] = []
+
+    def add(self, text: str, start: int, end: int) -> None:
+        """Add the characters that come from ``[start, end)`` of the original."""
+        for character in text:
+            is_blank = character.isspace()
+            if is_blank and self.characters[-1:] in ([], [" "]):
+                continue
+            self.characters.append(" " if is_blank else character)
+            self.origin_starts.append(start)
+            self.origin_ends.append(end)
+
+    def build(self) -> NormalText:
+        """The text, without a blank at its end."""
+        text = "".join(self.characters).rstrip()
+        return NormalText(text, tuple(self.origin_starts), tuple(self.origin_ends))
+
+
 def normalize_text(text: str) -> NormalText:
     r"""Bring a text into normal form. Linear in its length.
 
@@ -53,20 +77,10 @@ def normalize_text(text: str) -> NormalText:
     >>> normalize_text("Cafe\u0301 “at\n the cor-\nner”").text
     'Café "at the corner"'
     """
-    characters: list[str] = []
-    origin_starts: list[int] = []
-    origin_ends: list[int] = []
+    builder = _TextBuilder()
     for start, end, shown_text in _shown_clusters(text):
-        for character in shown_text:
-            is_blank = character.isspace()
-            if is_blank and (not characters or characters[-1] == " "):
-                continue
-            characters.append(" " if is_blank else character)
-            origin_starts.append(start)
-            origin_ends.append(end)
-    if characters and characters[-1] == " ":
-        characters.pop()
-    return NormalText("".join(characters), tuple(origin_starts), tuple(origin_ends))
+        builder.add(shown_text, start, end)
+    return builder.build()
 
 
 def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
@@ -123,24 +137,16 @@ def fold_text(text: str) -> NormalText:
     'the wellknown tower 5.5 %'
     """
     normal = normalize_text(text)
-    characters: list[str] = []
-    origin_starts: list[int] = []
-    origin_ends: list[int] = []
+    builder = _TextBuilder()
     skipped_end = 0
     for position in range(len(normal.text)):
         if position < skipped_end:
             continue
         skipped_end = _bracketed_number_end(normal.text, position)
         folded = _fold_character(normal.text, position)
-        for part in folded:
-            if part == " " and (not characters or characters[-1] == " "):
-                continue
-            characters.append(part)
-            origin_starts.append(normal.origin_starts[position])
-            origin_ends.append(normal.origin_ends[position])
-    while characters and characters[-1] == " ":
-        characters.pop()
-    return NormalText("".join(characters), tuple(origin_starts), tuple(origin_ends))
+        start, end = normal.original_range(position, position + 1)
+        builder.add(folded, start, end)
+    return builder.build()
 
 
 def _bracketed_number_end(text: str, position: int) -> int:
