@@ -26,7 +26,7 @@ from denoise_core.augmenter.drafting.drafter import (
     DraftRequest,
     RetrievedEvidence,
 )
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
+from denoise_core.augmenter.prompts import REVISE, draft_block
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import NodeSequence, response_text
@@ -209,7 +209,6 @@ class EngineDrafter:
         elif not nodes and text.strip() == EMPTY_RESPONSE:
             # LlamaIndex's synthesizers return this without calling a model.
             call_count = 0
-            text = QUESTION_ANSWERING.unknown_reply
         object_fields = _evidence_fields(response)
         draft_evidence = (self._evidence(nodes, self._search_query),) if nodes else ()
         return DraftReply(

@@ -11,6 +11,8 @@ from denoise_core.augmenter.utility import Groundedness, as_utility
 from denoise_core.support.citing import remove_citations
 from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import (
+    ABSTENTION,
+    ABSTENTION_REASON,
     AnswerVerdict,
     Claim,
     ClaimVerdict,
@@ -32,6 +34,9 @@ class WordForWord(FlowJudge):
     """A judge for tests of what is done with verdicts: a claim is supported when one passage has all its words."""
 
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]):
+        words = " ".join(claim.text for claim in claims).strip(".").casefold()
+        if words == "unknown":
+            return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
         return AnswerVerdict.of_claims(
             [self.one(question, c, passages) for c in claims]
         )

@@ -7,6 +7,7 @@ refused key) are raised. What is sent is the best attempt, never merely the last
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,11 +29,12 @@ from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utility import Utility, When, as_utility
+from denoise_core.augmenter.utility import Groundedness, Utility, When, as_utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.support.judging import Judge
 from denoise_core.types import Message, Passage
@@ -47,12 +49,12 @@ class Augmenter:
             chains. Without one the loop does not search.
         denoiser: Denoises what is retrieved before the prompt.
         judge: Any judge, an LLM (which then quotes) or a function. None is ``llm`` by
-            its quotes; without a model nobody judges.
+            its quotes, ``"off"`` is nobody; without a model nobody judges.
         policy: Chooses the actions; `Rules` by default.
         feedback: Explains a failed draft; `TemplateFeedback` by default.
         budget: Covers model, judge and retriever together.
         limits: The bounds of the loop.
-        task: The instruction, and the words of an abstention.
+        task: The instruction, and the words of an abstention that no model wrote.
         when: ``when(question, answer)`` says what is judged (`states_something` leaves
             out greetings and questions back).
 
@@ -67,7 +69,7 @@ class Augmenter:
         retriever: Retriever | Consolidator | None = None,
         *,
         denoiser: Denoiser | None = None,
-        judge: Judge | Utility | LLM | Callable[..., Any] | None = None,
+        judge: Judge | Utility | LLM | Callable[..., Any] | str | None = None,
         policy: Policy | None = None,
         feedback: Feedback | None = None,
         budget: Budget | None = None,
@@ -91,12 +93,25 @@ class Augmenter:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
         self.llm = None if llm is None else expect_llm(llm)
         self.utility = as_utility(judge, self.llm)
+        self._lacks_judge = judge is None and self.llm is None
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget
         self.limits = limits or LoopLimits()
         self.task = task
         self.when = when
+
+    def with_judge_model(self, llm: LLM | None) -> Augmenter:
+        """A loop that ``llm`` judges, if nothing says who judges; else this loop.
+
+        An adapter gives the model that it finds in the user's chain or engine.
+        """
+        if llm is None or not self._lacks_judge:
+            return self
+        loop = copy.copy(self)
+        loop.utility = Groundedness.for_model(llm)
+        loop._lacks_judge = False
+        return loop
 
     def answer(
         self,
@@ -162,6 +177,12 @@ class Augmenter:
             InputError: For a question without text, or when nothing can write.
         """
         self._check_question(question, drafter)
+        if self._lacks_judge:
+            log_fallback(
+                "Augmenter",
+                'no judge= and no model at hand; judge="off" wants it so',
+                "answers are not judged",
+            )
         memory = WorkingMemory(
             question,
             history=tuple(history),

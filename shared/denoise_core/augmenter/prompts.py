@@ -16,7 +16,7 @@ from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.types import Message, Passage
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +26,20 @@ class Task:
     Attributes:
         name: Its name.
         instruction: What the model must do.
-        unknown_reply: What a draft says when the evidence does not suffice, besides
-            `NO_ANSWER_MARK`.
-        abstention_text: The sentence that the user then reads.
+        abstention_text: The sentence sent where nobody wrote one: there was no
+            evidence, or ``LoopLimits(unsupported="abstain")``.
     """
 
     name: str
     instruction: str
-    unknown_reply: str
     abstention_text: str = "I found no answer to this in the evidence at hand."
 
-
-NO_ANSWER_MARK = '{"answered": false, "nearest": "one sentence of what the evidence says that comes nearest"}'
-"""The reply that drafts are asked for when the evidence lacks the answer."""
 
 QUESTION_ANSWERING = Task(
     "question_answering",
     "Answer the question from the evidence alone, as briefly as it can be answered. After each statement put "
     "the number of the evidence it rests on in square brackets, like [1]. If the evidence does not hold the "
-    f"answer, reply with this object and nothing else: {NO_ANSWER_MARK}",
-    "unknown",
+    "answer, say so in one sentence, in the language of the question.",
 )
 
 SELF_ASK = (
@@ -73,7 +67,10 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
     if last and not last.verdict.passed and last.feedback:
         feedback = wrap_in_envelope(last.feedback, "feedback")
         messages.append(
-            Message("user", f"{draft_block(last.candidate)}\n\n{REVISE}\n\n{feedback}")
+            Message(
+                "user",
+                f"{draft_block(last.text_without_reasoning)}\n\n{REVISE}\n\n{feedback}",
+            )
         )
     return tuple(messages)
 

@@ -22,6 +22,10 @@ from denoise_core.support.quoting import LLMJudge
 T = TypeVar("T")
 _MAX_COPIED_SHARE = 0.9  # of a draft of more than 40 words, as one quotation
 _MAX_COPY_SCORE = 0.3
+NOT_JUDGED = "not judged"
+"""What an answer names as its judge where there is none."""
+JUDGE_OFF = "off"
+"""``judge="off"``: no judge, where the model at hand would judge by default."""
 When: TypeAlias = Callable[[str, str], bool]
 """``when(question, answer)`` says whether to judge this answer."""
 
@@ -58,7 +62,7 @@ class Groundedness:
     @property
     def name(self) -> str:
         """The name in an answer: the judge's id."""
-        return "no judge" if self.judge is None else self.judge.id
+        return NOT_JUDGED if self.judge is None else self.judge.id
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         """Ask the judge, and refuse a copy of the evidence."""
@@ -89,7 +93,7 @@ def as_utility(
 
     Args:
         judge: A `Utility` itself, any other judge (`as_judge`) in `Groundedness`, None
-            for `Groundedness.for_model`.
+            for `Groundedness.for_model`, `JUDGE_OFF` for no judge.
         llm: The model that drafts.
         name: The argument's name, for errors.
 
@@ -98,6 +102,8 @@ def as_utility(
     """
     if judge is None:
         return Groundedness.for_model(llm)
+    if judge == JUDGE_OFF:
+        return Groundedness()
     if isinstance(judge, Utility) and not isinstance(judge, type):
         return judge
     return Groundedness(judge=as_judge(judge, name))

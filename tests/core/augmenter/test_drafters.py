@@ -184,14 +184,8 @@ def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, que
     answer = run_both(Augmenter, question, lambda: FixedText(half, passages))
     assert (answer.text, answer.outcome) == (half, Outcome.UNSUPPORTED)
     assert answer.stop_reason is StopReason.NOT_REPEATABLE
-    assert answer.supported_part == RIGHT
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
-
-
-def test_no_supported_part_where_the_whole_is_wrong(passages, question):
-    answer = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
-    assert (answer.outcome, answer.supported_part) == (Outcome.UNSUPPORTED, "")
 
 
 def test_usage_is_what_the_models_report_however_many_calls_there_were(
@@ -340,4 +334,4 @@ def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
                 question, drafter=Chain(*drafts, repeatable=repeatable)
             )
             check_answer(answer)
-            assert answer.text.strip()
+            assert answer.text.strip() or answer.outcome is Outcome.FAILED
