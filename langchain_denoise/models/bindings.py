@@ -10,12 +10,27 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 AnyRunnable: TypeAlias = Runnable[Any, Any]
 
+# What `bind_tools` and `with_structured_output` bind.
+_REPLY_FORM_SETTINGS = frozenset(
+    ("tools", "response_format", "ls_structured_output_format")
+)
+
 
 def is_model(runnable: object) -> bool:
     """Whether a runnable is a language model, with or without bound settings."""
     while isinstance(runnable, RunnableBindingBase):
         runnable = runnable.bound
     return isinstance(runnable, BaseLanguageModel)
+
+
+def without_reply_form(model: AnyRunnable) -> AnyRunnable:
+    """The model without bound tools or schema, which it would reply in."""
+    while isinstance(model, RunnableBindingBase):
+        if not _REPLY_FORM_SETTINGS.isdisjoint(model.kwargs):
+            return without_reply_form(model.bound)
+        inner_model = without_reply_form(model.bound)
+        return model if inner_model is model.bound else inner_model
+    return model
 
 
 def is_greedy(model: AnyRunnable) -> bool:

@@ -117,10 +117,15 @@ def with_title_line(passage: Passage) -> str:
     """
     if passage.header:
         return passage.text_with_header
+    title = title_of(passage)
+    return f"{title}\n{passage.text}" if title else passage.text
+
+
+def title_of(passage: Passage) -> str:
+    """The title of the metadata; "" where there is none or the text begins with it."""
     title = passage.metadata.get("title")
-    if not isinstance(title, str) or not title or passage.text.startswith(title):
-        return passage.text
-    return f"{title}\n{passage.text}"
+    has_title = isinstance(title, str) and not passage.text.startswith(title)
+    return str(title) if has_title else ""
 
 
 def cited_passages(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:
