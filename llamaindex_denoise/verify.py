@@ -186,11 +186,9 @@ class EngineLoopRun:
                 why=f"{failed_attempts['part']} failed ({failed_attempts['error']})"
             )
         engine_drafter = self._engine_drafter
-        if engine_drafter is None:
-            return answer.text
-        if engine_drafter.is_retrieval_only:
+        if engine_drafter is not None and engine_drafter.is_retrieval_only:
             return ""
-        return engine_drafter.restore_headings(answer.text)
+        return answer.text
 
     def _failure(self, answer: Answer) -> tuple[str, Exception | str] | None:
         """The part that prevented an answer and its error; None if nothing failed.

@@ -21,6 +21,12 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
 from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter.drafting.conversation import (
+    CitedState,
+    cited_state,
+    conversation_evidence,
+    merge_cited,
+)
 from llamaindex_denoise.engines.base import NestedPrompts, split_words
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
@@ -56,6 +62,7 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_memory is None:
             chat_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
         self.memory = chat_memory
+        self.cited: CitedState = []  # what the conversation's answers rested on
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -69,7 +76,10 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_history is not None:
             self.memory.set(chat_history)
         history = self.memory.get(input=message)
-        answer_parts = self._loop_run(message, history).run_to_response()
+        loop_run = self._loop_run(message, history)
+        answer = loop_run.answer()
+        self.cited = merge_cited([cited_state(answer), self.cited])
+        answer_parts = loop_run.response_parts(answer)
         for new_message in _turn_messages(message, answer_parts):
             self.memory.put(new_message)
         return _chat_response(message, answer_parts)
@@ -81,7 +91,10 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_history is not None:
             await self.memory.aset(chat_history)
         history = await self.memory.aget(input=message)
-        answer_parts = await self._loop_run(message, history).arun_to_response()
+        loop_run = self._loop_run(message, history)
+        answer = await loop_run.aanswer()
+        self.cited = merge_cited([cited_state(answer), self.cited])
+        answer_parts = loop_run.response_parts(answer)
         for new_message in _turn_messages(message, answer_parts):
             await self.memory.aput(new_message)
         return _chat_response(message, answer_parts)
@@ -104,6 +117,7 @@ class CheckedChatEngine(BaseChatEngine):
         """Clear the conversation."""
         self.chat_engine.reset()
         self.memory.reset()
+        self.cited = []
 
     @property
     def chat_history(self) -> list[ChatMessage]:
@@ -113,6 +127,7 @@ class CheckedChatEngine(BaseChatEngine):
     def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
         turn_engine = _TurnEngine(self.chat_engine, list(history))
         drafter = EngineDrafter(turn_engine, QueryBundle(message))
+        drafter.earlier = conversation_evidence([self.cited])
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 

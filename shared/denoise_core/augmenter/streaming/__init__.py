@@ -164,5 +164,6 @@ class Stream:
         answer = replace(answer, trace=trace)
         if self.show == "checked":
             return [TextReleased(answer.text), Finished(answer)]
-        is_shown = splitter.shown_text == answer.text
-        return [Finished(answer) if is_shown else Revised(answer)]
+        if splitter.shown_text == answer.text:
+            return [Finished(answer)]
+        return [Revised(answer, splitter.shown_text)]
