@@ -1,6 +1,5 @@
 """What several tests of judges share: a judge that is a function of words, a passage, and verdicts for it."""
 
-import json
 from collections.abc import Sequence
 
 from envelopes import enclosed
@@ -19,7 +18,7 @@ from denoise_core.support.judging import (
     FlowJudge,
     Quote,
 )
-from denoise_core.support.quoting import passage_header
+from denoise_core.support.labels import passage_header
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts import find_differences
 from denoise_core.types import Span
@@ -46,7 +45,9 @@ class WordForWord(FlowJudge):
         self, question: str, claim: Claim, passages: Sequence[Passage]
     ) -> ClaimVerdict:
         text = remove_citations(
-            claim.text if claim.kind == "field" else claim.full_text
+            claim.full_text.rpartition(": ")[2]
+            if claim.kind == "field"
+            else claim.full_text
         )
         claim_terms = content_terms(text, "en") - content_terms(
             question, "en"
@@ -107,28 +108,25 @@ def judged(candidate, *texts, utility=None):
 
 
 def quoting(*verdicts):
-    """A model that judges by quotes: the whole answer is its claim, with these verdicts in turn and the last for
-    ever; it quotes the first line of the first piece of evidence."""
-    remaining_text = list(verdicts)
+    """A model that judges by units: all units of an answer get one of these verdicts, in turn, the last for ever.
+
+    It names every sentence of the first piece of evidence."""
+    remaining_verdicts = list(verdicts)
 
     def reply(messages):
-        verdict = (
-            remaining_text.pop(0) if len(remaining_text) > 1 else remaining_text[0]
-        )
+        verdict = remaining_verdicts[0]
+        if len(remaining_verdicts) > 1:
+            remaining_verdicts.pop(0)
         shown_texts = dict(enclosed(messages[-1].content)[0])
-        claim = {
-            "words": shown_texts["answer"],
-            "verdict": verdict,
-            "quotes": [],
-            "wrong": "",
-            "why": "it was otherwise",
-        }
-        if verdict in ("supported", "contradicted"):
-            claim["quotes"] = [
-                {"evidence": 1, "text": shown_texts["evidence 1"].split("\n")[-1]}
-            ]
-        return json.dumps(
-            {"claims": [claim], "abstains": False, "answers_the_question": True}
-        )
+        labels = [
+            line.split()[0] for line in shown_texts["evidence 1"].splitlines() if line
+        ]
+        if verdict not in ("supported", "contradicted"):
+            labels = []
+        lines = [
+            " ".join((line.partition(":")[0], verdict, *labels))
+            for line in shown_texts["answer"].splitlines()
+        ]
+        return "\n".join([*lines, "answers"])
 
     return FunctionLLM(reply)

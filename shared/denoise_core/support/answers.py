@@ -10,6 +10,7 @@ blanks, so every offset is one of the answer. A new form of answer belongs in
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
+    json_start,
     line_starts,
     markdown_tokens,
     normalize_line_breaks,
@@ -26,6 +28,7 @@ from denoise_core.support.layout import (
     table_cells,
     trim_range,
 )
+from denoise_core.support.normal_form import normalize_text
 from denoise_core.text.chunk import sentence_spans
 from denoise_core.text.json_spans import json_leaves, parse_json_at
 from denoise_core.text.language import detect_language
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 UnitKind = Literal[
     "sentence",
     "item",
-    "cell",
+    "row",
     "field",
     "polarity",
     "code",
@@ -48,7 +51,7 @@ UnitKind = Literal[
     "talk",
     "reasoning",
 ]
-CLAIM_KINDS = frozenset(("sentence", "item", "cell", "field", "polarity", "code"))
+CLAIM_KINDS = frozenset(("sentence", "item", "row", "field", "polarity", "code"))
 """Kinds of units that claim something; the others assert nothing of the world."""
 
 _REASONING = re.compile(
@@ -106,12 +109,12 @@ class AnswerUnit:
     """Characters ``[start, end)`` of an answer that belong together.
 
     Attributes:
-        kind: What they are, such as a sentence, a table cell or small talk.
-        text: What they say, without markup and citations.
+        kind: What they are, such as a sentence, a table's row or small talk.
+        text: What they say, without markup and citations; a row with its column names.
         start: First character in the answer.
         end: Character after the last.
-        label: What the text is about: row and column of a table cell, path of a JSON
-            field, the line before a list, the question before a yes or no.
+        label: What the text is about: path of a JSON field, the line before a list, the
+            question before a yes or no.
         citations: Ranges of the brackets in the unit or right behind it.
     """
 
@@ -130,10 +133,6 @@ class AnswerUnit:
     @property
     def standalone_text(self) -> str:
         """What it claims, readable without the rest: behind its label."""
-        if self.kind == "cell":
-            if not self.label:
-                return self.text
-            return f"{', '.join(self.label)}: {self.text}"
         parts = []
         for label in self.label:
             if label[-1] in ":?：？":
@@ -142,6 +141,15 @@ class AnswerUnit:
                 parts.append(f"{label}:")
         parts.append(self.text)
         return " ".join(parts)
+
+    @property
+    def shown_text(self) -> str:
+        """What a judge reads of it who reads the units before it, too."""
+        is_field = self.kind in ("field", "talk")
+        text = self.standalone_text if is_field else self.text
+        if self.kind == "code":
+            text = text.replace("\n", " ⏎ ")
+        return normalize_text(text).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +163,11 @@ class ParsedAnswer:
     def claims(self) -> tuple[AnswerUnit, ...]:
         """The units that claim something."""
         return tuple(unit for unit in self.units if unit.is_claim)
+
+    @property
+    def shown_units(self) -> tuple[AnswerUnit, ...]:
+        """The units that a judge is shown: all but the model's reasoning."""
+        return tuple(unit for unit in self.units if unit.kind != "reasoning")
 
     @property
     def text_without_reasoning(self) -> str:
@@ -181,7 +194,7 @@ def parse_answer(
 
     >>> parsed = parse_answer("Based on the context, it was **1889** [1].")
     >>> [(unit.kind, unit.standalone_text) for unit in parsed.units]
-    [('sentence', 'it was 1889.')]
+    [('sentence', 'Based on the context, it was 1889.')]
 
     Args:
         answer: The model's reply.
@@ -251,11 +264,11 @@ class _AnswerReader:
 
     def read(self, clean_text: str) -> Iterator[AnswerUnit]:
         """Read an answer whose reasoning is blank."""
-        start, end = trim_range(clean_text, 0, len(clean_text))
-        if _is_json(clean_text, start, end):
-            yield from self._read_fields(clean_text, start)
+        start_of_json = json_start(clean_text)
+        if start_of_json is not None:
+            yield from self._read_fields(clean_text, start_of_json)
             return
-        units = list(self._read_blocks(clean_text))
+        units = sorted(self._read_blocks(clean_text), key=lambda unit: unit.start)
         last_claim = -1
         for number, unit in enumerate(units):
             if unit.is_claim:
@@ -268,6 +281,25 @@ class _AnswerReader:
                 yield replace(unit, kind="talk")
             else:
                 yield replace(unit, kind="sentence")
+        yield from self._read_missing_lines(clean_text, units)
+
+    def _read_missing_lines(
+        self, clean_text: str, units: Sequence[AnswerUnit]
+    ) -> Iterator[AnswerUnit]:
+        """Read lines of which the Markdown parser shows nothing, such as definitions.
+
+        A line that no unit reaches would never be judged.
+        """
+        starts = [unit.start for unit in units]
+        ends = [unit.end for unit in units]
+        for line_start, line_end in pairwise(line_starts(clean_text)):
+            start, end = trim_range(clean_text, line_start, line_end)
+            line = clean_text[start:end]
+            is_reached = bisect_left(starts, end) > bisect_right(ends, start)
+            is_fence = line.startswith(("```", "~~~"))
+            is_text = _has_word(line) and not self._is_citation(line)
+            if is_text and not is_reached and not is_fence:
+                yield AnswerUnit("sentence", line, start, end)
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
         line_offsets = line_starts(clean_text)
@@ -323,7 +355,7 @@ class _AnswerReader:
                 content_end = min(content_end, reasoning_start)
         start, end = trim_range(clean_text, start, content_end)
         fence_language = token.info.strip().lower()
-        if _is_json(clean_text, start, end):
+        if json_start(clean_text, start, end) is not None:
             yield from self._read_fields(clean_text, start)
         elif fence_language in _TEXT_FENCES:
             outside = [(0, first), (last, len(clean_text))]
@@ -335,58 +367,61 @@ class _AnswerReader:
     def _read_row(
         self, clean_text: str, row: tuple[int, int], header_cells: list[str] | None
     ) -> Generator[AnswerUnit, None, list[str]]:
-        """Yield the claims of a table row; return the column names, the first row."""
+        """Yield a table's row as one unit; return the column names, the first row."""
         cell_ranges = list(table_cells(clean_text, *row))
+        citations: list[tuple[int, int]] = []
         cell_texts = []
         for start, end in cell_ranges:
-            without_tags = _HTML_TAG.sub(" ", clean_text[start:end])
-            cell_texts.append(without_tags.strip(" *_`~"))
-        if header_cells is None:
-            return cell_texts
-        for column, (start, end) in enumerate(cell_ranges):
-            is_row_name = column == 0 and len(cell_ranges) > 1
-            if not cell_texts[column] or is_row_name:
-                continue
-            names = []
-            if column:
-                names.append(cell_texts[0])
-            names += header_cells[column : column + 1]
-            cell_names = filter(None, names)
-            label = (*self.lead, *cell_names)
-            cell_text = clean_text[start:end].translate(_EMPHASIS)
-            for unit in self._split_sentences(cell_text, start, "cell"):
-                yield replace(unit, label=label)
-        return header_cells
+            cell_text = clean_text[start:end]
+            cell_citations = self._find_citations(cell_text)
+            for citation_start, citation_end in cell_citations:
+                citations.append((start + citation_start, start + citation_end))
+            without_citations = blank_ranges(cell_text, cell_citations)
+            visible_text = _HTML_TAG.sub(" ", without_citations).translate(_EMPHASIS)
+            cell_texts.append(" ".join(visible_text.split()).strip("_~ "))
+        start, end = cell_ranges[0][0], cell_ranges[-1][1]
+        kind: UnitKind = "lead"
+        column_names = [""] * len(cell_texts)
+        if header_cells is not None:
+            kind = "row"
+            column_names = [*header_cells, *column_names]
+        parts = []
+        for name, cell_text in zip(column_names, cell_texts, strict=False):
+            if cell_text:
+                parts.append(f"{name}: {cell_text}" if name else cell_text)
+        if any(map(_has_word, cell_texts)):
+            text = "; ".join(parts)
+            yield AnswerUnit(kind, text, start, end, self.lead, tuple(citations))
+        return header_cells or cell_texts
+
+    def _find_citations(self, text: str) -> list[tuple[int, int]]:
+        """The brackets of a text that cite something."""
+        citations = []
+        for match in _BRACKETED.finditer(text):
+            if self._is_citation(match[0]):
+                citations.append(match.span())
+        return citations
 
     def _read_fields(self, clean_text: str, offset: int) -> Iterator[AnswerUnit]:
+        """Yield the values of a JSON text; a value's first unit includes its keys."""
+        previous_end = offset
         for path, start, end in json_leaves(clean_text, offset):
-            key_names = []
-            for key in path:
-                if isinstance(key, str):
-                    key_name = split_key_words(key)
-                    key_names.append(key_name)
-            label = tuple(key_names)
+            label = tuple(split_key_words(key) for key in path if isinstance(key, str))
             raw_value = clean_text[start:end]
-            is_about_reply = any(map(_is_about_reply, label))
             is_empty = raw_value in ("null", '""')
-            if is_about_reply or is_empty:
-                continue
-            if raw_value in ("true", "false"):
-                yield AnswerUnit("polarity", raw_value, start, end, label)
-                continue
-            is_string = raw_value.startswith('"')
-            if is_string:
-                start += 1
-                end -= 1
-            value_text = clean_text[start:end]
-            for unit in self._split_sentences(value_text, start, "field"):
-                unit_text = unit.text
-                if is_string:
-                    unit_text = _decode_escapes(unit_text)
-                unit_label: tuple[str, ...] = ()
-                if unit.is_claim:
-                    unit_label = label
-                yield replace(unit, text=unit_text, label=unit_label)
+            is_claim = not is_empty and not any(map(_is_about_reply, label))
+            units = []
+            if raw_value.startswith('"'):
+                units = list(self._split_sentences(raw_value[1:-1], start + 1, "field"))
+            first_start = _first_word_start(clean_text, previous_end, start)
+            if not units:
+                units = [AnswerUnit("field", raw_value, start, end)]
+            units[0] = replace(units[0], start=first_start)
+            for unit in units:
+                kind: UnitKind = unit.kind if is_claim else "talk"
+                unit_text = _decode_escapes(unit.text)
+                yield replace(unit, kind=kind, text=unit_text, label=label)
+            previous_end = end
 
     def _read_prose(
         self, text: str, offset: int, kind: UnitKind, *, is_heading: bool
@@ -410,10 +445,7 @@ class _AnswerReader:
         self, text: str, offset: int, kind: UnitKind
     ) -> Iterator[AnswerUnit]:
         """Split text that begins at ``offset`` of the answer."""
-        citations = []
-        for match in _BRACKETED.finditer(text):
-            if self._is_citation(match[0]):
-                citations.append(match.span())
+        citations = self._find_citations(text)
         without_citations = blank_ranges(text, citations)
         visible_text = _HTML_TAG.sub(_blank_match, without_citations)
         joined_text = join_folded_lines(visible_text)
@@ -424,51 +456,37 @@ class _AnswerReader:
                     own_range = (offset + citation_start, offset + citation_end)
                     own_citations.append(own_range)
             sentence = trim_range(visible_text, first, last)
-            parts = self._split_parts(visible_text, *sentence, kind)
-            for part_kind, part_start, part_end in parts:
-                start, end = trim_range(visible_text, part_start, part_end)
-                words = visible_text[start:end].split()
-                spaced_text = " ".join(words)
-                unit_text = re.sub(r" (?=[.,;:!?)])", "", spaced_text)
-                label: tuple[str, ...] = ()
-                if part_kind == "polarity":
-                    label = (self.question,)
-                yield AnswerUnit(
-                    part_kind,
-                    unit_text,
-                    offset + start,
-                    offset + end,
-                    label,
-                    tuple(own_citations),
-                )
+            start, end = trim_range(visible_text, *sentence)
+            sentence_text = visible_text[start:end]
+            if not _has_word(sentence_text):
+                continue
+            unit_kind = self._unit_kind(sentence_text, kind)
+            spaced_text = " ".join(sentence_text.split())
+            unit_text = re.sub(r" (?=[.,;:!?)])", "", spaced_text)
+            label: tuple[str, ...] = ()
+            if unit_kind == "polarity":
+                label = (self.question,)
+            yield AnswerUnit(
+                unit_kind,
+                unit_text,
+                offset + start,
+                offset + end,
+                label,
+                tuple(own_citations),
+            )
 
-    def _split_parts(
-        self, text: str, start: int, end: int, kind: UnitKind
-    ) -> Iterator[tuple[UnitKind, int, int]]:
-        """Split a sentence into a yes or no that it opens with, and its claim."""
-        if not _has_word(text[start:end]):
-            return
-        if text[end - 1] in "?？؟":
-            yield "question", start, end
-            return
-        opening_length = 0
-        if not self.has_opened:
-            opening_length = _yes_no_length(text[start:end])
+    def _unit_kind(self, text: str, kind: UnitKind) -> UnitKind:
+        """What a sentence is; one of list items and fields keeps its kind."""
+        if text[-1] in "?？؟":
+            return "question"
+        is_opening = not self.has_opened
         self.has_opened = True
-        if opening_length:
-            opening_kind: UnitKind = "talk"
-            if is_yes_no_question(self.question) and kind != "cell":
-                opening_kind = "polarity"
-            yield opening_kind, start, start + opening_length
-        start, end = trim_range(text, start + opening_length, end)
-        claim_text = text[start:end]
-        if not _has_word(claim_text):
-            return
-        if _is_small_talk(claim_text, self.question):
-            yield "talk", start, end
-        else:
-            claim_start = start + _preamble_length(claim_text)
-            yield kind, claim_start, end
+        is_yes_or_no = is_opening and _opens_with_yes_or_no(text)
+        if is_yes_or_no and is_yes_no_question(self.question):
+            return "polarity"
+        if _is_small_talk(text, self.question):
+            return "talk"
+        return kind
 
     def _is_citation(self, bracket: str) -> bool:
         if _NUMBER_CITATION.fullmatch(bracket):
@@ -508,37 +526,26 @@ def _blank_match(match: re.Match[str]) -> str:
     return " " * match_length
 
 
+def _first_word_start(text: str, start: int, end: int) -> int:
+    """The first position in ``[start, end)`` of a letter or digit, else ``end``."""
+    while start < end and not text[start].isalnum():
+        start += 1
+    return start
+
+
 def _has_word(text: str) -> bool:
     return any(map(str.isalnum, text))
-
-
-def _is_json(text: str, start: int, end: int) -> bool:
-    """Whether the characters ``[start, end)`` are one JSON object or list."""
-    first_character = text[start : min(start + 1, end)]
-    if first_character not in ("{", "["):
-        return False
-    parsed_value = parse_json_at(text, start)
-    if parsed_value is None:
-        return False
-    value_end = parsed_value[1]
-    remaining_text = text[value_end:end]
-    return not remaining_text.strip()
 
 
 # --- Text that addresses the reader and says nothing of the world
 
 
-def _yes_no_length(text: str) -> int:
-    """Characters of the yes or no that a text opens with, and its punctuation."""
+def _opens_with_yes_or_no(text: str) -> bool:
+    """Whether a text is yes or no, or begins with it and a comma or the like."""
     lexemes = [*tokenize_text(text[:40])]
     if not lexemes or lexemes[0].folded_text not in _YES_NO_WORDS:
-        return 0
-    if len(lexemes) == 1:
-        return len(text)
-    mark = lexemes[1]
-    if mark.text not in ",.:;!，。！—–-":
-        return 0
-    return mark.end
+        return False
+    return len(lexemes) == 1 or lexemes[1].text in ",.:;!，。！—–-"
 
 
 def is_yes_no_question(question: str) -> bool:
@@ -573,20 +580,6 @@ def _is_small_talk(text: str, question: str) -> bool:
     question_words = {lexeme.folded_text for lexeme in question_lexemes}
     allowed_words = _POLITE_WORDS | _SOURCE_WORDS | question_words
     return set(content) <= allowed_words
-
-
-def _preamble_length(text: str) -> int:
-    """Characters of a beginning that only names sources: "By the context,"."""
-    for lexeme in tokenize_text(text[:300]):
-        if lexeme.text in ",:：，":
-            beginning = text[: lexeme.start]
-            if not _content_words(beginning):
-                return 0
-            if not _is_announcement(beginning):
-                return 0
-            claim_text = text[lexeme.end :].lstrip()
-            return len(text) - len(claim_text)
-    return 0
 
 
 def _is_announcement(text: str) -> bool:

@@ -30,7 +30,8 @@ from denoise_core.support.judging import (
     Quote,
     ask_judge,
 )
-from denoise_core.support.quoting import LLMJudge
+from denoise_core.support.quotations import check_quotations
+from denoise_core.support.quoting import LLMJudge, locate_difference
 from denoise_core.text.facts import Difference, find_differences
 from denoise_core.text.replies import parse_json
 from denoise_core.text.words import split_words
@@ -52,48 +53,69 @@ def check(
     passages: Sequence[Passage],
     *,
     judge: JudgeLike | None = None,
+    threshold: float = 1.0,
 ) -> AnswerVerdict:
     """Compare an answer with passages.
 
-    An answer that claims nothing (a greeting, a question back) passes as not
-    applicable. Takes time that grows with the evidence.
+    An answer that is empty or claims nothing (a greeting, a question back) never
+    passes: its verdict has a ``kind`` that says so. Takes time that grows with the
+    evidence.
 
     Args:
         question: The question it answers.
         answer: The answer's text.
         passages: The evidence; their headers and metadata count too.
         judge: Says of each claim whether it is supported: `LLMJudge`, an LLM (which
-            then quotes), or any function of the question, the evidence and a claim.
+            then names evidence), or any function of the question, the evidence and a
+            claim.
             Without one the verdict is unknown: each claim has the closest sentence of
             the evidence, and its numbers, dates and names that the evidence lacks.
+        threshold: The share of supported claims from which on an answer passes in which
+            nothing is contradicted; by default all.
 
     Returns:
-        The verdict, with one verdict a claim.
+        The verdict, with one verdict a unit, and what code says of its quotations.
 
     Raises:
         InputError: For arguments of other types.
     """
-    return run(check_flow(question, answer, passages, judge))[0]
+    flow = check_flow(question, answer, passages, judge, threshold)
+    return run(flow)[0]
 
 
 def check_flow(
-    question: str, answer: str, passages: Sequence[Passage], judge: JudgeLike | None
+    question: str,
+    answer: str,
+    passages: Sequence[Passage],
+    judge: JudgeLike | None,
+    threshold: float = 1.0,
 ) -> Flow[AnswerVerdict]:
     """`check` as a flow: the judge's calls count in the caller's budget and trace."""
     _check_types(question, answer, passages)
+    verdict = yield from _judge_answer(question, answer, passages, judge)
+    quotations = check_quotations(answer, passages)
+    return replace(verdict, threshold=threshold, quotations=quotations)
+
+
+def _judge_answer(
+    question: str, answer: str, passages: Sequence[Passage], judge: JudgeLike | None
+) -> Flow[AnswerVerdict]:
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, question, ids=passage_ids)
+    answer_judge = None if judge is None else as_judge(judge)
+    has_evidence = any(map(has_words, passages))
     verdict = verdict_without_claims(question, answer, parsed_answer)
-    if verdict is not None:
+    # A model says itself what claims nothing; for other judges code does.
+    is_for_model = isinstance(answer_judge, LLMJudge) and has_evidence
+    if verdict is not None and not (verdict.kind == NO_CLAIMS and is_for_model):
         return verdict
-    if not any(map(has_words, passages)):
+    if not has_evidence:
         reason = "there is no evidence to compare it with"
         return AnswerVerdict(kind="empty_evidence", reason=reason)
     claims = extract_claims(parsed_answer, passages)
-    if judge is None:
+    if answer_judge is None:
         evidence = EvidenceIndex(passages)
         return _verdict_without_judge(question, claims, evidence)
-    answer_judge = as_judge(judge)
     verdict = yield from ask_judge(answer_judge, question, claims, passages)
     verdict = replace(verdict, judge=answer_judge.id)
     citations = find_citations(answer, passages)
@@ -104,7 +126,7 @@ def check_flow(
 
 
 def as_judge(value: Any, name: str = "judge") -> Judge:
-    """Return a judge: a `Judge` itself, an LLM by its quotes, a function by claims.
+    """Return a judge: a `Judge` itself, an LLM by units, a function by claims.
 
     Args:
         value: What judges.
@@ -221,7 +243,7 @@ def verdict_without_claims(
     if parse_no_answer(text_sent) is not None:
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     if not parsed.claims:
-        return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason="it claims nothing")
+        return AnswerVerdict(kind=NO_CLAIMS, reason="it claims nothing")
     return None
 
 
@@ -274,7 +296,7 @@ def _compare_claim(
     )
     claim_differences = []
     for difference in differences:
-        claim_difference = _locate_in_answer(difference, claim)
+        claim_difference = locate_difference(difference, claim.text, claim.start)
         claim_differences.append(claim_difference)
     reason = "; ".join(map(str, claim_differences))
     return ClaimVerdict(
@@ -289,21 +311,6 @@ def _compare_claim(
     )
 
 
-def _locate_in_answer(difference: Difference, claim: Claim) -> Difference:
-    """Give a difference its offsets in the answer, else those of the whole claim.
-
-    The offsets in the evidence are left out: it is several passages.
-    """
-    words = difference.claimed_text
-    start = claim.start
-    end = claim.end
-    position = claim.text.find(words)
-    if position >= 0:
-        start = claim.start + position
-        end = start + len(words)
-    return Difference(difference.kind, words, difference.source_text, start, end)
-
-
 def _check_citations(
     verdict: AnswerVerdict,
     citations: Sequence[Citation],
@@ -315,22 +322,23 @@ def _check_citations(
     A citation fails when its passage was not given, or when another passage has the
     claim.
     """
-    claims = list(verdict.claims)
-    next_starts = [claim.start for claim in claims[1:]]
+    units = list(verdict.units)
+    next_starts = [unit.start for unit in units[1:]]
     next_starts.append(answer_length)
-    for number, claim in enumerate(verdict.claims):
-        citations_end = max(next_starts[number], claim.end)
+    for number, unit in enumerate(verdict.units):
+        citations_end = max(next_starts[number], unit.end)
         own_citations = []
         for citation in citations:
-            if claim.start <= citation.start < citations_end:
+            if unit.start <= citation.start < citations_end:
                 own_citations.append(citation)
-        if own_citations and claim.supported is not False:
-            claims[number] = _check_claim_citations(claim, own_citations, evidence)
-    if claims == list(verdict.claims):
+        if own_citations and unit.is_claim and unit.supported is not False:
+            units[number] = _check_claim_citations(unit, own_citations, evidence)
+    if units == list(verdict.units):
         return verdict
-    return AnswerVerdict.of_claims(
-        claims, answers_question=verdict.answers_question, judge=verdict.judge
+    refuted_verdict = AnswerVerdict.of_claims(
+        units, answers_question=verdict.answers_question, judge=verdict.judge
     )
+    return replace(refuted_verdict, calls=verdict.calls)
 
 
 def _check_claim_citations(

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from denoise_core.support.answers import join_folded_lines, sentence_ranges
 from denoise_core.support.judging import Quote
-from denoise_core.support.quoting import passage_header
+from denoise_core.support.labels import passage_header
 from denoise_core.text.facts.numbers import parse_cardinal
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text

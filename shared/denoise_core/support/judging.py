@@ -24,14 +24,18 @@ from denoise_core.types import Message, Passage, Reply, Span, Usage
 
 Relation = Literal["supports", "contradicts"]
 """Whether a quote supports or contradicts a claim."""
-VerdictOutcome = Literal["pass", "fail", "unknown"]
-NO_CLAIMS = "not_applicable"
+VerdictOutcome = Literal["pass", "partial", "fail", "unknown"]
+AnswerKind = Literal["answers", "off_question", "abstains", "wrongly_abstains", ""]
+"""What an answer does with its question, in a judge's word; "" where it has none."""
+NO_CLAIMS = "no_claim"
+CONTRADICTED = "contradicted"
 ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
-_UNKNOWN_SCORE = 0.5  # of a claim of which nothing is known
-# The highest score of an answer that is not supported, does not answer the question,
-# or is unknown.
-_MAX_UNSUPPORTED = 0.4
+WRONG_ABSTENTION = "wrong_abstention"
+_UNKNOWN_SCORE = 0.5  # of an answer of which nothing is known
+# The highest score of an answer that is contradicted, does not answer the question, or
+# is unknown.
+_MAX_CONTRADICTED = 0.4
 _MAX_OFF_QUESTION = 0.45
 _MAX_UNKNOWN = 0.6
 
@@ -93,21 +97,48 @@ class Quote:
     relation: Relation = "supports"
 
 
+QuotationStatus = Literal["verbatim", "misattributed", "stitched", "nowhere"]
+
+
 @dataclass(frozen=True, slots=True)
-class ClaimVerdict:
-    """A judge's verdict on one claim, the characters ``[start, end)`` of the answer.
+class Quotation:
+    """A quotation or citation of an answer, and where its words are.
 
     Attributes:
-        text: The claim's characters.
+        text: Its characters in the answer, without the marks.
         start: First character in the answer.
         end: Character after the last.
-        supported: Whether the passages support it; None when the judge cannot tell.
+        status: ``verbatim``; ``misattributed`` where another passage than the cited one
+            has it; ``stitched`` from pieces that are not together in the evidence;
+            ``nowhere``.
+        spans: The words in the passages; of a stitched quotation, its pieces.
+    """
+
+    text: str
+    start: int
+    end: int
+    status: QuotationStatus
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVerdict:
+    """A judge's verdict on one unit, the characters ``[start, end)`` of the answer.
+
+    Attributes:
+        text: The unit's characters.
+        start: First character in the answer.
+        end: Character after the last.
+        supported: Whether the passages support it; None when the judge cannot tell, and
+            for a unit that claims nothing.
         probability: The probability that they do, 0 to 1, from judges that have one.
         quotes: Words of the evidence about it, best first.
         differences: What of the claim the quotes do not say, with offsets in the
             *answer*; ``source_start`` and ``source_end`` are offsets in the first
             quote's passage, None where it says nothing of the kind.
-        kind: A short name for what is wrong, "" for a supported claim.
+        kind: "" or ``inferred`` for a supported claim, ``no_claim``, or a short name
+            for what is wrong: ``contradicted``, ``not_stated``, ``unclear``,
+            ``differs``, ``not_judged`` ...
         reason: The same in words.
     """
 
@@ -128,6 +159,11 @@ class ClaimVerdict:
             )
 
     @property
+    def is_claim(self) -> bool:
+        """Whether the unit says something that can be right or wrong."""
+        return self.kind != NO_CLAIMS
+
+    @property
     def passage_id(self) -> str | None:
         """The passage of the best quote; None without quotes."""
         if not self.quotes:
@@ -140,31 +176,41 @@ class ClaimVerdict:
 class AnswerVerdict:
     """A judge's verdict on an answer.
 
-    A score that is NaN makes the verdict unknown: it cannot be compared.
+    A contradicted unit fails the answer. What the evidence does not state only lowers
+    the score, the share of supported units; ``threshold`` says what share passes. A
+    score that is NaN makes the verdict unknown: it cannot be compared.
 
     Attributes:
-        supported: Whether every claim is supported; None when that is unknown.
+        supported: True when every claim is supported; False when one is contradicted or
+            none is supported; None when that is unknown, and between the two.
         score: From 0 to 1, higher is better.
-        claims: One verdict a claim.
+        units: One verdict a unit of the answer; in JSON ``claims``.
         answers_question: Whether it answers the question; None when unknown.
-        kind: A short name for why it does not pass: ``not_applicable`` where nothing is
+        kind: A short name for why it does not pass: ``no_claim`` where nothing is
             claimed (a greeting, a question back), ``empty``, ``abstention``,
-            ``question``, ``empty_evidence``, ``length``, ``off_question``,
-            ``no_judge``, or the kind of the claim that decides.
+            ``wrong_abstention`` (the evidence answers), ``question``,
+            ``empty_evidence``, ``length``, ``off_question``, ``no_judge``, or the kind
+            of the unit that decides.
         reason: The same in words, "" when it passes.
         judge: The id of the judge.
+        threshold: The share of supported claims that passes; 1 is all of them.
+        calls: How often a model was asked for it, 0 where that is not counted.
+        quotations: What code says of the answer's quotations (`check_quotations`).
 
     Raises:
-        InputError: For a score outside [0, 1].
+        InputError: For a score or a threshold outside [0, 1].
     """
 
     supported: bool | None = None
     score: float = 0.0
-    claims: tuple[ClaimVerdict, ...] = ()
+    units: tuple[ClaimVerdict, ...] = field(default=(), metadata={"json": "claims"})
     answers_question: bool | None = None
     kind: str = ""
     reason: str = ""
     judge: str = ""
+    threshold: float = 1.0
+    calls: int = 0
+    quotations: tuple[Quotation, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.score, float) and math.isnan(self.score):
@@ -174,79 +220,113 @@ class AnswerVerdict:
             object.__setattr__(self, "score", 0.0)
             object.__setattr__(self, "kind", "judge_unsure")
             object.__setattr__(self, "reason", "the judge's score is not a number")
-        is_number = isinstance(self.score, (int, float))
-        if not is_number or not 0.0 <= self.score <= 1.0:
-            raise InputError(
-                f"AnswerVerdict score {self.score!r}: expected a number from 0 to 1"
-            )
+        for name in ("score", "threshold"):
+            value = getattr(self, name)
+            is_number = isinstance(value, (int, float))
+            if not is_number or not 0.0 <= value <= 1.0:
+                raise InputError(
+                    f"AnswerVerdict {name} {value!r}: expected a number from 0 to 1"
+                )
 
     @staticmethod
     def of_claims(
-        claims: Sequence[ClaimVerdict],
+        units: Sequence[ClaimVerdict],
         *,
+        answer_kind: AnswerKind = "",
         answers_question: bool | None = None,
         judge: str = "",
+        calls: int = 0,
     ) -> AnswerVerdict:
-        """Combine the verdicts on the claims: supported when all of them are."""
-        if not claims:
-            reason = "it claims nothing"
-            return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason=reason, judge=judge)
-        total_score = sum(map(_claim_score, claims))
-        score = round(total_score / len(claims), 6)
+        """Combine the verdicts on the units by what is worst.
+
+        Args:
+            units: In order.
+            answer_kind: What the answer does with its question.
+            answers_question: The same, from judges that know no more.
+            judge: The judge's id.
+            calls: Calls of a model.
+        """
         verdict = AnswerVerdict(
-            claims=tuple(claims), answers_question=answers_question, judge=judge
+            units=tuple(units),
+            answers_question=_ANSWERS_QUESTION.get(answer_kind, answers_question),
+            judge=judge,
+            calls=calls,
         )
-        refuted = next((c for c in claims if c.supported is False), None)
-        unsure = next((c for c in claims if c.supported is None), None)
-        if refuted is not None:
+        claims = verdict.claims
+        if answer_kind == "wrongly_abstains":
+            reason = "it does not answer, although the evidence does"
             return replace(
-                verdict,
-                supported=False,
-                score=min(score, _MAX_UNSUPPORTED),
-                kind=refuted.kind,
-                reason=f"{refuted.text!r}: {refuted.reason}",
+                verdict, supported=False, kind=WRONG_ABSTENTION, reason=reason
             )
-        if answers_question is False:
-            return replace(
-                verdict,
-                supported=None if unsure else True,
-                score=min(score, _MAX_OFF_QUESTION),
-                kind="off_question",
-                reason="it does not answer the question",
-            )
-        if unsure is not None:
-            return replace(
-                verdict,
-                score=min(score, _MAX_UNKNOWN),
-                kind=unsure.kind,
-                reason=f"{unsure.text!r}: {unsure.reason}",
-            )
-        return replace(verdict, supported=True, score=score)
+        if not claims and answer_kind == "abstains":
+            return replace(verdict, kind=ABSTENTION, reason=ABSTENTION_REASON)
+        if not claims:
+            return replace(verdict, kind=NO_CLAIMS, reason="it claims nothing")
+        score = round(sum(map(_claim_score, claims)) / len(claims), 6)
+        worst = min(claims, key=_severity_rank)
+        supported = _combine_support(claims)
+        if worst.supported is not True:
+            kind = worst.kind
+            reason = f"{worst.text!r}: {worst.reason}"
+        else:
+            kind = reason = ""
+        if worst.kind == CONTRADICTED:
+            score = min(score, _MAX_CONTRADICTED)
+        elif answers_question is False or answer_kind == "off_question":
+            score = min(score, _MAX_OFF_QUESTION)
+            kind = "off_question"
+            reason = "it does not answer the question"
+        elif supported is None and worst.supported is None:
+            known_count = sum(claim.supported is not None for claim in claims)
+            unknown_share = 1 - known_count / len(claims)
+            score = min(score + _UNKNOWN_SCORE * unknown_share, _MAX_UNKNOWN)
+        return replace(
+            verdict, supported=supported, score=score, kind=kind, reason=reason
+        )
+
+    @property
+    def claims(self) -> tuple[ClaimVerdict, ...]:
+        """The units that claim something."""
+        return tuple(unit for unit in self.units if unit.is_claim)
+
+    @property
+    def supported_share(self) -> float:
+        """The share of the claims that are supported; 0 without claims."""
+        claims = self.claims
+        supported_count = sum(claim.supported is True for claim in claims)
+        return supported_count / len(claims) if claims else 0.0
 
     @property
     def passed(self) -> bool:
-        """Whether the passages support it, or it claims nothing.
+        """Whether the passages support enough of it: `threshold`.
 
-        An answer known not to answer the question does not pass.
+        An answer that is contradicted, is known not to answer the question, or claims
+        nothing does not pass.
         """
-        return self.kind == NO_CLAIMS or (
-            self.supported is True and self.answers_question is not False
-        )
+        if self.supported is False or self.answers_question is False:
+            return False
+        is_above_threshold = bool(self.claims) and self.threshold < 1.0
+        is_above_threshold &= self.supported_share >= self.threshold
+        return self.supported is True or is_above_threshold
 
     @property
     def outcome(self) -> VerdictOutcome:
-        """``pass``, ``fail``, or ``unknown``, which is never a pass."""
+        """``pass``, ``partial``, ``fail`` or ``unknown``.
+
+        Partial: a claim is not stated, others are supported, none is contradicted.
+        """
         if self.passed:
             return "pass"
-        is_refuted = self.supported is False or self.answers_question is False
-        if is_refuted:
+        if self.supported is False or self.answers_question is False:
             return "fail"
+        if any(claim.supported is False for claim in self.claims):
+            return "partial"
         return "unknown"
 
     @property
     def abstains(self) -> bool:
         """Whether the answer says that it does not know."""
-        return self.kind == ABSTENTION
+        return self.kind in (ABSTENTION, WRONG_ABSTENTION)
 
     @property
     def findings(self) -> tuple[ClaimVerdict, ...]:
@@ -325,9 +405,33 @@ class AnswerVerdict:
             ) from error
 
 
+_ANSWERS_QUESTION: Mapping[str, bool | None] = {
+    "answers": True,
+    "off_question": False,
+    "abstains": None,
+    "wrongly_abstains": False,
+}
+
+
+def _combine_support(claims: Sequence[ClaimVerdict]) -> bool | None:
+    """True when all claims are supported; False when one is contradicted or none is."""
+    values = {claim.supported for claim in claims}
+    is_contradicted = any(claim.kind == CONTRADICTED for claim in claims)
+    if is_contradicted or values == {False}:
+        return False
+    return True if values == {True} else None
+
+
+def _severity_rank(claim: ClaimVerdict) -> int:
+    """0 for the worst: contradicted, then unsupported, then unknown, then supported."""
+    if claim.kind == CONTRADICTED:
+        return 0
+    if claim.supported is False:
+        return 1
+    return 2 if claim.supported is None else 3
+
+
 def _claim_score(claim: ClaimVerdict) -> float:
-    if claim.supported is None:
-        return _UNKNOWN_SCORE
     if not claim.supported:
         return 0.0
     if claim.probability is None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from denoise_core.text.json_spans import parse_json_at
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -121,3 +124,14 @@ def split_key_words(key: str) -> str:
     """``completedIn`` and ``completed_in`` are "completed in"."""
     spaced_key = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key)
     return " ".join(spaced_key.split())
+
+
+def json_start(text: str, start: int = 0, end: int = sys.maxsize) -> int | None:
+    """Where the JSON object or list begins that ``text[start:end]`` is; else None."""
+    start, end = trim_range(text, start, min(end, len(text)))
+    if text[start : min(start + 1, end)] not in ("{", "["):
+        return None
+    parsed_value = parse_json_at(text, start)
+    if parsed_value is None or text[parsed_value[1] : end].strip():
+        return None
+    return start

@@ -1,26 +1,25 @@
-"""The quoting judge: a model splits an answer into claims and quotes the evidence.
+"""The model as judge: a verdict on each unit of an answer, with labels of the evidence.
 
-One call an answer. The model says what is meant; code proves that each quote is in a
-passage. A claim without a proven quote is never supported. `VERSION` changes with every
-word of the prompt.
+One call an answer. Code cuts the answer into numbered units and the evidence into
+labelled sentences; the model says what is meant, code demands a line for each unit and
+compares numbers and dates with the sentences named. A unit without a line, and one
+without a label, is never supported. `VERSION` changes with every word of the prompt.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any
 
-from denoise_core.errors import UnparsableReply
-from denoise_core.protocols import LLM, expect_llm, with_schema
+from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
+from denoise_core.support.answers import AnswerUnit, parse_answer
 from denoise_core.support.judging import (
-    ABSTENTION,
-    ABSTENTION_REASON,
+    CONTRADICTED,
+    NO_CLAIMS,
+    WRONG_ABSTENTION,
     AnswerClaims,
+    AnswerKind,
     AnswerVerdict,
     Claim,
     ClaimVerdict,
@@ -28,443 +27,294 @@ from denoise_core.support.judging import (
     Quote,
     Relation,
 )
-from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
+from denoise_core.support.labels import (
+    EVIDENCE_SYSTEM,
+    LabelledEvidence,
+    evidence_prefix,
+)
+from denoise_core.support.normal_form import find_words
+from denoise_core.support.unit_replies import UnitLine, UnitReplies, read_unit_replies
+from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
 from denoise_core.text.facts import Difference, find_differences
-from denoise_core.text.replies import parse_json, strip_reasoning, unparsable_reply
-from denoise_core.types import Message, Passage, Span
+from denoise_core.types import Message, Passage
 
-VERSION = 1
-SYSTEM = f"""You check an answer against evidence. {ENVELOPE_NOTE}
+VERSION = 2
+TASK = """Judge an answer by the evidence, unit by unit. For each numbered unit of the answer write one line: its number, a verdict, and labels of the evidence.
 
-First cut the answer into claims: the pieces that say something about the world and can be true or false by themselves.
-- "words" are the claim's own words in the answer, copied exactly: one unbroken piece, a sentence or a part of one. Cut where one part could be wrong while the other is right.
-- A bare "Yes" or "No" is a claim: the question with that answer. A "Yes" or "No" with a sentence that says the same is one claim with it.
-- A row of a table, a field of JSON, a list item is a claim, read with its column, name or heading; copy the row or the field with its value. Read pronouns and short answers from the question and from what stands before.
-- A guess or hedge ("probably X", "assuming Y is meant, X") claims X.
-- Leave no statement out: what is said twice is a claim each time.
-- No claims: greetings, offers, questions back, reasoning in think tags, numbers of sources, confidence values, and remarks on the evidence itself (what it holds, or that it does not say something). A fact about the world inside a remark is a claim.
+supported: the evidence says all of the unit, in whatever words, of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty. Give every label that is needed, with a table's header row where its row needs it.
+inferred: no sentence says it, but all of it follows from what the evidence says, by counting, arithmetic or a direct conclusion. Give the labels.
+contradicted: the evidence says something that cannot be true together with it, of the same thing: another number, date, name, order, cause or degree; planned where the unit says done; the value of another row or record. Give the labels, then in double quotes the unit's wrong words, as few as say it.
+not_stated: the evidence does not say some part of it. Give in double quotes the unit's words that it does not say. A unit with one contradicted part is contradicted, with one part not stated it is not_stated.
+unclear: only where the evidence can be read both ways or contradicts itself, and for what the writer says of its own actions ("I have sent it").
+no_claim: it says nothing about the world: greetings, offers, questions back, headings, announcements, a table's column names, names of sources, confidence values, and remarks on the evidence itself (what it holds or does not say). A fact about the world inside a remark is a claim.
 
-Then give each claim a verdict, by the evidence alone; what you know yourself does not count:
-- "supported": the evidence says all of it, in whatever words, or all of it follows directly from what the evidence says, also by counting or simple arithmetic. The evidence must say it of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty.
-- "contradicted": the evidence says something that cannot be true together with it, of the same thing: another number, date, name, order, cause or degree; planned where the claim says done; the value of another row or record.
-- "not_stated": the evidence does not say it. One unsupported part makes the whole claim unsupported; where one part is contradicted and another not stated, it is contradicted.
-- "unclear": only where the evidence can be read both ways or contradicts itself on this point, and for what the writer says of its own actions ("I have sent it").
+Read each unit with the question and the units around it: pronouns, short answers, a bare yes or no (the question with that answer), rows under their column names, items under their heading. A guess or hedge ("probably X", "assuming Y is meant, X") claims X.
 
-"quotes" are the words of the evidence on which a "supported" or "contradicted" rests, copied exactly as they stand there: each one unbroken sentence or part of one of at least three words, or one row of a table; up to three, with the number of their evidence. A row that means nothing without its header: quote the header as well. All parts of a supported claim must be covered by its quotes. No quotes for the others.
-"wrong" are, for a claim that is not supported, the words in it that are contradicted or not stated, copied exactly, as few as say it; "" for a supported one.
-"why" says for a claim that is not supported what the evidence says instead, in at most fifteen words; "" for a supported one.
+Last, one line on the answer as a whole:
+answers: it gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; also where there is no question.
+off_question: it speaks of another thing instead.
+abstains: it says that it cannot answer what was asked, also when it then tells something else; the evidence does not answer it either.
+wrongly_abstains: the same, but the evidence does answer what was asked. Give the labels.
 
-"abstains": true when the answer says that it cannot answer what was asked, also when it then tells something else.
-"answers_the_question": true when the answer gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; false when it speaks of another or abstains. Without a question: true.
-
-Reply with one JSON object and nothing else:
-{{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
-RETRY_PROMPT = (
-    "The reply below could not be read. Reply with the one JSON object that was asked "
-    "for and nothing else."
+Write these lines and nothing else, as in this example of five units:
+1 supported 1.2 3.1
+2 contradicted 1.4 "in 1899"
+3 not_stated "and twins"
+4 inferred 2.1 2.2
+5 no_claim
+answers"""  # noqa: E501
+_AGAIN = (
+    "No line could be read for some units. Write the lines of these units and the last "
+    "line, in the form above: "
 )
-_VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
-_TEXT_SCHEMA = {"type": "string"}
-
-
-def _object_schema(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _list_schema(item_schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": item_schema}
-
-
-SCHEMA = _object_schema(
-    claims=_list_schema(
-        _object_schema(
-            words=_TEXT_SCHEMA,
-            verdict={"type": "string", "enum": list(_VERDICTS)},
-            quotes=_list_schema(
-                _object_schema(evidence={"type": "integer"}, text=_TEXT_SCHEMA)
-            ),
-            wrong=_TEXT_SCHEMA,
-            why=_TEXT_SCHEMA,
-        )
-    ),
-    abstains={"type": "boolean"},
-    answers_the_question={"type": "boolean"},
-)
-
-MIN_QUOTE_WORDS = 3  # fewer only where the quote is a whole line or cell
-_MAX_VALUE_CHARACTERS = 120  # of a value of metadata that is read
-_MAX_FIELDS = 12
-# Metadata of the adapters says where a text is from and how it scored, nothing about
-# what it says.
-_ADAPTER_KEYS = ("denoise_", "relevance_score")
-_MAX_CLAIMS = 200  # of one reply that are read
-_MAX_ANSWER_CHARACTERS = 20_000  # shown to the judge
-
-
-class LLMJudge(FlowJudge):
-    """A model that judges by quotes.
-
-    A claim is supported when the model says so and one of its quotes is in a passage,
-    compared without regard to white space, quotation marks, dashes, markup and case.
-    Where none is, the claim is unknown. Numbers, dates and names of a supported claim
-    that none of its quotes has are listed in ``differences``. A reply that cannot be
-    read is asked for once more; then the verdict is unknown (``unparsable``).
-
-    Args:
-        llm: The model; None is the one that the run is given. It need not be the model
-            that drafts.
-        strict: Whether a difference makes a supported claim unknown.
-        name: The model's name, which becomes part of ``id``.
-    """
-
-    def __init__(
-        self, llm: LLM | None = None, *, strict: bool = False, name: str = ""
-    ) -> None:
-        self.llm = None if llm is None else expect_llm(llm)
-        self.strict = strict
-        self.name = name
-
-    @property
-    def id(self) -> str:
-        """``quotes``, and of which model when it has a name."""
-        return f"quotes by {self.name}" if self.name else "quotes"
-
-    def flow(
-        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
-    ) -> Flow[AnswerVerdict]:
-        """Ask the model once, or twice if its first reply cannot be read."""
-        if isinstance(claims, AnswerClaims):
-            answer = claims.answer
-        else:
-            answer = "\n".join(claim.text for claim in claims)
-        messages = judge_prompt(question, answer, passages)
-        llm = self.llm
-        if llm is not None:
-            llm = with_schema(llm, SCHEMA)
-        reply = yield from complete(messages, tag="judge", llm=llm)
-        try:
-            return self._read_reply(reply.text, question, answer, passages)
-        except UnparsableReply:
-            # The reply may repeat what a passage ordered, so it gets an envelope too.
-            shown_reply = reply.text[:_MAX_ANSWER_CHARACTERS]
-            bad_reply = wrap_in_envelope(shown_reply, "reply")
-            last_prompt = messages[-1].content
-            retry_prompt = f"{last_prompt}\n\n{RETRY_PROMPT}\n{bad_reply}"
-            retry_message = Message("user", retry_prompt)
-            messages = (*messages[:-1], retry_message)
-            reply = yield from complete(messages, tag="judge", llm=llm)
-        try:
-            return self._read_reply(reply.text, question, answer, passages)
-        except UnparsableReply as error:
-            return AnswerVerdict(kind="unparsable", reason=str(error), judge=self.id)
-
-    def _read_reply(
-        self, reply_text: str, question: str, answer: str, passages: Sequence[Passage]
-    ) -> AnswerVerdict:
-        """Read a reply as far as its quotes prove it.
-
-        Raises:
-            UnparsableReply: If the reply is not the JSON object asked for.
-        """
-        fields = parse_json(strip_reasoning(reply_text))
-        if not isinstance(fields, dict) or not isinstance(fields.get("claims"), list):
-            raise unparsable_reply('one JSON object with "claims"', reply_text)
-        claims = []
-        for claim_fields in fields["claims"][:_MAX_CLAIMS]:
-            claim = _read_claim(claim_fields, answer, question, passages, self.strict)
-            claims.append(claim)
-        abstains = fields.get("abstains")
-        answers_question = fields.get("answers_the_question")
-        if not isinstance(abstains, bool) or not isinstance(answers_question, bool):
-            raise unparsable_reply(
-                '"abstains" and "answers_the_question" as true or false', reply_text
-            )
-        if abstains and not claims:
-            return AnswerVerdict(
-                kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id
-            )
-        # An answer that abstains and claims something answers in part: its claims are
-        # compared with the evidence.
-        is_known = question.strip() and not abstains
-        return AnswerVerdict.of_claims(
-            claims,
-            answers_question=answers_question if is_known else None,
-            judge=self.id,
-        )
-
-
-def judge_prompt(
-    question: str, answer: str, passages: Sequence[Passage]
-) -> tuple[Message, ...]:
-    """The messages to the judge; evidence is numbered from 1, behind its headers."""
-    parts = []
-    for number, passage in enumerate(passages, 1):
-        evidence_text = passage.text
-        header = passage_header(passage)
-        if header:
-            evidence_text = f"{header}\n{evidence_text}"
-        envelope = wrap_in_envelope(evidence_text, f"evidence {number}")
-        parts.append(envelope)
-    if question.strip():
-        parts.append(f"The question:\n{wrap_in_envelope(question, 'question')}")
-    shown_answer = wrap_in_envelope(answer[:_MAX_ANSWER_CHARACTERS], "answer")
-    parts.append(f"The answer:\n{shown_answer}")
-    prompt_text = "\n\n".join(parts)
-    return (Message("system", SYSTEM), Message("user", prompt_text))
-
-
-def passage_header(passage: Passage) -> str:
-    """The passage's header, or else the short values of its metadata."""
-    if passage.header:
-        return passage.header
-    parts = []
-    for key, value in passage.metadata.items():
-        is_value = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-        if not is_value or key.startswith(_ADAPTER_KEYS):
-            continue
-        if 0 < len(str(value)) <= _MAX_VALUE_CHARACTERS:
-            parts.append(f"{key}: {value}")
-    return "; ".join(parts[:_MAX_FIELDS])
-
-
-def _read_claim(
-    value: object,
-    answer: str,
-    question: str,
-    passages: Sequence[Passage],
-    strict: bool,
-) -> ClaimVerdict:
-    """One claim of a reply: its words located in the answer, its quotes in passages."""
-    fields = value if isinstance(value, Mapping) else {}
-    words = fields.get("words")
-    verdict = fields.get("verdict")
-    quotes = fields.get("quotes") or []
-    is_valid = isinstance(words, str) and isinstance(quotes, list)
-    if not is_valid or verdict not in _VERDICTS:
-        expected = 'claims with "words", a "verdict" of the four and "quotes"'
-        raise unparsable_reply(expected, str(value)[:80])
-    # The whole answer where the words are not the answer's.
-    start, end = _find_words(str(words), answer) or (0, len(answer))
-    relation: Relation = "contradicts" if verdict == "contradicted" else "supports"
-    located: list[Quote] = []
-    for quote in quotes:
-        located += _locate_quote_parts(quote, passages, relation)
-    claim = ClaimVerdict(answer[start:end], start, end, None, quotes=tuple(located))
-    if verdict == "supported":
-        return _prove_supported(claim, question, passages, strict)
-    contradiction = located[0] if verdict == "contradicted" and located else None
-    wrong = fields.get("wrong")
-    reason_text = fields.get("why")
-    wrong_words = wrong if isinstance(wrong, str) else ""
-    difference = _wrong_words(claim, wrong_words, str(verdict), contradiction)
-    reason = " ".join(reason_text.split()) if isinstance(reason_text, str) else ""
-    return replace(
-        claim,
-        supported=None if verdict == "unclear" else False,
-        differences=(difference,),
-        kind=str(verdict),
-        reason=reason or _DEFAULT_REASONS[str(verdict)],
-    )
-
-
-def _prove_supported(
-    claim: ClaimVerdict, question: str, passages: Sequence[Passage], strict: bool
-) -> ClaimVerdict:
-    """The verdict on a claim that the model calls supported."""
-    if not claim.quotes:
-        reason = "the judge's quote is in no passage"
-        return replace(claim, kind="unproven", reason=reason)
-    differences = _facts_beyond_quotes(claim, question, passages)
-    if differences and strict:
-        first = differences[0]
-        return replace(
-            claim, differences=differences, kind=first.kind, reason=str(first)
-        )
-    return replace(claim, supported=True, differences=differences)
-
-
-def _wrong_words(
-    claim: ClaimVerdict, wrong_words: str, verdict: str, contradiction: Quote | None
-) -> Difference:
-    """The words of the claim that the model calls wrong, else the whole claim."""
-    word_range = None
-    if wrong_words.strip():
-        word_range = _find_words(wrong_words, claim.text)
-    start, end = word_range or (0, len(claim.text))
-    words = claim.text[start:end]
-    start += claim.start
-    end += claim.start
-    if contradiction is None:
-        return Difference(verdict, words, "", start, end)
-    source = contradiction.span
-    text = contradiction.text
-    return Difference(verdict, words, text, start, end, source.start, source.end)
-
-
-_DEFAULT_REASONS = {
+_PART = "The answer is long. Now judge only the units "
+MAX_UNITS = 40  # of one call
+_MISSING_REASON = "the judge's reply says nothing of it"
+_REASONS = {
     "contradicted": "the evidence says otherwise",
     "not_stated": "the evidence does not say this",
     "unclear": "the evidence can be read both ways",
 }
 
 
-def _locate_quote_parts(
-    value: object, passages: Sequence[Passage], relation: Relation
-) -> list[Quote]:
-    """Locate a quote in the passage that it names, or in the first that has it.
+class LLMJudge(FlowJudge):
+    """A model that judges each unit of an answer and names sentences of the evidence.
 
-    An ellipsis separates parts: each must be long enough and in the same passage.
+    A unit is supported when the model says so, names at least one sentence, and these
+    sentences, their header or the question have each of the unit's numbers and dates;
+    else it is unknown (``unproven``, ``differs``). Names that are not there are listed
+    in ``differences``. Units without a readable line are asked for once more, then they
+    are ``not_judged``. Answers of more than `MAX_UNITS` units take several calls.
+
+    Args:
+        llm: The model; None is the one that the run is given. It need not be the model
+            that drafts.
+        name: The model's name, which becomes part of ``id``.
     """
-    fields = value if isinstance(value, Mapping) else {}
-    text = fields.get("text")
-    number = fields.get("evidence", fields.get("passage"))
-    if not isinstance(text, str):
-        return []
-    candidates = list(passages)
-    if isinstance(number, int) and 0 < number <= len(passages):
-        named = passages[number - 1]
-        candidates = [named, *(p for p in passages if p != named)]
-    text = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
-    parts = []
-    for part in text.split("\u2026"):
-        stripped_part = part.strip()
-        if stripped_part:
-            parts.append(stripped_part)
-    if not parts:
-        return []
-    for passage in candidates:
-        found_quotes = []
-        for part in parts:
-            quote = locate_quote(part, passage)
-            if quote is not None:
-                found_quotes.append(replace(quote, relation=relation))
-        if len(found_quotes) == len(parts):
-            return found_quotes
-    return []
+
+    def __init__(self, llm: LLM | None = None, *, name: str = "") -> None:
+        self.llm = None if llm is None else expect_llm(llm)
+        self.name = name
+
+    @property
+    def id(self) -> str:
+        """``units``, and by which model when it has a name."""
+        return f"units by {self.name}" if self.name else "units"
+
+    def flow(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> Flow[AnswerVerdict]:
+        """Ask the model once for each part of the answer, then for what is missing."""
+        answer, units = _claimed_units(question, claims, passages)
+        evidence = LabelledEvidence(passages)
+        all_numbers = range(1, len(units) + 1)
+        parts = [
+            all_numbers[first : first + MAX_UNITS]
+            for first in range(0, len(units), MAX_UNITS)
+        ]
+        replies = UnitReplies()
+        calls = 0
+        for numbers in parts:
+            request = ""
+            if len(parts) > 1:
+                request = f"{_PART}{numbers[0]} to {numbers[-1]}."
+            messages = unit_prompt(question, units, evidence, request)
+            reply = yield from complete(messages, tag="judge", llm=self.llm)
+            calls += 1
+            _merge_replies(replies, read_unit_replies(reply.text, numbers))
+        missing = [number for number in all_numbers if number not in replies.lines]
+        if missing:
+            shown_numbers = ", ".join(map(str, missing))
+            messages = unit_prompt(question, units, evidence, _AGAIN + shown_numbers)
+            reply = yield from complete(messages, tag="judge", llm=self.llm)
+            calls += 1
+            _merge_replies(replies, read_unit_replies(reply.text, missing))
+        verdict = combine_replies(question, answer, units, replies, evidence)
+        return replace(verdict, judge=self.id, calls=calls)
 
 
-def locate_quote(quote: str, passage: Passage) -> Quote | None:
-    """Locate the words of a quote in the passage's text.
+def judge_prompt(
+    question: str, answer: str, passages: Sequence[Passage]
+) -> tuple[Message, ...]:
+    """The messages to the judge about an answer of at most `MAX_UNITS` units."""
+    passage_ids = [passage.id for passage in passages]
+    units = parse_answer(answer, question, ids=passage_ids).shown_units
+    return unit_prompt(question, units, LabelledEvidence(passages))
 
-    None where they are not there, or are fewer than three and no whole line or cell.
+
+def unit_prompt(
+    question: str,
+    units: Sequence[AnswerUnit],
+    evidence: LabelledEvidence,
+    request: str = "",
+) -> tuple[Message, ...]:
+    """The messages to the judge: evidence, question, task, units, and a last request.
+
+    What changes least comes first, so that a provider's prefix cache serves the rest.
     """
-    text = passage.text
-    span = _find_words(quote, text)
-    if span is None:
-        return None
-    start, end = span
-    if _count_words(text[start:end]) < MIN_QUOTE_WORDS:
-        before = text[:start].rstrip(" \t\"'*_")[-1:]
-        after = text[end:].lstrip(" \t\"'*_")[:1]
-        if before not in _CELL_EDGES or after not in _CELL_EDGES:
-            return None
-    quote_span = Span(passage.id, start, end)
-    return Quote(quote_span, text[start:end])
+    lines = []
+    for number, unit in enumerate(units, 1):
+        # Sanitized alone: behind its number a line would hide its look.
+        shown_text = sanitize_text(unit.shown_text)
+        lines.append(f"{number}: {shown_text}")
+    envelope = wrap_in_envelope("\n".join(lines), "answer")
+    parts = [evidence_prefix(evidence, question), TASK, f"The answer:\n{envelope}"]
+    if request:
+        parts.append(request)
+    return (Message("system", EVIDENCE_SYSTEM), Message("user", "\n\n".join(parts)))
 
 
-_CELL_EDGES = "\n|,;:<>{}[]."  # the empty string, an edge of the text, is in it too
+def _claimed_units(
+    question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+) -> tuple[str, tuple[AnswerUnit, ...]]:
+    """An answer and its units; of claims without their answer, the claims."""
+    if isinstance(claims, AnswerClaims):
+        passage_ids = [passage.id for passage in passages]
+        parsed_answer = parse_answer(claims.answer, question, ids=passage_ids)
+        return claims.answer, parsed_answer.shown_units
+    answer = ""
+    units = []
+    for claim in claims:
+        answer = answer.ljust(claim.start) + claim.text
+        unit = AnswerUnit("sentence", claim.full_text, claim.start, claim.end)
+        units.append(unit)
+    return answer, tuple(units)
 
 
-def _count_words(text: str) -> int:
-    """Words; of scripts without spaces, characters."""
-    count = 0
-    for word in re.findall(r"\w+", text):
-        count += len(word) if ord(word[0]) >= 0x2E80 else 1
-    return count
+def _merge_replies(replies: UnitReplies, new_replies: UnitReplies) -> None:
+    for number, line in new_replies.lines.items():
+        replies.add_line(number, line)
+    if new_replies.answer_kind:
+        replies.add_answer_kind(new_replies.answer_kind, new_replies.labels)
 
 
-def _find_words(words: str, text: str) -> tuple[int, int] | None:
-    """The range of ``text`` that has the words: exactly, else in normalized form."""
-    exact_words = words.strip()
-    start = _find_whole_words(exact_words, text)
-    if start is not None:
-        return start, start + len(exact_words)
-    normalized, offsets = _normalize(text)
-    normalized_words = _normalize(words)[0].strip(" .,;:")
-    start = _find_whole_words(normalized_words, normalized)
-    if start is None:
-        return None
-    return offsets[start], offsets[start + len(normalized_words) - 1] + 1
+def combine_replies(
+    question: str,
+    answer: str,
+    units: Sequence[AnswerUnit],
+    replies: UnitReplies,
+    evidence: LabelledEvidence,
+) -> AnswerVerdict:
+    """The verdict on an answer from what could be read of the replies about it."""
+    unit_verdicts = []
+    for number, unit in enumerate(units, 1):
+        line = replies.lines.get(number)
+        unit_verdict = judge_unit(question, answer, unit, line, evidence)
+        unit_verdicts.append(unit_verdict)
+    answer_kind: AnswerKind = replies.answer_kind
+    if answer_kind == "off_question" and not question.strip():
+        answer_kind = ""
+    answering_quotes = _quotes(evidence, replies.labels, "supports")
+    if answer_kind == "wrongly_abstains" and not answering_quotes:
+        answer_kind = "abstains"
+    verdict = AnswerVerdict.of_claims(unit_verdicts, answer_kind=answer_kind)
+    if verdict.kind == WRONG_ABSTENTION:
+        answering_text = " ".join(quote.text for quote in answering_quotes)
+        reason = f"{verdict.reason}: {answering_text!r}"
+        return replace(verdict, reason=reason)
+    return verdict
 
 
-def _find_whole_words(words: str, text: str) -> int | None:
-    """The first position of ``words`` that does not begin or end inside a word."""
-    position = text.find(words) if words else -1
-    while position >= 0:
-        end = position + len(words)
-        if not (_is_inside_word(text, position) or _is_inside_word(text, end)):
-            return position
-        position = text.find(words, position + 1)
-    return None
+def judge_unit(
+    question: str,
+    answer: str,
+    unit: AnswerUnit,
+    line: UnitLine | None,
+    evidence: LabelledEvidence,
+) -> ClaimVerdict:
+    """The verdict on one unit: the model's line, as far as code proves it."""
+    text = answer[unit.start : unit.end]
+    verdict = ClaimVerdict(text, unit.start, unit.end, None)
+    if line is None:
+        return replace(verdict, kind="not_judged", reason=_MISSING_REASON)
+    if line.verdict == "no_claim":
+        return replace(verdict, kind=NO_CLAIMS)
+    labels = [label for label in line.labels if label in evidence.sentences]
+    if line.verdict in ("supported", "inferred"):
+        quotes = _quotes(evidence, labels, "supports")
+        verdict = replace(verdict, quotes=quotes)
+        if line.verdict == "inferred" and labels:
+            return replace(verdict, supported=True, kind="inferred")
+        return _prove_supported(verdict, unit.shown_text, labels, question, evidence)
+    kind: str = line.verdict
+    if kind == CONTRADICTED and not labels:
+        kind = "not_stated"
+    quotes = ()
+    if kind == CONTRADICTED:
+        quotes = _quotes(evidence, labels, "contradicts")
+    reason = _REASONS[kind]
+    if quotes:
+        reason = f"{reason}: {quotes[0].text!r}"
+    return replace(
+        verdict,
+        supported=None if kind == "unclear" else False,
+        quotes=quotes,
+        differences=(_wrong_words(verdict, kind, line.words, quotes),),
+        kind=kind,
+        reason=reason,
+    )
 
 
-def _is_inside_word(text: str, position: int) -> bool:
-    """Whether the characters around a position belong to one word.
-
-    Scripts without spaces have no such words.
-    """
-    if not 0 < position < len(text):
-        return False
-    before = text[position - 1]
-    after = text[position]
-    return before.isalnum() and after.isalnum() and max(before, after) < "\u2e80"
+def _quotes(
+    evidence: LabelledEvidence, labels: Sequence[str], relation: Relation
+) -> tuple[Quote, ...]:
+    """The words under the labels, each once."""
+    quotes = [evidence.quote(label, relation) for label in dict.fromkeys(labels)]
+    return tuple(quote for quote in quotes if quote is not None)
 
 
-_EQUIVALENT = str.maketrans(
-    dict.fromkeys("‐‑‒–—―−", "-")
-    | dict.fromkeys("\"'“”„‟«»‘’‚‛`*_~#|>\\\u00ad\u200b", " ")
-)
-
-
-@lru_cache(maxsize=256)
-def _normalize(text: str) -> tuple[str, tuple[int, ...]]:
-    """Fold case, white space, quotation marks and markup.
-
-    Returns:
-        The folded text, and for each of its characters the offset in the text.
-    """
-    characters: list[str] = []
-    offsets: list[int] = []
-    for offset, character in enumerate(text.translate(_EQUIVALENT)):
-        for folded in unicodedata.normalize("NFKC", character).casefold():
-            if not folded.isspace():
-                characters.append(folded)
-                offsets.append(offset)
-            elif not characters or characters[-1] != " ":
-                characters.append(" ")
-                offsets.append(offset)
-    return "".join(characters), tuple(offsets)
-
-
-def _facts_beyond_quotes(
-    claim: ClaimVerdict, question: str, passages: Sequence[Passage]
-) -> tuple[Difference, ...]:
-    """Numbers, dates and names of a claim that its quotes and the question lack."""
-    quoted_ids = {quote.span.passage_id for quote in claim.quotes}
-    source_texts = []
-    for passage in passages:
-        if passage.id not in quoted_ids:
-            continue
-        header = passage_header(passage)
-        if header:
-            source_texts.append(header)
-    source_texts += [quote.text for quote in claim.quotes]
-    joined_source = "\n".join(source_texts)
-    differences = find_differences(claim.text, joined_source, known_text=question)
-    # The source joins several quotes: offsets in it mean nothing, and are left out.
-    claim_differences = []
+def _prove_supported(
+    verdict: ClaimVerdict,
+    shown_text: str,
+    labels: Sequence[str],
+    question: str,
+    evidence: LabelledEvidence,
+) -> ClaimVerdict:
+    """The verdict on a unit that the model calls supported by these labels."""
+    if not labels:
+        reason = "the judge names no sentence of the evidence"
+        return replace(verdict, kind="unproven", reason=reason)
+    source_text = evidence.source_text(labels)
+    differences = []
+    for difference in find_differences(shown_text, source_text, known_text=question):
+        located_difference = locate_difference(difference, verdict.text, verdict.start)
+        differences.append(located_difference)
+    verdict = replace(verdict, differences=tuple(differences))
     for difference in differences:
-        claim_difference = Difference(
-            difference.kind,
-            difference.claimed_text,
-            difference.source_text,
-            difference.start + claim.start,
-            difference.end + claim.start,
-        )
-        claim_differences.append(claim_difference)
-    return tuple(claim_differences)
+        if difference.kind != "name":  # names differ in form too often to decide
+            return replace(verdict, kind="differs", reason=str(difference))
+    return replace(verdict, supported=True)
+
+
+def _wrong_words(
+    verdict: ClaimVerdict, kind: str, words: str, quotes: Sequence[Quote]
+) -> Difference:
+    """The words of a unit that the model calls wrong, else the whole unit."""
+    start, end = find_words(words, verdict.text) or (0, len(verdict.text))
+    wrong_words = verdict.text[start:end]
+    start += verdict.start
+    end += verdict.start
+    if not quotes:
+        return Difference(kind, wrong_words, "", start, end)
+    source = quotes[0].span
+    source_text = quotes[0].text
+    return Difference(
+        kind, wrong_words, source_text, start, end, source.start, source.end
+    )
+
+
+def locate_difference(difference: Difference, text: str, start: int) -> Difference:
+    """Give a difference its offsets in the answer, else those of the whole unit.
+
+    Offsets in the evidence are left out: it is several sentences.
+
+    Args:
+        difference: Between the unit and the evidence.
+        text: The unit's characters.
+        start: The first of them in the answer.
+    """
+    words = difference.claimed_text
+    first, last = find_words(words, text) or (0, len(text))
+    return Difference(
+        difference.kind, words, difference.source_text, start + first, start + last
+    )

@@ -76,10 +76,10 @@ def _code_points(runs: str) -> Iterator[int]:
         yield from range(int(first, 16), int(last or first, 16) + 1)
 
 
-_WITHOUT_INVISIBLE = dict.fromkeys(_code_points(_INVISIBLE_RUNS), "")
-_SANITIZED = _WITHOUT_INVISIBLE | dict.fromkeys(map(ord, _LINE_BREAKS), "\n")
+WITHOUT_INVISIBLE = dict.fromkeys(_code_points(_INVISIBLE_RUNS), "")
+_SANITIZED = WITHOUT_INVISIBLE | dict.fromkeys(map(ord, _LINE_BREAKS), "\n")
 _WITHOUT_COMBINING = dict.fromkeys(_code_points(_COMBINING_RUNS), "")
-_LATIN = _WITHOUT_INVISIBLE | dict.fromkeys(map(ord, _JOINERS), "")
+_LATIN = WITHOUT_INVISIBLE | dict.fromkeys(map(ord, _JOINERS), "")
 for _row in _LOOK_ALIKES.split():
     _LATIN |= dict.fromkeys(map(ord, _row[1:]), _row[0])
 

@@ -1,7 +1,7 @@
 """What a judge reads with a passage: the source's own metadata, not what denoising wrote into it."""
 
 from denoise_core import Passage
-from denoise_core.support.quoting import passage_header
+from denoise_core.support.labels import passage_header
 
 
 def test_the_header_leaves_out_what_denoising_wrote():

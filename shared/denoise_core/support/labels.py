@@ -1,0 +1,156 @@
+"""Evidence as numbered sentences, which a model names instead of copying them.
+
+"2.3" is the third sentence, row or list item of the second passage, "2.0" its header.
+Nothing of a passage is left out, and each label is an exact range of its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from denoise_core.support.answers import join_folded_lines, sentence_ranges
+from denoise_core.support.judging import Quote, Relation
+from denoise_core.support.layout import trim_range
+from denoise_core.support.normal_form import normalize_text
+from denoise_core.text.delimit import ENVELOPE_NOTE, sanitize_text, wrap_in_envelope
+from denoise_core.text.language import detect_language
+from denoise_core.types import Passage, Span
+
+EVIDENCE_SYSTEM = (
+    "You work by the evidence that you are given; what you know yourself does not "
+    f"count. {ENVELOPE_NOTE} Every line of evidence begins with its label: 2.3 is the "
+    "third sentence or row of evidence 2, and 2.0 says what evidence 2 is."
+)
+"""The system message of every prompt with labels, so that prompts about the same
+evidence begin with the same words and a provider's prefix cache serves them."""
+_MAX_VALUE_CHARACTERS = 120  # of a value of metadata that is read
+_MAX_FIELDS = 12
+# Metadata of the adapters says where a text is from and how it scored, nothing about
+# what it says.
+_ADAPTER_KEYS = ("denoise_", "relevance_score")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSentence:
+    """Characters ``[start, end)`` of a passage's text under a label.
+
+    ``text`` is their normal form. A header is no part of the text: its range is empty.
+    """
+
+    label: str
+    passage_id: str
+    start: int
+    end: int
+    text: str
+
+
+class LabelledEvidence:
+    """Passages cut into labelled sentences, in order."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = tuple(passages)
+        self.sentences: dict[str, EvidenceSentence] = {}
+        for number, passage in enumerate(self.passages, 1):
+            for sentence in _label_passage(number, passage):
+                self.sentences[sentence.label] = sentence
+
+    def prompt_text(self) -> str:
+        """The evidence as a prompt shows it: an envelope for each passage."""
+        envelopes = []
+        for number in range(1, len(self.passages) + 1):
+            lines = []
+            for label, sentence in self.sentences.items():
+                if label.startswith(f"{number}."):
+                    # Sanitized alone: behind its label a line would hide its look.
+                    shown_text = sanitize_text(sentence.text)
+                    lines.append(f"{label} {shown_text}")
+            envelope = wrap_in_envelope("\n".join(lines), f"evidence {number}")
+            envelopes.append(envelope)
+        return "\n\n".join(envelopes)
+
+    def quote(self, label: str, relation: Relation = "supports") -> Quote | None:
+        """The words under a label; None for a header and for a label of nothing."""
+        sentence = self.sentences.get(label)
+        if sentence is None or sentence.start == sentence.end:
+            return None
+        number = int(label.partition(".")[0])
+        passage = self.passages[number - 1]
+        span = Span(passage.id, sentence.start, sentence.end)
+        return Quote(span, passage.text[sentence.start : sentence.end], relation)
+
+    def source_text(self, labels: Sequence[str]) -> str:
+        """The normal form of what the labels name, with the headers of their passages."""
+        texts = []
+        for label in labels:
+            header_label = f"{label.partition('.')[0]}.0"
+            for known_label in (header_label, label):
+                sentence = self.sentences.get(known_label)
+                if sentence is not None:
+                    texts.append(sentence.text)
+        return "\n".join(dict.fromkeys(texts))
+
+
+def evidence_prefix(evidence: LabelledEvidence, question: str) -> str:
+    """The beginning of every prompt about labelled evidence: evidence, then question."""
+    parts = [evidence.prompt_text()]
+    if question.strip():
+        question_text = normalize_text(question).text
+        envelope = wrap_in_envelope(question_text, "question")
+        parts.append(f"The question:\n{envelope}")
+    return "\n\n".join(parts)
+
+
+def passage_header(passage: Passage) -> str:
+    """The passage's header, or else the short values of its metadata."""
+    if passage.header:
+        return passage.header
+    parts = []
+    for key, value in passage.metadata.items():
+        is_value = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        if not is_value or key.startswith(_ADAPTER_KEYS):
+            continue
+        if 0 < len(str(value)) <= _MAX_VALUE_CHARACTERS:
+            parts.append(f"{key}: {value}")
+    return "; ".join(parts[:_MAX_FIELDS])
+
+
+def _label_passage(number: int, passage: Passage) -> list[EvidenceSentence]:
+    sentences = []
+    header_text = normalize_text(passage_header(passage)).text
+    if header_text:
+        header = EvidenceSentence(f"{number}.0", passage.id, 0, 0, header_text)
+        sentences.append(header)
+    ranges = evidence_ranges(passage.text)
+    for index, (start, end) in enumerate(ranges, 1):
+        shown_text = normalize_text(passage.text[start:end]).text
+        sentence = EvidenceSentence(
+            f"{number}.{index}", passage.id, start, end, shown_text
+        )
+        sentences.append(sentence)
+    return sentences
+
+
+def evidence_ranges(text: str) -> list[tuple[int, int]]:
+    """The sentences, rows and list items of a passage, without the space around them.
+
+    A rule and other marks without a word are no sentence. A line break that only folds
+    a long line ends no sentence; a table's row is one.
+    """
+    ranges: list[tuple[int, int]] = []
+    language = detect_language(text[:4000])
+    joined_text = join_folded_lines(text)
+    for sentence_start, sentence_end in sentence_ranges(joined_text, language):
+        start, end = trim_range(text, sentence_start, sentence_end)
+        if not any(map(str.isalnum, text[start:end])):
+            continue
+        if ranges and _is_in_row_of(text, ranges[-1][0], start):
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((start, end))
+    return ranges
+
+
+def _is_in_row_of(text: str, row_start: int, position: int) -> bool:
+    """Whether a position is in the table row that begins at ``row_start``."""
+    return text[row_start] == "|" and "\n" not in text[row_start:position]

@@ -1,0 +1,202 @@
+"""One normal form of a text, with offsets: what a judge is shown, and what is compared.
+
+Evidence and answers differ in characters that no reader sees: decomposed accents, soft
+hyphens, words broken at a line's end, typographic quotation marks. `normalize_text`
+removes these differences; `fold_text` also removes case, punctuation and markup, to
+find a quotation. Both keep where each character was.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from denoise_core.text.delimit import WITHOUT_INVISIBLE
+
+_HYPHENS = "-\u2010\u00ad"
+_UNIFIED = WITHOUT_INVISIBLE | str.maketrans(
+    dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | dict.fromkeys("“”„‟«»〝〞", '"')
+    | dict.fromkeys("‘’‚‛", "'")
+)
+_MEASURE_SIGNS = "%‰°+±×÷="  # punctuation that changes what a number says
+_MAX_CITED_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NormalText:
+    """A text in normal form.
+
+    Attributes:
+        text: The normal form.
+        starts: For each of its characters, where its origin begins in the original.
+        ends: Where that origin ends.
+    """
+
+    text: str
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    def original_range(self, start: int, end: int) -> tuple[int, int]:
+        """The characters of the original from which ``[start, end)`` comes."""
+        return self.starts[start], self.ends[end - 1]
+
+
+@lru_cache(maxsize=512)
+def normalize_text(text: str) -> NormalText:
+    r"""Bring a text into normal form. Linear in its length.
+
+    Composed accents (NFC), no invisible characters, straight quotation marks and
+    hyphens, one blank for white space, words joined that a line break divides.
+
+    >>> normalize_text("Cafe\u0301 “at\n the cor-\nner”").text
+    'Café "at the corner"'
+    """
+    characters: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end, shown_text in _shown_clusters(text):
+        for character in shown_text:
+            is_blank = character.isspace()
+            if is_blank and (not characters or characters[-1] == " "):
+                continue
+            characters.append(" " if is_blank else character)
+            starts.append(start)
+            ends.append(end)
+    if characters and characters[-1] == " ":
+        characters.pop()
+    return NormalText("".join(characters), tuple(starts), tuple(ends))
+
+
+def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield each character with its accents: start, end, and how it is shown."""
+    start = 0
+    while start < len(text):
+        end = _broken_word_end(text, start)
+        if end:
+            yield start, end, ""
+            start = end
+            continue
+        end = start + 1
+        while end < len(text) and _continues_cluster(text[end]):
+            end += 1
+        cluster = text[start:end]
+        if not cluster.isascii():
+            cluster = unicodedata.normalize("NFC", cluster).translate(_UNIFIED)
+        elif not cluster.isprintable() and not cluster.isspace():
+            cluster = ""
+        yield start, end, cluster
+        start = end
+
+
+def _continues_cluster(character: str) -> bool:
+    """Whether a character is an accent or a later part of a Hangul syllable."""
+    if character < "\u0300":
+        return False
+    is_hangul_part = "\u1160" <= character <= "\u11ff"
+    return is_hangul_part or unicodedata.combining(character) > 0
+
+
+def _broken_word_end(text: str, start: int) -> int:
+    """The end of a hyphen and line break inside a word; 0 where there is none."""
+    is_after_letter = start > 0 and text[start - 1].isalpha()
+    if text[start] not in _HYPHENS or not is_after_letter:
+        return 0
+    end = start + 1
+    while end < len(text) and text[end].isspace():
+        end += 1
+    has_line_break = "\n" in text[start:end]
+    if has_line_break and text[end : end + 1].islower():
+        return end
+    return 0
+
+
+@lru_cache(maxsize=512)
+def fold_text(text: str) -> NormalText:
+    """Fold a text to words between single blanks, for finding quotations.
+
+    Case, punctuation, markup, hyphens inside words and numbers in brackets (citations)
+    are left out; signs that change a number stay.
+
+    >>> fold_text("The **Well-known** tower[3], 5.5 %").text
+    'the wellknown tower 5.5 %'
+    """
+    normal = normalize_text(text)
+    characters: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    skipped_end = 0
+    for position in range(len(normal.text)):
+        if position < skipped_end:
+            continue
+        skipped_end = _bracketed_number_end(normal.text, position)
+        folded = _fold_character(normal.text, position)
+        for part in folded:
+            if part == " " and (not characters or characters[-1] == " "):
+                continue
+            characters.append(part)
+            starts.append(normal.starts[position])
+            ends.append(normal.ends[position])
+    while characters and characters[-1] == " ":
+        characters.pop()
+    return NormalText("".join(characters), tuple(starts), tuple(ends))
+
+
+def _bracketed_number_end(text: str, position: int) -> int:
+    """The end of a number in brackets that begins here; 0 where there is none."""
+    if text[position] != "[":
+        return 0
+    closing = text.find("]", position, position + _MAX_CITED_DIGITS + 2)
+    is_number = closing > 0 and text[position + 1 : closing].isdecimal()
+    return closing + 1 if is_number else 0
+
+
+def _fold_character(text: str, position: int) -> str:
+    """A character of a normal form as it is compared; a blank for punctuation."""
+    character = text[position]
+    category = unicodedata.category(character)
+    if category[0] in "LNM":
+        return character.casefold()
+    before = text[position - 1 : position]
+    after = text[position + 1 : position + 2]
+    if character in "-'" and before.isalpha() and after.isalpha():
+        return ""
+    is_sign = category == "Sc" or character in _MEASURE_SIGNS
+    is_inside_number = character in ".,:/" and before.isdecimal()
+    is_minus = character == "-" and not before.isalnum()
+    if is_sign or ((is_inside_number or is_minus) and after.isdecimal()):
+        return character
+    return " "
+
+
+def find_words(words: str, text: str) -> tuple[int, int] | None:
+    """The first range of ``text`` that has the words, compared folded; else None.
+
+    A range begins and ends at the edge of a word.
+    """
+    folded_words = fold_text(words).text
+    folded = fold_text(text)
+    position = folded.text.find(folded_words) if folded_words else -1
+    while position >= 0:
+        end = position + len(folded_words)
+        if is_word_edge(folded.text, position) and is_word_edge(folded.text, end):
+            return folded.original_range(position, end)
+        position = folded.text.find(folded_words, position + 1)
+    return None
+
+
+def is_word_edge(folded_text: str, position: int) -> bool:
+    """Whether a word begins or ends here; in scripts without blanks, anywhere."""
+    if not 0 < position < len(folded_text):
+        return True
+    sides = folded_text[position - 1 : position + 1]
+    return " " in sides or any(map(_is_unspaced, sides))
+
+
+def _is_unspaced(character: str) -> bool:
+    """Whether a character is of a script without blanks: Thai, Khmer, Chinese ..."""
+    is_south_east_asian = "\u0e00" <= character <= "\u109f"
+    is_khmer = "\u1780" <= character <= "\u17ff"
+    return is_south_east_asian or is_khmer or character >= "\u2e80"

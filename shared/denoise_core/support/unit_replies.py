@@ -1,0 +1,254 @@
+"""Read a judge's reply: one line a unit, and a last line on the whole answer.
+
+    1 supported 1.2 3.1
+    2 contradicted 1.4 "in 1899"
+    answers
+
+A scanner reads it, so a broken or truncated reply keeps what is readable. What is not
+understood in full is left out and asked for again: "1 supported, but not the date" is
+no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from denoise_core.errors import UnparsableReply
+from denoise_core.support.judging import AnswerKind
+from denoise_core.support.layout import json_start
+from denoise_core.text.json_spans import JsonPath, json_leaves
+from denoise_core.text.replies import strip_reasoning
+
+UnitVerdict: TypeAlias = Literal[
+    "contradicted", "not_stated", "unclear", "no_claim", "inferred", "supported"
+]
+"""What a judge may say of a unit, the worst first: of two lines the worse one counts."""
+_VERDICTS: tuple[UnitVerdict, ...] = get_args(UnitVerdict)
+_ANSWER_KINDS: tuple[AnswerKind, ...] = (
+    "wrongly_abstains",
+    "abstains",
+    "off_question",
+    "answers",
+)
+_SYNONYMS: Mapping[str, UnitVerdict] = {
+    "not_supported": "not_stated",
+    "unsupported": "not_stated",
+    "noclaim": "no_claim",
+}
+_QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“", "«": "»"}
+_FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
+_MAX_LINES = 2000
+_MAX_RANGE = 60  # labels of one range
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLine:
+    """One line of a reply: the verdict, the labels and the words it names."""
+
+    verdict: UnitVerdict
+    labels: tuple[str, ...] = ()
+    words: str = ""
+
+
+@dataclass(slots=True)
+class UnitReplies:
+    """What is readable of a reply.
+
+    Attributes:
+        lines: The line of each unit that has one.
+        answer_kind: What the answer does with the question; "" where the reply does not
+            say.
+        labels: Evidence that answers what the answer wrongly declines.
+    """
+
+    lines: dict[int, UnitLine] = field(default_factory=dict)
+    answer_kind: AnswerKind = ""
+    labels: tuple[str, ...] = ()
+
+    def add_line(self, number: int, line: UnitLine) -> None:
+        """Add the line of a unit; of two lines the worse one counts."""
+        lines = (line, self.lines.get(number, line))
+        self.lines[number] = min(lines, key=lambda x: _VERDICTS.index(x.verdict))
+
+    def add_answer_kind(self, kind: AnswerKind, labels: tuple[str, ...]) -> None:
+        """Note what the answer does; of two the worse one counts."""
+        known_kinds = filter(None, (self.answer_kind, kind))
+        worst_kind = min(known_kinds, key=_ANSWER_KINDS.index)
+        if worst_kind == kind:
+            self.answer_kind = kind
+            self.labels = labels
+
+
+def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
+    """Read a reply about the units with these numbers; never raises.
+
+    Lines about other units are left out. JSON with the same content is read, too.
+    """
+    replies = UnitReplies()
+    try:
+        text = strip_reasoning(reply_text)
+    except UnparsableReply:
+        return replies  # it ends inside its reasoning
+    for line in list(_reply_lines(text))[:_MAX_LINES]:
+        scanned = _scan_line(line)
+        if scanned is None:
+            continue
+        unit_numbers, name, labels, words = scanned
+        if name in _VERDICTS:
+            for number in unit_numbers:
+                if number in numbers:
+                    unit_line = UnitLine(name, labels, words)
+                    replies.add_line(number, unit_line)
+        elif name in _ANSWER_KINDS and not unit_numbers:
+            replies.add_answer_kind(name, labels)
+    return replies
+
+
+def _reply_lines(text: str) -> Iterator[str]:
+    """The lines of a reply; of JSON, a line for each unit."""
+    start = json_start(text)
+    if start is None:
+        yield from text.split("\n")
+        return
+    groups: dict[object, list[str]] = {}
+    for path, value_start, value_end in json_leaves(text, start):
+        key = _group_key(path)
+        parts = groups.setdefault(key, [])
+        is_unit_key = isinstance(key, str) and key.isdecimal()
+        if is_unit_key and not parts:
+            parts.append(str(key))
+        value = text[value_start:value_end].strip('"')
+        is_words = len(path) > 1 and " " in value and not _is_verdict(value)
+        parts.append(f'"{value}"' if is_words else value)
+    for parts in groups.values():
+        # The number of the unit first, wherever the object has it.
+        ordered_parts = sorted(parts, key=lambda part: not part.isdecimal())
+        yield " ".join(ordered_parts)
+
+
+def _group_key(path: JsonPath) -> object:
+    """The part of a JSON path that values of one unit share."""
+    if path and isinstance(path[0], str) and path[0].isdecimal():
+        return path[0]
+    for position, name in enumerate(path):
+        if isinstance(name, int):
+            return path[: position + 1]
+    return path
+
+
+def _is_verdict(value: str) -> bool:
+    return "_".join(value.lower().split()) in (*_VERDICTS, *_SYNONYMS)
+
+
+@dataclass(slots=True)
+class _Token:
+    """A piece of a line: a number, a label, a word or quoted words."""
+
+    kind: Literal["number", "label", "word", "words", "range"]
+    text: str
+
+
+def _scan_line(
+    line: str,
+) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
+    """Read a line as unit numbers, a verdict, labels and words; None if it is none."""
+    tokens = [t for t in _tokenize_line(line) if t.text not in _FILLERS]
+    position = 0
+    numbers: list[int] = []
+    is_range = False
+    while position < len(tokens) and tokens[position].kind in ("number", "range"):
+        token = tokens[position]
+        if token.kind == "number" and is_range and numbers:
+            last_number = min(int(token.text), numbers[-1] + _MAX_RANGE)
+            numbers += range(numbers[-1] + 1, last_number + 1)
+        elif token.kind == "number":
+            numbers.append(int(token.text))
+        is_range = token.kind == "range"
+        position += 1
+    name_words = []
+    while position < len(tokens) and tokens[position].kind in ("word", "range"):
+        if tokens[position].kind == "word":
+            name_words.append(tokens[position].text)
+        position += 1
+    name = "_".join(name_words)
+    name = _SYNONYMS.get(name, name)
+    details = tokens[position:]
+    is_known = name in _VERDICTS or name in _ANSWER_KINDS
+    is_positive = name in ("supported", "inferred")
+    if not is_known or (is_positive and not _are_labels(details)):
+        return None
+    labels = tuple(_expand_labels(details))
+    quoted_words = [token.text for token in details if token.kind == "words"]
+    words = quoted_words[0] if quoted_words else ""
+    return numbers, name, labels, words  # type: ignore[return-value]
+
+
+def _are_labels(tokens: Sequence[_Token]) -> bool:
+    """Whether nothing follows a verdict but labels: words could take it back."""
+    return all(token.kind in ("label", "range", "number") for token in tokens)
+
+
+def _expand_labels(tokens: Sequence[_Token]) -> Iterator[str]:
+    """The labels of a line; "1.2-1.4" is three."""
+    previous_label = ""
+    is_range = False
+    for token in tokens:
+        if token.kind == "label":
+            passage, _, sentence = token.text.partition(".")
+            first_passage, _, first_sentence = previous_label.partition(".")
+            if is_range and passage == first_passage:
+                first = int(first_sentence) + 1
+                last = min(int(sentence), first + _MAX_RANGE)
+                for number in range(first, last):
+                    yield f"{passage}.{number}"
+            yield token.text
+            previous_label = token.text
+        is_range = token.kind == "range"
+
+
+def _tokenize_line(line: str) -> Iterator[_Token]:
+    """Yield the tokens of a line, in lower case; brackets and commas separate them."""
+    position = 0
+    while position < len(line):
+        character = line[position]
+        end = position + 1
+        if character in _QUOTATION_MARKS:
+            closing_mark = _QUOTATION_MARKS[character]
+            closing = line.find(closing_mark, end)
+            closing = len(line) if closing < 0 else closing
+            yield _Token("words", line[end:closing])
+            end = closing + 1
+        elif character.isdecimal() and character.isascii():
+            end = _number_end(line, end)
+            number_text = line[position:end]
+            kind: Literal["label", "number"] = (
+                "label" if "." in number_text else "number"
+            )
+            if number_text.isascii() and len(number_text) < 12:
+                yield _Token(kind, number_text)
+            else:
+                yield _Token("word", number_text)
+        elif character.isalpha():
+            while line[end : end + 1].isalnum():
+                end += 1
+            for word in line[position:end].lower().split("_"):
+                yield _Token("word", word)
+        elif character in "-–—":
+            yield _Token("range", character)
+        position = end
+
+
+def _number_end(line: str, position: int) -> int:
+    """The end of the digits here, and of digits behind a point that follows."""
+    end = _digits_end(line, position)
+    fraction_end = _digits_end(line, end + 1)
+    has_fraction = line[end : end + 1] == "." and fraction_end > end + 1
+    return fraction_end if has_fraction else end
+
+
+def _digits_end(line: str, position: int) -> int:
+    while line[position : position + 1].isdecimal():
+        position += 1
+    return position
