@@ -61,7 +61,13 @@ STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
 HANDOFF_TOOL = "handoff"  # LlamaIndex's workflows pass a conversation on with it
 EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
-_UNCONFIRMED_OUTCOMES = ("unsupported", "unknown", "abstained", "failed")
+_UNCONFIRMED_OUTCOMES = (
+    "partly supported",
+    "unsupported",
+    "unknown",
+    "abstained",
+    "failed",
+)
 
 # In the store: positions of rejected drafts among a run's notes, and their records;
 # and what the conversation's answers rested on.

@@ -67,7 +67,8 @@ class VerifiedEngine(DenoiseEngine):
     """Base of `AugmentedQueryEngine` and of the engine that `Checked` returns.
 
     An answer is one run of the loop. ``response.metadata["denoise"]`` says how far to
-    trust it (``outcome``: supported, unsupported, unknown, abstained or failed), why
+    trust it (``outcome``: supported, partly supported, unsupported, unknown, abstained
+    or failed), why
     the loop stopped, and what each attempt was and cost. ``source_nodes`` are the nodes
     that the answer was written from; a citation ``[n]`` names the n-th of them.
     Structured output keeps its type and is checked field by field. An answer about

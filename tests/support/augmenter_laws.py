@@ -10,8 +10,8 @@ def check_answer(answer: Answer) -> None:
     """The laws that can be read off one answer.
 
     Supported is what passed and nothing else; what is sent is the best attempt as it was written, the earliest
-    of equals, or a sentence where nobody wrote one; evidence is nothing that a user or a model wrote; every draft that came back
-    is an attempt or a failure in the trace.
+    of equals, or a sentence where nobody wrote one; evidence is nothing that a user or a model wrote; every draft
+    that came back is an attempt or a failure in the trace.
     """
     memory = answer.memory
     best = memory.best

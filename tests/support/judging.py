@@ -12,6 +12,7 @@ from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
+    CONTRADICTED,
     AnswerVerdict,
     Claim,
     ClaimVerdict,
@@ -65,7 +66,8 @@ class WordForWord(FlowJudge):
                 claim.text, claim.start, claim.end, True, None, (quote,)
             )
         differs = find_differences(text, f"{passage_header(passage)}\n{passage.text}")
-        kind = differs[0].kind if differs else "unsupported"
+        # The wrong year contradicts; a word that is nowhere is only not stated.
+        kind = CONTRADICTED if differs else "unsupported"
         why = "it stands in no passage"
         return ClaimVerdict(
             claim.text,

@@ -11,7 +11,7 @@ from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task, cited_passages
 from denoise_core.augmenter.utility import Utility, utility_name
 from denoise_core.result import Trace
-from denoise_core.support.judging import AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.types import Passage
 
 
@@ -21,6 +21,7 @@ class Outcome(StrEnum):
     SUPPORTED = (
         "supported"  # the judge found it in the evidence, and an answer to the question
     )
+    PARTLY_SUPPORTED = "partly supported"  # nothing is contradicted, something is not stated: see `Answer.units`
     UNSUPPORTED = "unsupported"  # the judge did not: the best text there was
     UNKNOWN = "unknown"  # nothing could be said: no evidence, a judge that failed or could not tell, not judged
     ABSTAINED = "abstained"  # the text says that there is no answer
@@ -109,6 +110,28 @@ class Answer:
         if best is None or self.text != best.candidate:
             return None
         return best.verdict
+
+    @property
+    def units(self) -> tuple[ClaimVerdict, ...]:
+        """The verdict on each unit of the text: a sentence, a list item, a table's row.
+
+        Each has its exact characters; () where the text was not judged.
+        """
+        verdict = self.verdict
+        return () if verdict is None else verdict.units
+
+    def mark_text(self, mark: str = " [not in the sources]") -> str:
+        """A copy of the text with a mark behind each unit that is not supported.
+
+        ``text`` itself has no marks.
+        """
+        parts: list[str] = []
+        offset = 0
+        for unit in self.units:
+            if unit.supported is False:
+                parts += (self.text[offset : unit.end], mark)
+                offset = unit.end
+        return "".join((*parts, self.text[offset:]))
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -202,7 +225,9 @@ def _attempt_outcome(
         return Outcome.ABSTAINED, StopReason.ABSTAINED
     if not best.has_text:
         return Outcome.FAILED, stop_reason
-    if verdict.outcome != "unknown":
+    if verdict.outcome == "partial":
+        return Outcome.PARTLY_SUPPORTED, stop_reason
+    if verdict.outcome == "fail":
         return Outcome.UNSUPPORTED, stop_reason
     if stop_reason in (StopReason.SENT, StopReason.NOT_REPEATABLE):
         stop_reason = _UNKNOWN_REASONS.get(verdict.kind, StopReason.JUDGE_UNDECIDED)
@@ -211,7 +236,7 @@ def _attempt_outcome(
 
 def _may_send(outcome: Outcome, stop_reason: StopReason, limits: LoopLimits) -> bool:
     """Whether the attempt itself is sent, not a sentence that there is no answer."""
-    if outcome not in (Outcome.UNSUPPORTED, Outcome.UNKNOWN):
+    if outcome in (Outcome.SUPPORTED, Outcome.ABSTAINED, Outcome.FAILED):
         return True
     if stop_reason is StopReason.ABSTAINED:  # the policy's choice
         return False

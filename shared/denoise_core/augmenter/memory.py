@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from denoise_core.errors import format_error
 from denoise_core.support.answers import parse_answer
-from denoise_core.support.judging import AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict, VerdictOutcome
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:
@@ -154,28 +154,32 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     supported in part; else the highest `attempt_rank`, the earliest of equals.
     """
     best = max(attempts, key=attempt_rank, default=None)
-    if best is None or best.verdict.passed or not attempts[-1].is_abstention:
+    if best is None or best.verdict.outcome in ("pass", "partial"):
         return best
-    return attempts[-1]
+    return attempts[-1] if attempts[-1].is_abstention else best
 
 
 def attempt_rank(attempt: Attempt) -> tuple[bool, int, float]:
     """The key that attempts are compared by.
 
-    Any text ranks above an empty one; then supported, not judged, abstaining, refuted;
-    last the score. The score cannot say the second: a refuted draft and one that was
-    not judged both have 0.0.
+    Any text ranks above an empty one; then supported, partly supported, not judged,
+    abstaining, refuted; last the score. The score cannot say the second: a refuted
+    draft and one that was not judged both have 0.0.
     """
     verdict = attempt.verdict
-    if verdict.passed:
-        severity = 3
-    elif verdict.outcome == "fail":
-        severity = 0
-    elif attempt.is_abstention:
-        severity = 1
-    else:
-        severity = 2
-    return attempt.has_text, severity, verdict.score
+    support_rank = _SUPPORT_RANKS[verdict.outcome]
+    if verdict.abstains and not verdict.passed:
+        support_rank = _ABSTENTION_RANK
+    return attempt.has_text, support_rank, verdict.score
+
+
+_SUPPORT_RANKS: Mapping[VerdictOutcome, int] = {
+    "pass": 4,
+    "partial": 3,
+    "unknown": 2,
+    "fail": 0,
+}
+_ABSTENTION_RANK = 1
 
 
 def normalized_text(text: str) -> str:

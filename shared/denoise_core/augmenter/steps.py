@@ -213,7 +213,7 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     if draft_reply.fields is None:
         verdict = _verdict_without_judge(memory.question, candidate)
     if verdict is None:
-        memory, verdict = yield from _judge_attempt(memory, parts.utility, attempt)
+        memory, verdict = yield from _judge_attempt(memory, parts, attempt)
     attempt = replace(attempt, verdict=verdict)
     memory = memory.with_attempt(attempt)
     if verdict.outcome != "fail":
@@ -304,7 +304,7 @@ def _with_draft_evidence(
 
 
 def _judge_attempt(
-    memory: WorkingMemory, utility: Utility, attempt: Attempt
+    memory: WorkingMemory, parts: LoopParts, attempt: Attempt
 ) -> Flow[tuple[WorkingMemory, AnswerVerdict]]:
     """Judge an attempt; a judge that fails is asked once more.
 
@@ -315,13 +315,13 @@ def _judge_attempt(
     """
     for _ in range(2):
         try:
-            verdict = yield from utility.assess(memory, attempt.candidate)
+            verdict = yield from parts.utility.assess(memory, attempt.candidate)
             if not isinstance(verdict, AnswerVerdict):
                 raise TypeError(
                     "Utility.assess must return an AnswerVerdict, "
                     f"got {type(verdict).__name__}"
                 )
-            return memory, verdict
+            return memory, replace(verdict, threshold=parts.limits.threshold)
         except LOOP_ENDING_ERRORS as error:
             raise BudgetExhausted(memory.with_attempt(attempt), error) from error
         except Exception as error:

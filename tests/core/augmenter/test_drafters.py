@@ -180,9 +180,9 @@ def test_a_tool_that_knows_something_is_evidence(question):
 
 
 def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
-    half = f"{RIGHT} The Banana Company moved it to London in 1999."
-    answer = run_both(Augmenter, question, lambda: FixedText(half, passages))
-    assert (answer.text, answer.outcome) == (half, Outcome.UNSUPPORTED)
+    wrong = f"{RIGHT} The Banana Company moved it to London in 1999."
+    answer = run_both(Augmenter, question, lambda: FixedText(wrong, passages))
+    assert (answer.text, answer.outcome) == (wrong, Outcome.UNSUPPORTED)
     assert answer.stop_reason is StopReason.NOT_REPEATABLE
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
@@ -286,7 +286,8 @@ def test_structured_output_is_judged_field_by_field(passages, question):
     )
     assert failed.outcome is Outcome.SUPPORTED
     first = failed.memory.attempts[0].verdict
-    assert [f.text for f in first.findings] == ["completed in 1925"]
+    (finding,) = first.findings
+    assert "completed in 1925" in finding.text
 
 
 def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(

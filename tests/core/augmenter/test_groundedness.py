@@ -47,7 +47,7 @@ def test_a_finding_says_where_its_claim_is_and_what_differs():
     (finding,) = judged("It plays there. The club was founded in 1932.", TEXT).findings[
         -1:
     ]
-    assert (finding.start, finding.end, finding.kind) == (16, 45, "date")
+    assert (finding.start, finding.end, finding.kind) == (16, 45, "contradicted")
     assert [d.claimed_text for d in finding.differences] == ["1932"]
 
 

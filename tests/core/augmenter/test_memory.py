@@ -115,11 +115,17 @@ def test_the_best_attempt_is_the_earliest_of_the_highest_rank(memory):
         return
     if memory.last.is_abstention and best is memory.last:
         return
-    with_text = [a for a in memory.attempts if a.has_text] or memory.attempts
-    passed = [a for a in with_text if a.verdict.passed]
-    not_refuted = [a for a in with_text if a.verdict.outcome != "fail"]
-    statements = [a for a in not_refuted if not a.is_abstention]
-    ranked = passed or statements or not_refuted or with_text
+    ranked = [a for a in memory.attempts if a.has_text] or memory.attempts
+
+    def kind(attempt):
+        """What is to be sent first: supported, partly, unknown, abstaining, refuted."""
+        verdict = attempt.verdict
+        if verdict.abstains and not verdict.passed:
+            return 3
+        return ("pass", "partial", "unknown", "", "fail").index(verdict.outcome)
+
+    best_kind = min(map(kind, ranked))
+    ranked = [a for a in ranked if kind(a) == best_kind]
     highest = max(a.verdict.score for a in ranked)
     assert next(a for a in ranked if a.verdict.score == highest) is best
 

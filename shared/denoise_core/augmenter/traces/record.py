@@ -56,6 +56,7 @@ def claims_record(answer: Answer) -> list[dict[str, Any]]:
             "start": claim.start,
             "end": claim.end,
             "supported": claim.supported,
+            "kind": claim.kind,
             "why": claim.reason,
             "quotes": [
                 {
