@@ -14,6 +14,7 @@ from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.augmenter.paper_utilities import KnowledgeF1, SelfCriticism
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.utility import Groundedness, Utility
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
@@ -28,10 +29,12 @@ __all__ = [
     "Consolidator",
     "Feedback",
     "Groundedness",
+    "KnowledgeF1",
     "LoopLimits",
     "Outcome",
     "Policy",
     "Rules",
+    "SelfCriticism",
     "StopReason",
     "TemplateFeedback",
     "Utility",
