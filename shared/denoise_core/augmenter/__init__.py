@@ -12,7 +12,7 @@ from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.loop import Augmenter
+from denoise_core.augmenter.loop import Augmenter, answer_with_citations
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.paper_utilities import KnowledgeF1, SelfCriticism
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
@@ -39,4 +39,5 @@ __all__ = [
     "TemplateFeedback",
     "Utility",
     "WorkingMemory",
+    "answer_with_citations",
 ]

@@ -323,3 +323,37 @@ def _exhausted_reason(error: Exception) -> StopReason:
     if isinstance(error, BudgetExceeded):
         return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
     return StopReason.NOT_RECORDED
+
+
+def answer_with_citations(
+    llm: LLM,
+    question: str,
+    passages: Sequence[Passage],
+    *,
+    history: Sequence[Message] = (),
+    budget: Budget | None = None,
+) -> Answer:
+    """Answer from passages in one call, and check the citations by code.
+
+    The model cites the sentences behind each statement. Only statements without a
+    citation, or with words that the cited sentences lack, are shown to it once more, in
+    a prompt that begins with the same evidence. Nothing is written again: for that, and
+    in async code, use `Augmenter`.
+
+    Args:
+        llm: Writes the answer, and judges what code cannot check.
+        question: The question.
+        passages: The evidence.
+        history: The conversation before it.
+        budget: Bounds both calls together.
+
+    Returns:
+        The answer as the model wrote it, with the verdict on each unit.
+    """
+    loop = Augmenter(
+        llm,
+        policy=Rules(consult="never"),
+        limits=LoopLimits(attempts=1),
+        budget=budget,
+    )
+    return loop.answer(question, history, evidence=passages)

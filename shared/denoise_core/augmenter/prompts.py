@@ -2,7 +2,7 @@
 
 The wording is ours; the paper's is not available. `VERSION` changes with every text, so
 that recorded runs can be distinguished. Evidence is numbered from 1 in the order
-shown; a model cites ``[1]`` and never sees our ids.
+shown and labelled by sentence; a model cites ``[1.2]`` and never sees our ids.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.support.citing import find_citations
-from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
+from denoise_core.support.labels import (
+    EVIDENCE_SYSTEM,
+    LabelledEvidence,
+    evidence_prefix,
+)
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Message, Passage
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
@@ -37,9 +42,10 @@ class Task:
 
 QUESTION_ANSWERING = Task(
     "question_answering",
-    "Answer the question from the evidence alone, as briefly as it can be answered. After each statement put "
-    "the number of the evidence it rests on in square brackets, like [1]. If the evidence does not hold the "
-    "answer, say so in one sentence, in the language of the question.",
+    "Answer the question from the evidence alone, as briefly as it can be answered and in the evidence's own "
+    "words. Behind each statement put the labels of the sentences that say it in square brackets, like [1.2] or "
+    "[1.2, 3.1]. A statement that only follows from the evidence (a count, a sum, a conclusion) gets none. If the "
+    "evidence does not hold the answer, say so in one sentence, in the language of the question.",
 )
 
 SELF_ASK = (
@@ -54,24 +60,27 @@ REVISE = (
 
 
 def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
-    """The messages that ask for a candidate; after a failed one, with that draft and its feedback."""
-    parts = []
+    """The messages that ask for a candidate; after a failed one, with that draft and its feedback.
+
+    They begin as those to the judge do, with the labelled evidence and the question: a
+    provider's prefix cache then reads the evidence once.
+    """
+    parts = [question_block(memory.question)]
+    if memory.evidence:
+        evidence = LabelledEvidence(memory.evidence)
+        parts = [evidence_prefix(evidence, memory.question)]
     if memory.history:
         parts.append(history_block(memory.history))
-    parts += [evidence_block(memory.evidence), question_block(memory.question)]
+    parts.append(task.instruction)
     messages = [
-        Message("system", f"{task.instruction}\n{ENVELOPE_NOTE}"),
+        Message("system", EVIDENCE_SYSTEM),
         Message("user", "\n\n".join(parts)),
     ]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:
         feedback = wrap_in_envelope(last.feedback, "feedback")
-        messages.append(
-            Message(
-                "user",
-                f"{draft_block(last.text_without_reasoning)}\n\n{REVISE}\n\n{feedback}",
-            )
-        )
+        draft_text = draft_block(last.text_without_reasoning)
+        messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
     return tuple(messages)
 
 

@@ -15,9 +15,9 @@ from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import as_judge, check_flow
+from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.citing import copied_passage_id
 from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict, Judge
-from denoise_core.support.quoting import LLMJudge
 
 T = TypeVar("T")
 _MAX_COPIED_SHARE = 0.9  # of a draft of more than 40 words, as one quotation
@@ -56,8 +56,8 @@ class Groundedness:
 
     @classmethod
     def for_model(cls, llm: LLM | None = None) -> Groundedness:
-        """The default: the model that drafts judges by its quotes; without one, nobody."""
-        return cls(None if llm is None else LLMJudge(llm))
+        """The default: the model that drafts judges what code cannot check; without one, nobody."""
+        return cls(None if llm is None else CitationJudge(llm))
 
     @property
     def name(self) -> str:
