@@ -24,13 +24,13 @@ def is_model(runnable: object) -> bool:
 
 
 def without_reply_form(model: AnyRunnable) -> AnyRunnable:
-    """The model without bound tools or schema, which it would reply in."""
-    while isinstance(model, RunnableBindingBase):
-        if not _REPLY_FORM_SETTINGS.isdisjoint(model.kwargs):
-            return without_reply_form(model.bound)
-        inner_model = without_reply_form(model.bound)
-        return model if inner_model is model.bound else inner_model
-    return model
+    """The model without settings bound together with tools or a schema to reply in."""
+    if not isinstance(model, RunnableBindingBase):
+        return model
+    changes: dict[str, Any] = {"bound": without_reply_form(model.bound)}
+    if not _REPLY_FORM_SETTINGS.isdisjoint(model.kwargs):
+        changes["kwargs"] = {}
+    return model.model_copy(update=changes)
 
 
 def is_greedy(model: AnyRunnable) -> bool:

@@ -7,7 +7,7 @@ framework keeps the conversation, and adds `conversation_evidence` to the next d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from denoise_core.augmenter.answer import Answer
@@ -33,17 +33,7 @@ def cited_state(answer: Answer) -> CitedState:
     for passage in best.evidence:
         if passage.id in quoted_ids and passage not in cited:
             cited.append(passage)
-    kept, _ = truncate_to_budget(cited[:MAX_PASSAGES], MAX_TOKENS, answer.text)
-    state = []
-    for passage in kept:
-        fields = {
-            "id": passage.id,
-            "text": passage.text,
-            "header": passage.header or title_of(passage),
-            "provenance": passage.provenance,
-        }
-        state.append(fields)
-    return state
+    return _to_state(cited, answer.text)
 
 
 def merge_cited(states: Iterable[Any]) -> CitedState:
@@ -59,14 +49,28 @@ def merge_cited(states: Iterable[Any]) -> CitedState:
             if isinstance(text, str) and text.strip() and text not in seen_texts:
                 seen_texts.add(text)
                 merged.append(dict(fields))
-    kept, _ = truncate_to_budget(_to_passages(merged[:MAX_PASSAGES]), MAX_TOKENS, "")
-    return merged[: len(kept)]
+    return _to_state(_to_passages(merged))
 
 
 def conversation_evidence(states: Iterable[Any]) -> tuple[RetrievedEvidence, ...]:
     """What earlier answers rested on, as evidence for a draft; () if there is none."""
     passages = _to_passages(merge_cited(states))
     return (RetrievedEvidence(passages),) if passages else ()
+
+
+def _to_state(passages: Sequence[Passage], topic: str = "") -> CitedState:
+    """The first passages within the bounds."""
+    kept, _ = truncate_to_budget(passages[:MAX_PASSAGES], MAX_TOKENS, topic)
+    state = []
+    for passage in kept:
+        fields = {
+            "id": passage.id,
+            "text": passage.text,
+            "header": passage.header or title_of(passage),
+            "provenance": passage.provenance,
+        }
+        state.append(fields)
+    return state
 
 
 def _to_passages(state: CitedState) -> tuple[Passage, ...]:
