@@ -462,6 +462,8 @@ class _AnswerReader:
                 continue
             unit_kind = self._unit_kind(sentence_text, kind)
             spaced_text = " ".join(sentence_text.split())
+            if kind != "field":  # JSON still has its escapes
+                spaced_text = normalize_text(sentence_text).text
             unit_text = re.sub(r" (?=[.,;:!?)])", "", spaced_text)
             label: tuple[str, ...] = ()
             if unit_kind == "polarity":

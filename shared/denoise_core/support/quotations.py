@@ -25,6 +25,7 @@ from denoise_core.types import Passage, Span
 
 MIN_WORDS = 3  # fewer in quotation marks are a title, a term or irony
 _MIN_PIECE_WORDS = 3  # of one piece of a stitched quotation
+_MAX_CHARACTERS = 2000  # of a quotation in marks; else each open mark reads to the end
 _CLOSING_MARKS = {
     '"': '"',
     "“": "”",
@@ -80,8 +81,10 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
             quotation = Quotation(text, citation.start, citation.end, "nowhere")
             quotations.append(quotation)
     for unit in parsed_answer.units:
+        if not unit.citations or _count_words(unit.text) < MIN_WORDS:
+            continue
         is_quoting = any(unit.start <= start < unit.end for start, _ in quoted_ranges)
-        if not is_quoting and unit.citations and _count_words(unit.text) >= MIN_WORDS:
+        if not is_quoting:
             cited_ids = _ids_cited_for(unit.start, unit.end, [unit], citations)
             status, spans = _locate_quotation(unit.text, passages, cited_ids)
             if status in ("verbatim", "misattributed"):
@@ -137,9 +140,10 @@ def _closing_position(text: str, position: int) -> int:
     after = text[position + 1 : position + 2]
     if not closing_marks or before.isalnum() or not after.strip():
         return 0
-    paragraph_end = text.find("\n\n", position)
+    limit = min(position + _MAX_CHARACTERS, len(text))
+    paragraph_end = text.find("\n\n", position, limit)
     if paragraph_end < 0:
-        paragraph_end = len(text)
+        paragraph_end = limit
     for end in range(position + 1, paragraph_end):
         is_closing = text[end] in closing_marks and not text[end - 1].isspace()
         if is_closing and not text[end + 1 : end + 2].isalnum():

@@ -41,7 +41,7 @@ from denoise_core.types import Message, Passage
 VERSION = 2
 TASK = """Judge an answer by the evidence, unit by unit. For each numbered unit of the answer write one line: its number, a verdict, and labels of the evidence.
 
-supported: the evidence says all of the unit, in whatever words, of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty. Give every label that is needed, with a table's header row where its row needs it.
+supported: the evidence says all of the unit, in whatever words, of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty. Give every label that is needed: each number and date of the unit must be in these sentences. A table's row needs its header row too where that names its values.
 inferred: no sentence says it, but all of it follows from what the evidence says, by counting, arithmetic or a direct conclusion. Give the labels.
 contradicted: the evidence says something that cannot be true together with it, of the same thing: another number, date, name, order, cause or degree; planned where the unit says done; the value of another row or record. Give the labels, then in double quotes the unit's wrong words, as few as say it.
 not_stated: the evidence does not say some part of it. Give in double quotes the unit's words that it does not say. A unit with one contradicted part is contradicted, with one part not stated it is not_stated.

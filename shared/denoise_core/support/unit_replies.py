@@ -120,7 +120,8 @@ def _reply_lines(text: str) -> Iterator[str]:
         if is_unit_key and not parts:
             parts.append(str(key))
         value = text[value_start:value_end].strip('"')
-        is_words = len(path) > 1 and " " in value and not _is_verdict(value)
+        is_text = " " in value and any(map(str.isalpha, value))
+        is_words = len(path) > 1 and is_text and not _is_verdict(value)
         parts.append(f'"{value}"' if is_words else value)
     for parts in groups.values():
         # The number of the unit first, wherever the object has it.

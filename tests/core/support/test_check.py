@@ -83,7 +83,7 @@ def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind)
     assert (results.kind, bool(results.reason)) == (kind, True)
 
 
-def test_what_claims_nothing_is_not_applicable_and_passes():
+def test_what_claims_nothing_has_its_own_kind_and_never_passes():
     for answer in (
         "Hello! How can I help you?",
         "Which tower do you mean?",
@@ -91,8 +91,8 @@ def test_what_claims_nothing_is_not_applicable_and_passes():
     ):
         results = said(answer, "Hi")
         assert (results.kind, results.passed, results.supported) == (
-            "not_applicable",
-            True,
+            "no_claim",
+            False,
             None,
         )
 

@@ -42,6 +42,8 @@ HELD = ClaimVerdict(
     0.9,
     (Quote(Span("p", 0, 23), "The tower was completed"),),
 )
+CONTRADICTED = replace(FAILED, kind="contradicted")
+NOTHING = ClaimVerdict("Hello!", 52, 58, None, kind="no_claim")
 UNSURE = ClaimVerdict(
     "It is tall.", 40, 51, None, kind="unclear", reason="it can be read both ways"
 )
@@ -53,8 +55,12 @@ UNSURE = ClaimVerdict(
         ([HELD], None, "pass", set(), 0.9),
         ([HELD], False, "fail", {"off_question"}, 0.45),
         ([HELD, UNSURE], True, "unknown", {"unclear"}, 0.6),
-        ([HELD, FAILED], True, "fail", {"date"}, 0.4),
-        ([UNSURE, FAILED], False, "fail", {"date"}, 0.25),
+        ([HELD, FAILED], True, "partial", {"date"}, 0.45),
+        ([HELD, CONTRADICTED], True, "fail", {"contradicted"}, 0.4),
+        ([FAILED, FAILED], True, "fail", {"date"}, 0.0),
+        ([UNSURE, FAILED], False, "fail", {"date", "off_question"}, 0.0),
+        ([NOTHING, HELD], True, "pass", set(), 0.9),
+        ([NOTHING, NOTHING], True, "unknown", {"no_claim"}, 0.0),
     ],
 )
 def test_the_verdict_on_an_answer_follows_from_its_claims(
@@ -66,9 +72,21 @@ def test_the_verdict_on_an_answer_follows_from_its_claims(
     assert AnswerVerdict.from_json(json.loads(json.dumps(verdict.as_json()))) == verdict
 
 
-def test_what_claims_nothing_passes_and_findings_of_the_whole_have_no_words():
+def test_a_threshold_passes_what_is_not_stated_and_never_what_is_contradicted():
+    for claims, share in (([HELD, FAILED], 0.5), ([HELD, HELD, UNSURE], 2 / 3)):
+        verdict = AnswerVerdict.of_claims(claims)
+        assert verdict.supported_share == share
+        assert replace(verdict, threshold=share).passed
+        assert not replace(verdict, threshold=share + 0.01).passed
+    contradicted = AnswerVerdict.of_claims([HELD, HELD, CONTRADICTED])
+    nothing = AnswerVerdict.of_claims([NOTHING])
+    assert not replace(contradicted, threshold=0.0).passed
+    assert not replace(nothing, threshold=0.0).passed
+
+
+def test_what_claims_nothing_passes_not_and_findings_of_the_whole_have_no_words():
     assert AnswerVerdict.of_claims([]).kind == NO_CLAIMS
-    assert AnswerVerdict.of_claims([]).passed
+    assert not AnswerVerdict.of_claims([]).passed
     copied = replace(
         AnswerVerdict.of_claims([FAILED]), kind="copy", reason="it is a copy"
     )
