@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -204,10 +203,10 @@ class ModelDrafter:
             *collect_evidence(messages, settings.evidence, rejected),
             *earlier_evidence(messages),
         )
-        self.loop = copy.copy(settings.verifier.loop_for(request.model))
+        loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
-        attempts = max(1, self.loop.limits.attempts - len(rejected))
-        self.loop.limits = replace(self.loop.limits, attempts=attempts)
+        attempts = max(1, loop.limits.attempts - len(rejected))
+        self.loop = loop.with_limits(attempts=attempts)
 
     @property
     def question(self) -> str:

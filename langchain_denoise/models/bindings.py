@@ -10,27 +10,17 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 AnyRunnable: TypeAlias = Runnable[Any, Any]
 
-# What `bind_tools` and `with_structured_output` bind.
-_REPLY_FORM_SETTINGS = frozenset(
-    ("tools", "response_format", "ls_structured_output_format")
-)
+
+def without_bindings(runnable: Any) -> Any:
+    """What settings are bound around, such as tools or a schema to reply in."""
+    while isinstance(runnable, RunnableBindingBase):
+        runnable = runnable.bound
+    return runnable
 
 
 def is_model(runnable: object) -> bool:
     """Whether a runnable is a language model, with or without bound settings."""
-    while isinstance(runnable, RunnableBindingBase):
-        runnable = runnable.bound
-    return isinstance(runnable, BaseLanguageModel)
-
-
-def without_reply_form(model: AnyRunnable) -> AnyRunnable:
-    """The model without settings bound together with tools or a schema to reply in."""
-    if not isinstance(model, RunnableBindingBase):
-        return model
-    changes: dict[str, Any] = {"bound": without_reply_form(model.bound)}
-    if not _REPLY_FORM_SETTINGS.isdisjoint(model.kwargs):
-        changes["kwargs"] = {}
-    return model.model_copy(update=changes)
+    return isinstance(without_bindings(runnable), BaseLanguageModel)
 
 
 def is_greedy(model: AnyRunnable) -> bool:

@@ -50,7 +50,7 @@ from langchain_denoise.verification.verifier import (
 )
 
 OutputType = Literal["output", "answer"]
-DraftEvent: TypeAlias = str | RetrievedEvidence | DraftReply
+DraftEvent: TypeAlias = str | DraftReply
 
 
 def verified(
@@ -134,7 +134,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         output_type=output_type,
-        claims=validate_claims(claims),
+        claims=claims,
     )
 
 
@@ -263,15 +263,15 @@ class ChainDrafter:
             return self._read_reply(output, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
-        """Run the chain as a stream: evidence and text as they come, then the draft."""
+        """Run the chain as a stream: text as it comes, then the draft."""
         output = None
         with self._observe_run() as handler, self._prepare(request) as prepared:
             chain, chain_input = prepared
             config = _draft_config(handler)
             for chunk in chain.stream(chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
-                yield from handler.new_evidence()
-                yield from self._chunk_texts(chunk)
+                if text := answer_chunk(chunk, self.settings.answer):
+                    yield text
             yield self._read_reply(output, handler)
 
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
@@ -282,15 +282,9 @@ class ChainDrafter:
             config = _draft_config(handler)
             async for chunk in chain.astream(chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
-                for evidence in handler.new_evidence():
-                    yield evidence
-                for text in self._chunk_texts(chunk):
+                if text := answer_chunk(chunk, self.settings.answer):
                     yield text
             yield self._read_reply(output, handler)
-
-    def _chunk_texts(self, chunk: Any) -> list[str]:
-        text = answer_chunk(chunk, self.settings.answer)
-        return [text] if text else []
 
     @contextmanager
     def _observe_run(self) -> Iterator[EvidenceHandler]:
@@ -353,7 +347,7 @@ class ChainDrafter:
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
             passages = chain_values.extract_evidence(
-                self.chain_input, output, settings.evidence, required=False
+                self.chain_input, output, settings.evidence
             )
             retrieved = [RetrievedEvidence(passages)] if passages else []
         return DraftReply(

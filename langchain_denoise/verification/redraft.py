@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
@@ -33,7 +33,7 @@ from langchain_denoise.models.bindings import (
     AnyRunnable,
     is_greedy,
     is_model,
-    without_reply_form,
+    without_bindings,
 )
 
 
@@ -142,11 +142,11 @@ def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
 def find_model(chain: AnyRunnable) -> AnyRunnable | None:
     """The last model that a chain shows, which writes its answer; None without one.
 
-    A function shows what it closes over. Tools and a reply's form that are bound to the
-    model are left out: they would shape a verdict, too.
+    A function shows what it closes over. What is bound to the model is left out: tools
+    and a form of replies would shape a verdict, too.
     """
     if is_model(chain):
-        return without_reply_form(chain)
+        return cast("AnyRunnable", without_bindings(chain))
     steps = [*inner_steps(chain).values()]
     if isinstance(chain, RunnableLambda):
         steps += _closed_over(chain)

@@ -82,8 +82,6 @@ class Verifier:
             raise InputError(
                 f"on_answer: expected a function of an Answer, got {type_name}"
             )
-        _require_type("limits", limits, LoopLimits)
-        _require_type("budget", budget, Budget)
         self.loop = Augmenter(
             judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
@@ -112,12 +110,6 @@ class Verifier:
         if self.on_answer is not None:
             self.on_answer(answer)
         return answer
-
-
-def _require_type(name: str, value: Any, expected_type: type) -> None:
-    if value is not None and not isinstance(value, expected_type):
-        type_name = expected_type.__name__
-        raise InputError(f"{name}: expected {type_name}(...), got {value!r:.60}")
 
 
 def utility_from_judge(judge: Any) -> Utility:

@@ -20,14 +20,14 @@ from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
-from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting.conversation import (
     CitedState,
     cited_state,
     conversation_evidence,
     merge_cited,
 )
-from llamaindex_denoise.engines.base import NestedPrompts, split_words
+from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
@@ -77,9 +77,7 @@ class CheckedChatEngine(BaseChatEngine):
             self.memory.set(chat_history)
         history = self.memory.get(input=message)
         loop_run = self._loop_run(message, history)
-        answer = loop_run.answer()
-        self.cited = merge_cited([cited_state(answer), self.cited])
-        answer_parts = loop_run.response_parts(answer)
+        answer_parts = self._finish_turn(loop_run, loop_run.answer())
         for new_message in _turn_messages(message, answer_parts):
             self.memory.put(new_message)
         return _chat_response(message, answer_parts)
@@ -92,9 +90,7 @@ class CheckedChatEngine(BaseChatEngine):
             await self.memory.aset(chat_history)
         history = await self.memory.aget(input=message)
         loop_run = self._loop_run(message, history)
-        answer = await loop_run.aanswer()
-        self.cited = merge_cited([cited_state(answer), self.cited])
-        answer_parts = loop_run.response_parts(answer)
+        answer_parts = self._finish_turn(loop_run, await loop_run.aanswer())
         for new_message in _turn_messages(message, answer_parts):
             await self.memory.aput(new_message)
         return _chat_response(message, answer_parts)
@@ -123,6 +119,10 @@ class CheckedChatEngine(BaseChatEngine):
     def chat_history(self) -> list[ChatMessage]:
         """The conversation's messages, oldest first."""
         return self.memory.get_all()
+
+    def _finish_turn(self, loop_run: EngineLoopRun, answer: Answer) -> ResponseParts:
+        self.cited = merge_cited([cited_state(answer), self.cited])
+        return loop_run.response_parts(answer)
 
     def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
         turn_engine = _TurnEngine(self.chat_engine, list(history))
@@ -197,11 +197,8 @@ def _to_stream(response: AgentChatResponse, **streams: Any) -> CheckedChatStream
 
 
 def _stream_text(text: str) -> Generator[ChatResponse, None, None]:
-    text_so_far = ""
-    for word in split_words(text):
-        text_so_far += word
-        message = ChatMessage(role="assistant", content=text_so_far)
-        yield ChatResponse(message=message, delta=word)
+    message = ChatMessage(role="assistant", content=text)
+    yield ChatResponse(message=message, delta=text)
 
 
 async def _astream_text(text: str) -> AsyncGenerator[ChatResponse, None]:

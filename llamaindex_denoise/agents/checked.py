@@ -229,9 +229,7 @@ class FinalOutputChecks:
         self, ctx: AgentContext | Context, draft: DraftReply
     ) -> dict[str, Any]:
         """The record of an answer that is sent whatever the verdict."""
-        augmenter = copy.copy(self.augmenter)
-        limits = augmenter.limits
-        augmenter.limits = replace(limits, unsupported="send")
+        augmenter = self.augmenter.with_limits(unsupported="send")
         drafter = FixedText()
         drafter.drafted = replace(draft, calls=0)
         loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)
@@ -325,9 +323,8 @@ class AgentAnswerChecks(FinalOutputChecks):
             [attempt["text"] for attempt in records],
         )
         drafter = AgentDrafter(first_step, call_model, evidence)
-        augmenter = copy.copy(self.augmenter)
-        attempts = max(1, augmenter.limits.attempts - len(records))
-        augmenter.limits = replace(augmenter.limits, attempts=attempts)
+        attempts = max(1, self.augmenter.limits.attempts - len(records))
+        augmenter = self.augmenter.with_limits(attempts=attempts)
         history = _history_before_question(llm_input)
         loop_run = EngineLoopRun(augmenter, question, drafter, history)
         answer = await loop_run.aanswer()
@@ -583,12 +580,9 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         return ()
     source_nodes = getattr(raw_output, "source_nodes", raw_output)
     if _is_node_list(source_nodes):
-        unique_nodes = {}
-        for scored_node in retrieved_sources(source_nodes):
-            node = scored_node.node
-            if can_be_evidence(node):
-                unique_nodes[node.node_id, node.hash] = scored_node
-        return to_passages(unique_nodes.values(), include_captions=True)
+        sources = retrieved_sources(source_nodes)
+        nodes = [source for source in sources if can_be_evidence(source.node)]
+        return to_passages(nodes, include_captions=True)
     if source_nodes is not raw_output:  # a response without sources
         return ()
     text = output.content or ""

@@ -94,17 +94,14 @@ class EngineDrafter:
         stream_items = [item async for item in self.astream(request)]
         return cast(DraftReply, stream_items[-1])
 
-    def stream(
-        self, request: DraftRequest
-    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
-        """Yield the evidence, the draft's text as the engine streams it, the draft."""
+    def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
+        """Yield the text as the engine streams it, then the draft."""
         draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
                 if self.nodes is None:
                     with self._named_part(_RETRIEVAL):
                         self.nodes = self.engine.retrieve(self.query_bundle)
-                yield self._evidence(self.nodes, request.question)
                 response = self.engine.synthesize(draft_query, self.nodes)
             else:
                 response = self.engine.query(draft_query)
@@ -120,8 +117,8 @@ class EngineDrafter:
 
     async def astream(
         self, request: DraftRequest
-    ) -> AsyncGenerator[str | RetrievedEvidence | DraftReply, None]:
-        """Yield the evidence, the draft's text as the engine streams it, the draft."""
+    ) -> AsyncGenerator[str | DraftReply, None]:
+        """Yield the text as the engine streams it, then the draft."""
         draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
@@ -130,7 +127,6 @@ class EngineDrafter:
                         self.nodes = await aretrieve_nodes(
                             self.engine, self.query_bundle
                         )
-                yield self._evidence(self.nodes, request.question)
                 response = await self.engine.asynthesize(draft_query, self.nodes)
             else:
                 response = await self.engine.aquery(draft_query)

@@ -89,10 +89,8 @@ def test_a_model_inside_a_function_is_found_and_bound_tools_are_left_out():
     closed_over = RunnableLambda(lambda question: model.invoke(question))
     assert find_model(closed_over) is model
     assert find_model(RunnableLambda(len)) is None
-    with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t")
-    assert find_model(RunnableLambda(len) | with_tools).kwargs == {}
-    greedy = model.bind(temperature=0)
-    assert find_model(RunnableLambda(len) | greedy).kwargs == {"temperature": 0}
+    with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
+    assert find_model(RunnableLambda(len) | with_tools) is model
 
 
 def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):

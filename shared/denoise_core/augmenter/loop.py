@@ -55,12 +55,12 @@ class Augmenter:
         budget: Covers model, judge and retriever together.
         limits: The bounds of the loop.
         task: The instruction, and the words of an abstention that no model wrote.
-        when: ``when(question, answer)`` says what is judged (`states_something` leaves
-            out greetings and questions back).
+        when: ``when(question, answer)`` says what is judged ; by default
+            everything.
 
     Raises:
-        InputError: For a ``denoiser`` without a retriever, or with a `Consolidator`,
-            which takes it itself.
+        InputError: For a setting of another type, and for a ``denoiser`` without a
+            retriever, or with a `Consolidator`, which takes it itself.
     """
 
     def __init__(
@@ -91,6 +91,8 @@ class Augmenter:
             self.consolidator = Consolidator(())
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
+        _expect_settings("limits", limits, LoopLimits)
+        _expect_settings("budget", budget, Budget)
         self.llm = None if llm is None else expect_llm(llm)
         self.utility = as_utility(judge, self.llm)
         self._lacks_judge = judge is None and self.llm is None
@@ -100,6 +102,12 @@ class Augmenter:
         self.limits = limits or LoopLimits()
         self.task = task
         self.when = when
+
+    def with_limits(self, **limits: Any) -> Augmenter:
+        """The loop under other limits; see `LoopLimits`."""
+        loop = copy.copy(self)
+        loop.limits = replace(self.limits, **limits)
+        return loop
 
     def with_judge_model(self, llm: LLM | None) -> Augmenter:
         """A loop that ``llm`` judges, if nothing says who judges; else this loop.
@@ -317,6 +325,13 @@ class Augmenter:
         if memory.attempts_since_best() >= self.limits.patience:
             return StopReason.NO_PROGRESS
         return None
+
+
+def _expect_settings(name: str, value: Any, settings_class: type) -> None:
+    if value is not None and not isinstance(value, settings_class):
+        raise InputError(
+            f"{name}: expected {settings_class.__name__}(...), got {value!r:.60}"
+        )
 
 
 def _exhausted_reason(error: Exception) -> StopReason:

@@ -11,8 +11,7 @@ from collections import Counter
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import (
     draft_block,
-    evidence_block,
-    question_block,
+    labelled_prefix,
     with_title_line,
 )
 from denoise_core.errors import InputError, UnparsableReply
@@ -114,8 +113,7 @@ class SelfCriticism:
             return _NO_EVIDENCE
         text = parse_answer(candidate, memory.question).text_without_reasoning
         parts = (
-            evidence_block(memory.evidence),
-            question_block(memory.question),
+            labelled_prefix(memory),
             draft_block(text),
         )
         messages = (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))

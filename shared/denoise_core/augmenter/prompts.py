@@ -65,10 +65,7 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
     They begin as those to the judge do, with the labelled evidence and the question: a
     provider's prefix cache then reads the evidence once.
     """
-    parts = [question_block(memory.question)]
-    if memory.evidence:
-        evidence = LabelledEvidence(memory.evidence)
-        parts = [evidence_prefix(evidence, memory.question)]
+    parts = [labelled_prefix(memory)]
     if memory.history:
         parts.append(history_block(memory.history))
     parts.append(task.instruction)
@@ -82,6 +79,13 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
         draft_text = draft_block(last.text_without_reasoning)
         messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
     return tuple(messages)
+
+
+def labelled_prefix(memory: WorkingMemory) -> str:
+    """The labelled evidence and the question, with which every prompt about both begins."""
+    if not memory.evidence:
+        return question_block(memory.question)
+    return evidence_prefix(LabelledEvidence(memory.evidence), memory.question)
 
 
 def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
@@ -104,19 +108,6 @@ def history_block(history: Sequence[Message]) -> str:
 def draft_block(candidate: str) -> str:
     """The beginning of a draft in its envelope."""
     return wrap_in_envelope(candidate[:_DRAFT_CHARACTERS], "draft")
-
-
-def evidence_block(evidence: Sequence[Passage]) -> str:
-    """The passages under their numbers.
-
-    A passage without text is not shown, but keeps its number.
-    """
-    envelopes = []
-    for number, passage in enumerate(evidence, 1):
-        if passage.text.strip():
-            text = with_title_line(passage)
-            envelopes.append(wrap_in_envelope(text, f"evidence {number}"))
-    return "\n".join(envelopes) or "(There is no evidence.)"
 
 
 def with_title_line(passage: Passage) -> str:

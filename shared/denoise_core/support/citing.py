@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
 _BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
@@ -22,7 +21,6 @@ _NUMBERS_IN_BRACKETS = re.compile(
 )
 _MAX_RANGE = 50
 _MAX_STARTS = 50  # occurrences of a word tried as the start of a quotation
-SHORT_ANSWER_WORDS = 40  # a shorter quotation is a fine answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +113,6 @@ def _citation_numbers(name: str) -> range:
     high = int(match[2] or low)
     last_number = min(high, low + _MAX_RANGE)
     return range(low, last_number + 1)
-
-
-def copied_passage_id(
-    answer: str, passages: Sequence[Passage], fraction: float
-) -> str | None:
-    """The id of the passage that a long answer repeats word for word.
-
-    None unless one unbroken quotation makes up more than ``fraction`` of its words.
-    """
-    answer_words = split_words(answer)
-    if len(answer_words) <= SHORT_ANSWER_WORDS or fraction >= 1.0:
-        return None
-    shortest_copy = max(SHORT_ANSWER_WORDS, fraction * len(answer_words))
-    for passage in passages:
-        passage_words = split_words(passage.text)
-        for start, end in matching_runs(answer_words, passage_words):
-            if end - start > shortest_copy:
-                return passage.id
-    return None
 
 
 def matching_runs(

@@ -119,15 +119,15 @@ class LLMJudge(FlowJudge):
         for numbers in parts:
             request = ""
             if len(numbers) < len(units):
-                request = f"{_PART}{', '.join(map(str, numbers))}."
+                request = f"{_PART}{_name_numbers(numbers)}."
             messages = unit_prompt(question, units, evidence, request)
             reply = yield from complete(messages, tag="judge", llm=self.llm)
             calls += 1
             _merge_replies(replies, read_unit_replies(reply.text, numbers))
         missing = [number for number in all_numbers if number not in replies.lines]
         if missing:
-            shown_numbers = ", ".join(map(str, missing))
-            messages = unit_prompt(question, units, evidence, _AGAIN + shown_numbers)
+            request = _AGAIN + _name_numbers(missing)
+            messages = unit_prompt(question, units, evidence, request)
             reply = yield from complete(messages, tag="judge", llm=self.llm)
             calls += 1
             _merge_replies(replies, read_unit_replies(reply.text, missing))
@@ -191,6 +191,14 @@ def _claimed_units(
         unit = AnswerUnit("sentence", claim.full_text, claim.start, claim.end)
         units.append(unit)
     return answer, tuple(units)
+
+
+def _name_numbers(numbers: Sequence[int]) -> str:
+    first = numbers[0]
+    last = numbers[-1]
+    if last - first == len(numbers) - 1 > 1:
+        return f"{first} to {last}"
+    return ", ".join(map(str, numbers))
 
 
 def _merge_replies(replies: UnitReplies, new_replies: UnitReplies) -> None:
