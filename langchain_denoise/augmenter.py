@@ -31,7 +31,7 @@ class AugmentedInput(TypedDict):
 class AugmentedOutput(TypedDict):
     """``answer`` and how far to trust it.
 
-    ``outcome`` is supported, unsupported, unknown, abstained or failed. ``context`` is
+    ``outcome`` is supported, partly supported, unsupported, unknown, abstained or failed. ``context`` is
     the evidence that the answer was written from, in the order of its citations (``[1]``
     is the first). ``denoise`` is the record of the run in plain JSON: why it stopped,
     every attempt with its score, reasons and feedback, searches, failures, calls, tokens.

@@ -13,12 +13,13 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
+from llamaindex_denoise.models.llm import LlamaLLM, find_model
 from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
 
 _SHARED_SETTINGS = ("judge", "budget", "limits", "unsupported", "augmenter")
-_ENGINE_SETTINGS = ("streaming", "on_error")
+_ENGINE_SETTINGS = ("streaming", "notice", "on_error")
 
 
 @overload
@@ -49,12 +50,13 @@ def Checked(  # noqa: N802  used like a class
             ReActAgent, CodeActAgent, AgentWorkflow, or a `QueryEngineTool` (which then
             shows an agent the verdict). It is not changed.
         judge: A judge of `denoise_core`, a LlamaIndex model (which then quotes)
-            or a function; None compares by code alone.
+            or a function. None is the model that ``component`` answers with,
+            ``"off"`` is nobody.
         budget: Bounds one run.
         limits: Bounds the loop.
         unsupported: ``"send"`` or ``"abstain"`` from an answer that fails.
         augmenter: Your own loop, instead of the settings above.
-        **settings: Of a query engine ``streaming`` and ``on_error``, of a chat engine
+        **settings: Of a query engine ``streaming``, ``notice`` and ``on_error``, of a chat engine
             ``on_error``, of an agent ``no_evidence``: names of tools whose output is no
             evidence (a notebook, a planner, a tool that calls a model).
 
@@ -64,6 +66,9 @@ def Checked(  # noqa: N802  used like a class
     loop_augmenter = build_augmenter(
         judge, budget, limits, unsupported, augmenter=augmenter
     )
+    model = find_model(component)
+    if model is not None:
+        loop_augmenter = loop_augmenter.with_judge_model(LlamaLLM(model))
     component_kind = type(component).__name__
     if isinstance(component, BaseQueryEngine):
         _require_unchecked(component, VerifiedEngine)

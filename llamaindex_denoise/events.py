@@ -48,8 +48,8 @@ class VerificationEvent(Event):
     """The verdict on one answer, in an agent's stream.
 
     Attributes:
-        record: Plain JSON; ``record["outcome"]`` is supported, unsupported, unknown,
-            abstained or failed.
+        record: Plain JSON; ``record["outcome"]`` is supported, partly supported,
+            unsupported, unknown, abstained or failed.
     """
 
     record: dict[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from llama_index.core.base.response.schema import PydanticResponse
@@ -68,21 +68,12 @@ def build_augmenter(
                 f"Augmenter({names[0]}=...)"
             )
         return augmenter
-    if budget is not None and not isinstance(budget, Budget):
-        raise InputError(
-            "budget: expected a Budget such as Budget(calls=8), got "
-            f"{type(budget).__name__}"
-        )
-    if limits is not None and not isinstance(limits, LoopLimits):
-        raise InputError(
-            "limits: expected LoopLimits such as LoopLimits(attempts=2), got "
-            f"{type(limits).__name__}"
-        )
-    if unsupported is not None:
-        limits = replace(limits or LoopLimits(), unsupported=unsupported)
     if isinstance(judge, LLM):
-        judge = LlamaLLM(judge)  # the core makes a quoting judge of a model
-    return Augmenter(judge=judge, budget=budget, limits=limits, **parts)
+        judge = LlamaLLM(judge)  # the core makes a judge of a model
+    augmenter = Augmenter(judge=judge, budget=budget, limits=limits, **parts)
+    if unsupported is None:
+        return augmenter
+    return augmenter.with_limits(unsupported=unsupported)
 
 
 class ResponseParts(NamedTuple):
@@ -186,11 +177,9 @@ class EngineLoopRun:
                 why=f"{failed_attempts['part']} failed ({failed_attempts['error']})"
             )
         engine_drafter = self._engine_drafter
-        if engine_drafter is None:
-            return answer.text
-        if engine_drafter.is_retrieval_only:
+        if engine_drafter is not None and engine_drafter.is_retrieval_only:
             return ""
-        return engine_drafter.restore_headings(answer.text)
+        return answer.text
 
     def _failure(self, answer: Answer) -> tuple[str, Exception | str] | None:
         """The part that prevented an answer and its error; None if nothing failed.

@@ -19,4 +19,4 @@ verdict = check("When was it finished?", answer, passages)
 print("no judge:", verdict.outcome, [str(d) for claim in verdict.claims for d in claim.differences])
 
 verdict = Augmenter(judge=has_words).answer("When was it finished?", drafter=FixedText(answer), evidence=passages)
-print("your judge:", verdict.outcome.value, "|", verdict.supported_part)
+print("your judge:", verdict.outcome.value, "|", verdict.best.verdict.reason)

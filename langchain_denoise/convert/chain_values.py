@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from denoise_core import InputError, Passage, unique_ids
+from denoise_core import InputError, Passage
 from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
@@ -113,12 +113,12 @@ def has_answer_text(output: Any) -> bool:
 
 
 def extract_evidence(
-    chain_input: Any, output: Any, selector: ValueSelector, *, required: bool = True
+    chain_input: Any, output: Any, selector: ValueSelector
 ) -> tuple[Passage, ...]:
     """The evidence, from the output or else from the input.
 
-    Documents under one of `EVIDENCE_KEYS`, or what the tools of this turn returned. If
-    it is not ``required``, there may be none.
+    Documents under one of `EVIDENCE_KEYS`, or what the tools of this turn returned;
+    there may be none.
     """
     if callable(selector):
         return evidence_passages(selector(chain_input, output))
@@ -127,26 +127,17 @@ def extract_evidence(
         source = output if is_in_output else chain_input
         return evidence_passages(value_under_key(source, selector, "evidence"))
     for source in (as_mapping(output), as_mapping(chain_input)):
-        is_state = isinstance(source, Mapping)
-        key = _first_key(source, EVIDENCE_KEYS) if is_state else None
+        if not isinstance(source, Mapping):
+            continue
+        key = _first_key(source, EVIDENCE_KEYS)
         if key is not None:
             return evidence_passages(source[key])
-        messages = extract_messages(source) if is_state or required else None
-        if messages is not None:
-            return _unique_tool_passages(messages)
-    if not required:
-        return ()
-    return evidence_passages(_first_value(output, EVIDENCE_KEYS, "evidence"))
-
-
-def _unique_tool_passages(messages: Sequence[BaseMessage]) -> tuple[Passage, ...]:
-    passages: list[Passage] = []
-    for _, found_passages in tool_passages(messages):
-        passages += found_passages
-    # Two tools may return documents with the same id.
-    passage_ids = unique_ids([passage.id for passage in passages])
-    pairs = zip(passages, passage_ids)
-    return tuple(dataclasses.replace(passage, id=new_id) for passage, new_id in pairs)
+        passages: list[Passage] = []
+        for _, found_passages in tool_passages(extract_messages(source) or ()):
+            passages += found_passages
+        if passages:
+            return tuple(passages)
+    return ()
 
 
 def tool_passages(
@@ -271,7 +262,7 @@ CANNOT_REPLACE_ANSWER = (
 )
 
 
-def replace_answer(output: Any, text: str, selector: ValueSelector) -> Any:
+def replace_answer(output: Any, text: str) -> Any:
     """The output with another answer; everything else is unchanged.
 
     Raises:
@@ -282,14 +273,13 @@ def replace_answer(output: Any, text: str, selector: ValueSelector) -> Any:
     if isinstance(output, BaseMessage):
         return output.model_copy(update={"content": text})
     if isinstance(output, Mapping):
-        if selector is None and _answer_position(output) is not None:
+        if _answer_position(output) is not None:
             return change_answer_message(
                 output, lambda message: message.model_copy(update={"content": text})
             )
-        if not isinstance(selector, str):
-            selector = _first_key(output, ANSWER_KEYS)
-        if selector is not None:
-            return {**output, selector: text}
+        key = _first_key(output, ANSWER_KEYS)
+        if key is not None:
+            return {**output, key: text}
     raise InputError(CANNOT_REPLACE_ANSWER.format(type(output).__name__))
 
 

@@ -127,7 +127,7 @@ def _selected_text(output: Any, selector: Callable[..., Any]) -> ClaimedOutput:
 
 def replace_claim_text(output: Any, text: str, path: Sequence[str]) -> Any:
     """The output with another text at the path of its `ClaimedOutput`."""
-    return change_at_path(output, lambda value: replace_answer(value, text, None), path)
+    return change_at_path(output, lambda value: replace_answer(value, text), path)
 
 
 def change_at_path(

@@ -23,6 +23,7 @@ from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
+from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import RECORD_KEY
@@ -49,8 +50,10 @@ from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddle
 from langchain_denoise.observe import Record, short_record
 from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import (
+    CITED_KEY,
     Verifier,
     annotate_message,
+    earlier_evidence,
     history_before_question,
 )
 
@@ -196,10 +199,14 @@ class ModelDrafter:
         self.tool_response: AgentResponse | None = None
         messages = request.messages
         rejected = [attempt["text"] for attempt in earlier_attempts(messages)]
-        self.evidence = collect_evidence(messages, settings.evidence, rejected)
+        self.evidence = (
+            *collect_evidence(messages, settings.evidence, rejected),
+            *earlier_evidence(messages),
+        )
+        loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
-        attempts = max(1, settings.verifier.limits.attempts - len(rejected))
-        self.loop = settings.verifier.loop_with_limits(attempts=attempts)
+        attempts = max(1, loop.limits.attempts - len(rejected))
+        self.loop = loop.with_limits(attempts=attempts)
 
     @property
     def question(self) -> str:
@@ -269,8 +276,9 @@ class ModelDrafter:
         Calls beyond the one that LangChain counts are added to its counts.
         """
         response = self.tool_response or self._answer_response()
+        record = {**self.record, CITED_KEY: cited_state(self.answer)}
         response = _change_last_message(
-            response, lambda message: attach_record(message, self.record)
+            response, lambda message: attach_record(message, record)
         )
         if not self.extra_calls:
             return response
@@ -288,12 +296,7 @@ class ModelDrafter:
             response = best.origin
         structured = response.structured_response
         if structured is None:
-            is_unchanged = (
-                best is not None
-                and best.candidate == answer.text
-                and str(response.result[-1].text).strip() == answer.text
-            )
-            if not is_unchanged:
+            if best is None or best.candidate != answer.text:
                 update = {"content": answer.text}
                 response = _change_last_message(
                     response, lambda message: message.model_copy(update=update)

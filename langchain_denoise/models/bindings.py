@@ -11,11 +11,16 @@ from langchain_core.runnables.base import RunnableBindingBase
 AnyRunnable: TypeAlias = Runnable[Any, Any]
 
 
-def is_model(runnable: object) -> bool:
-    """Whether a runnable is a language model, with or without bound settings."""
+def without_bindings(runnable: Any) -> Any:
+    """What settings are bound around, such as tools or a schema to reply in."""
     while isinstance(runnable, RunnableBindingBase):
         runnable = runnable.bound
-    return isinstance(runnable, BaseLanguageModel)
+    return runnable
+
+
+def is_model(runnable: object) -> bool:
+    """Whether a runnable is a language model, with or without bound settings."""
+    return isinstance(without_bindings(runnable), BaseLanguageModel)
 
 
 def is_greedy(model: AnyRunnable) -> bool:

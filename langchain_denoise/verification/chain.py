@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
@@ -15,8 +16,9 @@ from pydantic import PrivateAttr, field_validator
 from typing_extensions import override
 
 from denoise_core import Budget, InputError
-from denoise_core.augmenter import Answer, LoopLimits
+from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
+from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
@@ -34,18 +36,21 @@ from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
     RedraftRequest,
     current_redraft,
+    find_model,
     inner_steps,
     insert_redrafting,
 )
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
+    CITED_KEY,
     Verifier,
     annotate_message,
+    earlier_evidence,
     history_before_question,
 )
 
 OutputType = Literal["output", "answer"]
-DraftEvent: TypeAlias = str | RetrievedEvidence | DraftReply
+DraftEvent: TypeAlias = str | DraftReply
 
 
 def verified(
@@ -129,7 +134,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         output_type=output_type,
-        claims=validate_claims(claims),
+        claims=claims,
     )
 
 
@@ -177,6 +182,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     claims: Sequence[str] | None = None
 
     _redrafting_chain: AnyRunnable | None = PrivateAttr(default=None)
+    _loop: Augmenter = PrivateAttr()
 
     @field_validator("claims", mode="before")
     @classmethod
@@ -186,6 +192,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
+        self._loop = self.verifier.loop_for(find_model(self.chain))
         unsupported = self.verifier.limits.unsupported
         if callable(self.answer) and unsupported != "send":
             raise InputError(
@@ -201,15 +208,16 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
 
     @override
     def _loop_run(self, input: Any, options: Record) -> LoopRun:
-        drafter = ChainDrafter(self, input, options)
         question = chain_values.extract_question(input, self.question)
-        messages = None
+        messages: Sequence[BaseMessage] = ()
         if not callable(self.question):
-            messages = chain_values.extract_messages(chain_values.as_mapping(input))
+            state = chain_values.as_mapping(input)
+            messages = chain_values.extract_messages(state) or ()
+        drafter = ChainDrafter(self, input, options, earlier_evidence(messages))
         return LoopRun(
-            self.verifier.loop,
+            self._loop,
             question,
-            history_before_question(messages or ()),
+            history_before_question(messages),
             self.verifier.notify,
             drafter.output_for_answer,
             drafter,
@@ -220,9 +228,14 @@ class ChainDrafter:
     """Runs the chain once for each draft of one input; a core `StreamingDrafter`."""
 
     def __init__(
-        self, settings: VerifiedRunnable, chain_input: Any, options: Record
+        self,
+        settings: VerifiedRunnable,
+        chain_input: Any,
+        options: Record,
+        earlier: Sequence[RetrievedEvidence] = (),
     ) -> None:
         self.settings = settings
+        self.earlier = earlier
         self.chain_input = chain_input
         self.options = options
         self.tool_calls = 0
@@ -250,15 +263,15 @@ class ChainDrafter:
             return self._read_reply(output, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
-        """Run the chain as a stream: evidence and text as they come, then the draft."""
+        """Run the chain as a stream: text as it comes, then the draft."""
         output = None
         with self._observe_run() as handler, self._prepare(request) as prepared:
             chain, chain_input = prepared
             config = _draft_config(handler)
             for chunk in chain.stream(chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
-                yield from handler.new_evidence()
-                yield from self._chunk_texts(chunk)
+                if text := answer_chunk(chunk, self.settings.answer):
+                    yield text
             yield self._read_reply(output, handler)
 
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
@@ -269,15 +282,9 @@ class ChainDrafter:
             config = _draft_config(handler)
             async for chunk in chain.astream(chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
-                for evidence in handler.new_evidence():
-                    yield evidence
-                for text in self._chunk_texts(chunk):
+                if text := answer_chunk(chunk, self.settings.answer):
                     yield text
             yield self._read_reply(output, handler)
-
-    def _chunk_texts(self, chunk: Any) -> list[str]:
-        text = answer_chunk(chunk, self.settings.answer)
-        return [text] if text else []
 
     @contextmanager
     def _observe_run(self) -> Iterator[EvidenceHandler]:
@@ -340,14 +347,14 @@ class ChainDrafter:
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
             passages = chain_values.extract_evidence(
-                self.chain_input, output, settings.evidence, required=False
+                self.chain_input, output, settings.evidence
             )
             retrieved = [RetrievedEvidence(passages)] if passages else []
         return DraftReply(
             claims.text,
             handler.usage,
             calls=handler.model_calls,
-            retrieved=tuple(retrieved),
+            retrieved=(*retrieved, *self.earlier),
             fields=claims.fields,
             origin=output,
         )
@@ -364,11 +371,7 @@ class ChainDrafter:
         sources = resolve_sources(claims.sources, answer.memory.evidence)
         if sources:
             record["sources"] = sources
-        # Reasoning in the model's text is not part of the candidate, and is not sent.
-        is_plain_text = claims.fields is None and not callable(settings.answer)
-        output_text = claims.text.strip() if is_plain_text else best.candidate
-        is_unchanged = answer.text == best.candidate == output_text
-        if not is_unchanged:
+        if answer.text != best.candidate:
             if claims.fields is not None:
                 message = chain_values.CANNOT_REPLACE_ANSWER
                 raise InputError(message.format(type(output).__name__))
@@ -381,7 +384,8 @@ class ChainDrafter:
             output = change_at_path(output, annotate, claims.path)
         if settings.output_type == "answer":
             return answer, record
-        return chain_values.attach_record(output, record), record
+        cited_record = {**record, CITED_KEY: cited_state(answer)}
+        return chain_values.attach_record(output, cited_record), record
 
 
 def _draft_config(handler: EvidenceHandler) -> RunnableConfig:

@@ -52,7 +52,6 @@ class EvidenceHandler(BaseCallbackHandler):
         self.model_calls = 0
         self.tool_calls = 0
         self._reported_usages: list[Usage] = []
-        self._yielded_count = 0
         self._runs: dict[UUID, _CallbackRun] = {}
         self._lock = threading.Lock()
 
@@ -64,13 +63,6 @@ class EvidenceHandler(BaseCallbackHandler):
             return None
         input_tokens = sum(usage.input_tokens for usage in usages)
         return Usage(input_tokens, sum(usage.output_tokens for usage in usages))
-
-    def new_evidence(self) -> list[RetrievedEvidence]:
-        """The evidence since the last call of this method."""
-        with self._lock:
-            new_evidence = self.retrieved[self._yielded_count :]
-            self._yielded_count = len(self.retrieved)
-        return new_evidence
 
     def _start_run(
         self, kind: str, run_id: UUID, parent_id: UUID | None, query: str = ""

@@ -7,18 +7,20 @@ that rewrite the question, see the same input as before.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import (
     RunnableBindingBase,
+    RunnableLambda,
     RunnableParallel,
     RunnableSequence,
 )
@@ -27,7 +29,12 @@ from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.bindings import AnyRunnable, is_greedy, is_model
+from langchain_denoise.models.bindings import (
+    AnyRunnable,
+    is_greedy,
+    is_model,
+    without_bindings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,34 @@ def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
     if isinstance(chain, RunnableAssign):
         return {"mapper": chain.mapper}
     return {}
+
+
+def find_model(chain: AnyRunnable) -> AnyRunnable | None:
+    """The last model that a chain shows, which writes its answer; None without one.
+
+    A function shows what it closes over. What is bound to the model is left out: tools
+    and a form of replies would shape a verdict, too.
+    """
+    if is_model(chain):
+        return cast("AnyRunnable", without_bindings(chain))
+    steps = [*inner_steps(chain).values()]
+    if isinstance(chain, RunnableLambda):
+        steps += _closed_over(chain)
+    for step in reversed(steps):
+        model = find_model(step)
+        if model is not None:
+            return model
+    return None
+
+
+def _closed_over(step: RunnableLambda[Any, Any]) -> list[AnyRunnable]:
+    """The runnables that a function names; `RunnableLambda.deps` would read its file."""
+    function = getattr(step, "func", None) or step.afunc
+    if not inspect.isfunction(function):
+        return []
+    variables = inspect.getclosurevars(function)
+    values = [*variables.globals.values(), *variables.nonlocals.values()]
+    return [value for value in values if isinstance(value, Runnable)]
 
 
 def insert_redrafting(chain: AnyRunnable) -> AnyRunnable | None:

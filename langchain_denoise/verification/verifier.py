@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -19,14 +17,20 @@ from denoise_core.augmenter import (
     Policy,
     Utility,
 )
+from denoise_core.augmenter.drafting.conversation import conversation_evidence
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
-from denoise_core.augmenter.utility import When, as_utility
+from denoise_core.augmenter.utility import JUDGE_OFF, When, as_utility
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from langchain_denoise.convert.messages import block_text, to_core_messages
+from langchain_denoise.models.bindings import AnyRunnable
+from langchain_denoise.models.chat_llm import ChatModelLLM, as_llm
 from langchain_denoise.observe import Record
+
+CITED_KEY = "cited"
+"""In the record of an answer, the passages that it rests on."""
 
 
 class Verifier:
@@ -60,7 +64,8 @@ class Verifier:
 
         Args:
             judge: Any judge of the core, a function, or a chat model (a runnable or its
-                name), which then judges by its quotes; None is the core's default.
+                name), which then judges by its quotes. None is the model that writes the
+                answer, ``"off"`` is nobody.
             feedback: Explains to the model what is wrong with a draft.
             policy: Decides the next step.
             limits: Bounds the drafts, and says what is sent when none holds.
@@ -77,8 +82,6 @@ class Verifier:
             raise InputError(
                 f"on_answer: expected a function of an Answer, got {type_name}"
             )
-        _require_type("limits", limits, LoopLimits)
-        _require_type("budget", budget, Budget)
         self.loop = Augmenter(
             judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
@@ -96,11 +99,11 @@ class Verifier:
         """How many drafts, how much time and how many calls the loop may use."""
         return self.loop.limits
 
-    def loop_with_limits(self, **limits: Any) -> Augmenter:
-        """The loop under other limits, for an agent that already wrote some drafts."""
-        loop = copy.copy(self.loop)
-        loop.limits = replace(loop.limits, **limits)
-        return loop
+    def loop_for(self, model: AnyRunnable | None) -> Augmenter:
+        """The loop, judged by the model that drafts unless ``judge`` says otherwise."""
+        if model is None:
+            return self.loop
+        return self.loop.with_judge_model(ChatModelLLM(model))
 
     def notify(self, answer: Answer) -> Answer:
         """Call ``on_answer``, and return the answer."""
@@ -109,23 +112,24 @@ class Verifier:
         return answer
 
 
-def _require_type(name: str, value: Any, expected_type: type) -> None:
-    if value is not None and not isinstance(value, expected_type):
-        type_name = expected_type.__name__
-        raise InputError(f"{name}: expected {type_name}(...), got {value!r:.60}")
-
-
 def utility_from_judge(judge: Any) -> Utility:
     """The loop's utility for a judge of any kind.
 
     Raises:
         InputError: For an object that cannot judge.
     """
-    if isinstance(judge, (Runnable, str)):
-        from langchain_denoise.models.chat_llm import as_llm
-
+    if isinstance(judge, (Runnable, str)) and judge != JUDGE_OFF:
         return as_utility(LLMJudge(as_llm(judge, "judge")))
     return as_utility(judge)
+
+
+def earlier_evidence(messages: Sequence[BaseMessage]) -> Any:
+    """What the conversation's earlier answers rested on, from their records."""
+    states = []
+    for message in reversed(messages):
+        record = message.response_metadata.get(RECORD_KEY, {})
+        states.append(record.get(CITED_KEY))
+    return conversation_evidence(states)
 
 
 def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:

@@ -20,8 +20,14 @@ from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
-from denoise_core.augmenter import Augmenter
-from llamaindex_denoise.engines.base import NestedPrompts, split_words
+from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter.drafting.conversation import (
+    CitedState,
+    cited_state,
+    conversation_evidence,
+    merge_cited,
+)
+from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
@@ -56,6 +62,7 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_memory is None:
             chat_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
         self.memory = chat_memory
+        self.cited: CitedState = []  # what the conversation's answers rested on
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -69,7 +76,8 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_history is not None:
             self.memory.set(chat_history)
         history = self.memory.get(input=message)
-        answer_parts = self._loop_run(message, history).run_to_response()
+        loop_run = self._loop_run(message, history)
+        answer_parts = self._finish_turn(loop_run, loop_run.answer())
         for new_message in _turn_messages(message, answer_parts):
             self.memory.put(new_message)
         return _chat_response(message, answer_parts)
@@ -81,7 +89,8 @@ class CheckedChatEngine(BaseChatEngine):
         if chat_history is not None:
             await self.memory.aset(chat_history)
         history = await self.memory.aget(input=message)
-        answer_parts = await self._loop_run(message, history).arun_to_response()
+        loop_run = self._loop_run(message, history)
+        answer_parts = self._finish_turn(loop_run, await loop_run.aanswer())
         for new_message in _turn_messages(message, answer_parts):
             await self.memory.aput(new_message)
         return _chat_response(message, answer_parts)
@@ -104,15 +113,21 @@ class CheckedChatEngine(BaseChatEngine):
         """Clear the conversation."""
         self.chat_engine.reset()
         self.memory.reset()
+        self.cited = []
 
     @property
     def chat_history(self) -> list[ChatMessage]:
         """The conversation's messages, oldest first."""
         return self.memory.get_all()
 
+    def _finish_turn(self, loop_run: EngineLoopRun, answer: Answer) -> ResponseParts:
+        self.cited = merge_cited([cited_state(answer), self.cited])
+        return loop_run.response_parts(answer)
+
     def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
         turn_engine = _TurnEngine(self.chat_engine, list(history))
         drafter = EngineDrafter(turn_engine, QueryBundle(message))
+        drafter.earlier = conversation_evidence([self.cited])
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 
@@ -182,11 +197,8 @@ def _to_stream(response: AgentChatResponse, **streams: Any) -> CheckedChatStream
 
 
 def _stream_text(text: str) -> Generator[ChatResponse, None, None]:
-    text_so_far = ""
-    for word in split_words(text):
-        text_so_far += word
-        message = ChatMessage(role="assistant", content=text_so_far)
-        yield ChatResponse(message=message, delta=word)
+    message = ChatMessage(role="assistant", content=text)
+    yield ChatResponse(message=message, delta=text)
 
 
 async def _astream_text(text: str) -> AsyncGenerator[ChatResponse, None]:

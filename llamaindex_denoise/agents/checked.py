@@ -33,6 +33,11 @@ from llama_index.core.workflow import Context, StopEvent, Workflow, step
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
+from denoise_core.augmenter.drafting.conversation import (
+    cited_state,
+    conversation_evidence,
+    merge_cited,
+)
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
@@ -56,10 +61,18 @@ STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
 HANDOFF_TOOL = "handoff"  # LlamaIndex's workflows pass a conversation on with it
 EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
-_UNCONFIRMED_OUTCOMES = ("unsupported", "unknown", "abstained", "failed")
+_UNCONFIRMED_OUTCOMES = (
+    "partly supported",
+    "unsupported",
+    "unknown",
+    "abstained",
+    "failed",
+)
 
-# In the store: positions of rejected drafts among a run's notes, and their records.
+# In the store: positions of rejected drafts among a run's notes, and their records;
+# and what the conversation's answers rested on.
 _REJECTED_KEY = "denoise_rejected"
+_CITED_KEY = "denoise_cited"
 _NO_REJECTED: Mapping[str, Any] = {"places": [], "records": []}
 _FINAL_THOUGHT = "I can answer without using any more tools."
 
@@ -204,19 +217,25 @@ class FinalOutputChecks:
         self, ctx: AgentContext | Context
     ) -> tuple[RetrievedEvidence, ...]:
         tool_calls = await _stored(ctx, "current_tool_calls", [])
-        return evidence_from_calls(tool_calls, self.no_evidence)
+        earlier = conversation_evidence([await _stored(ctx, _CITED_KEY, [])])
+        return (*evidence_from_calls(tool_calls, self.no_evidence), *earlier)
+
+    async def _keep_cited(self, ctx: AgentContext | Context, answer: Answer) -> None:
+        """Keep what the answer rests on, for the turns after it."""
+        earlier = await _stored(ctx, _CITED_KEY, [])
+        await ctx.store.set(_CITED_KEY, merge_cited([cited_state(answer), earlier]))
 
     async def _judge_draft(
         self, ctx: AgentContext | Context, draft: DraftReply
     ) -> dict[str, Any]:
         """The record of an answer that is sent whatever the verdict."""
-        augmenter = copy.copy(self.augmenter)
-        limits = augmenter.limits
-        augmenter.limits = replace(limits, unsupported="send")
+        augmenter = self.augmenter.with_limits(unsupported="send")
         drafter = FixedText()
         drafter.drafted = replace(draft, calls=0)
         loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)
-        return loop_run.emit_record(await loop_run.aanswer())
+        answer = await loop_run.aanswer()
+        await self._keep_cited(ctx, answer)
+        return loop_run.emit_record(answer)
 
     async def _publish(
         self, ctx: AgentContext | Context, run_record: dict[str, Any]
@@ -235,8 +254,8 @@ class AgentAnswerChecks(FinalOutputChecks):
     Only the last model call is repeated, with the same tool results. A model that
     answers feedback with another tool call gets it; drafts of the whole turn count
     towards ``limits.attempts``. The best draft since the last tool call is sent;
-    rejected drafts are neither streamed nor remembered. An answer without any tool
-    result is sent unchanged, with the outcome "unknown". The verdict is in the stream
+    rejected drafts are neither streamed nor remembered. Evidence is what the tools
+    returned, and what the conversation's earlier answers rested on. The verdict is in the stream
     as a `VerificationEvent`, in ``ctx.store`` under ``"denoise"`` and in the output's
     ``metadata``.
     """
@@ -304,9 +323,8 @@ class AgentAnswerChecks(FinalOutputChecks):
             [attempt["text"] for attempt in records],
         )
         drafter = AgentDrafter(first_step, call_model, evidence)
-        augmenter = copy.copy(self.augmenter)
-        attempts = max(1, augmenter.limits.attempts - len(records))
-        augmenter.limits = replace(augmenter.limits, attempts=attempts)
+        attempts = max(1, self.augmenter.limits.attempts - len(records))
+        augmenter = self.augmenter.with_limits(attempts=attempts)
         history = _history_before_question(llm_input)
         loop_run = EngineLoopRun(augmenter, question, drafter, history)
         answer = await loop_run.aanswer()
@@ -316,6 +334,7 @@ class AgentAnswerChecks(FinalOutputChecks):
             records = [*records, *failed]
             await ctx.store.set(_REJECTED_KEY, {**rejected_state, "records": records})
             return drafter.tool_step
+        await self._keep_cited(ctx, answer)
         await self._publish(
             ctx, {**run_record, "attempts": [*records, *run_record["attempts"]]}
         )
@@ -467,7 +486,7 @@ class _ModelStep:
 
     def with_text(self, text: str) -> _ModelStep:
         """Return the step with another text, if the loop abstained."""
-        if text == self.text.strip():
+        if text == self.text:
             return self
         shown_text = text
         last_note: Any = None
@@ -561,12 +580,9 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         return ()
     source_nodes = getattr(raw_output, "source_nodes", raw_output)
     if _is_node_list(source_nodes):
-        unique_nodes = {}
-        for scored_node in retrieved_sources(source_nodes):
-            node = scored_node.node
-            if can_be_evidence(node):
-                unique_nodes[node.node_id, node.hash] = scored_node
-        return to_passages(unique_nodes.values(), include_captions=True)
+        sources = retrieved_sources(source_nodes)
+        nodes = [source for source in sources if can_be_evidence(source.node)]
+        return to_passages(nodes, include_captions=True)
     if source_nodes is not raw_output:  # a response without sources
         return ()
     text = output.content or ""

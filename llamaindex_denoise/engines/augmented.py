@@ -45,7 +45,6 @@ from llamaindex_denoise.engines.base import (
     StreamingMode,
     history_to_messages,
     postprocessor_modules,
-    split_words,
 )
 from llamaindex_denoise.engines.drafter import (
     EngineDrafter,
@@ -68,7 +67,8 @@ class VerifiedEngine(DenoiseEngine):
     """Base of `AugmentedQueryEngine` and of the engine that `Checked` returns.
 
     An answer is one run of the loop. ``response.metadata["denoise"]`` says how far to
-    trust it (``outcome``: supported, unsupported, unknown, abstained or failed), why
+    trust it (``outcome``: supported, partly supported, unsupported, unknown, abstained
+    or failed), why
     the loop stopped, and what each attempt was and cost. ``source_nodes`` are the nodes
     that the answer was written from; a citation ``[n]`` names the n-th of them.
     Structured output keeps its type and is checked field by field. An answer about
@@ -77,21 +77,20 @@ class VerifiedEngine(DenoiseEngine):
     Args:
         augmenter: The loop.
         streaming: ``"checked"`` (or True) streams the judged text, ``"draft"`` the
-            first draft as it is written. If the answer differs from the draft,
-            ``revision_notice`` and the answer follow; ``get_response()`` returns the
-            answer alone.
+            first draft as it is written. If the answer differs from what was shown, it
+            follows after an empty line; ``get_response()`` returns the answer alone.
+        notice: A line shown before that answer, in your users' language; "" for none.
         on_error: ``"raise"`` raises the error that prevented an answer; ``"answer"``
             returns a text that names the failed part.
         callback_manager: LlamaIndex's callbacks.
     """
-
-    revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
 
     def __init__(
         self,
         augmenter: Augmenter,
         *,
         streaming: StreamingMode = False,
+        notice: str = "",
         on_error: ErrorPolicy = "answer",
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -110,6 +109,7 @@ class VerifiedEngine(DenoiseEngine):
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
         self.streaming: StreamingMode = streaming
+        self.notice = notice
 
     def answer(
         self, question: str, history: Sequence[ChatMessage | Message] = ()
@@ -168,37 +168,37 @@ class VerifiedEngine(DenoiseEngine):
 
     def _respond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
-            return _stream_draft(loop_run, self.revision_notice)
+            return _stream_draft(loop_run, self.notice)
         return self._build_response(*loop_run.run_to_response())
 
     async def _arespond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
-            return _astream_draft(loop_run, self.revision_notice)
+            return _astream_draft(loop_run, self.notice)
         answer_parts = await loop_run.arun_to_response()
         return self._build_response(*answer_parts, is_async=True)
 
 
-def _stream_draft(loop_run: EngineLoopRun, revision_notice: str) -> DraftResponse:
+def _stream_draft(loop_run: EngineLoopRun, notice: str) -> DraftResponse:
     """Return when the draft begins, so that earlier errors are raised here."""
     events = iter(_stream_events(loop_run))
     first_event = next(events)
 
     def shown_text() -> Generator[str, None, None]:
         for event in itertools.chain([first_event], events):
-            yield from _show_event(event, response, loop_run, revision_notice)
+            yield from _show_event(event, response, loop_run, notice)
 
     response = DraftResponse(shown_text())
     return response
 
 
-def _astream_draft(loop_run: EngineLoopRun, revision_notice: str) -> AsyncDraftResponse:
+def _astream_draft(loop_run: EngineLoopRun, notice: str) -> AsyncDraftResponse:
     """Start the run, and raise its errors, when the response is read."""
 
     async def shown_text() -> AsyncGenerator[str, None]:
         # Closing the events ends the run of a reader that stops early.
         async with aclosing(aiter(_stream_events(loop_run))) as events:
             async for event in events:
-                for text in _show_event(event, response, loop_run, revision_notice):
+                for text in _show_event(event, response, loop_run, notice):
                     yield text
 
     response = AsyncDraftResponse(shown_text())
@@ -218,7 +218,7 @@ def _show_event(
     event: StreamEvent,
     response: DraftResponse | AsyncDraftResponse,
     loop_run: EngineLoopRun,
-    revision_notice: str,
+    notice: str,
 ) -> Iterator[str]:
     """Yield what the reader sees of an event; the last one completes the response."""
     if isinstance(event, TextReleased):
@@ -230,8 +230,9 @@ def _show_event(
             answer_text, answer_parts.source_nodes, answer_parts.metadata
         )
         if isinstance(event, Revised):
-            yield revision_notice
-            yield from split_words(answer_text)
+            if event.shown_text:
+                yield f"\n\n{notice}\n\n" if notice else "\n\n"
+            yield answer_text
 
 
 class CheckedQueryEngine(VerifiedEngine):
@@ -301,6 +302,7 @@ class AugmentedQueryEngine(VerifiedEngine):
         limits: LoopLimits | None = None,
         unsupported: UnsupportedPolicy | None = None,
         streaming: StreamingMode = False,
+        notice: str = "",
         on_error: ErrorPolicy = "answer",
     ) -> AugmentedQueryEngine:
         """Build the engine over a retriever; further settings are those of `Checked`.
@@ -314,6 +316,7 @@ class AugmentedQueryEngine(VerifiedEngine):
             limits: Bounds the loop.
             unsupported: What happens to an answer that fails.
             streaming: See `VerifiedEngine`, as for ``on_error``.
+            notice: See `VerifiedEngine`.
             on_error: What an error returns.
 
         Raises:
@@ -328,7 +331,7 @@ class AugmentedQueryEngine(VerifiedEngine):
             llm=LlamaLLM(model),
             retriever=LlamaRetriever(retriever, node_postprocessors),
         )
-        return cls(augmenter, streaming=streaming, on_error=on_error)
+        return cls(augmenter, streaming=streaming, notice=notice, on_error=on_error)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return what the loop's first search would show the model."""

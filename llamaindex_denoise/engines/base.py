@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -204,8 +203,8 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
         if not self.streaming:
             return Response(text, list(nodes), metadata)
         if is_async:
-            return AsyncStreamingResponse(_asplit_words(text), list(nodes), metadata)
-        return StreamingResponse(split_words(text), list(nodes), metadata)
+            return AsyncStreamingResponse(_astream_whole(text), list(nodes), metadata)
+        return StreamingResponse(stream_whole(text), list(nodes), metadata)
 
 
 def response_metadata(
@@ -316,11 +315,10 @@ class AsyncDraftResponse(_DraftOutcome, AsyncStreamingResponse):
         return super().__str__() if self.response_txt is None else self.response_txt
 
 
-def split_words(text: str) -> Generator[str, None, None]:
-    """Yield the words of a text with the white space after them."""
-    yield from re.findall(r"\S+\s*|\s+", text)
+def stream_whole(text: str) -> Generator[str, None, None]:
+    """A stream of one piece: the text is known."""
+    yield text
 
 
-async def _asplit_words(text: str) -> AsyncGenerator[str, None]:
-    for word in split_words(text):
-        yield word
+async def _astream_whole(text: str) -> AsyncGenerator[str, None]:
+    yield text

@@ -17,7 +17,6 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
-from llama_index.core.response_synthesizers import Accumulate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Passage
@@ -26,7 +25,7 @@ from denoise_core.augmenter.drafting.drafter import (
     DraftRequest,
     RetrievedEvidence,
 )
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
+from denoise_core.augmenter.prompts import REVISE, draft_block
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import NodeSequence, response_text
@@ -34,9 +33,6 @@ from llamaindex_denoise.models.threads import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import source_node
 
-# What LlamaIndex's ``accumulate`` writes between its answers, and what the judge reads.
-_ANSWER_RULE = "\n---------------------\n"
-_PLAIN_RULE = "\n\n"
 _RETRIEVAL = "the engine's retrieval"
 
 EMPTY_RESPONSE = "Empty Response"
@@ -58,6 +54,7 @@ class EngineDrafter:
 
     Attributes:
         failed_part: The part that failed last, and its error.
+        earlier: What earlier answers of the conversation rested on.
         is_retrieval_only: Whether the engine only searches, as in mode ``no_text``.
     """
 
@@ -74,7 +71,7 @@ class EngineDrafter:
         self.repeatable = self.has_retrieval
         self.failed_part: tuple[str, Exception] | None = None
         self.is_retrieval_only = False
-        self._answer_parts: list[str] = []  # of the last draft of ``accumulate``
+        self.earlier: tuple[RetrievedEvidence, ...] = ()
         self._search_query: str | None = None
 
     @contextmanager
@@ -97,17 +94,14 @@ class EngineDrafter:
         stream_items = [item async for item in self.astream(request)]
         return cast(DraftReply, stream_items[-1])
 
-    def stream(
-        self, request: DraftRequest
-    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
-        """Yield the evidence, the draft's text as the engine streams it, the draft."""
+    def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
+        """Yield the text as the engine streams it, then the draft."""
         draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
                 if self.nodes is None:
                     with self._named_part(_RETRIEVAL):
                         self.nodes = self.engine.retrieve(self.query_bundle)
-                yield self._evidence(self.nodes, request.question)
                 response = self.engine.synthesize(draft_query, self.nodes)
             else:
                 response = self.engine.query(draft_query)
@@ -123,8 +117,8 @@ class EngineDrafter:
 
     async def astream(
         self, request: DraftRequest
-    ) -> AsyncGenerator[str | RetrievedEvidence | DraftReply, None]:
-        """Yield the evidence, the draft's text as the engine streams it, the draft."""
+    ) -> AsyncGenerator[str | DraftReply, None]:
+        """Yield the text as the engine streams it, then the draft."""
         draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
@@ -133,7 +127,6 @@ class EngineDrafter:
                         self.nodes = await aretrieve_nodes(
                             self.engine, self.query_bundle
                         )
-                yield self._evidence(self.nodes, request.question)
                 response = await self.engine.asynthesize(draft_query, self.nodes)
             else:
                 response = await self.engine.aquery(draft_query)
@@ -174,26 +167,9 @@ class EngineDrafter:
             custom_embedding_strs=list(self.query_bundle.embedding_strs),
         )
 
-    def restore_headings(self, text: str) -> str:
-        """Return the final text with the headings of ``accumulate``'s answers."""
-        # Another text, such as an abstention, has no parts.
-        if text.strip() != _PLAIN_RULE.join(self._answer_parts).strip():
-            return text
-        headed_parts = []
-        for number, answer_part in enumerate(self._answer_parts, 1):
-            headed_parts.append(f"Response {number}: {answer_part}")
-        return _ANSWER_RULE.join(headed_parts)
-
     def _to_draft(
         self, request: DraftRequest, response: RESPONSE_TYPE, text: str
     ) -> DraftReply:
-        if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
-            self._answer_parts = []
-            for number, answer_part in enumerate(text.split(_ANSWER_RULE), 1):
-                self._answer_parts.append(
-                    answer_part.removeprefix(f"Response {number}: ")
-                )
-            text = _PLAIN_RULE.join(self._answer_parts)
         if self.has_retrieval:  # it searches once, for the first draft
             if request.attempt == 0:
                 self._search_query = request.question
@@ -209,13 +185,12 @@ class EngineDrafter:
         elif not nodes and text.strip() == EMPTY_RESPONSE:
             # LlamaIndex's synthesizers return this without calling a model.
             call_count = 0
-            text = QUESTION_ANSWERING.unknown_reply
         object_fields = _evidence_fields(response)
         draft_evidence = (self._evidence(nodes, self._search_query),) if nodes else ()
         return DraftReply(
             text if object_fields is None else "",
             calls=call_count,
-            retrieved=draft_evidence,
+            retrieved=(*draft_evidence, *self.earlier),
             fields=object_fields,
             judge=not self.is_retrieval_only,
             origin=response,

@@ -298,3 +298,29 @@ def resolve_model(
             "no default is resolved"
         )
     return resolved_model
+
+
+# Where LlamaIndex's engines, chats, agents and their parts hold a model, the one that
+# writes the answer first.
+_MODEL_PLACES = (
+    "_response_synthesizer",
+    "_llm",
+    "llm",
+    "_query_engine",
+    "query_engine",
+    "agents",
+)
+
+
+def find_model(component: Any) -> LLM | None:
+    """The model that an engine, a chat, an agent or a workflow answers with."""
+    if isinstance(component, LLM):
+        return component
+    if isinstance(component, dict):  # of agents by name, the first one first
+        component = next(iter(component.values()), None)
+    for name in _MODEL_PLACES:
+        part = getattr(component, name, None)
+        model = None if part is None else find_model(part)
+        if model is not None:
+            return model
+    return None

@@ -269,7 +269,7 @@ def test_a_model_judges_when_it_is_given_as_the_judge():
     judge = FunctionChatModel(
         reply=lambda message: '{"supported": 1.0, "problems": []}'
     )
-    assert Verifier(judge=judge).loop.utility.name == "quotes"
+    assert Verifier(judge=judge).loop.utility.name == "units"
     with pytest.raises(ValueError, match="expected a function"):
         Verifier(judge=3)
 

@@ -44,11 +44,14 @@ def test_the_whole_answer_can_be_had_instead():
     )
 
 
-def test_reasoning_is_not_sent():
-    assert (
-        asked("<think>1925?</think>\nIt was completed in 1889.")
-        == "It was completed in 1889."
-    )
+@pytest.mark.parametrize(
+    "written",
+    ["<think>1925?</think>\nIt was completed in 1889.", " It was completed in 1889.\n"],
+)
+def test_an_answer_is_returned_exactly_as_the_model_wrote_it(written):
+    answered = asked(written)
+    assert answered == written
+    assert answered.denoise["outcome"] == "supported"
 
 
 def test_a_slip_in_what_is_returned_is_refused():

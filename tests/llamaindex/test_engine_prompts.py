@@ -41,7 +41,7 @@ def test_the_loops_own_instruction_can_be_changed(scripted_llm):
     engine = AugmentedQueryEngine(augmenter)
     engine.update_prompts({"instruction": PromptTemplate("Answer like a pirate.")})
     engine.query(QUESTION)
-    assert "Answer like a pirate." in llm.seen_prompts[0][0].content
+    assert "Answer like a pirate." in llm.seen_prompts[0][1].content
     assert "pirate" not in augmenter.task.instruction, (
         "an augmenter that others may share was changed"
     )

@@ -54,9 +54,15 @@ def accumulated(scripted_llm, *answers, **settings):
     return Checked(inner(llm, response_mode="accumulate"), **settings).query(QUESTION)
 
 
-def test_the_answers_of_accumulate_keep_their_headings(scripted_llm):
+def test_the_answers_of_accumulate_are_passed_on_as_they_are(scripted_llm):
     right = "The red tower is in Porto."
-    response = accumulated(scripted_llm, right, right, right)
+    response = accumulated(
+        scripted_llm,
+        right,
+        right,
+        right,
+        judge=lambda question, evidence, claim: "Porto" in claim,
+    )
     assert response.metadata["denoise"]["outcome"] == "supported"
     between = "\n---------------------\n"
     assert str(response) == between.join(f"Response {n}: {right}" for n in (1, 2, 3))

@@ -22,7 +22,7 @@ from llamaindex_denoise.models.retriever import LlamaRetriever
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
 WRONG = "The red tower is in Lisbon, built in 1755."
-NOTICE = AugmentedQueryEngine.revision_notice
+NOTICE = "\n\n"
 
 
 class Fixed(BaseRetriever):
@@ -170,7 +170,17 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
         response.metadata["denoise"]["outcome"]
         == plain_result.metadata["denoise"]["outcome"]
     )
-    assert "".join(shown_text).endswith(plain_result.response)
+    assert "".join(shown_text) == plain_result.response
+
+
+@both
+async def test_a_notice_in_the_users_language_names_a_correction_once(
+    scripted_llm, sync
+):
+    engine = own_value(scripted_llm, right_when_told)
+    engine.notice = "Der Entwurf war falsch. Die Antwort:"
+    shown_text, _ = await streamed_text(engine, sync)
+    assert "".join(shown_text) == f"{WRONG}\n\n{engine.notice}\n\n{RIGHT}"
 
 
 @both

@@ -9,9 +9,9 @@ from denoise_core.augmenter.memory import attempt_rank
 def check_answer(answer: Answer) -> None:
     """The laws that can be read off one answer.
 
-    Supported is what passed and nothing else; what is sent is the best attempt, the earliest of equals, or a
-    sentence that says there is none; evidence is nothing that a user or a model wrote; every draft that came back
-    is an attempt or a failure in the trace.
+    Supported is what passed and nothing else; what is sent is the best attempt as it was written, the earliest
+    of equals, or a sentence where nobody wrote one; evidence is nothing that a user or a model wrote; every draft
+    that came back is an attempt or a failure in the trace.
     """
     memory = answer.memory
     best = memory.best
@@ -22,7 +22,9 @@ def check_answer(answer: Answer) -> None:
     assert supported == (answer.stop_reason is StopReason.PASSED), (
         f"{answer.outcome}, {answer.stop_reason}"
     )
-    if best is not None:
+    last = memory.last
+    is_believed = last is not None and last.is_abstention and best is last
+    if best is not None and not is_believed:
         better = [
             item for item in memory.attempts if attempt_rank(item) > attempt_rank(best)
         ]
@@ -34,9 +36,10 @@ def check_answer(answer: Answer) -> None:
     if answer.outcome in (Outcome.SUPPORTED, Outcome.UNSUPPORTED, Outcome.UNKNOWN):
         assert best is not None, "an answer was sent that no attempt holds"
         assert answer.text == best.candidate, "the text sent is not the best attempt's"
-    assert answer.text.strip().casefold() != "unknown", (
-        "a bare word for the loop was sent to the user"
-    )
+    if answer.outcome is Outcome.ABSTAINED and best is not None:
+        assert answer.text == best.candidate or not best.is_abstention, (
+            "a model's abstention was rewritten"
+        )
     assert all(p.counts for item in memory.attempts for p in item.evidence), (
         "held against what is no evidence"
     )

@@ -10,6 +10,9 @@ from denoise_core.augmenter.utility import Groundedness, as_utility
 from denoise_core.support.citing import remove_citations
 from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import (
+    ABSTENTION,
+    ABSTENTION_REASON,
+    CONTRADICTED,
     AnswerVerdict,
     Claim,
     ClaimVerdict,
@@ -31,6 +34,9 @@ class WordForWord(FlowJudge):
     """A judge for tests of what is done with verdicts: a claim is supported when one passage has all its words."""
 
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]):
+        words = " ".join(claim.text for claim in claims).strip(".").casefold()
+        if words == "unknown":
+            return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
         return AnswerVerdict.of_claims(
             [self.one(question, c, passages) for c in claims]
         )
@@ -60,7 +66,8 @@ class WordForWord(FlowJudge):
                 claim.text, claim.start, claim.end, True, None, (quote,)
             )
         differs = find_differences(text, f"{passage_header(passage)}\n{passage.text}")
-        kind = differs[0].kind if differs else "unsupported"
+        # The wrong year contradicts; a word that is nowhere is only not stated.
+        kind = CONTRADICTED if differs else "unsupported"
         why = "it stands in no passage"
         return ClaimVerdict(
             claim.text,

@@ -12,8 +12,9 @@ from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.loop import Augmenter
+from denoise_core.augmenter.loop import Augmenter, answer_with_citations
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.augmenter.paper_utilities import KnowledgeF1, SelfCriticism
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.utility import Groundedness, Utility
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
@@ -28,12 +29,15 @@ __all__ = [
     "Consolidator",
     "Feedback",
     "Groundedness",
+    "KnowledgeF1",
     "LoopLimits",
     "Outcome",
     "Policy",
     "Rules",
+    "SelfCriticism",
     "StopReason",
     "TemplateFeedback",
     "Utility",
     "WorkingMemory",
+    "answer_with_citations",
 ]

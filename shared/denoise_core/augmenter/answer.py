@@ -8,13 +8,10 @@ from enum import StrEnum
 from denoise_core._optional import render_html
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task, cited_passages, with_title_line
+from denoise_core.augmenter.prompts import Task, cited_passages
 from denoise_core.augmenter.utility import Utility, utility_name
 from denoise_core.result import Trace
-from denoise_core.support.answers import parse_answer
-from denoise_core.support.check import parse_no_answer
-from denoise_core.support.judging import AnswerVerdict
-from denoise_core.text.words import content_words, split_words
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.types import Passage
 
 
@@ -24,9 +21,10 @@ class Outcome(StrEnum):
     SUPPORTED = (
         "supported"  # the judge found it in the evidence, and an answer to the question
     )
+    PARTLY_SUPPORTED = "partly supported"  # nothing is contradicted, something is not stated: see `Answer.units`
     UNSUPPORTED = "unsupported"  # the judge did not: the best text there was
     UNKNOWN = "unknown"  # nothing could be said: no evidence, a judge that failed or could not tell, not judged
-    ABSTAINED = "abstained"  # the evidence does not answer the question, or nothing that held may be sent
+    ABSTAINED = "abstained"  # the text says that there is no answer
     FAILED = "failed"  # infrastructure: there is no draft, or no evidence could be fetched for one
 
 
@@ -64,16 +62,14 @@ class Answer:
     """The result of one question.
 
     Attributes:
-        text: What to send.
+        text: What to send: a draft exactly as it was written, or a sentence of ours
+            where there is none.
         outcome: How far the text can be trusted.
         stop_reason: Why the loop ended.
         memory: Everything known about the question at the end.
         trace: Every effect and the usage, whether the run went well or not.
         citations: The passages that the text names, in order of first mention.
-        judge: The name of what judged.
-        closest_evidence: For an answer that is not supported, the evidence closest
-            to the question.
-        supported_part: The part of the best draft that the judge found supported.
+        judge: The name of what judged, `NOT_JUDGED` where nothing did.
     """
 
     text: str
@@ -83,8 +79,6 @@ class Answer:
     trace: Trace = field(default_factory=Trace)
     citations: tuple[Passage, ...] = ()
     judge: str = ""
-    closest_evidence: tuple[Passage, ...] = ()
-    supported_part: str = ""
 
     def __repr__(self) -> str:
         """Summarise the run in one line."""
@@ -118,6 +112,28 @@ class Answer:
         return best.verdict
 
     @property
+    def units(self) -> tuple[ClaimVerdict, ...]:
+        """The verdict on each unit of the text: a sentence, a list item, a table's row.
+
+        Each has its exact characters; () where the text was not judged.
+        """
+        verdict = self.verdict
+        return () if verdict is None else verdict.units
+
+    def mark_text(self, mark: str = " [not in the sources]") -> str:
+        """A copy of the text with a mark behind each unit that is not supported.
+
+        ``text`` itself has no marks.
+        """
+        parts: list[str] = []
+        offset = 0
+        for unit in self.units:
+            if unit.supported is False:
+                parts += (self.text[offset : unit.end], mark)
+                offset = unit.end
+        return "".join((*parts, self.text[offset:]))
+
+    @property
     def queries(self) -> tuple[str, ...]:
         """Every search that was made, in order."""
         return self.memory.queries
@@ -132,6 +148,7 @@ _NO_DRAFT_REASONS = {
 _UNKNOWN_REASONS = {
     "judge_error": StopReason.JUDGE_ERROR,
     "unjudged": StopReason.UNJUDGED,
+    "no_judge": StopReason.UNJUDGED,
     "empty_evidence": StopReason.NO_EVIDENCE,
 }
 _PART_NAMES = {
@@ -140,10 +157,6 @@ _PART_NAMES = {
     "self_ask": "the question whether to search",
     "policy": "the policy",
 }
-_QUERIES_SHOWN = 3
-_CLOSEST_COUNT = 2
-_QUOTE_CHARACTERS = 200
-_BARE_WORDS = 3  # an abstention of so few words is replaced by a sentence
 
 
 def finish_answer(
@@ -153,156 +166,81 @@ def finish_answer(
     task: Task,
     utility: Utility,
 ) -> Answer:
-    """Choose the text to send and the outcome it earns.
+    """Send the best attempt exactly as it was written, with the outcome it earns.
 
-    A last draft that says it does not know is believed, also after drafts that failed.
-    Where nothing was written, the text says why in a sentence.
+    Only where nothing was written, or where the limits or the policy say that nothing
+    of it may be sent, is the text a sentence of ours.
 
     Args:
         memory: Everything known at the end.
         stop_reason: Why the loop ended.
         limits: Says what to send when no draft passed.
-        task: Holds the words of an abstention.
+        task: Holds the words of an abstention that no model wrote.
         utility: What judged.
 
     Returns:
         The answer, without its trace.
     """
     best = memory.best
-    supported_part = "" if best is None else supported_text(best)
-    text, outcome, final_reason = _choose_text(
-        memory, stop_reason, limits, task, supported_part
-    )
+    if best is None:
+        text, outcome, stop_reason = _text_without_draft(memory, stop_reason, task)
+    else:
+        outcome, stop_reason = _attempt_outcome(best, stop_reason)
+        may_send = _may_send(outcome, stop_reason, limits)
+        text = best.candidate if may_send else task.abstention_text
+        outcome = outcome if may_send else Outcome.ABSTAINED
     citations: tuple[Passage, ...] = ()
     if best is not None and text == best.candidate:
-        citations = cited_passages(text, best.evidence)
-    is_supported = outcome is Outcome.SUPPORTED
+        citations = cited_passages(best.text_without_reasoning, best.evidence)
     return Answer(
         text,
         outcome,
-        final_reason,
+        stop_reason,
         memory,
         citations=citations,
         judge=utility_name(utility),
-        closest_evidence=() if is_supported else closest_passages(memory),
-        supported_part=supported_part,
     )
 
 
-def _choose_text(
-    memory: WorkingMemory,
-    stop_reason: StopReason,
-    limits: LoopLimits,
-    task: Task,
-    supported_part: str,
+def _text_without_draft(
+    memory: WorkingMemory, stop_reason: StopReason, task: Task
 ) -> tuple[str, Outcome, StopReason]:
-    """The text to send, its outcome, and the reason to report."""
-    best = memory.best
-    last = memory.last
-    if best is not None and best.verdict.passed:
-        return best.candidate, Outcome.SUPPORTED, StopReason.PASSED
-    if last is not None and last.is_abstention:
-        text = abstention_text(memory, task, supported_part, last.candidate)
-        return text, Outcome.ABSTAINED, StopReason.ABSTAINED
+    """The sentence sent when nobody wrote anything, with outcome and reason."""
     if stop_reason is StopReason.ABSTAINED:
-        if not (memory.evidence or memory.attempts):
+        if not memory.evidence:
             stop_reason = StopReason.NO_EVIDENCE
-        text = abstention_text(memory, task, supported_part)
-        return text, Outcome.ABSTAINED, stop_reason
-    if best is None:
-        reason_text = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(
-            memory
-        )
-        return NO_ANSWER.format(why=reason_text), Outcome.FAILED, stop_reason
-    if not best.candidate:
-        text = NO_ANSWER.format(why="the model wrote nothing")
-        return text, Outcome.FAILED, stop_reason
-    is_unknown = best.verdict.outcome == "unknown"
-    if is_unknown and stop_reason in (StopReason.SENT, StopReason.NOT_REPEATABLE):
-        kind = best.verdict.kind
-        stop_reason = _UNKNOWN_REASONS.get(kind, StopReason.JUDGE_UNDECIDED)
-    if stop_reason is not StopReason.UNJUDGED and limits.unsupported == "abstain":
-        text = abstention_text(memory, task, supported_part)
-        return text, Outcome.ABSTAINED, stop_reason
-    outcome = Outcome.UNKNOWN if is_unknown else Outcome.UNSUPPORTED
-    return best.candidate, outcome, stop_reason
+        return task.abstention_text, Outcome.ABSTAINED, stop_reason
+    reason_text = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(memory)
+    return NO_ANSWER.format(why=reason_text), Outcome.FAILED, stop_reason
 
 
-def supported_text(attempt: Attempt) -> str:
-    """The claims of an attempt that no finding is about; all of one that passed.
-
-    Empty when the verdict is unknown or a finding is about the whole answer.
-    """
-    candidate = attempt.candidate
-    verdict = attempt.verdict
+def _attempt_outcome(
+    best: Attempt, stop_reason: StopReason
+) -> tuple[Outcome, StopReason]:
+    """What the best attempt's verdict makes of it, and the reason to report."""
+    verdict = best.verdict
     if verdict.passed:
-        return candidate
-    if verdict.outcome != "fail" or not verdict.findings:
-        return ""
-    claims = parse_answer(candidate).claims
-    rejected_starts: set[int] = set()
-    for finding in verdict.findings:
-        first_matches = [
-            claim.start
-            for claim in claims
-            if claim.start < finding.end and finding.start < claim.end
-        ]
-        if not first_matches:
-            return ""
-        rejected_starts.update(first_matches)
-    supported_claims = [
-        candidate[claim.start : claim.end]
-        for claim in claims
-        if claim.start not in rejected_starts
-    ]
-    return " ".join(supported_claims)
+        return Outcome.SUPPORTED, StopReason.PASSED
+    if best.is_abstention:
+        return Outcome.ABSTAINED, StopReason.ABSTAINED
+    if not best.has_text:
+        return Outcome.FAILED, stop_reason
+    if verdict.outcome == "partial":
+        return Outcome.PARTLY_SUPPORTED, stop_reason
+    if verdict.outcome == "fail":
+        return Outcome.UNSUPPORTED, stop_reason
+    if stop_reason in (StopReason.SENT, StopReason.NOT_REPEATABLE):
+        stop_reason = _UNKNOWN_REASONS.get(verdict.kind, StopReason.JUDGE_UNDECIDED)
+    return Outcome.UNKNOWN, stop_reason
 
 
-def abstention_text(
-    memory: WorkingMemory, task: Task, supported_part: str, draft_text: str = ""
-) -> str:
-    """Say that there is no answer, what was searched, and what comes closest.
-
-    Args:
-        memory: Everything known at the end.
-        task: Its ``abstention_text`` is the sentence used when the model wrote none.
-        supported_part: The part of the best draft that is supported, or "".
-        draft_text: The draft in which the model abstains, or "".
-    """
-    no_answer = parse_no_answer(draft_text)
-    has_sentence = no_answer is None and len(split_words(draft_text)) > _BARE_WORDS
-    lines = [draft_text if has_sentence else task.abstention_text]
-    if no_answer is not None and no_answer.nearest_sentence:
-        hint = " ".join(no_answer.nearest_sentence.split())
-        lines.append(f"Nearest to it: {hint[:_QUOTE_CHARACTERS]}")
-    if memory.queries:
-        shown_queries = "; ".join(
-            f"\u201c{' '.join(query.split())[:_QUOTE_CHARACTERS]}\u201d"
-            for query in memory.queries[:_QUERIES_SHOWN]
-        )
-        lines.append(f"Looked for: {shown_queries}.")
-    closest = closest_passages(memory)
-    if closest:
-        quote = _shorten_excerpt(with_title_line(closest[0]))
-        lines.append(f"Nearest evidence: \u201c{quote}\u201d")
-    if supported_part:
-        lines.append(f"What holds of a draft: {supported_part}")
-    return "\n".join(lines)
-
-
-def closest_passages(memory: WorkingMemory) -> tuple[Passage, ...]:
-    """The two passages of the evidence that share most words with the question.
-
-    Equals keep their order; a passage that shares no word is left out.
-    """
-    question_words = frozenset(content_words(memory.question))
-    shared_counts: dict[str, int] = {}
-    for passage in memory.evidence:
-        passage_words = content_words(with_title_line(passage))
-        shared_counts[passage.id] = len(question_words.intersection(passage_words))
-    related = [p for p in memory.evidence if shared_counts[p.id]]
-    related.sort(key=lambda passage: -shared_counts[passage.id])
-    return tuple(related[:_CLOSEST_COUNT])
+def _may_send(outcome: Outcome, stop_reason: StopReason, limits: LoopLimits) -> bool:
+    """Whether the attempt itself is sent, not a sentence that there is no answer."""
+    if outcome in (Outcome.SUPPORTED, Outcome.ABSTAINED, Outcome.FAILED):
+        return True
+    if stop_reason is StopReason.ABSTAINED:  # the policy's choice
+        return False
+    return stop_reason is StopReason.UNJUDGED or limits.unsupported == "send"
 
 
 def _describe_last_failure(memory: WorkingMemory) -> str:
@@ -314,11 +252,3 @@ def _describe_last_failure(memory: WorkingMemory) -> str:
         if part in _PART_NAMES:
             return f"{_PART_NAMES[part]} failed ({error.partition(':')[0]})"
     return "there is no draft"
-
-
-def _shorten_excerpt(text: str) -> str:
-    """The text on one line, cut at a word when it is long."""
-    text = " ".join(text.split())
-    if len(text) <= _QUOTE_CHARACTERS:
-        return text
-    return text[:_QUOTE_CHARACTERS].rsplit(" ", 1)[0] + " …"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
+from denoise_core.augmenter.prompts import draft_block, labelled_prefix
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
@@ -77,8 +77,7 @@ class ModelFeedback:
         """List the findings, then the model's advice."""
         findings = yield from TemplateFeedback().write(memory, candidate, verdict)
         parts = (
-            evidence_block(memory.evidence),
-            question_block(memory.question),
+            labelled_prefix(memory),
             draft_block(candidate),
             f"Findings of the check:\n{wrap_in_envelope(findings, 'findings')}",
         )

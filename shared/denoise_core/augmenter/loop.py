@@ -7,6 +7,7 @@ refused key) are raised. What is sent is the best attempt, never merely the last
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,11 +29,12 @@ from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utility import Utility, When, as_utility
+from denoise_core.augmenter.utility import Groundedness, Utility, When, as_utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.support.judging import Judge
 from denoise_core.types import Message, Passage
@@ -47,18 +49,18 @@ class Augmenter:
             chains. Without one the loop does not search.
         denoiser: Denoises what is retrieved before the prompt.
         judge: Any judge, an LLM (which then quotes) or a function. None is ``llm`` by
-            its quotes; without a model nobody judges.
+            its quotes, ``"off"`` is nobody; without a model nobody judges.
         policy: Chooses the actions; `Rules` by default.
         feedback: Explains a failed draft; `TemplateFeedback` by default.
         budget: Covers model, judge and retriever together.
         limits: The bounds of the loop.
-        task: The instruction, and the words of an abstention.
-        when: ``when(question, answer)`` says what is judged (`states_something` leaves
-            out greetings and questions back).
+        task: The instruction, and the words of an abstention that no model wrote.
+        when: ``when(question, answer)`` says what is judged ; by default
+            everything.
 
     Raises:
-        InputError: For a ``denoiser`` without a retriever, or with a `Consolidator`,
-            which takes it itself.
+        InputError: For a setting of another type, and for a ``denoiser`` without a
+            retriever, or with a `Consolidator`, which takes it itself.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Augmenter:
         retriever: Retriever | Consolidator | None = None,
         *,
         denoiser: Denoiser | None = None,
-        judge: Judge | Utility | LLM | Callable[..., Any] | None = None,
+        judge: Judge | Utility | LLM | Callable[..., Any] | str | None = None,
         policy: Policy | None = None,
         feedback: Feedback | None = None,
         budget: Budget | None = None,
@@ -89,14 +91,35 @@ class Augmenter:
             self.consolidator = Consolidator(())
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
+        _expect_settings("limits", limits, LoopLimits)
+        _expect_settings("budget", budget, Budget)
         self.llm = None if llm is None else expect_llm(llm)
         self.utility = as_utility(judge, self.llm)
+        self._lacks_judge = judge is None and self.llm is None
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget
         self.limits = limits or LoopLimits()
         self.task = task
         self.when = when
+
+    def with_limits(self, **limits: Any) -> Augmenter:
+        """The loop under other limits; see `LoopLimits`."""
+        loop = copy.copy(self)
+        loop.limits = replace(self.limits, **limits)
+        return loop
+
+    def with_judge_model(self, llm: LLM | None) -> Augmenter:
+        """A loop that ``llm`` judges, if nothing says who judges; else this loop.
+
+        An adapter gives the model that it finds in the user's chain or engine.
+        """
+        if llm is None or not self._lacks_judge:
+            return self
+        loop = copy.copy(self)
+        loop.utility = Groundedness.for_model(llm)
+        loop._lacks_judge = False
+        return loop
 
     def answer(
         self,
@@ -162,6 +185,12 @@ class Augmenter:
             InputError: For a question without text, or when nothing can write.
         """
         self._check_question(question, drafter)
+        if self._lacks_judge:
+            log_fallback(
+                "Augmenter",
+                'no judge= and no model at hand; judge="off" wants it so',
+                "answers are not judged",
+            )
         memory = WorkingMemory(
             question,
             history=tuple(history),
@@ -298,7 +327,48 @@ class Augmenter:
         return None
 
 
+def _expect_settings(name: str, value: Any, settings_class: type) -> None:
+    if value is not None and not isinstance(value, settings_class):
+        raise InputError(
+            f"{name}: expected {settings_class.__name__}(...), got {value!r:.60}"
+        )
+
+
 def _exhausted_reason(error: Exception) -> StopReason:
     if isinstance(error, BudgetExceeded):
         return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
     return StopReason.NOT_RECORDED
+
+
+def answer_with_citations(
+    llm: LLM,
+    question: str,
+    passages: Sequence[Passage],
+    *,
+    history: Sequence[Message] = (),
+    budget: Budget | None = None,
+) -> Answer:
+    """Answer from passages in one call, and check the citations by code.
+
+    The model cites the sentences behind each statement. Only statements without a
+    citation, or with words that the cited sentences lack, are shown to it once more, in
+    a prompt that begins with the same evidence. Nothing is written again: for that, and
+    in async code, use `Augmenter`.
+
+    Args:
+        llm: Writes the answer, and judges what code cannot check.
+        question: The question.
+        passages: The evidence.
+        history: The conversation before it.
+        budget: Bounds both calls together.
+
+    Returns:
+        The answer as the model wrote it, with the verdict on each unit.
+    """
+    loop = Augmenter(
+        llm,
+        policy=Rules(consult="never"),
+        limits=LoopLimits(attempts=1),
+        budget=budget,
+    )
+    return loop.answer(question, history, evidence=passages)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from denoise_core.errors import format_error
-from denoise_core.support.judging import AnswerVerdict
+from denoise_core.support.answers import parse_answer
+from denoise_core.support.judging import AnswerVerdict, VerdictOutcome
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Attempt:
     """One draft with its verdict.
 
     Attributes:
-        candidate: The draft's text.
+        candidate: The draft's text, exactly as it was written.
         verdict: What the judge says of it.
         feedback: What the next draft must change, "" when there is none.
         evidence: All that was retrieved before the draft, in the order shown to the
@@ -48,6 +49,16 @@ class Attempt:
     def is_abstention(self) -> bool:
         """Whether the candidate says that it does not know."""
         return self.verdict.outcome == "unknown" and self.verdict.abstains
+
+    @property
+    def has_text(self) -> bool:
+        """Whether it says anything, besides reasoning."""
+        return bool(self.candidate.strip()) and self.verdict.kind != "empty"
+
+    @property
+    def text_without_reasoning(self) -> str:
+        """What a prompt shows of it, and where its citations are."""
+        return parse_answer(self.candidate).text_without_reasoning.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +131,9 @@ class WorkingMemory:
         if not self.attempts:
             return False
         *earlier, last = self.attempts
-        last_text = normalized_text(last.candidate)
+        last_text = normalized_text(last.text_without_reasoning)
         return any(
-            normalized_text(attempt.candidate) == last_text
+            normalized_text(attempt.text_without_reasoning) == last_text
             and attempt.evidence == last.evidence
             for attempt in earlier
         )
@@ -137,26 +148,38 @@ class WorkingMemory:
 
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt of the highest rank, the earliest of equals; None without any."""
-    return max(attempts, key=attempt_rank, default=None)
+    """The attempt to send; None without any.
+
+    A last draft that says it does not know is believed, unless an earlier one is
+    supported in part; else the highest `attempt_rank`, the earliest of equals.
+    """
+    best = max(attempts, key=attempt_rank, default=None)
+    if best is None or best.verdict.outcome in ("pass", "partial"):
+        return best
+    return attempts[-1] if attempts[-1].is_abstention else best
 
 
-def attempt_rank(attempt: Attempt) -> tuple[bool, bool, bool, bool, float]:
+def attempt_rank(attempt: Attempt) -> tuple[bool, int, float]:
     """The key that attempts are compared by.
 
-    One that passed ranks above all others, then any text above an empty one, a
-    statement above an abstention, one that the judge did not refute above one it
-    refuted, and last the higher score.
+    Any text ranks above an empty one; then supported, partly supported, not judged,
+    abstaining, refuted; last the score. The score cannot say the second: a refuted
+    draft and one that was not judged both have 0.0.
     """
     verdict = attempt.verdict
-    return (
-        verdict.passed,
-        bool(attempt.candidate),
-        not attempt.is_abstention,
-        # The score cannot say this: both a refuted and an unjudged draft have 0.0.
-        verdict.outcome != "fail",
-        verdict.score,
-    )
+    support_rank = _SUPPORT_RANKS[verdict.outcome]
+    if verdict.abstains and not verdict.passed:
+        support_rank = _ABSTENTION_RANK
+    return attempt.has_text, support_rank, verdict.score
+
+
+_SUPPORT_RANKS: Mapping[VerdictOutcome, int] = {
+    "pass": 4,
+    "partial": 3,
+    "unknown": 2,
+    "fail": 0,
+}
+_ABSTENTION_RANK = 1
 
 
 def normalized_text(text: str) -> str:

@@ -19,6 +19,7 @@ from denoise_core.augmenter.actions import (
 )
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.errors import InputError
+from denoise_core.support.judging import WRONG_ABSTENTION
 
 Consult = Literal["always", "never", "self_ask"]
 
@@ -39,6 +40,8 @@ class LoopLimits:
         rerun: Whether to ask a drafter again that is not ``repeatable``.
         unsupported: When no draft passed, ``"send"`` the best attempt with its
             outcome, or ``"abstain"``.
+        threshold: The share of supported claims from which on a draft passes in which
+            nothing is contradicted; 1.0 is all of them.
 
     Raises:
         InputError: For values that make no loop.
@@ -52,6 +55,7 @@ class LoopLimits:
     evidence_tokens: int = 12_000
     rerun: bool = False
     unsupported: Literal["send", "abstain"] = "send"
+    threshold: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("attempts", "patience", "failures", "steps", "evidence_tokens"):
@@ -62,6 +66,10 @@ class LoopLimits:
         if self.call_seconds is not None and not self.call_seconds > 0:
             raise InputError(
                 f"LoopLimits(call_seconds={self.call_seconds}): expected more than 0, or None for no limit"
+            )
+        if not 0.0 < self.threshold <= 1.0:
+            raise InputError(
+                f"LoopLimits(threshold={self.threshold}): expected above 0, up to 1"
             )
         if self.unsupported not in ("send", "abstain"):
             raise InputError(
@@ -82,7 +90,9 @@ class Rules:
     """Search and draft; after a failed draft change the evidence, then draft again.
 
     A failed draft is followed, as far as possible and in this order, by restoring
-    dropped chunks and by one wide search. A draft that says it does not know, or that
+    dropped chunks and by one wide search; one that declines although its evidence
+    answers is written again at once. A draft that is supported in part, with nothing
+    contradicted, is sent. A draft that says it does not know, or that
     had no evidence, widens the search once; if that brings nothing new, the loop ends.
     A judge that cannot tell ends it too: asking again would only go on until something
     false passes.
@@ -129,12 +139,12 @@ class Rules:
         last = memory.last
         if last is None:
             return self._first_action(memory)
-        if last.verdict.passed:
+        if last.verdict.outcome in ("pass", "partial"):
             return Send()
         if last.verdict.outcome == "unknown":
             return self._after_unknown(memory, last)
         has_new_evidence = last.evidence != memory.evidence
-        if has_new_evidence:
+        if has_new_evidence or last.verdict.kind == WRONG_ABSTENTION:
             return Draft()
         return self._more_evidence(memory) or Draft()
 

@@ -2,7 +2,7 @@
 
 The wording is ours; the paper's is not available. `VERSION` changes with every text, so
 that recorded runs can be distinguished. Evidence is numbered from 1 in the order
-shown; a model cites ``[1]`` and never sees our ids.
+shown and labelled by sentence; a model cites ``[1.2]`` and never sees our ids.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.support.citing import find_citations
-from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
+from denoise_core.support.labels import (
+    EVIDENCE_SYSTEM,
+    LabelledEvidence,
+    evidence_prefix,
+)
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Message, Passage
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +31,21 @@ class Task:
     Attributes:
         name: Its name.
         instruction: What the model must do.
-        unknown_reply: What a draft says when the evidence does not suffice, besides
-            `NO_ANSWER_MARK`.
-        abstention_text: The sentence that the user then reads.
+        abstention_text: The sentence sent where nobody wrote one: there was no
+            evidence, or ``LoopLimits(unsupported="abstain")``.
     """
 
     name: str
     instruction: str
-    unknown_reply: str
     abstention_text: str = "I found no answer to this in the evidence at hand."
 
 
-NO_ANSWER_MARK = '{"answered": false, "nearest": "one sentence of what the evidence says that comes nearest"}'
-"""The reply that drafts are asked for when the evidence lacks the answer."""
-
 QUESTION_ANSWERING = Task(
     "question_answering",
-    "Answer the question from the evidence alone, as briefly as it can be answered. After each statement put "
-    "the number of the evidence it rests on in square brackets, like [1]. If the evidence does not hold the "
-    f"answer, reply with this object and nothing else: {NO_ANSWER_MARK}",
-    "unknown",
+    "Answer the question from the evidence alone, as briefly as it can be answered and in the evidence's own "
+    "words. Behind each statement put the labels of the sentences that say it in square brackets, like [1.2] or "
+    "[1.2, 3.1]. A statement that only follows from the evidence (a count, a sum, a conclusion) gets none. If the "
+    "evidence does not hold the answer, say so in one sentence, in the language of the question.",
 )
 
 SELF_ASK = (
@@ -60,22 +60,32 @@ REVISE = (
 
 
 def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
-    """The messages that ask for a candidate; after a failed one, with that draft and its feedback."""
-    parts = []
+    """The messages that ask for a candidate; after a failed one, with that draft and its feedback.
+
+    They begin as those to the judge do, with the labelled evidence and the question: a
+    provider's prefix cache then reads the evidence once.
+    """
+    parts = [labelled_prefix(memory)]
     if memory.history:
         parts.append(history_block(memory.history))
-    parts += [evidence_block(memory.evidence), question_block(memory.question)]
+    parts.append(task.instruction)
     messages = [
-        Message("system", f"{task.instruction}\n{ENVELOPE_NOTE}"),
+        Message("system", EVIDENCE_SYSTEM),
         Message("user", "\n\n".join(parts)),
     ]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:
         feedback = wrap_in_envelope(last.feedback, "feedback")
-        messages.append(
-            Message("user", f"{draft_block(last.candidate)}\n\n{REVISE}\n\n{feedback}")
-        )
+        draft_text = draft_block(last.text_without_reasoning)
+        messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
     return tuple(messages)
+
+
+def labelled_prefix(memory: WorkingMemory) -> str:
+    """The labelled evidence and the question, with which every prompt about both begins."""
+    if not memory.evidence:
+        return question_block(memory.question)
+    return evidence_prefix(LabelledEvidence(memory.evidence), memory.question)
 
 
 def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
@@ -100,19 +110,6 @@ def draft_block(candidate: str) -> str:
     return wrap_in_envelope(candidate[:_DRAFT_CHARACTERS], "draft")
 
 
-def evidence_block(evidence: Sequence[Passage]) -> str:
-    """The passages under their numbers.
-
-    A passage without text is not shown, but keeps its number.
-    """
-    envelopes = []
-    for number, passage in enumerate(evidence, 1):
-        if passage.text.strip():
-            text = with_title_line(passage)
-            envelopes.append(wrap_in_envelope(text, f"evidence {number}"))
-    return "\n".join(envelopes) or "(There is no evidence.)"
-
-
 def with_title_line(passage: Passage) -> str:
     """The text behind its header, or else behind its title.
 
@@ -120,10 +117,15 @@ def with_title_line(passage: Passage) -> str:
     """
     if passage.header:
         return passage.text_with_header
+    title = title_of(passage)
+    return f"{title}\n{passage.text}" if title else passage.text
+
+
+def title_of(passage: Passage) -> str:
+    """The title of the metadata; "" where there is none or the text begins with it."""
     title = passage.metadata.get("title")
-    if not isinstance(title, str) or not title or passage.text.startswith(title):
-        return passage.text
-    return f"{title}\n{passage.text}"
+    has_title = isinstance(title, str) and not passage.text.startswith(title)
+    return str(title) if has_title else ""
 
 
 def cited_passages(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:

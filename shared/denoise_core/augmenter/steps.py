@@ -38,14 +38,7 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import verdict_without_claims
-from denoise_core.support.citing import remove_citations
-from denoise_core.support.judging import (
-    ABSTENTION,
-    ABSTENTION_REASON,
-    NO_CLAIMS,
-    AnswerVerdict,
-)
-from denoise_core.text.words import split_words
+from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
 from denoise_core.types import Passage, Reply
 
 FAILURE_REASONS = {
@@ -198,11 +191,11 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     """Write one draft, judge it once, and write feedback on one that failed."""
     try:
         reply = yield from _ask_for_draft(memory, parts)
-        candidate = parse_answer(reply.text).text_without_reasoning.strip()
     except LOOP_ENDING_ERRORS as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(memory, "draft", error, "there is no draft")
+    candidate = reply.text
     draft_number = memory.draft_count
     draft_reply = reply if isinstance(reply, DraftReply) else DraftReply(reply.text)
     memory = _with_draft_evidence(memory, draft_reply, candidate, parts.limits)
@@ -218,9 +211,9 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
     verdict = None
     if draft_reply.fields is None:
-        verdict = _verdict_without_judge(memory.question, candidate, parts.task)
+        verdict = _verdict_without_judge(memory.question, candidate)
     if verdict is None:
-        memory, verdict = yield from _judge_attempt(memory, parts.utility, attempt)
+        memory, verdict = yield from _judge_attempt(memory, parts, attempt)
     attempt = replace(attempt, verdict=verdict)
     memory = memory.with_attempt(attempt)
     if verdict.outcome != "fail":
@@ -275,7 +268,7 @@ def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
             memory.question,
             memory.history,
             memory.evidence,
-            rejected_draft=last.candidate if last and has_feedback else "",
+            rejected_draft=last.text_without_reasoning if last and has_feedback else "",
             feedback=last.feedback if last and has_feedback else "",
             attempt=memory.draft_count,
             should_resample=has_feedback,
@@ -311,7 +304,7 @@ def _with_draft_evidence(
 
 
 def _judge_attempt(
-    memory: WorkingMemory, utility: Utility, attempt: Attempt
+    memory: WorkingMemory, parts: LoopParts, attempt: Attempt
 ) -> Flow[tuple[WorkingMemory, AnswerVerdict]]:
     """Judge an attempt; a judge that fails is asked once more.
 
@@ -322,13 +315,13 @@ def _judge_attempt(
     """
     for _ in range(2):
         try:
-            verdict = yield from utility.assess(memory, attempt.candidate)
+            verdict = yield from parts.utility.assess(memory, attempt.candidate)
             if not isinstance(verdict, AnswerVerdict):
                 raise TypeError(
                     "Utility.assess must return an AnswerVerdict, "
                     f"got {type(verdict).__name__}"
                 )
-            return memory, verdict
+            return memory, replace(verdict, threshold=parts.limits.threshold)
         except LOOP_ENDING_ERRORS as error:
             raise BudgetExhausted(memory.with_attempt(attempt), error) from error
         except Exception as error:
@@ -363,14 +356,9 @@ def _fit_evidence(
     )
 
 
-def _verdict_without_judge(
-    question: str, candidate: str, task: Task
-) -> AnswerVerdict | None:
+def _verdict_without_judge(question: str, candidate: str) -> AnswerVerdict | None:
     """The verdict on a draft without an answer, whatever the judge; None for others."""
     parsed = parse_answer(candidate, question)
-    reply_words = split_words(remove_citations(parsed.text_without_reasoning))
-    if reply_words == split_words(task.unknown_reply):
-        return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     verdict = verdict_without_claims(question, candidate, parsed)
     if verdict is None or verdict.kind in ("length", NO_CLAIMS):
         return None

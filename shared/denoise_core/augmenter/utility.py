@@ -7,21 +7,21 @@ question back or a tool call makes no statement to check.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
-from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import as_judge, check_flow
-from denoise_core.support.citing import copied_passage_id
+from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict, Judge
-from denoise_core.support.quoting import LLMJudge
 
 T = TypeVar("T")
-_MAX_COPIED_SHARE = 0.9  # of a draft of more than 40 words, as one quotation
-_MAX_COPY_SCORE = 0.3
+NOT_JUDGED = "not judged"
+"""What an answer names as its judge where there is none."""
+JUDGE_OFF = "off"
+"""``judge="off"``: no judge, where the model at hand would judge by default."""
 When: TypeAlias = Callable[[str, str], bool]
 """``when(question, answer)`` says whether to judge this answer."""
 
@@ -40,8 +40,7 @@ class Groundedness:
     """Passes when the judge finds every claim of a draft in the evidence.
 
     See `denoise_core.support.check`. Without a judge everything is unknown, and so is an
-    abstention. A draft that answers another question fails. So does a long one that is
-    almost only one quotation: a copy is grounded, but it is no answer.
+    abstention. A draft that answers another question fails.
     """
 
     judge: Judge | None = None
@@ -52,28 +51,19 @@ class Groundedness:
 
     @classmethod
     def for_model(cls, llm: LLM | None = None) -> Groundedness:
-        """The default: the model that drafts judges by its quotes; without one, nobody."""
-        return cls(None if llm is None else LLMJudge(llm))
+        """The default: the model that drafts judges what code cannot check; without one, nobody."""
+        return cls(None if llm is None else CitationJudge(llm))
 
     @property
     def name(self) -> str:
         """The name in an answer: the judge's id."""
-        return "no judge" if self.judge is None else self.judge.id
+        return NOT_JUDGED if self.judge is None else self.judge.id
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
-        """Ask the judge, and refuse a copy of the evidence."""
-        evidence = memory.evidence
+        """Ask the judge."""
         verdict = yield from check_flow(
-            memory.question, candidate, evidence, self.judge
+            memory.question, candidate, memory.evidence, self.judge
         )
-        if copied_passage_id(candidate, evidence, _MAX_COPIED_SHARE) is not None:
-            return replace(
-                verdict,
-                supported=False,
-                score=min(verdict.score, _MAX_COPY_SCORE),
-                kind="copy",
-                reason="repeats the evidence word for word instead of answering",
-            )
         return unjudged_verdict() if verdict.kind == NO_CLAIMS else verdict
 
 
@@ -89,7 +79,7 @@ def as_utility(
 
     Args:
         judge: A `Utility` itself, any other judge (`as_judge`) in `Groundedness`, None
-            for `Groundedness.for_model`.
+            for `Groundedness.for_model`, `JUDGE_OFF` for no judge.
         llm: The model that drafts.
         name: The argument's name, for errors.
 
@@ -98,6 +88,8 @@ def as_utility(
     """
     if judge is None:
         return Groundedness.for_model(llm)
+    if judge == JUDGE_OFF:
+        return Groundedness()
     if isinstance(judge, Utility) and not isinstance(judge, type):
         return judge
     return Groundedness(judge=as_judge(judge, name))
@@ -113,15 +105,3 @@ def without_effects(value: T) -> Flow[T]:
     """A flow that yields nothing and returns ``value``."""
     return value
     yield
-
-
-def states_something(question: str, answer: str) -> bool:
-    """False for an answer that is only small talk or questions back.
-
-    Everything else is judged, an empty answer too.
-
-    >>> [states_something("Hi", text) for text in ("Hello! How can I help you?", "It opened in 1889.")]
-    [False, True]
-    """
-    parsed = parse_answer(answer, question)
-    return bool(parsed.claims) or not parsed.units

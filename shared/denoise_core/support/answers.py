@@ -66,7 +66,7 @@ _EMPHASIS = str.maketrans("*`", "  ")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
 _BRACKETED = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
 _NUMBER_CITATION = re.compile(
-    r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,40}[^\w\[\]]{0,9}[\]】]"
+    r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\.\d{1,3})?(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}(?:\.\d{1,3})?){0,40}[^\w\[\]]{0,9}[\]】]"
 )
 
 # Closed classes of words: yes and no, question words, names of sources, politeness. They

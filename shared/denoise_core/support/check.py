@@ -7,7 +7,7 @@ goes into `as_judge`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError, UnparsableReply
@@ -186,41 +186,24 @@ def extract_claims(
     return AnswerClaims(parsed.answer, tuple(claims))
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """An answer that says by its form that there is none.
+def has_no_answer(answer: str) -> bool:
+    """Whether an answer is a JSON object that says by its form that there is none.
 
-    ``nearest`` is what the evidence says that comes closest.
-    """
+    It has an ``"answer"`` that is null, or ``"answered": false``.
 
-    nearest_sentence: str = ""
-
-
-def parse_no_answer(answer: str) -> NoAnswer | None:
-    """Read an answer that is a JSON object without an answer; None for every other.
-
-    The object has ``"answered": false``, which the loop asks its drafts for, or an
-    ``"answer"`` that is null.
-
-    >>> parse_no_answer('{"answered": false, "nearest": "its height"}')
-    NoAnswer(nearest='its height')
-    >>> parse_no_answer("He is unknown.")
+    >>> has_no_answer('{"answer": null}'), has_no_answer("He is unknown.")
+    (True, False)
     """
     if "{" not in answer:
-        return None
+        return False
     try:
         fields = parse_json(answer)
     except UnparsableReply:
-        return None
+        return False
     if not isinstance(fields, Mapping):
-        return None
+        return False
     has_null_answer = "answer" in fields and fields["answer"] is None
-    if fields.get("answered") is False or has_null_answer:
-        nearest_text = fields.get("nearest")
-        if not isinstance(nearest_text, str):
-            nearest_text = ""
-        return NoAnswer(nearest_text)
-    return None
+    return has_null_answer or fields.get("answered") is False
 
 
 def verdict_without_claims(
@@ -241,7 +224,7 @@ def verdict_without_claims(
     if answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
-    if parse_no_answer(text_sent) is not None:
+    if has_no_answer(text_sent):
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     if not parsed.claims:
         return AnswerVerdict(kind=NO_CLAIMS, reason="it claims nothing")

@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
 _BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
 _CITATION_NUMBERS = re.compile(
     r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$"
 )
+_NUMBERS_IN_BRACKETS = re.compile(
+    r"\s?\[\d{1,3}(?:\.\d{1,3})?(?:\s{0,9}[,;–-]\s{0,9}\d{1,3}(?:\.\d{1,3})?)*\]"
+)
 _MAX_RANGE = 50
 _MAX_STARTS = 50  # occurrences of a word tried as the start of a quotation
-SHORT_ANSWER_WORDS = 40  # a shorter quotation is a fine answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Citation:
 def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     """Find the citations of an answer.
 
-    ``[1]``, ``[2, 4-6]``, ``[doc 3]`` and ``【1†source】`` count the passages; ``[id]``
-    names one by its id. Brackets with anything else, and those in code, cite nothing.
-    A year of four digits counts none.
+    ``[1]``, ``[2, 4-6]``, ``[doc 3]`` and ``【1†source】`` count the passages, ``[2.3]``
+    is a label of the second one; ``[id]`` names one by its id. Brackets with anything
+    else, and those in code, cite nothing. A year of four digits counts none.
     """
     passage_ids = {passage.id for passage in passages}
     code_ranges = [match.span() for match in re.finditer(r"`[^`\n]*`", answer)]
@@ -66,6 +67,8 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
                         unknown_names.append(f"[{number}]")
             elif name in passage_ids:
                 cited_ids.append(name)
+            elif 1 <= (number := _labelled_passage(name)) <= len(passages):
+                cited_ids.append(passages[number - 1].id)
             else:
                 break  # words in brackets
         else:
@@ -92,7 +95,14 @@ def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
 
 def remove_citations(answer: str) -> str:
     """The answer without numbers in brackets."""
-    return re.sub(r"\s?\[\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\]", "", answer)
+    return _NUMBERS_IN_BRACKETS.sub("", answer)
+
+
+def _labelled_passage(name: str) -> int:
+    """The number of the passage in a label such as ``2.3``; 0 for another name."""
+    number, _, sentence = name.partition(".")
+    is_label = number.isdecimal() and sentence.isdecimal() and len(name) <= 7
+    return int(number) if is_label else 0
 
 
 def _citation_numbers(name: str) -> range:
@@ -103,25 +113,6 @@ def _citation_numbers(name: str) -> range:
     high = int(match[2] or low)
     last_number = min(high, low + _MAX_RANGE)
     return range(low, last_number + 1)
-
-
-def copied_passage_id(
-    answer: str, passages: Sequence[Passage], fraction: float
-) -> str | None:
-    """The id of the passage that a long answer repeats word for word.
-
-    None unless one unbroken quotation makes up more than ``fraction`` of its words.
-    """
-    answer_words = split_words(answer)
-    if len(answer_words) <= SHORT_ANSWER_WORDS or fraction >= 1.0:
-        return None
-    shortest_copy = max(SHORT_ANSWER_WORDS, fraction * len(answer_words))
-    for passage in passages:
-        passage_words = split_words(passage.text)
-        for start, end in matching_runs(answer_words, passage_words):
-            if end - start > shortest_copy:
-                return passage.id
-    return None
 
 
 def matching_runs(

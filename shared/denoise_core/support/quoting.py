@@ -8,7 +8,7 @@ without a label, is never supported. `VERSION` changes with every word of the pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from denoise_core.protocols import LLM, expect_llm
@@ -67,7 +67,7 @@ _AGAIN = (
     "No line could be read for some units. Write the lines of these units and the last "
     "line, in the form above: "
 )
-_PART = "The answer is long. Now judge only the units "
+_PART = "Now judge only the units "
 MAX_UNITS = 40  # of one call
 _MISSING_REASON = "the judge's reply says nothing of it"
 _REASONS = {
@@ -108,29 +108,41 @@ class LLMJudge(FlowJudge):
         answer, units = _claimed_units(question, claims, passages)
         evidence = LabelledEvidence(passages)
         all_numbers = range(1, len(units) + 1)
+        known_lines = self.known_lines(question, answer, units, evidence)
+        replies = UnitReplies(dict(known_lines))
+        open_numbers = [number for number in all_numbers if number not in known_lines]
         parts = [
-            all_numbers[first : first + MAX_UNITS]
-            for first in range(0, len(units), MAX_UNITS)
+            open_numbers[first : first + MAX_UNITS]
+            for first in range(0, len(open_numbers), MAX_UNITS)
         ]
-        replies = UnitReplies()
         calls = 0
         for numbers in parts:
             request = ""
-            if len(parts) > 1:
-                request = f"{_PART}{numbers[0]} to {numbers[-1]}."
+            if len(numbers) < len(units):
+                request = f"{_PART}{_name_numbers(numbers)}."
             messages = unit_prompt(question, units, evidence, request)
             reply = yield from complete(messages, tag="judge", llm=self.llm)
             calls += 1
             _merge_replies(replies, read_unit_replies(reply.text, numbers))
         missing = [number for number in all_numbers if number not in replies.lines]
         if missing:
-            shown_numbers = ", ".join(map(str, missing))
-            messages = unit_prompt(question, units, evidence, _AGAIN + shown_numbers)
+            request = _AGAIN + _name_numbers(missing)
+            messages = unit_prompt(question, units, evidence, request)
             reply = yield from complete(messages, tag="judge", llm=self.llm)
             calls += 1
             _merge_replies(replies, read_unit_replies(reply.text, missing))
         verdict = combine_replies(question, answer, units, replies, evidence)
         return replace(verdict, judge=self.id, calls=calls)
+
+    def known_lines(
+        self,
+        question: str,
+        answer: str,
+        units: Sequence[AnswerUnit],
+        evidence: LabelledEvidence,
+    ) -> Mapping[int, UnitLine]:
+        """The lines of units that the model is not asked about; here of none."""
+        return {}
 
 
 def judge_prompt(
@@ -179,6 +191,14 @@ def _claimed_units(
         unit = AnswerUnit("sentence", claim.full_text, claim.start, claim.end)
         units.append(unit)
     return answer, tuple(units)
+
+
+def _name_numbers(numbers: Sequence[int]) -> str:
+    first = numbers[0]
+    last = numbers[-1]
+    if last - first == len(numbers) - 1 > 1:
+        return f"{first} to {last}"
+    return ", ".join(map(str, numbers))
 
 
 def _merge_replies(replies: UnitReplies, new_replies: UnitReplies) -> None:

@@ -26,7 +26,7 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
     count_tokens,
     truncate_to_budget,
 )
-from denoise_core.augmenter.utility import states_something, without_effects
+from denoise_core.augmenter.utility import without_effects
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 from denoise_core.text.words import content_words
@@ -50,11 +50,7 @@ class Down:
 
 
 EMPTY = ["", "  \n", "[1]", "...", "\u200b"]
-REFUSALS = [
-    "unknown",
-    "Unknown.",
-    '{"answered": false}',
-]
+REFUSALS = ['{"answered": false}', '{"answer": null}']
 
 
 @pytest.mark.parametrize(
@@ -78,7 +74,7 @@ def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
             Outcome.UNSUPPORTED,
         )
         assert answer.memory.attempts[0].verdict.reasons
-        assert answer.text.strip()
+        assert answer.text == draft
 
 
 @pytest.mark.parametrize(
@@ -97,28 +93,21 @@ def test_odd_answers_have_an_outcome_and_a_reason(passages, question, draft):
     assert answer.memory.attempts[0].verdict.reasons
 
 
-def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(
-    passages, question
-):
-    model = scripted(
-        "It was completed in 1889 by Otto Brenner in Berlin. The Eiffel Tower is in Paris.",
-        "unknown",
-    )
-    loop = Augmenter(model, ListRetriever(passages))
-    answer = loop.answer(question)
-    assert (answer.outcome, answer.stop_reason) == (
-        Outcome.ABSTAINED,
-        StopReason.ABSTAINED,
-    )
-    assert answer.queries[0] == question
-    assert [p.id for p in answer.closest_evidence] == ["eiffel"]
-    assert answer.supported_part == "The Eiffel Tower is in Paris."
-    for shown_part in (
-        question,
-        "The Eiffel Tower in Paris was completed in 1889.",
-        answer.supported_part,
-    ):
-        assert shown_part in answer.text
+@pytest.mark.parametrize(
+    "draft", ["unknown", "  Unknown.\n", '{"answered": false, "nearest": "x"}']
+)
+def test_an_abstention_is_sent_exactly_as_it_was_written(passages, question, draft):
+    wrong = "It was completed in 1889 by Otto Brenner in Berlin."
+    for drafts in ((draft,), (wrong, draft)):
+        loop = Augmenter(scripted(*drafts), ListRetriever(passages))
+        answer = loop.answer(question)
+        check_answer(answer)
+        assert (answer.text, answer.outcome, answer.stop_reason) == (
+            draft,
+            Outcome.ABSTAINED,
+            StopReason.ABSTAINED,
+        )
+        assert answer.queries[0] == question
 
 
 def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
@@ -330,7 +319,7 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
 
 
 def test_when_decides_what_is_judged_at_all(passages, question):
-    loop = Augmenter(judge=Lenient(), when=states_something)
+    loop = Augmenter(judge=Lenient(), when=lambda asked, text: "1889" in text)
     for small in (
         "Hello! How can I help you today?",
         "Which tower do you mean?",

@@ -180,18 +180,12 @@ def test_a_tool_that_knows_something_is_evidence(question):
 
 
 def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
-    half = f"{RIGHT} The Banana Company moved it to London in 1999."
-    answer = run_both(Augmenter, question, lambda: FixedText(half, passages))
-    assert (answer.text, answer.outcome) == (half, Outcome.UNSUPPORTED)
+    wrong = f"{RIGHT} The Banana Company moved it to London in 1999."
+    answer = run_both(Augmenter, question, lambda: FixedText(wrong, passages))
+    assert (answer.text, answer.outcome) == (wrong, Outcome.UNSUPPORTED)
     assert answer.stop_reason is StopReason.NOT_REPEATABLE
-    assert answer.supported_part == RIGHT
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
-
-
-def test_no_supported_part_where_the_whole_is_wrong(passages, question):
-    answer = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
-    assert (answer.outcome, answer.supported_part) == (Outcome.UNSUPPORTED, "")
 
 
 def test_usage_is_what_the_models_report_however_many_calls_there_were(
@@ -292,7 +286,8 @@ def test_structured_output_is_judged_field_by_field(passages, question):
     )
     assert failed.outcome is Outcome.SUPPORTED
     first = failed.memory.attempts[0].verdict
-    assert [f.text for f in first.findings] == ["completed in 1925"]
+    (finding,) = first.findings
+    assert "completed in 1925" in finding.text
 
 
 def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(
@@ -340,4 +335,4 @@ def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
                 question, drafter=Chain(*drafts, repeatable=repeatable)
             )
             check_answer(answer)
-            assert answer.text.strip()
+            assert answer.text.strip() or answer.outcome is Outcome.FAILED

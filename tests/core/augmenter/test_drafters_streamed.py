@@ -14,11 +14,10 @@ from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
 
 
 class Streamed(Chain):
-    """Gives what it found, then its draft in pieces, then the whole."""
+    """Gives its draft in pieces, then the whole."""
 
     def stream(self, request):
         drafted = self.draft(request)
-        yield from drafted.retrieved
         for at in range(0, len(drafted.text), 5):
             yield drafted.text[at : at + 5]
         yield drafted

@@ -99,9 +99,7 @@ def test_a_model_that_does_not_know_makes_an_abstention(passages, question):
         Outcome.ABSTAINED,
         StopReason.ABSTAINED,
     )
-    assert question in answer.text
-    assert "The Eiffel Tower in Paris was completed in 1889." in answer.text
-    assert [p.id for p in answer.closest_evidence] == ["eiffel"]
+    assert answer.text == "unknown"
 
 
 @pytest.mark.parametrize(

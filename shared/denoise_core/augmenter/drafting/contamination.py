@@ -33,7 +33,9 @@ def rejected_draft_words(memory: WorkingMemory) -> frozenset[str]:
     known_words = _user_words(memory) | _passage_words(memory.evidence)
     for attempt in memory.attempts:
         if not attempt.verdict.passed:
-            draft_words.update(content_words(remove_citations(attempt.candidate)))
+            draft_words.update(
+                content_words(remove_citations(attempt.text_without_reasoning))
+            )
             known_words |= _passage_words(attempt.evidence)
     return frozenset(draft_words) - known_words
 

@@ -110,15 +110,11 @@ class Drafter(Protocol):
 class StreamingDrafter(Drafter, Protocol):
     """A drafter that also yields its draft while it is written."""
 
-    def stream(
-        self, request: DraftRequest
-    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
-        """Yield evidence before the text that rests on it, last the whole draft."""
+    def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
+        """Yield the text as it is written, last the whole draft with its evidence."""
         ...
 
-    def astream(
-        self, request: DraftRequest
-    ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
+    def astream(self, request: DraftRequest) -> AsyncIterator[str | DraftReply]:
         """Stream without blocking the event loop."""
         ...
 

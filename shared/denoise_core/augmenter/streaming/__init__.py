@@ -19,7 +19,6 @@ from typing import Literal, TypeAlias
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import normalized_text
 from denoise_core.augmenter.streaming.events import (
     Finished,
     Revised,
@@ -165,5 +164,6 @@ class Stream:
         answer = replace(answer, trace=trace)
         if self.show == "checked":
             return [TextReleased(answer.text), Finished(answer)]
-        is_shown = normalized_text(splitter.shown_text) == normalized_text(answer.text)
-        return [Finished(answer) if is_shown else Revised(answer)]
+        if splitter.shown_text == answer.text:
+            return [Finished(answer)]
+        return [Revised(answer, splitter.shown_text)]

@@ -40,9 +40,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """The answer is another text than the one shown: show it instead."""
+    """The answer is another text than the one shown: show it instead.
+
+    ``shown_text`` is what was shown, "" where nothing was.
+    """
 
     answer: Answer
+    shown_text: str = ""
 
 
 StreamEvent: TypeAlias = TextReleased | Finished | Revised

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftServer,
-    RetrievedEvidence,
     StreamingDrafter,
 )
 from denoise_core.augmenter.streaming.events import (
@@ -21,7 +20,7 @@ from denoise_core.augmenter.streaming.events import (
 from denoise_core.protocols import LLM
 from denoise_core.types import Message, Reply, Usage
 
-StreamPiece: TypeAlias = str | Usage | RetrievedEvidence | DraftReply
+StreamPiece: TypeAlias = str | Usage | DraftReply
 
 
 class ReaderClosed(BaseException):
@@ -89,7 +88,6 @@ class SplitLLM:
         self.server = server
         self._text_pieces: list[str] = []
         self._usage: Usage | None = None
-        self._retrieved: list[RetrievedEvidence] = []
         self._draft_reply: DraftReply | None = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
@@ -149,8 +147,6 @@ class SplitLLM:
             match piece:
                 case Usage():
                     self._usage = piece
-                case RetrievedEvidence():
-                    self._retrieved.append(piece)
                 case DraftReply():
                     self._draft_reply = piece
                 case _:
@@ -161,6 +157,4 @@ class SplitLLM:
         text = "".join(self._text_pieces)
         if self._draft_reply is not None:
             return replace(self._draft_reply, text=self._draft_reply.text or text)
-        if isinstance(self.server, DraftServer):
-            return DraftReply(text, self._usage, retrieved=tuple(self._retrieved))
         return Reply(text, self._usage)

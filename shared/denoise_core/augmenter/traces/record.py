@@ -20,8 +20,6 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "attempts": [attempt_record(a) for a in answer.memory.attempts],
         "citations": [p.id for p in answer.citations],
         "evidence": [p.id for p in answer.memory.evidence],
-        "nearest": [p.id for p in answer.closest_evidence],
-        "holds": answer.supported_part,
         "aside": [
             {"id": p.id, "provenance": p.provenance}
             for p in answer.memory.excluded_evidence
@@ -58,6 +56,7 @@ def claims_record(answer: Answer) -> list[dict[str, Any]]:
             "start": claim.start,
             "end": claim.end,
             "supported": claim.supported,
+            "kind": claim.kind,
             "why": claim.reason,
             "quotes": [
                 {

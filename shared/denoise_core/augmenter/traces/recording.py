@@ -26,7 +26,7 @@ from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.effects import Complete, DenoiseCall, Retrieve
 from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
 
-VERSION = 3  # of a run, and of a memory alone
+VERSION = 4  # of a run, and of a memory alone
 Redact: TypeAlias = Callable[[str], str]
 
 # Paths of keys ("*" is any index) whose values are names of this package. Any other
@@ -57,8 +57,6 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "outcome": str(answer.outcome),
         "stopped_because": str(answer.stop_reason),
         "judge": answer.judge,
-        "holds": answer.supported_part,
-        "nearest": _to_json(answer.closest_evidence),
     }
     records = [head]
     for event in answer.trace.events:
@@ -105,27 +103,18 @@ def from_lines(lines: Iterable[str]) -> Answer:
     best = memory.best
     citations: tuple[Passage, ...] = ()
     if best is not None and best.candidate == head["text"]:
-        citations = cited_passages(best.candidate, best.evidence)
+        citations = cited_passages(best.text_without_reasoning, best.evidence)
     outcome = Outcome(head["outcome"])
     stop_reason = StopReason(head["stopped_because"])
-    try:
-        closest_evidence = from_jsonable(tuple[Passage, ...], head["nearest"])
-        judge = head["judge"]
-        supported_part = head["holds"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"not a recorded run: {type(error).__name__}: {error}"
-        ) from error
+    trace = Trace(tuple(events))
     return Answer(
         head["text"],
         outcome,
         stop_reason,
         memory,
-        Trace(tuple(events)),
+        trace,
         citations,
-        judge,
-        closest_evidence,
-        supported_part,
+        str(head.get("judge", "")),
     )
 
 

@@ -23,8 +23,8 @@ from denoise_core.augmenter import (
 )
 from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
+from denoise_core.augmenter.paper_utilities import KnowledgeF1, SelfCriticism
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utility import Groundedness
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
@@ -32,7 +32,6 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.support.citing import remove_citations
 from denoise_core.types import Passage, unique_ids
 from denoise_lab.conversations import DIALOGUE
-from denoise_lab.criticism import SelfCriticism
 from denoise_lab.overlap import knowledge_f1
 from denoise_lab.protocols.papers import ALL, ANSWERS, NEWS_CHAT
 from denoise_lab.protocols.sheet import Sheet, System, Told
@@ -51,7 +50,7 @@ class Setting:
     policy: Policy = field(
         default_factory=lambda: Rules(without_evidence="draft", widen=False)
     )
-    utility: Utility = field(default_factory=Groundedness)
+    utility: Utility = field(default_factory=KnowledgeF1)
     feedback: Feedback | None = None
     limits: LoopLimits = field(default_factory=LoopLimits)
     task: Task = QUESTION_ANSWERING
@@ -168,7 +167,7 @@ def _told(answer: Answer) -> Told:
     return Told(remove_citations(answer.text))
 
 
-class KnowledgeF1:
+class KnowledgeMeasure:
     """Knowledge-F1 against the passages that hold the answer, 0 to 1."""
 
     name = "KF1"
@@ -207,7 +206,7 @@ def sheets(
             "KF1, %",
             asked,
             make(DIALOGUES),
-            KnowledgeF1(),
+            KnowledgeMeasure(),
             NEWS_CHAT,
             notes,
         ),

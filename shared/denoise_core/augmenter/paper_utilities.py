@@ -1,0 +1,154 @@
+"""The paper's own utilities by name: knowledge F1 (section 2.4) and self-criticism (3.2).
+
+Any other is a function: ``Augmenter(judge=lambda question, evidence, claim: ...)``.
+Thresholds and prompt are ours; the paper's are not available.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import (
+    draft_block,
+    labelled_prefix,
+    with_title_line,
+)
+from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.protocols import LLM, expect_llm
+from denoise_core.runtime.effects import Flow, complete
+from denoise_core.support.answers import parse_answer
+from denoise_core.support.citing import remove_citations
+from denoise_core.support.judging import (
+    ABSTENTION,
+    ABSTENTION_REASON,
+    AnswerVerdict,
+    ClaimVerdict,
+)
+from denoise_core.support.labels import evidence_ranges
+from denoise_core.text.delimit import ENVELOPE_NOTE
+from denoise_core.text.replies import strip_reasoning
+from denoise_core.text.words import drop_articles, split_words
+from denoise_core.types import Message, Passage
+
+CRITICISE = (
+    f"You check a draft answer against evidence. {ENVELOPE_NOTE} A statement is supported only if the evidence "
+    "says it; what you know yourself does not count. Numbers, dates, names and negations must agree exactly.\n"
+    "Write one word on the first line: supported (all of the draft is), unsupported, unclear, or abstains (the "
+    "draft says that it does not know). Below it, for a draft that is unsupported, write a line for each problem: "
+    "the words of the draft, and what the evidence says instead."
+)
+_NO_EVIDENCE = AnswerVerdict(
+    kind="empty_evidence", reason="there is no evidence to compare it with"
+)
+_FEW_WORDS = "it has few words of the evidence: say it in the evidence's own words"
+_MAX_PROBLEMS = 20
+
+
+class KnowledgeF1:
+    """Unigram F1 of a draft and the evidence it fits best (section 2.4; Shuster et al. 2021).
+
+    The evidence is each passage and each of its sentences, so that the measure does not
+    fall with every passage that is added. It compares words, not what they say.
+
+    Args:
+        threshold: The F1 from which on a draft passes, 0 to 1.
+
+    Raises:
+        InputError: For a threshold out of range.
+    """
+
+    name = "knowledge F1"
+
+    def __init__(self, threshold: float = 0.3) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise InputError(f"threshold={threshold}: expected 0 to 1")
+        self.threshold = threshold
+
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
+        """Compare the words; asks nobody."""
+        if not memory.evidence:
+            return _NO_EVIDENCE
+        text = parse_answer(candidate, memory.question).text_without_reasoning
+        draft_words = Counter(drop_articles(split_words(remove_citations(text))))
+        score = 0.0
+        for passage in memory.evidence:
+            for reference_text in _reference_texts(passage):
+                reference = Counter(drop_articles(split_words(reference_text)))
+                score = max(score, _unigram_f1(draft_words, reference))
+        if score >= self.threshold:
+            return AnswerVerdict(True, score)
+        reason = f"{_FEW_WORDS} (knowledge F1 {score:.2f})"
+        return AnswerVerdict(False, score, kind="knowledge_f1", reason=reason)
+        yield  # makes this a flow, though it asks nothing
+
+
+def _reference_texts(passage: Passage) -> list[str]:
+    text = passage.text
+    sentences = [text[start:end] for start, end in evidence_ranges(text)]
+    return [with_title_line(passage), *sentences]
+
+
+def _unigram_f1(words: Counter[str], reference: Counter[str]) -> float:
+    shared_count = (words & reference).total()
+    total_count = words.total() + reference.total()
+    return 2 * shared_count / total_count if total_count else 0.0
+
+
+class SelfCriticism:
+    """One verdict of a model on the whole draft, with its problems as findings (section 3.2).
+
+    The model is ``llm``, or the one that drafts when it is None. A reply whose first
+    line is not the verdict gives the verdict unknown.
+    """
+
+    name = "self-criticism"
+
+    def __init__(self, llm: LLM | None = None) -> None:
+        self.llm = None if llm is None else expect_llm(llm)
+
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
+        """Ask the model for its verdict."""
+        if not memory.evidence:
+            return _NO_EVIDENCE
+        text = parse_answer(candidate, memory.question).text_without_reasoning
+        parts = (
+            labelled_prefix(memory),
+            draft_block(text),
+        )
+        messages = (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))
+        reply = yield from complete(messages, tag="judge", llm=self.llm)
+        return read_criticism(reply.text)
+
+
+def read_criticism(reply_text: str) -> AnswerVerdict:
+    r"""The verdict in a reply to `CRITICISE`; unknown for any other text.
+
+    >>> read_criticism("**Unsupported**\n- 1925: the evidence says 1889").reasons[0]
+    '1925: the evidence says 1889'
+    """
+    try:
+        lines = strip_reasoning(reply_text).splitlines()
+    except UnparsableReply as error:
+        return AnswerVerdict(kind="unparsable", reason=str(error))
+    written_lines = [line.strip(" \t-*•") for line in lines if line.strip()]
+    first_words = split_words(written_lines[0]) if written_lines else []
+    verdict_word = next((word for word in first_words if word != "verdict"), "")
+    problems = []
+    for line in written_lines[1 : _MAX_PROBLEMS + 1]:
+        problem = ClaimVerdict("", 0, 0, False, kind="criticism", reason=line)
+        problems.append(problem)
+    match verdict_word:
+        case "supported":
+            return AnswerVerdict(True, 1.0)
+        case "unsupported" | "not":
+            reason = "the model criticises it"
+            return AnswerVerdict(
+                False, 0.0, tuple(problems), kind="criticism", reason=reason
+            )
+        case "abstains":
+            return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
+        case "unclear":
+            return AnswerVerdict(kind="judge_unsure", reason="the model could not tell")
+    reason = f"expected a verdict on the first line, got {reply_text[:80]!r}"
+    return AnswerVerdict(kind="unparsable", reason=reason)

@@ -1,0 +1,59 @@
+"""Whatever form an answer has and whatever a judge says: it is sent as written, and streamed as it is sent."""
+
+import asyncio
+
+import pytest
+from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
+
+from denoise_core import Passage, Reply
+from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter.streaming import Finished, TextReleased, stream_verified
+
+
+class Streaming:
+    """A model that streams one text in pieces of seven characters."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def complete(self, messages):
+        return Reply(self.text)
+
+    async def acomplete(self, messages):
+        return Reply(self.text)
+
+    def stream(self, messages):
+        for start in range(0, len(self.text), 7):
+            yield self.text[start : start + 7]
+
+    async def astream(self, messages):
+        for piece in self.stream(messages):
+            yield piece
+
+
+async def collect(stream):
+    return [event async for event in stream]
+
+
+@pytest.mark.parametrize("judge_name", JUDGES)
+@pytest.mark.parametrize("show", ["draft", "checked"])
+def test_streamed_equals_returned_equals_written(judge_name, show):
+    texts = answer_forms()
+    assert len(texts) == 70
+    evidence = [Passage(PASSAGE, "a")]
+    for text in texts:
+        judge = judge_named(judge_name)
+        loop = Augmenter(Streaming(text), judge=judge)
+        answer = loop.answer(QUESTION, evidence=evidence)
+        assert answer.text == text
+        stream = stream_verified(loop, QUESTION, evidence=evidence, show=show)
+        for events in (list(stream), asyncio.run(collect(stream))):
+            *shown, last = events
+            assert "".join(e.text for e in shown) == text
+            assert all(isinstance(e, TextReleased) for e in shown)
+            assert isinstance(last, Finished)
+            assert last.answer.text == text
+            assert last.answer.outcome is answer.outcome
+        if judge_name == "supported":
+            drafts = 3  # one returned, two streamed
+            assert len(judge.received_messages) <= drafts

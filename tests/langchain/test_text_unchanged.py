@@ -1,0 +1,129 @@
+"""`verified(chain)` returns and streams what the chain wrote, whatever a judge says; the chain's model judges."""
+
+import pytest
+from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
+from envelopes import enclosed
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda
+
+from denoise_core.augmenter.streaming import Finished
+from denoise_core.augmenter.utility import Groundedness
+from denoise_core.support.quoting import TASK, LLMJudge
+from langchain_denoise import Verifier, verified
+from langchain_denoise.testing import FunctionChatModel
+from langchain_denoise.verification.redraft import find_model
+
+
+def evidence(chain_input, output):
+    return [Document(page_content=PASSAGE, id="a")]
+
+
+def chain_of(reply, *, parse=True):
+    """A chain of a prompt and a model that is this function."""
+    chain = RunnableLambda(lambda question: [HumanMessage(question)])
+    chain |= FunctionChatModel(reply=reply)
+    return chain | StrOutputParser() if parse else chain
+
+
+@pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize("judge_name", JUDGES)
+async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
+    for number, text in enumerate(answer_forms()):
+        chain = verified(
+            chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
+            judge=judge_named(judge_name),
+            evidence=evidence,
+        )
+        show = "draft" if number % 3 else "checked"
+        if is_sync:
+            returned = chain.invoke(QUESTION)
+            events = list(chain.stream_checked(QUESTION, show=show))
+        else:
+            returned = await chain.ainvoke(QUESTION)
+            stream = chain.astream_checked(QUESTION, show=show)
+            events = [event async for event in stream]
+        assert getattr(returned, "content", returned) == text
+        *shown, last = events
+        assert "".join(event.text for event in shown) == text
+        assert isinstance(last, Finished)
+
+
+@pytest.fixture
+def model_judges(monkeypatch):
+    """The judge by default is the model at hand, as in the product."""
+    monkeypatch.setattr(
+        Groundedness,
+        "for_model",
+        classmethod(lambda cls, llm=None: cls(llm and LLMJudge(llm))),
+    )
+
+
+def writer_and_judge(text):
+    """A model that writes the text, and says of each of its units that it is supported."""
+
+    def reply(messages):
+        prompt = messages[-1].text
+        if TASK not in prompt:
+            return text
+        units = dict(enclosed(prompt)[0])["answer"].splitlines()
+        lines = [f"{unit.partition(':')[0]} supported 1.1 1.2" for unit in units]
+        return "\n".join([*lines, "answers"])
+
+    return reply
+
+
+def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges):
+    texts = answer_forms()
+    judged = 0
+    for text in texts:
+        chain = verified(chain_of(writer_and_judge(text)), evidence=evidence)
+        record = chain.invoke(QUESTION).denoise
+        judged += record["outcome"] in ("supported", "partly supported", "unsupported")
+    assert judged >= 0.8 * len(texts)
+
+
+def test_a_model_inside_a_function_is_found_and_bound_tools_are_left_out():
+    model = FunctionChatModel(reply=lambda messages: "x")
+    closed_over = RunnableLambda(lambda question: model.invoke(question))
+    assert find_model(closed_over) is model
+    assert find_model(RunnableLambda(len)) is None
+    with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
+    assert find_model(RunnableLambda(len) | with_tools) is model
+
+
+def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
+    plain = RunnableLambda(lambda question: "It was completed in 1889.")
+    with_model = chain_of(lambda messages: "It was completed in 1889.")
+    for chain, verifier in ((plain, None), (with_model, Verifier(judge="off"))):
+        checked = verified(chain, verifier, evidence=evidence)
+        record = checked.invoke(QUESTION).denoise
+        assert (record["outcome"], record["judge"], record["stopped_because"]) == (
+            "unknown",
+            "not judged",
+            "unjudged",
+        )
+        model = find_model(chain)
+        assert model is None or len(model.calls) == 1
+
+
+def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
+    """The chain searches only for a question; the record in its message keeps what it cited."""
+    supported = 0
+    for number in range(20):
+        fact = f"Room {number} has {number + 2} windows."
+        text = fact
+        chain = verified(
+            FunctionChatModel(reply=lambda messages, text=text: text),
+            evidence=lambda chain_input, output, fact=fact: (
+                [Document(page_content=fact, id="a")] if len(chain_input) == 1 else []
+            ),
+        )
+        conversation = [HumanMessage(f"Tell me of room {number}.")]
+        conversation.append(chain.invoke(conversation))
+        assert isinstance(conversation[-1], AIMessage)
+        conversation.append(HumanMessage("Say that again, shorter."))
+        restated = chain.invoke(conversation)
+        supported += restated.response_metadata["denoise"]["outcome"] == "supported"
+    assert supported == 20
