@@ -1,9 +1,10 @@
 """Models in GGUF files: dequantised once into a cache folder, then loaded like any other folder.
 
-A name may be a ``.gguf`` file, a folder whose only weights are one such file, or a name of `PACKAGED_MODELS`, for a
-model that an installed package carries. transformers reads GGUF only as a whole and refuses to save what it read, so
-the weights are written once as safetensors, next to the tokenizer, under the sha256 of the file. No code of the
-package that carries a model is imported.
+A name may be a ``.gguf`` file, a folder whose only weights are one such file, or a name
+of `PACKAGED_MODELS`, for a model that an installed package carries. transformers reads
+GGUF only as a whole and refuses to save what it read, so the weights are written once as
+safetensors, next to the tokenizer, under the sha256 of the file. No code of the package
+that carries a model is imported.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ SUFFIX = ".gguf"
 
 
 def resolve_model(name: str | Path) -> str:
-    """What transformers can load: ``name`` itself, or the folder that a GGUF file was dequantised into.
+    """What transformers can load: ``name``, or the folder of a dequantised GGUF file.
 
-    The first call for a file takes seconds to minutes and needs as much disk as the model has in single precision.
+    The first call for a file takes seconds to minutes and needs as much disk as the
+    model has in single precision.
 
     Raises:
-        InputError: The package of a `PACKAGED_MODELS` name is not installed, a folder holds several GGUF files, or
-            transformers cannot read the file.
+        InputError: The package of a `PACKAGED_MODELS` name is not installed, a folder
+            holds several GGUF files, or transformers cannot read the file.
         MissingExtra: A package that reading GGUF needs is not installed.
     """
     gguf_path = find_gguf(name)

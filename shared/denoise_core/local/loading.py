@@ -80,7 +80,8 @@ def load_model(
 
     With ``layers`` only its first so many blocks; the others are never read. Safetensors files are mapped, so the
     memory used is that of these blocks and the embeddings. Such a model is not for saving or generating: its last
-    blocks are missing. A GGUF file is dequantised first (`local.gguf`). Raises `InputError` when the model cannot be cut (weights packed for all layers together).
+    blocks are missing. Raises `InputError` when the model cannot be cut (weights packed for all layers together).
+    A GGUF file is dequantised first (`local.gguf`).
     """
     import transformers
 
