@@ -133,13 +133,7 @@ def fit_probe(
     Raises:
         InputError: Data that cannot be fitted or calibrated on.
     """
-    fitted_texts = {question.text for question in questions}
-    overlap = fitted_texts & {question.text for question in calibration}
-    if overlap:
-        raise InputError(
-            f"{len(overlap)} calibration question(s) are also fitted on, such as "
-            f"{min(overlap)[:80]!r}: the guarantee would be void; keep them apart"
-        )
+    check_apart(questions, calibration)
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
     states = capture_states(
         reader,
@@ -178,6 +172,17 @@ def fit_probe(
         probe_card = {**probe.card, "calibration": note}
         probe = replace(probe, card=probe_card, calibration=ranks)
     return ProbeFit(probe, fits)
+
+
+def check_apart(questions: Sequence[Question], calibration: Sequence[Question]) -> None:
+    """Raises `InputError` for a calibration question that is also fitted on."""
+    fitted_texts = {question.text for question in questions}
+    overlap = fitted_texts & {question.text for question in calibration}
+    if overlap:
+        raise InputError(
+            f"{len(overlap)} calibration question(s) are also fitted on, such as "
+            f"{min(overlap)[:80]!r}: the guarantee would be void; keep them apart"
+        )
 
 
 def fit_layers(hidden_states: HiddenStates) -> tuple[LayerFit, ...]:
