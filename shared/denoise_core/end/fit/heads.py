@@ -35,6 +35,7 @@ from denoise_core.end.fit.states import (
 )
 from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import Head, Probe, format_heads
+from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.question import Question
@@ -42,7 +43,7 @@ from denoise_core.question import Question
 MAX_HEADS = 8
 READ_SHARE = 2 / 3  # of the blocks: retrieval heads are in the middle
 # sklearn's C. Attention has fewer, more redundant columns than states.
-PENALTIES = tuple(float(10**exponent) for exponent in range(-4, 1))
+PENALTIES = tuple(float(10**exponent) for exponent in range(-4, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +94,7 @@ def fit_heads(
     if max_heads < 1:
         raise InputError(f"max_heads={max_heads}: expected 1 or more")
     check_apart(questions, calibration)
-    reader = model if isinstance(model, HeadReader) else HeadReader(model)
+    reader = open_head_reader(model)
     if layers is None:
         layers = range(1, 1 + max(1, round(READ_SHARE * reader.layers)))
     states = capture_states(
@@ -129,6 +130,21 @@ def fit_heads(
         ranks = calibrate(ProbeScorer(head_reader, probe), calibration)
         probe = replace(probe, calibration=ranks)
     return HeadFit(probe, held_out, auc)
+
+
+def open_head_reader(model: Any) -> HeadReader:
+    """The reader itself, or one of a model by name, path or object.
+
+    Raises:
+        InputError: A reader of hidden states.
+    """
+    if isinstance(model, HeadReader):
+        return model
+    if isinstance(model, HiddenReader):
+        raise InputError(
+            "a HiddenReader reads states: give the model, or HeadReader(model)"
+        )
+    return HeadReader(model)
 
 
 def _all_heads(states: HiddenStates) -> tuple[list[Head], Floats]:

@@ -51,6 +51,14 @@ class ProbeFit:
     probe: Probe
     layers: tuple[LayerFit, ...]
 
+    @property
+    def held_out(self) -> Floats:
+        """The probe's logits by fold models that did not see the row's question."""
+        (layer_fit,) = [
+            fit for fit in self.layers if fit.layer == self.probe.reading.layer
+        ]
+        return layer_fit.line.held_out
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerFit:
