@@ -54,8 +54,17 @@ def fit(
     dry_run: options.DryRunOption = False,
     model: Annotated[
         str | None,
-        typer.Option(help="Fit a probe on this model too, by name or folder."),
+        typer.Option(
+            help="Fit a probe on this model too: a name, a folder, a .gguf file, or "
+            "smollm2 where its package is installed."
+        ),
     ] = None,
+    signal: Annotated[
+        str,
+        typer.Option(
+            help="What the probe reads: states, or heads (attention, 20 to 50 questions)."
+        ),
+    ] = "states",
     keep: Annotated[
         str | None, typer.Option(help="What you will keep: layers are compared there.")
     ] = None,
@@ -108,6 +117,7 @@ def fit(
             model,
             keep="auto" if keep is None else parse_keep(keep),
             recall=recall,
+            signal=signal,
             calibration=calibration,
             risk=risk,
             progress=on_progress,

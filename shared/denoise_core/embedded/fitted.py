@@ -31,16 +31,10 @@ from denoise_core.end.calibration import (
     required_text_fraction,
 )
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.probe import (
-    RECALL,
-    LayerFit,
-    ProbeFit,
-    assign_folds,
-    fit_layers,
-    fit_probe,
-)
+from denoise_core.end.fit.heads import HeadFit, fit_heads, open_head_reader
+from denoise_core.end.fit.probe import RECALL, ProbeFit, assign_folds, fit_probe
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.fit.states import MapFunction, Progress, capture_states
+from denoise_core.end.fit.states import MapFunction, Progress
 from denoise_core.end.probe import (
     Probe,
     check_replaceable,
@@ -78,6 +72,7 @@ FOLDS = 5
 NO_QUESTION = "no question"
 CONTROL_QUERY = "What is this about?"
 
+SIGNALS = ("states", "heads")  # what of a model a probe reads
 FitOutcome = Literal["better", "no difference found", "worse"]
 Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
 QueryTexts = tuple[str, list[str]]
@@ -129,7 +124,7 @@ class FittedDenoiser:
     scale: ScoreCalibration
     keep: float | int | str
     evaluation: FitEvaluation
-    probe: ProbeFit | None = None
+    probe: ProbeFit | HeadFit | None = None
     risk: float | None = None
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -177,6 +172,7 @@ def fit_denoiser(
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
     recall: float = RECALL,
+    signal: str = "states",
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
@@ -194,6 +190,8 @@ def fit_denoiser(
         layers: Where to fit probes, everywhere when None. The layer is taken that keeps
             ``recall`` of the gold with the least operations.
         recall: Fraction of the gold, for choosing the layer.
+        signal: What the probe reads: "states", or "heads" for the attention of a few heads
+            (`fit_heads`).
         calibration: Other questions to calibrate ``keep="auto"`` on. Without them it is
             calibrated on the scores of ``questions`` by folds that had not seen them.
         risk: The share of relevant passages that ``keep="auto"`` may lose, stored in the
@@ -216,8 +214,15 @@ def fit_denoiser(
     if calibration:
         calibrated_on = _usable_calibration(usable, calibration)
     promised_risks = _promised_risks(len(calibrated_on), risk)
-    probe: ProbeFit | None = None
-    if model is not None:
+    _check_signal(signal, model)
+    probe: ProbeFit | HeadFit | None = None
+    if signal == "heads":
+        model = open_head_reader(model)
+        probe = fit_heads(
+            model, usable, layers=layers, progress=progress, map_blocks=map_function
+        )
+        progress = None
+    elif model is not None:
         model = model if isinstance(model, HiddenReader) else HiddenReader(model)
         probe = fit_probe(
             model,
@@ -240,14 +245,8 @@ def fit_denoiser(
     if probe is not None:
         signal_names = ("probe", *signal_names)
         control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
-        control_states = capture_states(
-            model.with_pooling(probe.chosen.pooling),
-            control_questions,
-            layers=[probe.chosen.layer],
-            map_blocks=map_function,
-        )
-        (control_fit,) = fit_layers(control_states)
-        signal_columns = _add_probe(signal_columns, probe.chosen)
+        control_fit = _fit_control(model, control_questions, probe, map_function)
+        signal_columns = _add_probe(signal_columns, probe)
         control_columns = _add_probe(control_columns, control_fit)
     fitted_stack = fit_stack(
         signal_names, signal_columns, passage_labels, question_groups.tolist()
@@ -452,9 +451,35 @@ def _stack_parts(
     return parts if probe_scorer is None else [probe_scorer, *parts]
 
 
-def _add_probe(signal_columns: Floats, layer_fit: LayerFit) -> Floats:
+def _check_signal(signal: str, model: Any) -> None:
+    if signal not in SIGNALS:
+        raise InputError(
+            f"signal={signal!r}: expected one of {', '.join(map(repr, SIGNALS))}"
+        )
+    if signal == "heads" and model is None:
+        raise InputError("signal='heads' reads a model: name one, --model smollm2")
+
+
+def _fit_control(
+    model: Any,
+    questions: Sequence[Question],
+    fit: ProbeFit | HeadFit,
+    map_function: MapFunction,
+) -> ProbeFit | HeadFit:
+    """The same fit on other questions, at the blocks that ``fit`` reads."""
+    reading = fit.probe.reading
+    if reading.heads:
+        layers = sorted({block + 1 for block, _ in reading.heads})
+        return fit_heads(model, questions, layers=layers, map_blocks=map_function)
+    pooled_model = model.with_pooling(reading.pooling)
+    return fit_probe(
+        pooled_model, questions, layers=[reading.layer], map_blocks=map_function
+    )
+
+
+def _add_probe(signal_columns: Floats, fit: ProbeFit | HeadFit) -> Floats:
     """Put the probe's logits by folds that had not seen the question in front."""
-    return np.column_stack([layer_fit.line.held_out, signal_columns]).astype(np.float32)
+    return np.column_stack([fit.held_out, signal_columns]).astype(np.float32)
 
 
 def _cross_fitted_scores(

@@ -3,7 +3,7 @@
 Passages and a query go in, a `DenoiseResult` comes out: chunks -> hidden state of layer L
 -> linear probe -> keep the best (arXiv 2502.18915). Read `denoiser` first, then
 `selection` (which chunks to keep), `calibration` (how much, for a stated risk), `budget`
-(token limits), `probe`, `reader` and `scorer` (scores from a model). `fit` makes probes.
+(token limits), `probe`, `reader`, `heads` and `scorer` (scores from a model). `fit` makes probes.
 
 A new scorer goes to `denoise_core.scorers`, a new keep rule to `selection`. Importing this
 package loads neither torch nor a framework.
@@ -11,6 +11,7 @@ package loads neither torch nor a framework.
 
 from denoise_core.end.answering import DenoisedAnswerer
 from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import HiddenStateSpec, Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
@@ -27,6 +28,7 @@ __all__ = [
     "SCQ",
     "DenoisedAnswerer",
     "ENDDenoiser",
+    "HeadReader",
     "HiddenReader",
     "HiddenStateSpec",
     "Layout",

@@ -35,6 +35,7 @@ from denoise_core.local.fingerprint import ModelFingerprint
 
 Floats = NDArray[np.float32]
 Tensors: TypeAlias = dict[str, NDArray[Any]]
+Head: TypeAlias = tuple[int, int]  # block and head, both counted from 0
 
 FORMAT_NAME = "rag-denoise probe"
 FORMAT_VERSION = 1
@@ -45,6 +46,7 @@ PROBE_FILES = frozenset({TENSOR_FILE, MANIFEST_FILE, CARD_FILE})
 CALIBRATION_PREFIX = "calibration."  # of the calibration's tensors
 MAX_FILE_BYTES = 1 << 30  # of one file; a probe has some hundred kilobytes
 MAX_SWAP_ATTEMPTS = 100
+ATTENTION = "attention"  # the pooling of a probe on heads, before their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class HiddenStateSpec:
         layer: Index into Hugging Face ``hidden_states``: 0 is the embeddings, L the
             residual stream after L blocks.
         layout: Fingerprint of the prompt layout.
-        pooling: Which tokens are pooled, and how.
+        pooling: Which tokens are pooled, and how; or which attention heads are read.
         normalisation: What is done to the pooled state before the probe.
     """
 
@@ -69,6 +71,22 @@ class HiddenStateSpec:
     def __post_init__(self) -> None:
         if self.layer < 0:
             raise InputError(f"layer={self.layer}: expected 0 (embeddings) or more")
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """The attention heads that are read; () for a probe on hidden states."""
+        kind, *head_names = self.pooling.split()
+        if kind != ATTENTION:
+            return ()
+        try:
+            return tuple(_parse_head(name) for name in head_names)
+        except ValueError as error:
+            raise InputError(f"pooling={self.pooling!r}: {error}") from error
+
+    @property
+    def width(self) -> int:
+        """Values that a state has for each pooled part; 0 when it is not known."""
+        return len(self.heads) or self.model.hidden_size
 
     def differences(self, other_spec: HiddenStateSpec) -> list[str]:
         """Each way in which ``other`` reads other states; [] when it fits."""
@@ -144,7 +162,7 @@ class Probe:
                 "a probe's weight and bias must be finite; was it fitted on states with "
                 "NaN?"
             )
-        state_width = self.reading.model.hidden_size
+        state_width = self.reading.width
         if state_width and probe_weight.size % state_width:
             raise InputError(
                 f"weight of {probe_weight.size} values does not belong to states of width "
@@ -271,6 +289,16 @@ class Probe:
             )
         except InputError as error:
             raise InputError(f"{folder / MANIFEST_FILE}: {error}") from error
+
+
+def format_heads(heads: Iterable[Head]) -> str:
+    """The pooling of a probe on these heads; `HiddenStateSpec.heads` reads it."""
+    return " ".join([ATTENTION, *(f"{block}.{head}" for block, head in heads)])
+
+
+def _parse_head(name: str) -> Head:
+    block, head = name.split(".")
+    return int(block), int(head)
 
 
 def _load_manifest(file_path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.end.calibration import Calibration
+from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings, max_over_windows
 from denoise_core.local.layout import LAYOUTS
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class ProbeScorer:
-    """Early Noise Dropping's scorer: a probe on the state after the first layers.
+    """Early Noise Dropping's scorer: a probe on the first layers' states, or on their heads.
 
     arXiv 2502.18915, sections 2.2 and 2.3. The first use raises `ProbeMismatch` when the
     model is not the one the probe was fitted on, naming each difference. The reader
     caches what the model computed for a passage, see `HiddenReader`.
 
     Args:
-        model: A name, a path, a loaded object or a `HiddenReader`. By name only the
-            blocks that the probe needs are loaded.
+        model: A name, a path, a loaded object or a `HiddenReader` (for a probe on heads
+            a `HeadReader`). By name only the blocks that the probe needs are loaded.
         probe: Reads ``probe.reading.layer``.
         tokenizer: As for `HiddenReader`.
         settings: Needed only for a prompt layout that is not built in; pooling and
@@ -61,13 +62,16 @@ class ProbeScorer:
                 pooling=settings.pooling or reading.pooling,
                 normalisation=settings.normalisation or reading.normalisation,
             )
-            self.reader = HiddenReader(
+            reader_class = HeadReader if reading.heads else HiddenReader
+            self.reader = reader_class(
                 model,
                 tokenizer=tokenizer,
                 settings=settings,
                 load=load,
                 first_layers=max(1, reading.layer),
             )
+        if isinstance(self.reader, HeadReader):
+            self.reader = self.reader.with_heads(probe.reading.heads)
         self._is_checked = False
         self._check_lock = threading.Lock()
 

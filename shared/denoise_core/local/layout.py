@@ -132,8 +132,18 @@ SCQ = Layout(
 """System text, passage, question: the paper's own order, and the default for decoders."""
 PAIR = Layout("pair", pair=True)
 """Question and passage as an encoder's tokenizer joins two texts: the default for encoders."""
+LISTWISE = Layout(
+    "listwise",
+    (
+        "Here are some passages.\n\n",
+        PASSAGE,
+        "\n\nFind the passages that help to answer this question.\nQuestion: ",
+        QUERY,
+    ),
+)
+"""One question over all passages, each in the passage's place: for attention heads."""
 
-LAYOUTS = {layout.name: layout for layout in (SCQ, PAIR)}
+LAYOUTS = {layout.name: layout for layout in (SCQ, PAIR, LISTWISE)}
 
 
 @dataclass(frozen=True, slots=True)

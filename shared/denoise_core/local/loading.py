@@ -20,6 +20,7 @@ from torch import nn
 
 from denoise_core.errors import InputError
 from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.gguf import resolve_model
 from denoise_core.local.partial_forward import PartialForward, get_partial_forward
 from denoise_core.runtime.caches import SingleLoadCache
 
@@ -82,6 +83,7 @@ def load_model(
     With ``layers`` only its first so many blocks; the others are never read. Safetensors files are mapped, so the
     memory used is that of these blocks and the embeddings. Such a model is not for saving or generating: its last
     blocks are missing. Raises `InputError` when the model cannot be cut (weights packed for all layers together).
+    A GGUF file is dequantised first (`local.gguf`).
     """
     import transformers
 
@@ -102,7 +104,9 @@ def load_model(
     )
     try:
         with _quiet_load_report():
-            model: nn.Module = auto_class.from_pretrained(str(name), **options)
+            model: nn.Module = auto_class.from_pretrained(
+                resolve_model(name), **options
+            )
     except RuntimeError as error:
         if layers is None:
             raise
@@ -159,7 +163,7 @@ def _load_config(name: str | Path, load: LoadOptions) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(str(name), revision=load.revision)
+        return AutoConfig.from_pretrained(resolve_model(name), revision=load.revision)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the model {str(name)!r}: {error}") from error
 
@@ -183,7 +187,7 @@ def shared_model(
     return _model_cache(
         (
             str(name),
-            _folder_stamp(name),
+            _folder_stamp(resolve_model(name)),
             load,
             load.resolved_device(),
             has_lm_head,
@@ -210,10 +214,10 @@ def _folder_stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
 
 
 def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
-    """The tokenizer of a model by name or folder."""
+    """The tokenizer of a model by name, folder or GGUF file."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(name), revision=revision)
+    return AutoTokenizer.from_pretrained(resolve_model(name), revision=revision)
 
 
 @dataclass(frozen=True, slots=True)

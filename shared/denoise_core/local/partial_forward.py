@@ -252,6 +252,13 @@ class PartialForward:
             self._narrow[layer] = self.is_causal and layer > 0 and self._try_last(layer)
         return self._read_last(inputs, layer, self._narrow[layer])
 
+    def run_blocks(self, inputs: Mapping[str, Any], layer: int) -> None:
+        """Run until something inside block ``layer - 1`` raises `StopForward`; no state is taken.
+
+        Raises what `read_layers` raises.
+        """
+        self._run_pass(inputs, LayerRequest(self, {}, layer))
+
     def _read_last(
         self, inputs: Mapping[str, Any], layer: int, is_narrow: bool
     ) -> torch.Tensor:

@@ -68,6 +68,11 @@ class ProbeFit:
         ]
         return chosen_fit
 
+    @property
+    def held_out(self) -> Floats:
+        """The probe's logits by fold models that did not see the row's question."""
+        return self.chosen.line.held_out
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerFit:
@@ -172,13 +177,7 @@ def fit_probe(
     Raises:
         InputError: Data that cannot be fitted or calibrated on.
     """
-    fitted_texts = {question.text for question in questions}
-    overlap = fitted_texts & {question.text for question in calibration}
-    if overlap:
-        raise InputError(
-            f"{len(overlap)} calibration question(s) are also fitted on, such as "
-            f"{min(overlap)[:80]!r}: the guarantee would be void; keep them apart"
-        )
+    check_apart(questions, calibration)
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
     poolings = swept_poolings(reader)
     states = capture_states(
@@ -222,6 +221,17 @@ def fit_probe(
         probe_card = {**probe.card, "calibration": note}
         probe = replace(probe, card=probe_card, calibration=ranks)
     return ProbeFit(probe, tuple(fits))
+
+
+def check_apart(questions: Sequence[Question], calibration: Sequence[Question]) -> None:
+    """Raises `InputError` for a calibration question that is also fitted on."""
+    fitted_texts = {question.text for question in questions}
+    overlap = fitted_texts & {question.text for question in calibration}
+    if overlap:
+        raise InputError(
+            f"{len(overlap)} calibration question(s) are also fitted on, such as "
+            f"{min(overlap)[:80]!r}: the guarantee would be void; keep them apart"
+        )
 
 
 def swept_poolings(reader: HiddenReader) -> tuple[str, ...]:

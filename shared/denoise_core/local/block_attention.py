@@ -1,0 +1,513 @@
+"""Attention of a question to passages that were read alone: block attention, from the first layers.
+
+Each passage is read once, behind the prompt's beginning and without its neighbours, at
+the same positions. Its keys and values therefore depend on no other passage and no
+question, and are kept in a `PrefixCache`. The question's tokens then run over all passages
+in one step, and their attention is read off: a matrix of the question's rows, never one of
+all tokens by all tokens. BlockRank (arXiv 2510.05396) trains models for this mask; here it
+is used as it is.
+
+The last block of a pass stops early: at its keys when passages are read, at its attention
+in the question's step. Masks are written here for every pass, because a model's own window
+masks count places in the cache. So no prompt is longer than the model's attention window
+(`attention_window`), and within it a window hides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from denoise_core.errors import InputError
+from denoise_core.local.batching import batch_by_length
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.kv_cache.recording import (
+    CachedPrefix,
+    PlaceholderCache,
+    make_cache,
+)
+from denoise_core.local.partial_forward import (
+    PartialForward,
+    StopForward,
+    current_request,
+    run_halving,
+)
+
+Ids = Sequence[int]
+WeightsByBlock = dict[int, torch.Tensor]
+Reduction = Callable[[torch.Tensor], torch.Tensor]
+
+_SOFTMAX_FUNCTIONS = frozenset(
+    {functional.softmax, torch.softmax, torch.Tensor.softmax}
+)
+# Keys of the trial must exceed a window that a model counts by itself, unseen.
+_MAX_TRIAL_WINDOW = 512
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPrompt:
+    """A question over passages, as token ids.
+
+    Attributes:
+        head: The prompt's beginning, before every passage.
+        passages: The passages' own ids.
+        tail: What comes after them: the layout's words, the question, the answer's
+            beginning.
+    """
+
+    head: tuple[int, ...]
+    passages: tuple[tuple[int, ...], ...]
+    tail: tuple[int, ...]
+
+    @property
+    def tail_start(self) -> int:
+        """Position of the tail's first token: behind the longest passage."""
+        return len(self.head) + max(map(len, self.passages), default=0)
+
+
+def attention_window(partial_forward: PartialForward) -> int | None:
+    """Tokens of a prompt in which every token sees all before it; None without a limit."""
+    config = partial_forward.config
+    limits = [partial_forward.max_positions]
+    layer_types = set(getattr(config, "layer_types", None) or ())
+    has_window = getattr(config, "use_sliding_window", True)
+    if has_window and layer_types != {"full_attention"}:
+        for name in ("sliding_window", "attention_chunk_size", "window_size"):
+            limits.append(getattr(config, name, None))
+    known_limits = [int(limit) for limit in limits if limit]
+    return min(known_limits, default=None)
+
+
+class BlockAttention:
+    """One model's use of block attention. Call under the model's lock.
+
+    Args:
+        partial_forward: The model.
+        cache: Keeps keys and values of heads and passages.
+        scope: Of a layer, all that decides keys and values besides the tokens.
+        max_tokens: Tokens of a batch of passages at most, padding included.
+    """
+
+    def __init__(
+        self,
+        partial_forward: PartialForward,
+        cache: PrefixCache,
+        scope: Callable[[int], Hashable],
+        max_tokens: int,
+    ) -> None:
+        self.partial_forward = partial_forward
+        self.cache = cache
+        self.scope = scope
+        self.max_tokens = max_tokens
+        self.tokens_run = 0  # through layers, for measurements
+        self._refusals: dict[int, str | None] = {}
+
+    def check(self, layer: int) -> None:
+        """Raises `InputError` with the reason when this model's attention cannot be read like this."""
+        if layer not in self._refusals:
+            self._refusals[layer] = self._find_problem(layer)
+        reason = self._refusals[layer]
+        if reason is not None:
+            raise InputError(
+                f"attention heads of {type(self.partial_forward.decoder).__name__} cannot be read: {reason}"
+            )
+
+    def attend(
+        self, prompt: BlockPrompt, blocks: Sequence[int], reduction: Reduction
+    ) -> WeightsByBlock:
+        """The attention of the tail's rows in each of ``blocks``, counted from 0.
+
+        Args:
+            prompt: A question over passages.
+            blocks: Where attention is read.
+            reduction: Called with each block's weights, float32 ``(heads, rows, keys)``.
+                Keys are those of the head, of the passages in order, and of the tail.
+
+        Returns:
+            What ``reduction`` made of them.
+        """
+        layer = max(blocks) + 1
+        prefixes = self._read_prefixes(prompt, layer)
+        self.tokens_run += len(prompt.tail)
+        past_tokens = sum(prefix.tokens for prefix in prefixes)
+        mask = _causal_mask(self.partial_forward, past_tokens, len(prompt.tail))
+        ids = torch.tensor([prompt.tail], dtype=torch.long)
+        layers = _cache_layers(self.partial_forward, prefixes, (), layer)
+        inputs = _pass_inputs(
+            self.partial_forward, ids, prompt.tail_start, mask, layers
+        )
+        return read_attention(self.partial_forward, inputs, blocks, reduction)
+
+    def _read_prefixes(self, prompt: BlockPrompt, layer: int) -> list[CachedPrefix]:
+        """Head and passages, from the cache or read now."""
+        empty = CachedPrefix(0, ())
+        (head,) = self._read_missing(empty, (), [prompt.head], layer)
+        return [
+            head,
+            *self._read_missing(head, prompt.head, prompt.passages, layer),
+        ]
+
+    def _read_missing(
+        self, past: CachedPrefix, past_ids: Ids, texts: Sequence[Ids], layer: int
+    ) -> list[CachedPrefix]:
+        prefixes: dict[Hashable, CachedPrefix] = {}
+        missing_ids: dict[Hashable, Ids] = {}
+        keys = [self._cache_key(past_ids, ids, layer) for ids in texts]
+        for key, ids in zip(keys, texts, strict=True):
+            cached_prefix = self.cache.get(key)
+            if cached_prefix is None:
+                missing_ids[key] = ids
+            else:
+                prefixes[key] = cached_prefix
+        missing_keys = list(missing_ids)
+
+        def read_rows(rows: list[int]) -> None:
+            row_ids = [missing_ids[missing_keys[row]] for row in rows]
+            self.tokens_run += sum(map(len, row_ids))
+            read = read_blocks(self.partial_forward, past, row_ids, layer)
+            for row, prefix in zip(rows, read, strict=True):
+                prefixes[missing_keys[row]] = prefix
+                self.cache.put(missing_keys[row], prefix)
+
+        lengths = [past.tokens + len(ids) for ids in missing_ids.values()]
+        for rows in batch_by_length(lengths, self.max_tokens):
+            run_halving(rows, read_rows)
+        return [prefixes[key] for key in keys]
+
+    def _cache_key(self, past_ids: Ids, ids: Ids, layer: int) -> Hashable:
+        all_ids = np.array([*past_ids, *ids], dtype=np.int64).tobytes()
+        return "block", self.scope(layer), len(past_ids), all_ids
+
+    def _find_problem(self, layer: int) -> str | None:
+        """Two passages read alone, in a padded batch, against one pass with a mask."""
+        if not self.partial_forward.is_causal:
+            return "it is an encoder, in which a passage would see the question"
+        try:
+            return _compare_trial(self.partial_forward, layer)
+        except Exception as error:  # whatever a foreign model makes of masks and caches
+            return f"{type(error).__name__}: {error}"
+
+
+class _BlockLayer(PlaceholderCache):
+    """A cache layer behind the kept keys of one block; remembers each row's new keys and values.
+
+    With ``is_last`` the pass leaves at this block's keys and values.
+    """
+
+    def __init__(
+        self, past: Sequence[Any], length: int, row_lengths: Ids, *, is_last: bool
+    ) -> None:
+        super().__init__(length)
+        self.past = past
+        self.row_lengths = row_lengths
+        self.is_last = is_last
+        self.rows: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        for row, row_length in enumerate(self.row_lengths):
+            # Copies, or every kept passage would hold on to its whole padded batch.
+            keys = key_states[row, :, :row_length].clone()
+            values = value_states[row, :, :row_length].clone()
+            self.rows.append((keys, values))
+        if self.is_last:
+            raise StopForward
+        return (
+            self._join([keys for keys, _ in self.past], key_states),
+            self._join([values for _, values in self.past], value_states),
+        )
+
+    def _join(self, past: list[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
+        past_rows = [states.expand(len(new), *states.shape) for states in past]
+        return torch.cat([*past_rows, new], dim=-2)
+
+
+@torch.inference_mode()
+def read_blocks(
+    partial_forward: PartialForward,
+    past: CachedPrefix,
+    rows: Sequence[Ids],
+    layer: int,
+) -> list[CachedPrefix]:
+    """Keys and values of each row's tokens behind ``past``; rows do not see each other.
+
+    Of block ``layer - 1`` nothing else is computed.
+    """
+    row_lengths = [len(ids) for ids in rows]
+    width = max(row_lengths)
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    for row, row_ids in enumerate(rows):
+        ids[row, : len(row_ids)] = torch.tensor(list(row_ids), dtype=torch.long)
+    # Padding is on the right, where the mask of causal attention hides it.
+    mask = _causal_mask(partial_forward, past.tokens, width)
+    layers = _cache_layers(partial_forward, [past], row_lengths, layer)
+    for block, cache_layer in enumerate(layers):
+        cache_layer.is_last = block == layer - 1
+    inputs = _pass_inputs(partial_forward, ids, past.tokens, mask, layers)
+    if width:
+        partial_forward.run_blocks(inputs, layer)
+    return [
+        CachedPrefix(
+            row_length,
+            tuple(cache_layer.rows[row] for cache_layer in layers[:layer])
+            if width
+            else (),
+        )
+        for row, row_length in enumerate(row_lengths)
+    ]
+
+
+@torch.inference_mode()
+def read_attention(
+    partial_forward: PartialForward,
+    inputs: dict[str, Any],
+    blocks: Sequence[int],
+    reduction: Reduction,
+) -> WeightsByBlock:
+    """What ``reduction`` makes of the attention in ``blocks``, from one pass of one row."""
+    reader = AttentionReader(blocks, inputs["attention_mask"].shape[-2:], reduction)
+    with reader:
+        partial_forward.run_blocks(inputs, max(blocks) + 1)
+    return reader.checked_weights()
+
+
+def _cache_layers(
+    partial_forward: PartialForward,
+    prefixes: Sequence[CachedPrefix],
+    row_lengths: Ids,
+    layer: int,
+) -> list[_BlockLayer]:
+    """A cache layer for each block; those from ``layer`` on never run, but masks are made for them too."""
+    length = sum(prefix.tokens for prefix in prefixes)
+    layers = []
+    for block in range(partial_forward.block_count):
+        past = []
+        if block < layer:
+            past = [prefix.blocks[block] for prefix in prefixes if prefix.tokens]
+        layers.append(_BlockLayer(past, length, row_lengths, is_last=False))
+    return layers
+
+
+def _pass_inputs(
+    partial_forward: PartialForward,
+    ids: torch.Tensor,
+    start: int,
+    mask: torch.Tensor,
+    layers: Sequence[_BlockLayer],
+) -> dict[str, Any]:
+    if not partial_forward.accepts_argument("position_ids"):
+        raise InputError("its forward pass takes no position ids")
+    position_ids = torch.arange(start, start + ids.shape[1]).expand_as(ids)
+    inputs = {
+        "input_ids": ids,
+        "position_ids": position_ids,
+        "attention_mask": mask.expand(len(ids), -1, -1, -1),
+    }
+    on_device = {
+        name: tensor.to(partial_forward.device) for name, tensor in inputs.items()
+    }
+    return on_device | {"past_key_values": make_cache(layers), "use_cache": True}
+
+
+def _causal_mask(
+    partial_forward: PartialForward, past_tokens: int, new_tokens: int
+) -> torch.Tensor:
+    """Additive: new tokens see everything before them, ``(1, 1, new, past + new)``."""
+    dtype = getattr(torch, partial_forward.dtype)
+    hidden = torch.full((new_tokens, new_tokens), torch.finfo(dtype).min, dtype=dtype)
+    mask = torch.zeros(new_tokens, past_tokens + new_tokens, dtype=dtype)
+    mask[:, past_tokens:] = hidden.triu(1)
+    return mask[None, None]
+
+
+def passage_attention(
+    weights: torch.Tensor, prompt: BlockPrompt, question_rows: tuple[int, int]
+) -> torch.Tensor:
+    """What each head's question tokens give each passage, less what an empty question gives.
+
+    The mean over the question's tokens of the attention summed over a passage's tokens.
+    The rows before the question have seen the passages and the layout's words alone, so
+    their mean, subtracted, is the calibration under a question without content that ICR
+    (section 3) takes a second pass for.
+
+    Args:
+        weights: ``(heads, rows, keys)`` of `BlockAttention.attend`.
+        prompt: Where the keys' passages are.
+        question_rows: Half-open range of rows; all rows when it is empty.
+
+    Returns:
+        ``(heads, passages)``.
+    """
+    lengths = [len(ids) for ids in prompt.passages]
+    passage_keys = weights.narrow(-1, len(prompt.head), sum(lengths))
+    passage_sums = torch.stack(
+        [part.sum(-1) for part in passage_keys.split(lengths, dim=-1)], dim=-1
+    )
+    start, end = question_rows
+    if start == end:
+        start, end = 0, weights.shape[1]
+    attention = passage_sums[:, start:end].mean(1)
+    if start > 0:
+        attention = attention - passage_sums[:, :start].mean(1)
+    return attention
+
+
+class AttentionReader(TorchFunctionMode):
+    """Reads attention weights off a pass, whatever computes them; in one thread alone.
+
+    Both ways in which transformers computes attention without a fused kernel of its own
+    end in a torch function: the scaled dot product, whose weights are computed here from
+    its arguments, and softmax. The last block's pass ends there (`StopForward`).
+    """
+
+    def __init__(
+        self, blocks: Sequence[int], shape: Sequence[int], reduction: Reduction
+    ) -> None:
+        super().__init__()
+        self.blocks = frozenset(blocks)
+        self.rows, self.keys = shape
+        self.reduction = reduction
+        self.weights: WeightsByBlock = {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            if self._current_block() is not None:
+                self._keep_weights(_product_weights(*args, **kwargs))
+            return func(*args, **kwargs)
+        output = func(*args, **kwargs)
+        if func in _SOFTMAX_FUNCTIONS and self._current_block() is not None:
+            self._keep_weights(output)
+        return output
+
+    def checked_weights(self) -> WeightsByBlock:
+        """The weights. Raises `InputError` when a block was not seen."""
+        missing_blocks = sorted(self.blocks - self.weights.keys())
+        if missing_blocks:
+            raise InputError(
+                f"blocks {missing_blocks} compute attention in a kernel that shows no weights, or have none; "
+                'load the model with attention="sdpa" or "eager"'
+            )
+        return self.weights
+
+    def _current_block(self) -> int | None:
+        """The block that is running, if its weights are wanted."""
+        request = current_request.get()
+        if request is None:
+            return None
+        block = request.entered - 1
+        return block if block in self.blocks and block not in self.weights else None
+
+    def _keep_weights(self, weights: torch.Tensor) -> None:
+        # Some models put one more key, an attention sink, at the end.
+        is_attention = (
+            weights.ndim == 4
+            and weights.shape[-2] == self.rows
+            and weights.shape[-1] in (self.keys, self.keys + 1)
+        )
+        block = self._current_block()
+        if not is_attention or block is None:
+            return
+        with torch._C.DisableTorchFunction():
+            self.weights[block] = self.reduction(weights[0, :, :, : self.keys].float())
+        if block == max(self.blocks):
+            raise StopForward
+
+
+def _product_weights(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """The weights that scaled_dot_product_attention uses, in float32."""
+    if attn_mask is None or attn_mask.shape[-1] != key.shape[-2]:
+        raise InputError("the model makes masks of its own")
+    group_size = query.shape[1] // key.shape[1]
+    key = key.repeat_interleave(group_size, dim=1)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    with torch._C.DisableTorchFunction():
+        logits = query.float() @ key.float().transpose(-1, -2) * factor
+        return torch.softmax(logits + attn_mask.float(), dim=-1)
+
+
+def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
+    """Why block attention differs from one masked pass over all tokens; None when it does not."""
+    window = attention_window(partial_forward) or 0
+    repeats = 1
+    if window <= _MAX_TRIAL_WINDOW:
+        repeats += window // 13
+    generator = torch.Generator().manual_seed(2)
+    vocabulary = int(partial_forward.config.vocab_size)
+
+    def sample_ids(count: int) -> tuple[int, ...]:
+        return tuple(torch.randint(vocabulary, (count,), generator=generator).tolist())
+
+    passages = tuple(sample_ids(count) for count in [8, 5] * repeats)
+    prompt = BlockPrompt(sample_ids(3), passages, sample_ids(4))
+    cache = PrefixCache(1 << 30)
+    reading = BlockAttention(partial_forward, cache, lambda layer: layer, 1 << 12)
+    actual = reading.attend(prompt, range(layer), lambda weights: weights)
+    inputs = masked_inputs(partial_forward, prompt)
+    expected = read_attention(
+        partial_forward,
+        inputs,
+        range(layer),
+        lambda weights: weights[:, -len(prompt.tail) :],
+    )
+    for block in range(layer):
+        if not _is_near(actual[block], expected[block], partial_forward.dtype):
+            return (
+                f"block {block} gives other weights than one masked pass over all tokens, so it counts places by "
+                "itself"
+            )
+    return None
+
+
+def masked_inputs(
+    partial_forward: PartialForward, prompt: BlockPrompt
+) -> dict[str, Any]:
+    """One pass over all tokens in which passages do not see each other; for checking."""
+    head_length = len(prompt.head)
+    ids = [*prompt.head]
+    positions = [*range(head_length)]
+    hidden_pairs: list[tuple[slice, slice]] = []
+    for passage in prompt.passages:
+        rows = slice(len(ids), len(ids) + len(passage))
+        hidden_pairs.append((rows, slice(head_length, len(ids))))
+        ids += passage
+        positions += range(head_length, head_length + len(passage))
+    ids += prompt.tail
+    positions += range(prompt.tail_start, prompt.tail_start + len(prompt.tail))
+    mask = _causal_mask(partial_forward, 0, len(ids))
+    hidden_value = mask.min()
+    for rows, keys in hidden_pairs:
+        mask[:, :, rows, keys] = hidden_value
+    inputs = {
+        "input_ids": torch.tensor([ids]),
+        "position_ids": torch.tensor([positions]),
+        "attention_mask": mask,
+    }
+    return {name: tensor.to(partial_forward.device) for name, tensor in inputs.items()}
+
+
+def _is_near(actual: torch.Tensor, expected: torch.Tensor, dtype: str) -> bool:
+    tolerance = 1e-4 if dtype in ("float32", "float64") else 5e-2
+    return bool((actual - expected).abs().max() <= tolerance)

