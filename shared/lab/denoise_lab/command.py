@@ -27,7 +27,8 @@ from denoise_core.cli.options import (
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
-from denoise_lab.protocols.choose import Asked, sheets_of
+from denoise_lab.protocols.choose import QUESTIONS, Asked, sheets_of
+from denoise_lab.protocols.model_study import ModelStudy, question_sets, save_study
 from denoise_lab.protocols.sheet import run_sheets
 from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, told
 
@@ -61,6 +62,17 @@ def protocol(
         int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")
     ] = None,
     right: GradingOption = "contains",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="For 'end': layers, prompts, controls, tasks and answers of this local model, by folder or name. "
+            "DATA is then a file of labelled questions or a folder of sets; -n counts those to fit on."
+        ),
+    ] = None,
+    layer: Annotated[
+        list[int] | None,
+        typer.Option(help="With --model: only these layers, each with a --layer."),
+    ] = None,
     probe: Annotated[
         Path | None, typer.Option(help="For 'end': the probe in this folder.")
     ] = None,
@@ -92,6 +104,10 @@ def protocol(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    if model is not None:
+        if paper != "end" or llm != "none":
+            raise InputError("--model belongs to the protocol 'end', without --llm")
+        return _study_model(model, data, limit or QUESTIONS // 2, layer, out)
     if llm == "none":
         raise InputError(
             f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
@@ -122,6 +138,33 @@ def protocol(
         raise InputError(
             f"no case was answered; the first failure: {tables[0].lines[0].first_error}"
         )
+
+
+def _study_model(
+    model: str, data: Path | None, count: int, layers: list[int] | None, out: Path
+) -> None:
+    """END's tables on a local model, printed one by one; states are kept in ``out``."""
+    console = Console(highlight=False)
+    aside = Console(stderr=True)
+    out.mkdir(parents=True, exist_ok=True)
+
+    def report_progress(stage: str, done: int, of: int) -> None:
+        print_line(aside, f"{stage}: {done} of {of} questions")
+
+    study = ModelStudy(
+        model,
+        question_sets(data, count),
+        out / "states",
+        layers=layers,
+        answer_count=count,
+        progress=report_progress,
+    )
+    tables = []
+    for table in study.tables():
+        tables.append(table)
+        print_table(console, table.cells(), table.title)
+    paths = save_study(study, tables, model, out)
+    print_line(aside, f"\nwritten to {out}: {', '.join(path.name for path in paths)}")
 
 
 @app.command("noisy-retrieval")

@@ -1,4 +1,4 @@
-"""A picture of a fit: recall by layer, with intervals and controls."""
+"""A picture of a fit: recall by layer and pooling, with intervals and controls."""
 
 from __future__ import annotations
 
@@ -17,44 +17,38 @@ def plot_layers(
 ) -> Path:
     """Draw recall of relevant chunks by layer into ``path`` (.png, .svg, .pdf); returns it.
 
-    One line for each cut (the best chunk, and the best 20 to 60 %), with 95 % intervals by question at
-    30 %; the chosen layer is marked, ``controls`` (`denoise_lab.controls`) stand as single points at 30 %.
+    One line for each pooling: the share of relevant chunks in the best 30 %, with 95 % intervals by question. The
+    chosen layer is marked; ``controls`` (`denoise_lab.controls`) are single points.
     Needs the extra ``evaluate``.
     """
     figure = require("matplotlib.figure", extra="evaluate").Figure(
         figsize=(7.0, 4.2), layout="constrained"
     )
     axes = figure.add_subplot()
-    layers = [f.layer for f in training.layers]
-    for cut in training.layers[0].recall:
-        means = [float(f.recall[cut].mean()) for f in training.layers]
-        (line,) = axes.plot(
-            layers,
-            means,
-            marker="o",
-            markersize=3,
-            label=cut if cut == "top 1" else f"best {cut}",
+    poolings = dict.fromkeys(layer_fit.pooling for layer_fit in training.layers)
+    layers = sorted({layer_fit.layer for layer_fit in training.layers})
+    for pooling in poolings:
+        recalls = [f.recall["30 %"] for f in training.layers if f.pooling == pooling]
+        means = [float(question_recalls.mean()) for question_recalls in recalls]
+        (line,) = axes.plot(layers, means, marker="o", markersize=3, label=pooling)
+        low, high = zip(*map(bootstrap_interval, recalls), strict=True)
+        axes.fill_between(
+            layers, low, high, color=line.get_color(), alpha=0.15, linewidth=0
         )
-        if cut == "30 %":
-            low, high = zip(
-                *(bootstrap_interval(f.recall[cut]) for f in training.layers),
-                strict=True,
-            )
-            axes.fill_between(
-                layers, low, high, color=line.get_color(), alpha=0.15, linewidth=0
-            )
     for marker, (name, control) in zip("xs+d", (controls or {}).items(), strict=False):
         axes.plot(
             [control.layer],
             [control.recall["30 %"].mean()],
             marker,
             color="black",
-            label=f"{name}, best 30 %",
+            label=name,
         )
     chosen = training.probe.reading.layer
     axes.axvline(chosen, color="gray", linestyle=":", label=f"chosen: {chosen}")
     axes.set(
-        xlabel="layer (0 = embeddings)", ylabel="relevant chunks kept", ylim=(0, 1.02)
+        xlabel="layer (0 = embeddings)",
+        ylabel="relevant chunks in the best 30 %",
+        ylim=(0, 1.02),
     )
     axes.set_xticks(layers)
     axes.grid(alpha=0.25)

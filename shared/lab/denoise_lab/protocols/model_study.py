@@ -1,0 +1,417 @@
+"""END's tables on a real language model: layers and poolings, prompts, controls, other tasks, answers.
+
+Everything is fitted on some questions of a set and measured on others of it, next to scorers that need no fit.
+What the paper shows (arXiv 2502.18915): recall by layer (section 2.2), random weights (Table 3), prompts
+(Table 4), a prompt that asks outright (Figure 4), other tasks (Figure 5), and answers by how much noise is read
+(Tables 1 and 2).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core._optional import require
+from denoise_core.embedded.default import DefaultScorer
+from denoise_core.embedded.sample import sample_questions
+from denoise_core.end.answering import answer_messages
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.fit.probe import (
+    LayerFit,
+    ProbeFit,
+    fit_layers,
+    fit_probe,
+    question_auc,
+    swept_poolings,
+)
+from denoise_core.end.fit.recall import recall_at
+from denoise_core.end.fit.states import HiddenStates, capture_states, text_pairs_of
+from denoise_core.end.probe import markdown_table
+from denoise_core.end.reader import HiddenReader, ReadingSettings
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.errors import InputError
+from denoise_core.evaluate.datasets import parse_cases, read_records
+from denoise_core.evaluate.metrics import (
+    bootstrap_interval,
+    contains_answer,
+    exact_match,
+)
+from denoise_core.local.generation import LocalLLM, tokenize_messages
+from denoise_core.local.loading import load_tokenizer, shared_model
+from denoise_core.protocols import Scorer
+from denoise_core.question import Question
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.decisions import LLMDiscrim
+from denoise_core.scorers.likelihood import QueryLikelihood
+from denoise_core.types import Passage
+from denoise_lab.controls import with_fresh_blocks
+from denoise_lab.experiments.real_sets import SETS
+from denoise_lab.layouts import LAYOUTS
+from denoise_lab.plots import plot_layers
+
+Floats: TypeAlias = NDArray[np.float32]
+Cells: TypeAlias = dict[str, Any]
+Progress: TypeAlias = Callable[[str, int, int], None]
+QuestionSets: TypeAlias = Mapping[str, tuple[list[Question], list[Question]]]
+
+KEPT_SHARE = 0.3
+NOISE_LEVELS = (1, 5, 10, 20)  # passages read, the needed ones among them
+KEPT_COUNTS = (6, 3)
+MANY_LAYERS = 16  # a model with more is read at every second one
+
+
+@dataclass(frozen=True, slots=True)
+class StudyTable:
+    """One table: ``name`` for files, ``title`` for readers, and rows with the same keys."""
+
+    name: str
+    title: str
+    rows: list[Cells]
+
+    def cells(self) -> list[list[str]]:
+        """A header and the rows, as texts."""
+        table_cells = [list(self.rows[0])]
+        for row in self.rows:
+            table_cells.append(
+                [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()]
+            )
+        return table_cells
+
+
+class ModelStudy:
+    """The tables of one model. ``sets`` has by name the questions to fit on and those to measure on.
+
+    The first set is the one whose layers are swept and whose probe meets the others. States are kept in
+    ``folder``, so that a study that was stopped goes on there.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        sets: QuestionSets,
+        folder: Path,
+        *,
+        layers: Sequence[int] | None = None,
+        answer_count: int = 20,
+        progress: Progress | None = None,
+    ) -> None:
+        self.model = shared_model(model, has_lm_head=True)
+        self.tokenizer = load_tokenizer(model)
+        self.reader = HiddenReader(self.model, tokenizer=self.tokenizer)
+        self.sets = sets
+        self.folder = folder
+        self.answer_count = answer_count
+        self.progress = progress
+        self.main_set = next(iter(sets))
+        step = 1 + (self.reader.layers > MANY_LAYERS)
+        self.layers = list(layers or range(step, self.reader.layers + 1, step))
+        self._fit: ProbeFit | None = None
+
+    def tables(self) -> Iterator[StudyTable]:
+        """The tables, each as soon as it is measured."""
+        yield StudyTable("layers", "Layers and poolings", self.layer_rows())
+        yield StudyTable("prompts", "Prompts, last token", self.prompt_rows())
+        yield StudyTable("controls", "Without what a probe needs", self.control_rows())
+        yield StudyTable("tasks", "Other tasks", self.task_rows())
+        yield StudyTable("scorers", "Next to other scorers", self.scorer_rows())
+        yield StudyTable("answers", "Answers by what is read", self.answer_rows())
+
+    @property
+    def probe_fit(self) -> ProbeFit:
+        """The sweep on the main set's questions for fitting."""
+        if self._fit is None:
+            self._fit = fit_probe(
+                self.reader,
+                self.sets[self.main_set][0],
+                layers=self.layers,
+                folder=self.folder,
+                progress=self._progress("layers, fitting"),
+            )
+        return self._fit
+
+    def layer_rows(self) -> list[Cells]:
+        """Each layer and pooling on the questions that were not fitted on."""
+        poolings = swept_poolings(self.reader)
+        reader = self.reader.with_pooling(poolings[-1])
+        states = self._states(
+            reader, self.sets[self.main_set][1], self.layers, "layers"
+        )
+        rows = []
+        for layer_fit in self.probe_fit.layers:
+            is_chosen = layer_fit is self.probe_fit.chosen
+            low, high = np.quantile(layer_fit.operations[1:], (0.025, 0.975))
+            rows.append(
+                {
+                    "layer": layer_fit.layer,
+                    "pooling": layer_fit.pooling,
+                    **_figures(layer_fit, states.with_pooling(layer_fit.pooling)),
+                    "operations": float(layer_fit.operations[1:].mean()),
+                    "operations, 95 %": f"{low:.2f} to {high:.2f}",
+                    "chosen": "chosen" if is_chosen else "",
+                }
+            )
+        return rows
+
+    def prompt_rows(self) -> list[Cells]:
+        """A probe of its own for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
+        rows = []
+        for name, layout in LAYOUTS.items():
+            if not layout.pair:
+                settings = ReadingSettings(layout=layout, pooling="last")
+                reader = self._reader(self.model, settings)
+                rows.append({"prompt": name, **self._own_fit(reader, name)})
+        return rows
+
+    def control_rows(self) -> list[Cells]:
+        """The chosen layer with fresh blocks (paper, Table 3), next to the model's own."""
+        fresh = with_fresh_blocks(self.reader.backbone)
+        rows = []
+        for name, model in (("the model", self.model), ("random weights", fresh)):
+            reader = self._reader(model, ReadingSettings(pooling=self._pooling))
+            rows.append({"weights": name, **self._own_fit(reader, name)})
+        return rows
+
+    def task_rows(self) -> list[Cells]:
+        """The main set's probe on other sets, next to one fitted there (paper, Figure 5)."""
+        rows = []
+        reader = self.reader.with_pooling(self._pooling)
+        for name, (fitting, measured) in self.sets.items():
+            states = self._states(reader, measured, [self._layer], f"{name}, measuring")
+            fitted = self._states(reader, fitting, [self._layer], f"{name}, fitting")
+            (own_fit,) = fit_layers(fitted)
+            for source, layer_fit in (
+                (self.main_set, self.probe_fit.chosen),
+                (name, own_fit),
+            ):
+                rows.append(
+                    {"task": name, "fitted on": source, **_figures(layer_fit, states)}
+                )
+        return rows
+
+    def scorer_rows(self) -> list[Cells]:
+        """END next to scorers that need no fit."""
+        questions = self.sets[self.main_set][1]
+        judge = LocalLLM(self.model, self.tokenizer, max_new_tokens=4)
+        scorers: dict[str, Scorer] = {
+            "END": ProbeScorer(self.reader, self.probe_fit.probe),
+            "default": DefaultScorer(),
+            "BM25": BM25Scorer(),
+            "query likelihood": QueryLikelihood(self.model, self.tokenizer),
+            "LLM-Discrim": LLMDiscrim(judge, max_concurrency=1),
+        }
+        rows = []
+        for name, scorer in scorers.items():
+            start_time = time.process_time()
+            list_scores = []
+            for done, question in enumerate(questions):
+                texts = [text for _, text in text_pairs_of([question])]
+                list_scores.append(scorer.score(question.text, texts))
+                self._report(name, done + 1, len(questions))
+            seconds = (time.process_time() - start_time) / len(questions)
+            figures = _score_figures(np.concatenate(list_scores), questions)
+            rows.append({"scorer": name, **figures, "CPU seconds": seconds})
+        return rows
+
+    def answer_rows(self) -> list[Cells]:
+        """Answers of the same model from the needed passages, with noise, and from what END keeps."""
+        questions = [q for q in self.sets[self.main_set][1] if q.answers]
+        questions = questions[: self.answer_count]
+        if not questions:
+            return [{"read": "no question has an accepted answer"}]
+        ways: dict[str, Callable[[Question], Sequence[Passage]]] = {}
+        for count in NOISE_LEVELS:
+            ways[f"{count} passages"] = partial(_with_noise, count=count)
+        scorer = ProbeScorer(self.reader, self.probe_fit.probe)
+        for count in KEPT_COUNTS:
+            ways[f"END keeps {count}"] = partial(
+                _kept_passages, ENDDenoiser(scorer, keep=count)
+            )
+        default = ENDDenoiser(DefaultScorer(), keep=KEPT_COUNTS[0])
+        ways[f"default keeps {KEPT_COUNTS[0]}"] = partial(_kept_passages, default)
+        return [self._answer_row(name, ways[name], questions) for name in ways]
+
+    def _answer_row(
+        self,
+        name: str,
+        choose_passages: Callable[[Question], Sequence[Passage]],
+        questions: Sequence[Question],
+    ) -> Cells:
+        llm = LocalLLM(self.model, self.tokenizer, max_new_tokens=32)
+        found, exact, likelihoods = [], [], []
+        start_time = time.process_time()
+        for done, question in enumerate(questions):
+            messages = answer_messages(question.text, choose_passages(question))
+            text = llm.complete(messages).text
+            found.append(float(contains_answer(text, question.answers)))
+            exact.append(float(exact_match(text, question.answers)))
+            likelihoods.append(self._answer_likelihood(messages, question.answers[0]))
+            self._report(name, done + 1, len(questions))
+        seconds = (time.process_time() - start_time) / len(questions)
+        return {
+            "read": name,
+            "answer found": float(np.mean(found)),
+            "answer found, 95 %": _interval_text(found),
+            "exact match": float(np.mean(exact)),
+            "log likelihood of the answer": float(np.mean(likelihoods)),
+            "questions": len(questions),
+            "CPU seconds": seconds,
+        }
+
+    def _answer_likelihood(self, messages: Any, answer: str) -> float:
+        """The mean log probability of an accepted answer's tokens after the prompt."""
+        torch = require("torch", extra="end")
+        prompt_ids = tokenize_messages(self.tokenizer, messages)
+        answer_ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
+        token_ids = torch.tensor([prompt_ids + answer_ids], device=self.model.device)
+        with torch.inference_mode():
+            logits = self.model(token_ids, logits_to_keep=len(answer_ids) + 1).logits
+        log_probabilities = logits[0, -len(answer_ids) - 1 : -1].float().log_softmax(-1)
+        return float(log_probabilities[range(len(answer_ids)), answer_ids].mean())
+
+    # -- parts -------------------------------------------------------------------------
+
+    @property
+    def _layer(self) -> int:
+        return self.probe_fit.chosen.layer
+
+    @property
+    def _pooling(self) -> str:
+        return self.probe_fit.chosen.pooling
+
+    def _reader(self, model: Any, settings: ReadingSettings) -> HiddenReader:
+        return HiddenReader(model, tokenizer=self.tokenizer, settings=settings)
+
+    def _own_fit(self, reader: HiddenReader, name: str) -> Cells:
+        fitting, measured = self.sets[self.main_set]
+        fitted = self._states(reader, fitting, [self._layer], f"{name}, fitting")
+        states = self._states(reader, measured, [self._layer], f"{name}, measuring")
+        (layer_fit,) = fit_layers(fitted)
+        return _figures(layer_fit, states)
+
+    def _states(
+        self,
+        reader: HiddenReader,
+        questions: Sequence[Question],
+        layers: Sequence[int],
+        stage: str,
+    ) -> HiddenStates:
+        return capture_states(
+            reader,
+            questions,
+            layers=layers,
+            folder=self.folder,
+            progress=self._progress(stage),
+        )
+
+    def _progress(self, stage: str) -> Callable[[int, int], None]:
+        return partial(self._report, stage)
+
+    def _report(self, stage: str, done: int, of: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, done, of)
+
+
+def _figures(layer_fit: LayerFit, states: HiddenStates) -> Cells:
+    """What a fit reaches on states that it was not fitted on."""
+    rows = np.asarray(states.by_layer[layer_fit.layer], dtype=np.float32)
+    scores = rows @ layer_fit.line.weight + np.float32(layer_fit.line.bias)
+    return _ranking_figures(scores, states.labels, states.question_index)
+
+
+def _score_figures(scores: Floats, questions: Sequence[Question]) -> Cells:
+    labels = np.concatenate([question.labels for question in questions])
+    counts = [len(question.passages) for question in questions]
+    return _ranking_figures(scores, labels, np.repeat(np.arange(len(counts)), counts))
+
+
+def _ranking_figures(
+    scores: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]
+) -> Cells:
+    recalls = recall_at(scores, labels, groups, KEPT_SHARE)
+    return {
+        "AUC": question_auc(scores, labels, groups),
+        "gold in 30 %": float(recalls.mean()),
+        "gold in 30 %, 95 %": _interval_text(recalls.tolist()),
+    }
+
+
+def _interval_text(values: Sequence[float]) -> str:
+    low, high = bootstrap_interval(values)
+    return f"{low:.2f} to {high:.2f}"
+
+
+def _with_noise(question: Question, count: int) -> list[Passage]:
+    """The needed passages, and others up to ``count``, in the order they came."""
+    places = sorted(
+        range(len(question.passages)),
+        key=lambda place: question.passages[place].id not in question.gold,
+    )
+    count = max(count, len(question.gold))
+    return [question.passages[place] for place in sorted(places[:count])]
+
+
+def _kept_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passage]:
+    return denoiser.denoise(question.text, question.passages).passages
+
+
+def question_sets(data: Path | None, count: int) -> dict[str, tuple[list, list]]:
+    """By name ``count`` questions to fit on and as many others to measure on.
+
+    ``data`` is a file of labelled questions, a folder with the sets that the project knows by their names, or None
+    for the questions that ship. Raises `InputError` where a set has too few.
+    """
+    files = {"questions": data}
+    if data is None:
+        files = {"questions that ship": None}
+    elif data.is_dir():
+        files = {}
+        for name, (file_name, _) in SETS.items():
+            for path in sorted(data.glob(f"{file_name}.jsonl*")):
+                files[name] = path
+        if not files:
+            raise InputError(f"{data}: expected one of the sets {', '.join(SETS)}")
+    sets = {}
+    for name, path in files.items():
+        questions = list(sample_questions())
+        if path is not None:
+            records = ((n, r) for n, r in read_records(path) if isinstance(r, dict))
+            questions = list(parse_cases(records, labelled=True).questions)
+        usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
+        half = min(count, len(usable) // 2)
+        if half < 2:
+            raise InputError(
+                f"{name}: {len(usable)} questions have relevant and other passages: expected 4 or more"
+            )
+        sets[name] = usable[:half], usable[half : 2 * half]
+    return sets
+
+
+def save_study(
+    study: ModelStudy, tables: Sequence[StudyTable], model: str, folder: Path
+) -> list[Path]:
+    """Write results.json, tables.md and layers.png; returns them."""
+    fitting, measured = study.sets[study.main_set]
+    record = {
+        "model": Path(model).name,
+        "sets": list(study.sets),
+        "questions fitted on": len(fitting),
+        "questions measured": len(measured),
+        "tables": {table.name: table.rows for table in tables},
+    }
+    results_path = folder / "results.json"
+    results_path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    tables_path = folder / "tables.md"
+    sections = [
+        f"## {table.title}\n\n{markdown_table(table.cells())}\n" for table in tables
+    ]
+    tables_path.write_text("\n".join(sections), encoding="utf-8")
+    picture_path = plot_layers(study.probe_fit, folder / "layers.png")
+    return [results_path, tables_path, picture_path]

@@ -1,0 +1,79 @@
+"""END's tables on a local model, from one command: every table, the picture, and a run that goes on."""
+
+import json
+
+import pytest
+from tiny_models import tiny_pair
+from typer.testing import CliRunner
+
+from denoise_core import InputError
+from denoise_lab.command import app
+from denoise_lab.protocols.model_study import question_sets
+
+TABLES = {
+    "layers": {"layer", "pooling", "AUC", "operations", "chosen"},
+    "prompts": {"prompt", "AUC", "gold in 30 %"},
+    "controls": {"weights", "AUC"},
+    "tasks": {"task", "fitted on", "AUC"},
+    "scorers": {"scorer", "AUC", "CPU seconds"},
+    "answers": {"read", "answer found", "log likelihood of the answer"},
+}
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    model, tokenizer = tiny_pair()
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def write_questions(path, count=8):
+    """The passage that is needed ends loudly."""
+    lines = []
+    for number in range(count):
+        texts = [f"note {number} {place}" for place in range(3)]
+        gold = number % 3
+        texts[gold] += " it is red!!!"
+        labels = [place == gold for place in range(3)]
+        record = {"question": f"what {number}?", "passages": texts, "labels": labels}
+        lines.append(json.dumps(record | {"answers": ["red"]}))
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_every_table_is_measured_and_written(model_folder, tmp_path):
+    data = write_questions(tmp_path / "mine.jsonl")
+    out = tmp_path / "out"
+    arguments = ["protocol", "end", str(data), "--model", str(model_folder), "-n", "4"]
+    arguments += ["--layer", "1", "--layer", "3", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    record = json.loads((out / "results.json").read_text())
+    assert set(record["tables"]) == set(TABLES)
+    for name, keys in TABLES.items():
+        for row in record["tables"][name]:
+            assert keys <= set(row), name
+    layers = record["tables"]["layers"]
+    assert {row["layer"] for row in layers} == {1, 3}
+    assert [row["chosen"] for row in layers].count("chosen") == 1
+    assert {row["prompt"] for row in record["tables"]["prompts"]} >= {
+        "scq",
+        "qsc",
+        "sc",
+    }
+    assert record["questions measured"] == record["questions fitted on"] == 4
+    assert "## Layers and poolings" in (out / "tables.md").read_text()
+    assert (out / "layers.png").read_bytes().startswith(b"\x89PNG")
+    assert "layers, fitting: 4 of 4" in result.output
+
+
+def test_sets_are_halved_and_too_few_questions_refused(tmp_path):
+    data = write_questions(tmp_path / "mine.jsonl", 7)
+    ((fitting, measured),) = question_sets(data, 20).values()
+    assert len(fitting) == len(measured) == 3
+    assert {q.text for q in fitting}.isdisjoint(q.text for q in measured)
+    write_questions(tmp_path / "nq_gold_distractors20.jsonl")
+    assert list(question_sets(tmp_path, 2)) == ["NQ"]
+    with pytest.raises(InputError, match="expected 4 or more"):
+        question_sets(write_questions(tmp_path / "few.jsonl", 3), 2)
