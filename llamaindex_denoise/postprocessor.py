@@ -224,6 +224,30 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return cls(denoiser=load_denoiser(path, model, llm=core_llm), **settings)
 
     @classmethod
+    def from_probe(
+        cls,
+        folder: Any,
+        model: Any = None,
+        *,
+        chunker: Chunker = no_chunking,
+        **settings: Any,
+    ) -> Self:
+        """Build END by a probe, on a model's hidden states or on its attention heads.
+
+        Args:
+            folder: Where `denoise_core.end.Probe.save` wrote it.
+            model: As for `denoise_core.end.ProbeScorer`; None takes the one that the
+                probe's card names.
+            chunker: As for `from_embed_model`.
+            **settings: This class's fields.
+        """
+        from denoise_core.end import Probe, ProbeScorer
+
+        probe = Probe.load(folder)
+        scorer = ProbeScorer(model or probe.reading.model.name, probe)
+        return cls(denoiser=_end_denoiser(scorer, chunker), **settings)
+
+    @classmethod
     def from_embed_model(
         cls,
         embed_model: BaseEmbedding | None = None,
