@@ -50,8 +50,15 @@ def keep_top(
         return result
     ranked_indices = list(range(len(result.passages)))
     if all(passage.score is not None for passage in result.passages):
+        kept_ids = {keep.span.passage_id for keep in result.kept}
+
+        def rank_key(n: int) -> tuple[bool, float]:
+            # A passage kept only as context of another one, such as its title, is last.
+            passage = result.passages[n]
+            return passage.id not in kept_ids, -(passage.score or 0.0)
+
         # Sorting is stable: of equal scores the earlier passage is kept.
-        ranked_indices.sort(key=lambda n: -(result.passages[n].score or 0.0))
+        ranked_indices.sort(key=rank_key)
     top_indices = set(ranked_indices[:top_n])
     top_passages = []
     drops = []

@@ -119,7 +119,7 @@ class ENDDenoiser:
             together), an int that many, a rule of `denoise_core.end.selection` what it
             chooses; None is 0.3, the paper's fraction.
         threshold: Keep every chunk with ``score >= threshold`` instead.
-        risk: For "auto" (0.10 for passages, 0.035 for pieces of files) and
+        risk: For "auto" (0.10 for passages, 0.07 for pieces of files) and
             "calibrated" (0.05).
         min_keep: Keep at least this many chunks; 0 allows none.
         max_keep: Keep at most this many chunks.
@@ -270,7 +270,8 @@ class ENDDenoiser:
         keep_rule: KeepRule = self.rule
         input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
         if isinstance(keep_rule, MarginRule):
-            keep_rule = keep_rule.for_input(*input_counts)
+            documents = prepared_input.document_numbers()
+            keep_rule = keep_rule.for_input(*input_counts, documents)
         if isinstance(keep_rule, TokenLimit):
             margin_rule = None
             score_scale = getattr(self.scorer, "scale", None)
@@ -407,6 +408,10 @@ class ENDDenoiser:
             kept_chunks.append(Keep(chunk_span, score))
             top_score = best_scores.get(chunk_span.passage_id, score)
             best_scores[chunk_span.passage_id] = max(score, top_score)
+            for context_span in prepared_input.context_of(chunk_span):
+                # A passage that is kept as context ranks with the chunk that needs it.
+                context_id = context_span.passage_id
+                best_scores[context_id] = max(score, best_scores.get(context_id, score))
         kept_spans, dropped_spans = self._tile_spans(prepared_input, selection)
         drop_list = []
         for i, chunk_span in dropped_spans:
@@ -455,9 +460,8 @@ class ENDDenoiser:
         for i in np.flatnonzero(selection.kept).tolist():
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
-            if prepared_input.reader is not None:
-                for context_span in prepared_input.reader.context_of(chunk_span):
-                    context_spans[context_span.passage_id].append(context_span)
+            for context_span in prepared_input.context_of(chunk_span):
+                context_spans[context_span.passage_id].append(context_span)
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]
@@ -501,6 +505,19 @@ class _PreparedInput:
         raw_text = self.passages[span.passage_id].text[span.start : span.end]
         self.spans.append(span)
         self.texts.append(replace_surrogates(raw_text))
+
+    def context_of(self, span: Span) -> tuple[Span, ...]:
+        """What keeping a span must also keep, maybe of other passages."""
+        if self.reader is None:
+            return ()
+        return self.reader.context_of(span)
+
+    def document_numbers(self) -> list[int]:
+        """The number of each chunk's document; empty if documents are unknown."""
+        if self.reader is None:
+            return []
+        numbers = self.reader.document_numbers
+        return [numbers[span.passage_id] for span in self.spans]
 
 
 def _resolve_keep(
