@@ -18,12 +18,14 @@ from denoise_core.types import Drop, Keep, Passage
 def may_fill(denoiser: Any) -> bool:
     """Whether dropped passages may be restored to reach a number of passages.
 
-    A denoiser with a score threshold dropped them on purpose.
+    A denoiser with a score threshold or a token limit dropped them on purpose.
     """
     while isinstance(denoiser, Guard):
         denoiser = denoiser.denoiser
     rule = getattr(denoiser, "rule", None)
-    return rule is not None and not hasattr(rule, "threshold")
+    if rule is None:
+        return False
+    return not hasattr(rule, "threshold") and not hasattr(rule, "limit")
 
 
 def keep_top(
@@ -44,7 +46,9 @@ def keep_top(
         fill: If the result has fewer passages, add the best chunk of each dropped
             passage until it has ``top_n``.
     """
-    if fill and len(result.passages) < top_n and result.fallback is None:
+    was_emptied = result.relevant is False and not result.passages
+    may_add = fill and result.fallback is None and not was_emptied
+    if may_add and len(result.passages) < top_n:
         result = _fill_result(result, passages, top_n)
     if len(result.passages) <= top_n:
         return result

@@ -34,6 +34,7 @@ from denoise_core.protocols import (
     to_float32,
 )
 from denoise_core.result import DenoiseResult, Trace
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.documents import DocumentReader
@@ -382,6 +383,7 @@ class ENDDenoiser:
         if relevant is False:
             margin_note = f"{NOT_RELEVANT}: the best score is below the floor"
             if self.on_irrelevant == "drop":
+                log_fallback("ENDDenoiser", NOT_RELEVANT, "no passage was kept")
                 none_kept = np.zeros_like(selection.kept)
                 drop_reasons = [NOT_RELEVANT] * len(selection.spans)
                 selection = replace(selection, kept=none_kept, reasons=drop_reasons)
