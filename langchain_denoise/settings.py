@@ -30,7 +30,7 @@ from pydantic import (
 from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
-from denoise_core._frameworks import bundled_denoiser, with_keep_rule
+from denoise_core._frameworks import KeepSettings, bundled_denoiser, with_keep_rule
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RECORD_KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys
@@ -66,8 +66,13 @@ VariantName = Literal[
     "relevance",
 ]
 DocumentOrder = Literal["input", "score"]
+IrrelevantPolicy = Literal["keep", "drop"]
 PositiveCount = Annotated[int, Field(ge=1)]
 Chunking = Literal["whole", "sentences"] | PositiveCount
+
+
+AMOUNT_SETTINGS = frozenset(("keep", "threshold", "max_tokens"))
+"""Settings of which one says how much is kept."""
 
 
 class DenoiseSettings(TypedDict, total=False):
@@ -75,6 +80,9 @@ class DenoiseSettings(TypedDict, total=False):
 
     keep: KeepLike
     threshold: float | None
+    max_tokens: int | None
+    risk: float | None
+    on_irrelevant: IrrelevantPolicy | None
     chunks: Chunking | None
     variant: VariantName
     context: bool
@@ -98,6 +106,9 @@ class RequestSettings(TypedDict, total=False):
 
     keep: Any
     threshold: float | None
+    max_tokens: PositiveCount | None
+    risk: float | None
+    on_irrelevant: IrrelevantPolicy | None
     variant: VariantName | None
     top_n: PositiveCount | None
     order: DocumentOrder | None
@@ -140,6 +151,18 @@ class Denoise(BaseModel):
     threshold: float | None = None
     """END: every chunk with at least this score, in the scorer's unit, instead of
     ``keep``."""
+
+    max_tokens: PositiveCount | None = None
+    """At most about so many tokens, instead of ``keep``: the best chunks that fit, and of
+    System 2 Attention (``"select"``) the most important ones."""
+
+    risk: float | None = None
+    """END with ``keep="auto"`` or ``"calibrated"``: the share of relevant chunks that may
+    be lost, such as 0.05; None is the denoiser's own."""
+
+    on_irrelevant: IrrelevantPolicy | None = None
+    """END: ``"drop"`` returns no document if none seems relevant (``denoise_relevant`` is
+    False), and logs that; None and ``"keep"`` return the best ones."""
 
     chunks: Chunking | None = None
     """END: what is scored: documents ``"whole"``, ``"sentences"``, or chunks of at most
@@ -195,9 +218,9 @@ class Denoise(BaseModel):
     ) -> Self:
         """END by the cosine similarity of ``embeddings``.
 
-        Keeps the best 20 documents, unless ``keep`` or ``threshold`` says otherwise.
+        Keeps the best 20 documents, unless a setting says how much is kept.
         """
-        keep = 20 if settings.get("threshold") is None else None
+        keep = None if KeepSettings.say_how_much(settings) else 20
         return cls._with_defaults({"scorer": embeddings, "keep": keep}, settings)
 
     @classmethod
@@ -271,10 +294,10 @@ class Denoise(BaseModel):
                 hint = closest_name(name, known_names)
                 raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
         inherited = _fields_set(base)
-        if "keep" in keywords or "threshold" in keywords:
-            # Two ways to say how much is kept: a keyword replaces either of them.
-            inherited.pop("keep", None)
-            inherited.pop("threshold", None)
+        if not AMOUNT_SETTINGS.isdisjoint(keywords):
+            # Ways to say how much is kept: a keyword replaces any of them.
+            for name in (*AMOUNT_SETTINGS, "risk"):
+                inherited.pop(name, None)
         return {**inherited, **keywords}
 
     @field_validator("probe")
@@ -298,7 +321,9 @@ class Denoise(BaseModel):
             self._require_unset(only_s2a, "variant")
         if is_s2a:
             only_end = "a setting of END; with model= there is variant="
-            self._require_unset(only_end, "keep", "threshold", "chunks")
+            self._require_unset(
+                only_end, "keep", "threshold", "chunks", "risk", "on_irrelevant"
+            )
         elif not self.context:
             raise InputError(
                 "context=False: a setting of System 2 Attention, which needs model="
@@ -307,10 +332,7 @@ class Denoise(BaseModel):
             self._require_unset(
                 "give a scorer, a model or a probe, not several", "scorer"
             )
-        if self.keep is not None and self.threshold is not None:
-            raise InputError(
-                f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two"
-            )
+        self._keep_settings({}).end_arguments()
         if self.probe is None:
             # Wrong settings raise here, and not in the middle of a run. A probe is
             # loaded at its first use.
@@ -331,24 +353,29 @@ class Denoise(BaseModel):
         Raises:
             InputError: For a setting that does not fit the denoiser.
         """
-        keep = overrides.get("keep", self.keep)
-        threshold = overrides.get("threshold", self.threshold)
-        if "keep" in overrides and "threshold" not in overrides:
-            threshold = None
-        if "threshold" in overrides and "keep" not in overrides:
-            keep = None
+        settings = self._keep_settings(overrides)
         variant = overrides.get("variant", self.variant)
         if self.denoiser is not None:
-            return _with_overrides(self.denoiser, keep, threshold, variant)
+            return _with_overrides(self.denoiser, settings, variant)
         if self.model is not None and self.probe is None:
-            return self._build_s2a(variant)
+            return self._build_s2a(variant, settings.max_tokens)
         if variant is not None:
             raise InputError(
                 f"variant={variant!r}: a setting of System 2 Attention, and this is END"
             )
-        return self._build_end(keep, threshold)
+        return self._build_end(settings)
 
-    def _build_s2a(self, variant: str | None) -> Denoiser:
+    def _keep_settings(self, overrides: Mapping[str, Any]) -> KeepSettings:
+        """How much is kept: one way of a request replaces those of the settings."""
+        values = {name: getattr(self, name) for name in KeepSettings._fields}
+        if not AMOUNT_SETTINGS.isdisjoint(overrides):
+            values |= dict.fromkeys((*AMOUNT_SETTINGS, "risk"))
+        for name in values.keys() & overrides.keys():
+            values[name] = overrides[name]
+        return KeepSettings(**values)
+
+    def _build_s2a(self, variant: str | None, max_tokens: int | None) -> Denoiser:
+        from denoise_core.end.selection import TokenLimit
         from denoise_core.s2a import Options, S2ADenoiser
         from langchain_denoise.models.chat_llm import as_llm
 
@@ -357,26 +384,29 @@ class Denoise(BaseModel):
             "options": Options(keep_context=self.context),
             "on_error": self.on_error,
         }
+        if max_tokens is not None:
+            arguments["keep"] = TokenLimit(max_tokens)
         if self.max_concurrency is not None:
             arguments["max_concurrency"] = self.max_concurrency
         return S2ADenoiser(as_llm(self.model), **arguments)
 
-    def _build_end(self, keep: Any, threshold: float | None) -> Denoiser:
+    def _build_end(self, settings: KeepSettings) -> Denoiser:
         from denoise_core.end import ENDDenoiser
 
         is_default_scorer = self.scorer is None and self.probe is None
-        chunker = self._chunker(is_default_scorer and threshold is None)
+        chunker = self._chunker(is_default_scorer and settings.threshold is None)
         if is_default_scorer:
-            return bundled_denoiser(keep, threshold, chunker)
+            return bundled_denoiser(settings, chunker)
         from langchain_denoise.models.scoring import FolderProbe, as_scorer
 
         if self.probe is None:
             scorer = as_scorer(self.scorer)
         else:
             scorer = FolderProbe(self.probe, self.model)
-        if keep is None and threshold is None and self.top_n is not None:
-            keep = self.top_n
-        return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
+        arguments = settings.end_arguments()
+        if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
+            arguments["keep"] = self.top_n
+        return ENDDenoiser(scorer, chunker=chunker, **arguments)
 
     def _chunker(self, by_structure: bool) -> Any:
         from denoise_core.text import chunk
@@ -461,13 +491,9 @@ def _fields_set(settings: Any) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in names}
 
 
-def _with_overrides(
-    denoiser: Any, keep: Any, threshold: float | None, variant: Any
-) -> Denoiser:
-    """A copy of END with another rule or of S2A with another variant, or itself."""
-    chosen: Denoiser = denoiser
-    if keep is not None or threshold is not None:
-        chosen = with_keep_rule(denoiser, keep, threshold)
+def _with_overrides(denoiser: Any, settings: KeepSettings, variant: Any) -> Denoiser:
+    """A copy of END with these settings or of S2A with another variant, or itself."""
+    chosen: Denoiser = with_keep_rule(denoiser, settings)
     if variant is None:
         return chosen
     from denoise_core.s2a import S2ADenoiser

@@ -23,7 +23,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
-from denoise_core._frameworks import bundled_denoiser, cache_signature, with_keep_rule
+from denoise_core._frameworks import (
+    KeepSettings,
+    bundled_denoiser,
+    cache_signature,
+    with_keep_rule,
+)
 from denoise_core._optional import require
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
@@ -69,8 +74,8 @@ class PostprocessRun:
 class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     """Denoises retrieved nodes in query engines, chat engines and retriever tools.
 
-    ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``keep`` or
-    ``threshold`` say how much is kept, as in LangChain's compressor. ``denoiser`` is
+    ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``keep``, ``threshold``
+    or ``max_tokens`` say how much is kept, as in LangChain's compressor. ``denoiser`` is
     any other denoiser; `from_llm`, `from_embed_model`, `from_cross_encoder` and
     `from_reranker` build one from what you have.
 
@@ -91,7 +96,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     denoiser: Denoiser = Field(
-        default_factory=lambda: _embedded_denoiser(None, None),
+        default_factory=lambda: _embedded_denoiser(KeepSettings()),
         exclude=True,
         description="Any denoise_core Denoiser.",
     )
@@ -101,6 +106,17 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     )
     threshold: float | None = Field(
         default=None, description="END: keep chunks with at least this score."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="END: the best chunks in so many tokens."
+    )
+    risk: float | None = Field(
+        default=None,
+        description="END, keep='auto': share of relevant chunks that may be lost.",
+    )
+    on_irrelevant: Literal["keep", "drop"] | None = Field(
+        default=None,
+        description="END: 'drop' returns no node if none seems relevant, and logs it.",
     )
     on_error: FailurePolicy = Field(
         default="keep",
@@ -151,7 +167,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     @model_validator(mode="before")
     @classmethod
     def _build_denoiser(cls, values: Any) -> Any:
-        """Apply ``keep`` and ``threshold`` to the given denoiser or the default."""
+        """Apply `KeepSettings` to the given denoiser or the default."""
         if not isinstance(values, dict):
             return values
         values = dict(values)
@@ -163,13 +179,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             )
         denoiser = values.get("denoiser")
         _check_denoiser(denoiser)
-        keep = values.get("keep")
-        threshold = values.get("threshold")
+        settings = KeepSettings(*map(values.get, KeepSettings._fields))
         if denoiser is None:
-            denoiser = _embedded_denoiser(keep, threshold)
+            denoiser = _embedded_denoiser(settings)
             values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
-        elif keep is not None or threshold is not None:
-            denoiser = with_keep_rule(denoiser, keep, threshold)
+        else:
+            denoiser = with_keep_rule(denoiser, settings)
         values["denoiser"] = denoiser
         return values
 
@@ -283,13 +298,14 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     ) -> Self:
         """Build END by a LlamaIndex reranker's scores.
 
-        Without ``keep`` and ``threshold`` the reranker's ``top_n`` applies, best first.
+        Unless a setting says how much is kept, the reranker's ``top_n`` applies, best
+        first.
 
         Raises:
             InputError: ``reranker`` is not a node postprocessor.
         """
         reranker_scorer = RerankerScorer(reranker)
-        if settings.get("keep") is None and settings.get("threshold") is None:
+        if not KeepSettings.say_how_much(settings):
             top_n = getattr(reranker, "top_n", None)
             settings["keep"] = top_n if isinstance(top_n, int) and top_n > 0 else None
             settings.setdefault("order", "score")
@@ -328,7 +344,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return {**super().to_dict(**kwargs), "denoiser": denoiser}
 
     def _is_default(self) -> bool:
-        """Whether ``keep`` and ``threshold`` alone rebuild this denoiser."""
+        """Whether the settings alone rebuild this denoiser."""
         from denoise_core.embedded import DefaultScorer
         from denoise_core.end import ENDDenoiser
 
@@ -337,7 +353,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             return False
         if not isinstance(denoiser.scorer, DefaultScorer):
             return False
-        default = _embedded_denoiser(self.keep, self.threshold)
+        fields = [getattr(self, name) for name in KeepSettings._fields]
+        default = _embedded_denoiser(KeepSettings(*fields))
         return {**vars(denoiser), "scorer": None} == {**vars(default), "scorer": None}
 
     @cache_signature
@@ -494,7 +511,7 @@ def _end_denoiser(reranker_scorer: Any, chunker: Chunker) -> Denoiser:
     return ENDDenoiser(reranker_scorer, chunker=chunker)
 
 
-def _embedded_denoiser(keep: Any, threshold: float | None) -> Denoiser:
+def _embedded_denoiser(settings: KeepSettings) -> Denoiser:
     """The default denoiser.
 
     A missing part raises here; at the first call it would only cause a fallback.
@@ -504,4 +521,4 @@ def _embedded_denoiser(keep: Any, threshold: float | None) -> Denoiser:
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
     minilm_folder()
-    return bundled_denoiser(keep, threshold)
+    return bundled_denoiser(settings)

@@ -27,6 +27,8 @@ RECORD_KEYS = (
     "denoise_extractive",
     "denoise_score",
     "denoise_fallback",
+    "denoise_relevant",
+    "denoise_note",
     "denoise_kept",
     "denoise_dropped",
 )
@@ -286,9 +288,15 @@ def unconverted_document(document: Document, reason: str) -> Document:
 def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
     """A record as metadata under `RECORD_KEYS`: lists and dicts as JSON, no None."""
     metadata: Record = {}
+    # Without scores, what differs by query is left out, but for a warning.
+    hidden_keys = set()
+    if not scores:
+        hidden_keys = {"denoise_score"}
+        if record.get("relevant") is not False:
+            hidden_keys |= {"denoise_relevant", "denoise_note"}
     for key in RECORD_KEYS:
         value = record.get(key.removeprefix("denoise_"))
-        if value is None or (key == "denoise_score" and not scores):
+        if value is None or key in hidden_keys:
             continue
         if isinstance(value, (list, dict)):
             value = json.dumps(value, ensure_ascii=False)

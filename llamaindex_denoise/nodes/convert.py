@@ -31,6 +31,7 @@ from denoise_core.runtime.record import (
     fallback_for,
     group_chunks,
     passage_record,
+    relevance_record,
     result_summary,
     source_coverage,
 )
@@ -282,6 +283,7 @@ class _Conversion:
             "coverage": coverage,
             "extractive": not kept_passage.is_rewritten,
             "fallback": fallback_for(spans, self.result),
+            **relevance_record(self.result),
         }
         if self.result.question_note is not None:
             step_record["question_note"] = self.result.question_note

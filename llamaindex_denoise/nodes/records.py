@@ -54,6 +54,7 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
       ``score_before``: the retrieval score of the user's node; ``coverage``: the share
       of its input that the last method kept
     * ``fallback``: None, or what went wrong and what was done instead
+    * ``relevant``, ``note``: `DenoiseResult.relevant` and ``note``, if they say anything
     * ``origin_id``, ``origin_hash``: id and hash of the user's node; the id is None for
       text made of several nodes
     * ``origin_spans``: half-open ``[start, end]`` character ranges of that node's text
@@ -124,6 +125,10 @@ def build_record(
         "coverage": step_record["coverage"],
         **origin_fields,
     }
+    if "relevant" in step_record:
+        node_record["relevant"] = step_record["relevant"]
+    if step_record.get("note"):
+        node_record["note"] = _shorten(step_record["note"])
     if "question_note" in step_record:
         node_record["question_note"] = _shorten(step_record["question_note"])
     if detail != "full":
@@ -304,6 +309,7 @@ def _certainly_fits(node_record: Mapping[str, Any]) -> bool:
     record_names = (
         node_record["origin_id"] or "",
         node_record.get("origin_field", ""),
+        node_record.get("note", ""),
         node_record["op"],
     )
     is_short = sum(map(len, record_names)) < _SAFE_NAME_CHARACTERS

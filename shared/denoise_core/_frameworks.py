@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -17,6 +17,7 @@ from denoise_core.errors import InputError
 
 if TYPE_CHECKING:
     from denoise_core.end import ENDDenoiser
+    from denoise_core.end.denoiser import OnIrrelevant
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
@@ -59,31 +60,82 @@ def cache_signature(function: F) -> F:
     return function
 
 
-def with_keep_rule(denoiser: Any, keep: Any, threshold: float | None) -> Any:
-    """A copy of END that keeps by another rule. Raises `InputError` for a denoiser without one."""
+class KeepSettings(NamedTuple):
+    """How much END keeps, as the adapters' settings say it; None leaves it to the denoiser.
+
+    ``risk`` and ``on_irrelevant`` are those of `ENDDenoiser`, ``max_tokens`` is a `TokenLimit`.
+    """
+
+    keep: Any = None
+    threshold: float | None = None
+    max_tokens: int | None = None
+    risk: float | None = None
+    on_irrelevant: OnIrrelevant | None = None
+
+    @classmethod
+    def say_how_much(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether settings by name hold one that says how much is kept."""
+        names = set(cls._fields) - {"on_irrelevant"}
+        return any(settings.get(name) is not None for name in names)
+
+    def end_arguments(self) -> dict[str, Any]:
+        """The arguments of `ENDDenoiser` that are set.
+
+        Raises:
+            InputError: Two settings say how much is kept, or a risk is given for a fixed amount.
+        """
+        amounts = {}
+        for name in ("keep", "threshold", "max_tokens"):
+            if getattr(self, name) is not None:
+                amounts[name] = getattr(self, name)
+        if len(amounts) > 1:
+            raise InputError(f"{' and '.join(amounts)}: give one of them")
+        if self.risk is not None:
+            if amounts and self.keep not in ("auto", "calibrated"):
+                raise InputError(
+                    f"risk={self.risk}: goes with keep='auto' or 'calibrated', not with {', '.join(amounts)}"
+                )
+            amounts = {"keep": self.keep or "auto", "risk": self.risk}
+        if "max_tokens" in amounts:
+            from denoise_core.end.selection import TokenLimit
+
+            amounts = {"keep": TokenLimit(amounts["max_tokens"])}
+        if self.on_irrelevant is not None:
+            amounts["on_irrelevant"] = self.on_irrelevant
+        return amounts
+
+
+def with_keep_rule(denoiser: Any, settings: KeepSettings) -> Any:
+    """A copy of END with these settings, or itself without any.
+
+    Raises:
+        InputError: The denoiser has no such settings.
+    """
     from denoise_core.end import ENDDenoiser
 
+    arguments = settings.end_arguments()
+    if not arguments:
+        return denoiser
     if not isinstance(denoiser, ENDDenoiser):
         raise InputError(
-            f"keep, threshold: settings of END; {type(denoiser).__name__} has no such setting"
+            f"{', '.join(arguments)}: settings of END; {type(denoiser).__name__} has no such setting"
         )
     other = copy.copy(denoiser)
-    other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
+    other.on_irrelevant = arguments.pop("on_irrelevant", denoiser.on_irrelevant)
+    if arguments:
+        other.rule = ENDDenoiser(denoiser.scorer, **arguments).rule
     return other
 
 
-def bundled_denoiser(
-    keep: Any, threshold: float | None, chunker: Any = "auto"
-) -> ENDDenoiser:
-    """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
+def bundled_denoiser(settings: KeepSettings, chunker: Any = "auto") -> ENDDenoiser:
+    """END with the weights that ship, by these settings, or by its own rule where they say nothing."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
     from denoise_core.end import ENDDenoiser
 
-    if threshold is None:
-        return default_denoiser(
-            **({} if keep is None else {"keep": keep}), chunker=chunker
-        )
-    return ENDDenoiser(DefaultScorer(), keep=keep, threshold=threshold, chunker=chunker)
+    arguments = settings.end_arguments()
+    if "threshold" in arguments:
+        return ENDDenoiser(DefaultScorer(), chunker=chunker, **arguments)
+    return default_denoiser(chunker=chunker, **arguments)
 
 
 def rejects_json_mode(error: BaseException) -> bool:

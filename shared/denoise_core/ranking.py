@@ -18,12 +18,14 @@ from denoise_core.types import Drop, Keep, Passage
 def may_fill(denoiser: Any) -> bool:
     """Whether dropped passages may be restored to reach a number of passages.
 
-    A denoiser with a score threshold dropped them on purpose.
+    A denoiser with a score threshold or a token limit dropped them on purpose.
     """
     while isinstance(denoiser, Guard):
         denoiser = denoiser.denoiser
     rule = getattr(denoiser, "rule", None)
-    return rule is not None and not hasattr(rule, "threshold")
+    if rule is None:
+        return False
+    return not hasattr(rule, "threshold") and not hasattr(rule, "limit")
 
 
 def keep_top(
@@ -44,14 +46,23 @@ def keep_top(
         fill: If the result has fewer passages, add the best chunk of each dropped
             passage until it has ``top_n``.
     """
-    if fill and len(result.passages) < top_n and result.fallback is None:
+    was_emptied = result.relevant is False and not result.passages
+    may_add = fill and result.fallback is None and not was_emptied
+    if may_add and len(result.passages) < top_n:
         result = _fill_result(result, passages, top_n)
     if len(result.passages) <= top_n:
         return result
     ranked_indices = list(range(len(result.passages)))
     if all(passage.score is not None for passage in result.passages):
+        kept_ids = {keep.span.passage_id for keep in result.kept}
+
+        def rank_key(n: int) -> tuple[bool, float]:
+            # A passage kept only as context of another one, such as its title, is last.
+            passage = result.passages[n]
+            return passage.id not in kept_ids, -(passage.score or 0.0)
+
         # Sorting is stable: of equal scores the earlier passage is kept.
-        ranked_indices.sort(key=lambda n: -(result.passages[n].score or 0.0))
+        ranked_indices.sort(key=rank_key)
     top_indices = set(ranked_indices[:top_n])
     top_passages = []
     drops = []

@@ -192,7 +192,7 @@ def test_the_shipped_encoder_as_embeddings():
         ({"scorer": ENDDenoiser(FunctionScorer(len))}, "pass denoiser="),
         ({"model": 7}, "model: expected a chat model"),
         ({"keep": 7.5}, "keep=7.5"),
-        ({"keep": 3, "threshold": 0.5}, "give one of the two"),
+        ({"keep": 3, "threshold": 0.5}, "keep and threshold: give one of them"),
         ({"variant": "select"}, "needs model="),
         ({"header_keys": "title"}, "expected a list of metadata keys"),
         ({"scorer": Overlap(), "model": RunnableLambda(str)}, "not several"),

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from openai import BadRequestError
@@ -14,6 +14,8 @@ from recorded_runs import RunRecorder
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
+from denoise_core.end.denoiser import NOT_RELEVANT
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
     ChatModelLLM,
@@ -341,3 +343,61 @@ def test_a_variant_for_one_request(test_kit):
 def test_what_cannot_be_asked_for_is_an_error(settings, message):
     with pytest.raises(ValueError, match=message):
         scored(on_error="raise").invoke("q", asking(**settings))
+
+
+TOWERS = [
+    Document(page_content="The red tower is in Ulm.", id="a"),
+    Document(page_content="Bananas are yellow and sweet.", id="b"),
+    Document(page_content="A tower of blue stone fell.", id="c"),
+]
+FAR_QUESTION = "Which enzyme do limpets lack?"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
+        ({"threshold": 0.5, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
+        ({"risk": 0.33}, "calibrated for"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_errors(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        DenoiseCompressor(**wrong)
+
+
+def test_risk_and_tokens_reach_the_denoiser_also_of_one_request():
+    question = "Where is the red tower?"
+    compressor = DenoiseCompressor(max_tokens=8)
+    assert len(compressor.compress_documents(TOWERS, question)) == 1
+    chain_input = {"documents": TOWERS, "query": question}
+    config = {"configurable": {"denoise": {"max_tokens": 20}}}
+    assert len(compressor.invoke(chain_input, config)) == 2
+    assert DenoiseCompressor(risk=0.2).denoiser_for({}).rule.risk == 0.2
+    assert compressor.denoiser_for({"risk": 0.05, "keep": "auto"}).rule.risk == 0.05
+    assert (
+        len(
+            DenoiseCompressor(max_tokens=8, top_n=3).compress_documents(
+                TOWERS, question
+            )
+        )
+        == 1
+    )
+
+
+def test_documents_say_that_nothing_is_relevant_and_may_be_dropped_for_it():
+    documents = DenoiseCompressor().compress_documents(TOWERS, FAR_QUESTION)
+    assert documents[0].metadata["denoise_relevant"] is False
+    assert documents[0].metadata["denoise_note"].startswith("nothing seems to bear")
+    kind = ("ENDDenoiser", NOT_RELEVANT)
+    count = fallback_counts().get(kind, 0)
+    dropping = DenoiseCompressor(on_irrelevant="drop", top_n=2)
+    assert dropping.compress_documents(TOWERS, FAR_QUESTION) == []
+    assert fallback_counts()[kind] == count + 1
+    yours = RunnableLambda(lambda question: TOWERS)
+    retriever = DenoisingRetriever(retriever=yours, on_irrelevant="drop", k=2)
+    assert retriever.invoke(FAR_QUESTION) == []
+    kept = DenoisingRetriever(retriever=yours, k=2).invoke(FAR_QUESTION)
+    assert [document.metadata["denoise_relevant"] for document in kept] == [False] * 2
+    near = DenoisingRetriever(retriever=yours, k=2).invoke("Where is the red tower?")
+    assert not any("denoise_relevant" in document.metadata for document in near)

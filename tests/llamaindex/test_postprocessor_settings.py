@@ -4,15 +4,22 @@ import json
 
 import pytest
 from llama_index.core import MockEmbedding
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import (
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llamaindex_denoisers import RedSentences
 from llamaindex_engines import nodes
 
 from denoise_core import InputError
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
+from denoise_core.end.denoiser import NOT_RELEVANT
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor
+from llamaindex_denoise import DenoisePostprocessor, record
 
 QUESTION = "Where is the red tower?"
 
@@ -104,3 +111,52 @@ def test_a_copy_keeps_its_rule():
 def test_arguments_in_each_others_place_are_named():
     with pytest.raises((ValueError, InputError), match="from_embed_model"):
         DenoisePostprocessor(denoiser=MockEmbedding(4))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
+        ({"keep": 2, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
+        ({"risk": 0.33}, "calibrated for"),
+        ({"denoiser": RedSentences(), "on_irrelevant": "drop"}, "settings of END"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_errors(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        DenoisePostprocessor(**wrong)
+
+
+def test_settings_reach_the_denoiser_and_the_record_says_what_it_found():
+    assert len(texts(DenoisePostprocessor(max_tokens=12))) == 1
+    assert DenoisePostprocessor(risk=0.2).denoiser.rule.risk == 0.2
+    far_question = {"query_str": "Which enzyme do limpets lack?"}
+    kept_nodes = DenoisePostprocessor().postprocess_nodes(nodes(), **far_question)
+    assert record(kept_nodes[0].node)["relevant"] is False
+    assert record(kept_nodes[0].node)["note"].startswith("nothing seems to bear")
+    kind = ("ENDDenoiser", NOT_RELEVANT)
+    count = fallback_counts().get(kind, 0)
+    emptied = DenoisePostprocessor(on_irrelevant="drop", top_n=2)
+    assert emptied.postprocess_nodes(nodes(), **far_question) == []
+    assert fallback_counts()[kind] == count + 1
+    loaded = DenoisePostprocessor.from_dict(emptied.to_dict())
+    assert loaded.postprocess_nodes(nodes(), **far_question) == []
+
+
+def test_nodes_of_one_document_share_its_title_and_its_table_header():
+    sheet = (
+        "# Pump 260\n\n| What | Value |\n|---|---|\n| Noise | 58 dB |\n| Fuse | 6 A |\n"
+    )
+    position = sheet.index("| Fuse")
+    document = RelatedNodeInfo(node_id="sheet")
+    pieces = []
+    for start, end in ((0, position), (position, len(sheet))):
+        piece = TextNode(text=sheet[start:end], start_char_idx=start, end_char_idx=end)
+        piece.relationships = {NodeRelationship.SOURCE: document}
+        pieces.append(NodeWithScore(node=piece, score=0.5))
+    scorer = FunctionScorer(lambda query, text: float("6 A" in text))
+    end = ENDDenoiser(scorer, keep=1, chunker="auto")
+    assert texts(DenoisePostprocessor(denoiser=end), pieces) == [
+        "# Pump 260\n\n| What | Value |\n|---|---|\n",
+        "| Fuse | 6 A |\n",
+    ]

@@ -35,6 +35,7 @@ from denoise_core.protocols import (
     to_float32,
 )
 from denoise_core.result import DenoiseResult, Trace
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool, stop_if_abandoned
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.documents import DocumentReader
@@ -125,7 +126,7 @@ class ENDDenoiser:
             together), an int that many, a rule of `denoise_core.end.selection` what it
             chooses; None is 0.3, the paper's fraction.
         threshold: Keep every chunk with ``score >= threshold`` instead.
-        risk: For "auto" (0.10 for passages, 0.035 for pieces of files) and
+        risk: For "auto" (0.10 for passages, 0.07 for pieces of files) and
             "calibrated" (0.05).
         min_keep: Keep at least this many chunks; 0 allows none.
         max_keep: Keep at most this many chunks.
@@ -276,7 +277,8 @@ class ENDDenoiser:
         keep_rule: KeepRule = self.rule
         input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
         if isinstance(keep_rule, MarginRule):
-            keep_rule = keep_rule.for_input(*input_counts)
+            documents = prepared_input.document_numbers()
+            keep_rule = keep_rule.for_input(*input_counts, documents)
         if isinstance(keep_rule, TokenLimit):
             margin_rule = None
             score_scale = getattr(self.scorer, "scale", None)
@@ -402,6 +404,7 @@ class ENDDenoiser:
         if relevant is False:
             margin_note = f"{NOT_RELEVANT}: the best score is below the floor"
             if self.on_irrelevant == "drop":
+                log_fallback("ENDDenoiser", NOT_RELEVANT, "no passage was kept")
                 none_kept = np.zeros_like(selection.kept)
                 drop_reasons = [NOT_RELEVANT] * len(selection.spans)
                 selection = replace(selection, kept=none_kept, reasons=drop_reasons)
@@ -428,6 +431,10 @@ class ENDDenoiser:
             kept_chunks.append(Keep(chunk_span, score))
             top_score = best_scores.get(chunk_span.passage_id, score)
             best_scores[chunk_span.passage_id] = max(score, top_score)
+            for context_span in prepared_input.context_of(chunk_span):
+                # A passage that is kept as context ranks with the chunk that needs it.
+                context_id = context_span.passage_id
+                best_scores[context_id] = max(score, best_scores.get(context_id, score))
         kept_spans, dropped_spans = self._tile_spans(prepared_input, selection)
         drop_list = []
         for i, chunk_span in dropped_spans:
@@ -476,9 +483,8 @@ class ENDDenoiser:
         for i in np.flatnonzero(selection.kept).tolist():
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
-            if prepared_input.reader is not None:
-                for context_span in prepared_input.reader.context_of(chunk_span):
-                    context_spans[context_span.passage_id].append(context_span)
+            for context_span in prepared_input.context_of(chunk_span):
+                context_spans[context_span.passage_id].append(context_span)
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]
@@ -520,6 +526,19 @@ class _PreparedInput:
         raw_text = self.passages[span.passage_id].text[span.start : span.end]
         self.spans.append(span)
         self.texts.append(replace_surrogates(raw_text))
+
+    def context_of(self, span: Span) -> tuple[Span, ...]:
+        """What keeping a span must also keep, maybe of other passages."""
+        if self.reader is None:
+            return ()
+        return self.reader.context_of(span)
+
+    def document_numbers(self) -> list[int]:
+        """The number of each chunk's document; empty if documents are unknown."""
+        if self.reader is None:
+            return []
+        numbers = self.reader.document_numbers
+        return [numbers[span.passage_id] for span in self.spans]
 
 
 def _resolve_keep(

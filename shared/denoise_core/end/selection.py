@@ -37,7 +37,8 @@ SHORT_LIST = (
     4  # at most this many chunks: too few to compare, only the worst is dropped
 )
 DEFAULT_RISK = 0.10
-PIECES_RISK = 0.035  # for files: losing a point less costs only hundredths of the text
+PIECES_RISK = 0.07  # for files: losing a point less costs hundredths of the text
+DOCUMENT_FACTOR = 1.75  # of the margin, for the best piece of each document
 PASSAGE_LISTS = "lists of passages"  # kinds of input, as the trace names them
 FILE_PIECES = "pieces of files"
 TOO_CLOSE = "scores too close to separate"
@@ -328,6 +329,10 @@ class MarginRule:
     At least `MIN_KEPT` chunks are kept; of `SHORT_LIST` chunks or fewer only the worst
     is dropped. A list whose best score is above the calibration's ``top_score`` is out
     of distribution: there the widest margin, that of the smallest risk, decides.
+
+    ``documents`` are the numbers of the documents that pieces of files are from, one per
+    chunk. Each document's best piece may be `DOCUMENT_FACTOR` times as far below: what
+    a question of two steps needs last is often in another document and little like it.
     """
 
     calibration: ScoreCalibration
@@ -335,11 +340,14 @@ class MarginRule:
     margin: float
     piece_rule: MarginRule | None = None
     input_kind: str = PASSAGE_LISTS
+    documents: tuple[int, ...] = ()
 
-    def for_input(self, passages: int, chunks: int) -> MarginRule:
+    def for_input(
+        self, passages: int, chunks: int, documents: Sequence[int] = ()
+    ) -> MarginRule:
         """The rule for pieces of files if there are two chunks or more a passage."""
         if self.piece_rule is not None and chunks >= 2 * passages:
-            return self.piece_rule
+            return replace(self.piece_rule, documents=tuple(documents))
         return self
 
     @property
@@ -361,11 +369,26 @@ class MarginRule:
         is_scored = np.isfinite(scores)
         count = int(is_scored.sum())
         within_margin = scores.astype(np.float64) >= self.keep_threshold(scores)
+        if len(self.documents) == len(scores):
+            within_margin |= self._best_of_documents(scores)
         kept_mask = np.asarray(within_margin & is_scored, dtype=np.bool_)
         minimum = MIN_KEPT
         if count <= SHORT_LIST:
             minimum = max(MIN_KEPT, count - 1)
         return ensure_min(min(minimum, count), kept_mask, scores)
+
+    def _best_of_documents(self, scores: Floats) -> Mask:
+        """True for the first best chunk of each document within the wider margin."""
+        best_chunks: dict[int, int] = {}
+        for i in rank_by_score(scores).tolist():
+            best_chunks.setdefault(self.documents[i], i)
+        is_best = np.zeros(len(scores), dtype=np.bool_)
+        is_best[list(best_chunks.values())] = True
+        finite_scores = scores[np.isfinite(scores)]
+        if not len(finite_scores):
+            return is_best
+        limit = DOCUMENT_FACTOR * self._limit(finite_scores)
+        return np.asarray(is_best & (scores >= finite_scores.max() - limit))
 
     def keep_threshold(self, chunk_scores: Floats) -> float:
         """The lowest score within the margin; plus infinity if no chunk is scored."""

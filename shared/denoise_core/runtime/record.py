@@ -92,6 +92,7 @@ def passage_record(
         "score_before": _json_score(score_before),
         "query": result.query,
         "fallback": fallback_for(spans, result),
+        **relevance_record(result),
         **_question_note(result),
     }
     if is_short:
@@ -101,6 +102,16 @@ def passage_record(
     record["kept"] = [_recorded_chunk(keep) for keeps, _ in groups for keep in keeps]
     record["dropped"] = [_recorded_chunk(drop) for _, drops in groups for drop in drops]
     return record | {"relevant": result.relevant, "note": result.note}
+
+
+def relevance_record(result: DenoiseResult) -> dict[str, Any]:
+    """Whether anything seems relevant, and the note, cut; what is unknown is left out."""
+    record: dict[str, Any] = {}
+    if result.relevant is not None:
+        record["relevant"] = result.relevant
+    if result.note is not None:
+        record["note"] = _cut_text(result.note)
+    return record
 
 
 def source_coverage(
@@ -245,12 +256,16 @@ def bounded_result_summary(
     for name in ("relevant", "note", "failures"):
         del summary[name]
     fallback = result.fallback
-    return summary | {
-        "query": _cut_text(result.query),
-        "given": len(passages),
-        "left_out": omitted_counts,
-        "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
-    }
+    return (
+        summary
+        | relevance_record(result)
+        | {
+            "query": _cut_text(result.query),
+            "given": len(passages),
+            "left_out": omitted_counts,
+            "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
+        }
+    )
 
 
 def run_costs(trace: Trace) -> dict[str, Any]:

@@ -78,11 +78,17 @@ class JoinedText:
 
 
 class DocumentReader:
-    """Chunks passages and says which other text a chunk cannot be read without."""
+    """Chunks passages and says which other text a chunk cannot be read without.
+
+    Attributes:
+        document_numbers: By passage id the number of its document, from 0.
+    """
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self._places: dict[str, tuple[JoinedText, PlacedPiece]] = {}
-        for group in _group_by_document(passages):
+        self.document_numbers: dict[str, int] = {}
+        for number, group in enumerate(_group_by_document(passages)):
+            self.document_numbers |= {passage.id: number for _, passage in group}
             for joined_text, own_pieces in _join_group(group):
                 for piece in own_pieces:
                     self._places[piece.passage_id] = joined_text, piece

@@ -1,7 +1,9 @@
 """Pieces of one document share what is known of it; every span stays exact."""
 
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,8 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
+from denoise_core.end.selection import ScoreCalibration
+from denoise_core.ranking import keep_top
 from denoise_core.testing import FunctionScorer
 
 SHEET = """# Pump 260, data sheet
@@ -123,3 +127,23 @@ def test_overlapping_pieces_are_each_kept_or_dropped_once(positions, overlap, da
     for keep in (1, 0.3):
         result = ENDDenoiser(scorer, keep=keep, chunker="auto").denoise("q", pieces)
         check_result(pieces, result)
+
+
+def test_the_best_piece_of_each_document_may_be_further_below_the_best_score():
+    rule = ScoreCalibration({0.1: 1.0}, None, 9.0, 100).rule(0.1)
+    scores = np.array([5, 4.9, 4.8, 4.6, 3.4, 3.3, 2.0, 1.9], dtype=np.float32)
+    documents = (0, 0, 0, 0, 1, 1, 2, 2)
+    kept_mask = replace(rule, documents=documents).choose(scores, [""] * 8)
+    assert kept_mask.tolist() == [True] * 5 + [False] * 3
+    assert rule.choose(scores, [""] * 8).tolist() == [True] * 4 + [False] * 4
+
+
+def test_a_passage_kept_for_its_title_ranks_with_its_piece_and_gives_way_first():
+    pieces = cut(SHEET, SHEET.index("## Elec"), SHEET.index("| Fuse"))
+    other = Passage("A fuse of 10 A is for another pump.", "other")
+    passages = [pieces[0], other, pieces[2]]
+    scorer = FunctionScorer(lambda query, text: float("6 A" in text or "10 A" in text))
+    result = ENDDenoiser(scorer, keep=2, chunker="auto").denoise("q", passages)
+    assert [passage.score for passage in result.passages] == [1.0, 1.0, 1.0]
+    top_passages = keep_top(result, passages, 2).passages
+    assert [passage.id for passage in top_passages] == ["other", pieces[2].id]
