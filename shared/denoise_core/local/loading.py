@@ -98,7 +98,10 @@ def load_model(
         transformers.AutoModelForCausalLM if has_lm_head else transformers.AutoModel
     )
     try:
-        model: nn.Module = auto_class.from_pretrained(str(name), **options)
+        # Unset, transformers asks on the terminal, where `yes |` answers.
+        model: nn.Module = auto_class.from_pretrained(
+            str(name), trust_remote_code=False, **options
+        )
     except RuntimeError as error:
         if layers is None:
             raise
@@ -111,7 +114,9 @@ def load_model(
 def _load_config(name: str | Path, load: LoadOptions) -> Any:
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(str(name), revision=load.revision)
+    return AutoConfig.from_pretrained(
+        str(name), revision=load.revision, trust_remote_code=False
+    )
 
 
 def shared_model(
@@ -163,7 +168,9 @@ def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
     """The tokenizer of a model by name or folder."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(name), revision=revision)
+    return AutoTokenizer.from_pretrained(
+        str(name), revision=revision, trust_remote_code=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
