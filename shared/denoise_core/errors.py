@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 
 class DenoiseError(Exception):
@@ -164,25 +165,50 @@ MAX_ERROR_CHARS = 300  # characters of an error's text that are stored, logged o
 _MAX_READ_CHARS = 4000  # of which are looked at
 _SECRETS = re.compile(
     r"(?P<before>://[^\s/@:]{0,100}:)[^\s/@]{1,200}(?=@)"
-    r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key"
-    r"|secret|token|passw(?:or)?d|authorization|credentials?|sig(?:nature)?)"
-    r"(?:[-_ ]?(?:id|key|token|provided))?[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer\s{1,3}|basic\s{1,3})?)"
-    r"[^\s\"',;&}<>)\]]{3,}"
+    r"|(?P<header>\b(?:(?:proxy-)?authorization|(?:set-)?cookie"
+    r"|x-(?:[a-z]{1,20}-){0,3}(?:auth|token|key|secret|signature)(?:-[a-z]{1,20}){0,2})"
+    r"\\?[\"']?\s{0,3}[:=]\s{0,3})(?:\"[^\"\r\n]+|'[^'\r\n]+|[^\s\"'][^\r\n]*)"
+    r"|(?P<name>(?:api[-_ ]?key|(?:access|private)[-_ ]?key|secret|token|passw(?:or)?d|passphrase|credentials?"
+    r"|sig(?:nature)?|(?<![a-z])(?:pass|pwd|auth|session|пароль))"
+    r"(?:[-_ ]?(?:id|key|token|provided))?\\?[\"']?"
+    r"(?:\s{0,3}[:=]\s{0,3}|\s{1,3}is\s{1,3}(?=\S{0,60}\d)|\s{1,3}(?=[\"'][^\s\"']{0,60}\d)|(?<=--password)\s{1,3}|(?<=--token)\s{1,3})"
+    r"\\?(?:bearer\s{1,3}|basic\s{1,3})?)"
+    r"(?:\\?\"[^\"\\\r\n]{3,}|\\?'[^'\\\r\n]{3,}|[^\s\"',;&}<>)\]\\]{3,})"
+    r"|(?P<user>\s(?:-u|--user)\s{1,3}[^\s:]{1,60}:)\S{3,}"
     r"|(?P<scheme>\b(?:bearer|basic)\s{1,3})[A-Za-z0-9._~+/=-]{8,}"
     r"|\b(?-i:(?:sk|pk|rk|gsk|xai|pplx|nvapi|glpat|xox[abeprs])-|(?:sk|hf|gsk|ghp|gho|ghs|github_pat|lsv2|pcsk)_"
     r"|AKIA|ASIA|AIza|ya29\.|eyJ)[A-Za-z0-9*._-]{6,}"
     r"|(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{20,}",  # after a prefix and "_", too
     re.IGNORECASE,
 )
+_LONG_TOKENS = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9+/_=.~-]{24,}")
+_MIN_CHANGES = 0.35  # per character, from lower to upper case, digits and back
 
 
 def mask_secrets(text: str) -> str:
-    """Replace what looks like a key, a token or a password by ``***``."""
+    """Replace what looks like a key, a token or a password by ``***``.
+
+    That is a value with such a name, a form that a service documents, and any long
+    token whose letters and digits change as in random ones.
+    """
 
     def mask(match: re.Match[str]) -> str:
-        return f"{match['before'] or match['name'] or match['scheme'] or ''}***"
+        groups = match.groupdict()
+        return f"{''.join(filter(None, groups.values()))}***"
 
-    return _SECRETS.sub(mask, text)
+    return _SECRETS.sub(mask, _LONG_TOKENS.sub(_mask_random, text))
+
+
+def _mask_random(match: re.Match[str]) -> str:
+    """Mask a token that changes between kinds of characters as often as random ones."""
+    kinds = []
+    for symbol in match[0]:
+        if symbol.isalnum():
+            kinds.append((symbol.isdigit(), symbol.isupper()))
+    changes = sum(kind != next_kind for kind, next_kind in pairwise(kinds))
+    if changes < _MIN_CHANGES * len(match[0]):
+        return match[0]
+    return "***"
 
 
 def format_error(error: BaseException | str) -> str:

@@ -1,5 +1,6 @@
 """What importing costs, what is exported, and that the folder `shared` is never a package."""
 
+import ast
 import importlib
 import re
 import subprocess
@@ -120,6 +121,34 @@ UNSAFE = (
 def test_nothing_unsafe_is_written():
     found = {p for p, text in sources_in(*PACKAGES).items() if re.search(UNSAFE, text)}
     assert not found
+
+
+def loads_a_model(call):
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    return name in ("from_pretrained", "pipeline", "model_class")
+
+
+def test_every_loader_refuses_a_models_own_code():
+    """Unset, transformers asks on the terminal, and `yes |` answers."""
+    calls = []
+    for path, text in sources_in(*PACKAGES).items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and loads_a_model(node):
+                settings = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                calls.append((path, node.lineno, settings.get("trust_remote_code")))
+    assert len(calls) > 5
+    assert [call for call in calls if call[2] != "False"] == []
+
+
+def test_each_promise_of_the_security_page_names_its_tests():
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    promised = page.split("## What is promised")[1].split("## What is not")[0]
+    promises = promised.split("\n- **")[1:]
+    assert len(promises) > 10
+    for promise in promises:
+        paths = re.findall(r"`(tests/[\w/.]+)`", promise)
+        assert paths, promise
+        assert all((ROOT / path).is_file() for path in paths), promise
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,9 @@ class _ServerTools:
         """
 
         def run_denoiser() -> tuple[tuple[Passage, ...], dict[str, Any]]:
-            inputs = self._load_passages(passages, files)
-            return inputs, self._denoiser.denoise(question, inputs).as_json()
+            inputs, warnings = self._load_passages(passages, files)
+            result = self._denoiser.denoise(question, inputs).as_json()
+            return inputs, {**result, "warnings": warnings}
 
         inputs, result = await self._run(run_denoiser)
         call_id = uuid.uuid4().hex[:12]
@@ -157,9 +158,9 @@ class _ServerTools:
         """
 
         def run_check() -> dict[str, Any]:
-            inputs = self._load_passages(sources, files)
+            inputs, warnings = self._load_passages(sources, files)
             verdict = check(question, answer, inputs, judge=self._judge)
-            return verdict_json(verdict, inputs)
+            return {**verdict_json(verdict, inputs), "warnings": warnings}
 
         return await self._run(run_check)
 
@@ -173,18 +174,25 @@ class _ServerTools:
 
     def _load_passages(
         self, texts: Sequence[str], files: Sequence[str]
-    ) -> tuple[Passage, ...]:
+    ) -> tuple[tuple[Passage, ...], list[str]]:
+        """Return the passages of texts and files, and what was left out of these."""
         passages = [Passage(text, str(index)) for index, text in enumerate(texts)]
+        warnings: list[str] = []
         for index, file in enumerate(files):
             file_path = Path(file).resolve()
             if not any(file_path.is_relative_to(folder) for folder in self._folders):
                 raise self._tool_error(
                     f"files[{index}] is not below a folder that may be read (--folder)"
                 )
+            is_readable = file_path.is_file() or file_path.is_dir()  # a pipe would wait
             try:
-                passages += read_passages(str(file_path)).passages
+                if not is_readable:
+                    raise InputError(f"{file_path} is no file")
+                loaded = read_passages(str(file_path))
             except InputError:
                 raise self._tool_error(f"files[{index}] cannot be read") from None
+            passages += loaded.passages
+            warnings += loaded.warnings
         if len({input_passage.id for input_passage in passages}) < len(passages):
             for index, input_passage in enumerate(passages):
                 numbered_id = f"{index}-{input_passage.id}"
@@ -197,4 +205,4 @@ class _ServerTools:
                 f"expected 1 to {MAX_PASSAGES} passages of {MAX_CHARACTERS:,} "
                 "characters in all"
             )
-        return tuple(passages)
+        return tuple(passages), warnings

@@ -17,6 +17,7 @@ from denoise_core.errors import InputError
 from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
+_MAX_CELL_CHARACTERS = 2**31 - 1  # the most that the csv module takes everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class _SourceFile:
     name: str
     passage_id: str
     content: bytes | OSError
+    is_in_folder: bool = False
 
     @property
     def suffix(self) -> str:
@@ -57,9 +59,9 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
     the file's text; for PDF and docx in the converted text (`convert`).
 
     Args:
-        *sources: Paths, or ``-`` for standard input. Files of a folder that are not
-            text are left out with a warning.
-        skip_bad: Warn about what cannot be read and go on.
+        *sources: Paths, or ``-`` for standard input. Files of a folder that cannot be
+            read are left out with a warning.
+        skip_bad: Warn about any other part that cannot be read, too, and go on.
 
     Raises:
         InputError: A part cannot be read; names file and line.
@@ -84,12 +86,16 @@ class _PassageReader:
         name = file.name
         try:
             text, encoding = _file_text(file)
-        except (OSError, UnicodeDecodeError, InputError) as error:
-            self._reject(f"cannot read {name!r} as text: {error}")
+            records = _split_records(file, text)
+        except (OSError, UnicodeDecodeError, csv.Error, InputError) as error:
+            message = f"cannot read {name!r} as text: {error}"
+            if file.is_in_folder:
+                self.warnings.append(f"left out: {message}")
+            else:
+                self._reject(message)
             return
         if encoding != "UTF-8":
             self.warnings.append(f"{name} is not UTF-8; it was read as {encoding}")
-        records = _split_records(file, text)
         if not text.strip():
             self.warnings.append(f"{name} is empty")
         elif records is None:
@@ -167,7 +173,7 @@ def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
                 warnings.append(f"left out: {file_path}: no text that can be read")
                 continue
         has_files = True
-        yield _SourceFile(str(file_path), file_id, file_content)
+        yield _SourceFile(str(file_path), file_id, file_content, is_in_folder=True)
     if not has_files:
         raise InputError(
             f"no files that can be read in the folder {source!r}; it may contain text, "
@@ -211,7 +217,9 @@ def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]]
         first_character = text.lstrip()[:1]
     if source_file.suffix in (".csv", ".tsv"):
         delimiter = "\t" if source_file.suffix == ".tsv" else ","
-        return _table_records(csv.DictReader(io.StringIO(text), delimiter=delimiter))
+        csv.field_size_limit(_MAX_CELL_CHARACTERS)  # Python's own is 131,072
+        lines = io.StringIO(text, newline="")  # as they are, old Macs' too
+        return _table_records(csv.DictReader(lines, delimiter=delimiter))
     if source_file.suffix == ".jsonl" or first_character == "{":
         lines = []
         for line_number, text_line in enumerate(text.split("\n"), 1):

@@ -341,11 +341,13 @@ def torch_minilm() -> tuple[Any, Any]:
     transformers = require("transformers", extra="end")
     folder = str(minilm_folder())
     model = transformers.AutoModel.from_pretrained(
-        folder, use_safetensors=True, dtype="float32"
+        folder, use_safetensors=True, dtype="float32", trust_remote_code=False
     )
     # Not its path on this machine: a probe's card may be shown around.
     model.name_or_path = HUB_NAME
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(
+        folder, trust_remote_code=False
+    )
 
 
 def check_output_folder(folder: Path, *, overwrite: bool = False) -> None:

@@ -56,7 +56,9 @@ class DenoisedAnswerer:
     With a local model give both the same object, so that its weights are in memory
     once::
 
-        model = AutoModelForCausalLM.from_pretrained(name).eval()
+        model = AutoModelForCausalLM.from_pretrained(
+            name, trust_remote_code=False
+        ).eval()
         denoiser = ENDDenoiser(ProbeScorer(model, probe, tokenizer=tokenizer))
         answerer = DenoisedAnswerer(denoiser, LocalLLM(model, tokenizer))
         answerer.answer("Who wrote it?", passages).text

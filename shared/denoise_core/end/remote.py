@@ -117,7 +117,7 @@ class RemoteScorer:
                 HiddenStateSpec.from_dict(export_manifest["reading"])
                 transformers = require("transformers", extra="end")
                 hub_tokenizer = transformers.AutoTokenizer.from_pretrained(
-                    str(self.folder)
+                    str(self.folder), trust_remote_code=False
                 )
                 layout_parts: list[Any] = []
                 for layout_part in export_manifest["layout"]["parts"]:

@@ -544,7 +544,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
         try:
             yield from enumerate(json.loads(file_text), 1)
             return
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is not JSON: {error}") from error
     for line_number, line in enumerate(file_text.split("\n"), 1):
         if not line.strip():
@@ -554,6 +554,6 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
             continue
         try:
             json_record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             json_record = RecordProblem(line_number, f"not JSON: {error}")
         yield line_number, json_record

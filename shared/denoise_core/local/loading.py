@@ -103,9 +103,10 @@ def load_model(
         transformers.AutoModelForCausalLM if has_lm_head else transformers.AutoModel
     )
     try:
+        # Unset, transformers asks on the terminal, where `yes |` answers.
         with _quiet_load_report():
             model: nn.Module = auto_class.from_pretrained(
-                resolve_model(name), **options
+                resolve_model(name), trust_remote_code=False, **options
             )
     except RuntimeError as error:
         if layers is None:
@@ -163,7 +164,9 @@ def _load_config(name: str | Path, load: LoadOptions) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(resolve_model(name), revision=load.revision)
+        return AutoConfig.from_pretrained(
+            resolve_model(name), revision=load.revision, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the model {str(name)!r}: {error}") from error
 
@@ -217,7 +220,9 @@ def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
     """The tokenizer of a model by name, folder or GGUF file."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(resolve_model(name), revision=revision)
+    return AutoTokenizer.from_pretrained(
+        resolve_model(name), revision=revision, trust_remote_code=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,10 @@ class LocalDecisions:
             if self._pipeline is None:
                 transformers = require("transformers", extra="end")
                 self._pipeline = transformers.pipeline(
-                    "decision", model=self.model, tokenizer=self.tokenizer
+                    "decision",
+                    model=self.model,
+                    tokenizer=self.tokenizer,
+                    trust_remote_code=False,
                 )
             answers: Mapping[str, Any] = self._pipeline(request)
             return answers

@@ -1,6 +1,7 @@
 """``rag-denoise mcp`` as the protocol's own client meets it, in this process."""
 
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -133,6 +134,21 @@ async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
     seen_events = "".join(capfd.readouterr()) + caplog.text
     assert "diary" not in seen_events
     assert "sk-live" not in seen_events
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+async def test_a_pipe_is_refused_and_a_bad_file_is_named(folder):
+    os.mkfifo(folder / "pipe")
+    (folder / "bad.pdf").write_bytes(b"no pdf")
+    async with mcp.Client(built(folder)) as client:
+        arguments = {"question": QUESTION, "files": [str(folder / "pipe")]}
+        reply = await client.call_tool("denoise", arguments)
+        assert reply.is_error
+        assert "cannot be read" in reply.content[0].text
+        arguments = {"question": QUESTION, "files": [str(folder)]}
+        reply = await client.call_tool("denoise", arguments)
+        (warning,) = reply.structured_content["warnings"]
+        assert "bad.pdf" in warning
 
 
 @pytest.fixture

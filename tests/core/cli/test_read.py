@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import zipfile
 
@@ -316,10 +317,17 @@ def test_a_file_that_no_converter_reads_is_named_and_can_be_left_out(
     (tmp_path / name).write_bytes(data)
     (tmp_path / "b.txt").write_text("Prose.")
     with pytest.raises(InputError, match=message):
-        read_passages(str(tmp_path))
-    reading = read_passages(str(tmp_path), skip_bad=True)
+        read_passages(str(tmp_path / name))
+    reading = read_passages(
+        str(tmp_path / name), str(tmp_path / "b.txt"), skip_bad=True
+    )
     assert [p.id for p in reading.passages] == ["b.txt"]
     assert message in reading.warnings[0]
+    reading = read_passages(str(tmp_path))
+    assert [p.id for p in reading.passages] == ["b.txt"]
+    (warning,) = reading.warnings
+    assert message in warning
+    assert name in warning
 
 
 def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path, monkeypatch):
@@ -327,3 +335,20 @@ def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path, monke
     monkeypatch.setitem(sys.modules, "pypdf", None)
     with pytest.raises(MissingExtra, match=r"rag-denoise\[documents\]"):
         read_passages(str(tmp_path), skip_bad=True)
+
+
+def test_a_cell_of_any_length_and_old_line_ends_are_read(tmp_path):
+    long_text = "A tower stands there. " * 10_000
+    write(tmp_path, "long.csv", "id,text", f"1,{long_text}", "2,Bread.")
+    texts = [p.text for p in read_passages(str(tmp_path / "long.csv")).passages]
+    assert texts == [long_text, "Bread."]
+    (tmp_path / "mac.csv").write_bytes(b'id,text\r1,"One\rline"\r2,Two\r')
+    texts = [p.text for p in read_passages(str(tmp_path / "mac.csv")).passages]
+    assert texts == ["One\rline", "Two"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    write(tmp_path, "a.txt", "Prose.")
+    assert [p.id for p in read_passages(str(tmp_path)).passages] == ["a.txt"]

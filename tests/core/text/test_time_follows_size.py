@@ -1,4 +1,4 @@
-"""The processor time of chunking, compiled code included, grows as the text does: of 100 kB and of 1 MB."""
+"""The processor time of chunking, compiled code included, grows as the text does: of 50 kB and of 500 kB."""
 
 import gc
 import math
@@ -10,7 +10,7 @@ from growing_texts import TEXTS
 from denoise_core.text import structural
 from denoise_core.text.structural import chunk_text
 
-SIZES = (100_000, 1_000_000)
+SIZES = (50_000, 500_000)
 
 
 def processor_seconds(text):
