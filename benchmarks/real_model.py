@@ -253,7 +253,7 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
         return False
 
     judges: dict[str, Callable[[Case], bool]] = {
-        "quoting judge, prompts 1": quoted,
+        "judge by units, prompts 2": quoted,
         "words": lambda c: by_words(c) >= line,
     }
     for label in ("right", "wrong"):

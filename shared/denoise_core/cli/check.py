@@ -31,9 +31,22 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
-OUTCOME_WORDS = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}
-EXIT_STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}
-OUTCOME_STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
+OUTCOME_WORDS = {
+    "pass": "supported",
+    "partial": "partly supported",
+    "fail": "unsupported",
+    "unknown": "unknown",
+}
+EXIT_STATUSES = {"supported": 0, "partly supported": 3, "unsupported": 3, "unknown": 4}
+OUTCOME_STYLES = {
+    "supported": "green",
+    "partly supported": "yellow",
+    "unsupported": "red",
+    "unknown": "yellow",
+    "no claim": "dim",
+}
+_TOKENS_PER_UNIT = 32  # of a line of the judge's reply
+_THINKING_TOKENS = 1024  # before its first line
 
 
 @app.command("check")
@@ -53,9 +66,10 @@ def check_command(
 ) -> None:
     """Check an answer by your own text: each claim with its verdict and quote, by file and line.
 
-    Ends with status 0 if the passages support it, 3 if they do not, and 4 if that is
-    unknown. Without --llm no judge reads it: each claim gets the nearest sentence, and
-    the numbers, dates and names that differ.
+    Ends with status 0 if the passages support it, 3 if they do not or only in part, and
+    4 if that is unknown, or nothing is claimed. Without --llm no judge reads it: each
+    claim gets the nearest sentence, the numbers, dates and names that differ, and each
+    quotation whether it is verbatim.
 
     [bold]Example[/bold]
 
@@ -97,14 +111,12 @@ def verdict_json(verdict: AnswerVerdict, passages: Sequence[Passage]) -> dict[st
     passages_by_id = {passage.id: passage for passage in passages}
     verdict_record: dict[str, Any] = verdict.as_json()
     verdict_record["outcome"] = OUTCOME_WORDS[verdict.outcome]
-    for claim, claim_record in zip(
-        verdict.claims, verdict_record["claims"], strict=True
-    ):
-        del claim_record["supported"]  # the verdict says it
-        claim_record["differences"] = [str(item) for item in claim.differences]
-        claim_record["verdict"] = verdict_word(claim)
-        claim_record["quotes"] = [
-            _quote_json(quote, passages_by_id) for quote in claim.quotes
+    for unit, unit_record in zip(verdict.units, verdict_record["claims"], strict=True):
+        del unit_record["supported"]  # the verdict says it
+        unit_record["differences"] = [str(item) for item in unit.differences]
+        unit_record["verdict"] = verdict_word(unit) if unit.is_claim else "no claim"
+        unit_record["quotes"] = [
+            _quote_json(quote, passages_by_id) for quote in unit.quotes
         ]
     return verdict_record
 
@@ -122,13 +134,18 @@ def _quote_json(quote: Any, passages_by_id: Mapping[str, Passage]) -> dict[str, 
 
 
 def judge_from_option(llm: str | None) -> Judge | None:
-    """Return the quoting judge with a local model; None if no model is named."""
+    """Return the judge with a model; None if no model is named.
+
+    Args:
+        llm: ``http://host:port/v1#model``, or a folder or hub name for this machine.
+    """
     if llm is None:
         return None
-    from denoise_core.local.generation import LocalLLM
-    from denoise_core.support.quoting import LLMJudge
+    from denoise_core.evaluate.comparison.answering import llm_from_name
+    from denoise_core.support.quoting import MAX_UNITS, LLMJudge
 
-    return LLMJudge(LocalLLM(llm), name=llm)
+    reply_tokens = _TOKENS_PER_UNIT * MAX_UNITS + _THINKING_TOKENS
+    return LLMJudge(llm_from_name(llm, max_tokens=reply_tokens), name=llm)
 
 
 def _read_answer(source: str) -> str:
@@ -157,6 +174,10 @@ def _print_verdict(record: Mapping[str, Any], summary: str) -> None:
             quote_location = f"{quote['relation']}: {quote['file']}:{quote['line']}"
             quote_text = " ".join(quote["text"].split())
             print_line(console, f"   {quote_location}: “{quote_text}”")
+    for quotation in record["quotations"]:
+        if quotation["status"] != "verbatim":
+            quoted_text = " ".join(quotation["text"].split())
+            print_line(console, f"{quotation['status']}: “{quoted_text}”", "yellow")
     judge_name = record["judge"] or "none"
     style = OUTCOME_STYLES[record["outcome"]]
     print_line(console, f"{summary} (judge: {judge_name})", style)

@@ -76,7 +76,9 @@ SkipBadOption = Annotated[
 ]
 JudgeOption = Annotated[
     str | None,
-    typer.Option("--llm", help="A chat model that judges by quotes: name or folder."),
+    typer.Option(
+        "--llm", help="A chat model that judges: name, folder or http://host/v1#name."
+    ),
 ]
 ColumnsOption = Annotated[
     list[str] | None,

@@ -74,13 +74,6 @@ _NUMBER_CITATION = re.compile(
 _YES_NO_WORDS = word_set(
     "yes yep ja sí si oui true correct 是 是的 对 はい no nope nein non false incorrect 不 不是 いいえ"
 )
-_OPEN_QUESTION_WORDS = word_set(
-    """
-    who whom whose what which when where why how wer wen wem wessen welche welcher welches welchen welchem wann
-    wo warum wieso wie qui que quoi quel quelle quels quelles quand où pourquoi comment combien quién quiénes qué
-    cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
-    """
-)
 _SOURCE_WORDS = word_set(
     """
     answer answers based according provided given above following context passage passages document documents
@@ -290,12 +283,12 @@ class _AnswerReader:
 
         A line that no unit reaches would never be judged.
         """
-        starts = [unit.start for unit in units]
-        ends = [unit.end for unit in units]
+        unit_starts = [unit.start for unit in units]
+        unit_ends = [unit.end for unit in units]
         for line_start, line_end in pairwise(line_starts(clean_text)):
             start, end = trim_range(clean_text, line_start, line_end)
             line = clean_text[start:end]
-            is_reached = bisect_left(starts, end) > bisect_right(ends, start)
+            is_reached = bisect_left(unit_starts, end) > bisect_right(unit_ends, start)
             is_fence = line.startswith(("```", "~~~"))
             is_text = _has_word(line) and not self._is_citation(line)
             if is_text and not is_reached and not is_fence:
@@ -432,10 +425,8 @@ class _AnswerReader:
             if not unit.is_claim:
                 yield unit
             elif is_lead and unit.kind != "polarity":
-                self.lead = ()
-                if not _is_announcement(unit.text):
-                    lead_name = unit.text.rstrip(" :：")
-                    self.lead = (lead_name,)
+                lead_name = unit.text.rstrip(" :：")
+                self.lead = (lead_name,)
                 yield replace(unit, kind="lead")
             else:
                 full_label = (*self.lead, *unit.label)
@@ -483,8 +474,7 @@ class _AnswerReader:
             return "question"
         is_opening = not self.has_opened
         self.has_opened = True
-        is_yes_or_no = is_opening and _opens_with_yes_or_no(text)
-        if is_yes_or_no and is_yes_no_question(self.question):
+        if is_opening and self.question and _opens_with_yes_or_no(text):
             return "polarity"
         if _is_small_talk(text, self.question):
             return "talk"
@@ -550,23 +540,6 @@ def _opens_with_yes_or_no(text: str) -> bool:
     return len(lexemes) == 1 or lexemes[1].text in ",.:;!，。！—–-"
 
 
-def is_yes_no_question(question: str) -> bool:
-    """Whether yes or no can answer it: it asks for no thing, place, time or reason."""
-    question_words = []
-    for lexeme in tokenize_text(question):
-        if lexeme.kind != "mark":
-            question_words.append(lexeme)
-    open_words = _OPEN_QUESTION_WORDS
-    if detect_language(question) == "de":
-        open_words = open_words | {"was"}  # "what"; in English a verb
-    for number, word in enumerate(question_words):
-        # A capital inside the question is a name: "Who" the band, "Wo" the place.
-        is_name = number > 0 and not word.text.islower()
-        if word.folded_text in open_words and not is_name:
-            return False
-    return bool(question_words)
-
-
 def _is_small_talk(text: str, question: str) -> bool:
     """Whether a text is politeness and says nothing of the world.
 
@@ -582,12 +555,6 @@ def _is_small_talk(text: str, question: str) -> bool:
     question_words = {lexeme.folded_text for lexeme in question_lexemes}
     allowed_words = _POLITE_WORDS | _SOURCE_WORDS | question_words
     return set(content) <= allowed_words
-
-
-def _is_announcement(text: str) -> bool:
-    """Whether it only names sources, or that an answer comes."""
-    content_words = _content_words(text)
-    return _SOURCE_WORDS.issuperset(content_words)
 
 
 def _is_about_reply(key: str) -> bool:

@@ -262,17 +262,13 @@ def _verdict_without_judge(
 def _compare_claim(
     question: str, claim: Claim, evidence: EvidenceIndex
 ) -> ClaimVerdict:
-    """Quote a claim word for word from a passage, else the closest sentence."""
-    quote = evidence.find_quotation(claim.text)
-    if quote is None:
-        claim_terms = content_terms(claim.full_text, evidence.language)
-        question_terms = content_terms(question, evidence.language)
-        new_terms = claim_terms - question_terms
-        term_share, sentence = evidence.closest_sentence(new_terms or claim_terms)
-        if sentence is not None and term_share >= _MIN_SHOWN_SHARE:
-            quote = evidence.to_quote(sentence)
+    """Compare a claim with the closest sentence, and its facts with all evidence."""
+    claim_terms = content_terms(claim.full_text, evidence.language)
+    question_terms = content_terms(question, evidence.language)
+    new_terms = claim_terms - question_terms
+    term_share, quote = evidence.closest_sentence(new_terms or claim_terms)
     quotes: tuple[Quote, ...] = ()
-    if quote is not None:
+    if quote is not None and term_share >= _MIN_SHOWN_SHARE:
         quotes = (quote,)
     differences = find_differences(
         claim.full_text, evidence.text, known_text=question, language=evidence.language
@@ -343,11 +339,7 @@ def _check_claim_citations(
     if common_ids:
         return claim
     claim_terms = content_terms(claim.text, evidence.language)
-    cited_indexes = set()
-    for index, passage_id in enumerate(evidence.ids):
-        if passage_id in cited_ids:
-            cited_indexes.add(index)
-    cited_share, _ = evidence.closest_sentence(claim_terms, frozenset(cited_indexes))
+    cited_share, _ = evidence.closest_sentence(claim_terms, cited_ids)
     best_share, _ = evidence.closest_sentence(claim_terms)
     if cited_share > _MAX_CITED_SHARE or best_share < _MIN_SOURCE_SHARE:
         return claim

@@ -109,8 +109,8 @@ class Quotation:
         start: First character in the answer.
         end: Character after the last.
         status: ``verbatim``; ``misattributed`` where another passage than the cited one
-            has it; ``stitched`` from pieces that are not together in the evidence;
-            ``nowhere``.
+            has it; ``stitched`` from pieces that are not together in the evidence; the
+            last one where no passage has it.
         spans: The words in the passages; of a stitched quotation, its pieces.
     """
 

@@ -31,20 +31,43 @@ class NormalText:
 
     Attributes:
         text: The normal form.
-        starts: For each of its characters, where its origin begins in the original.
-        ends: Where that origin ends.
+        origin_starts: For each of its characters, where its origin begins in the original.
+        origin_ends: Where that origin ends.
     """
 
     text: str
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+    origin_starts: tuple[int, ...]
+    origin_ends: tuple[int, ...]
 
     def original_range(self, start: int, end: int) -> tuple[int, int]:
         """The characters of the original from which ``[start, end)`` comes."""
-        return self.starts[start], self.ends[end - 1]
+        return self.origin_starts[start], self.origin_ends[end - 1]
 
 
-@lru_cache(maxsize=512)
+class _TextBuilder:
+    """Collects characters with their origin; white space becomes single blanks."""
+
+    def __init__(self) -> None:
+        self.characters: list[str] = []
+        self.origin_starts: list[int] = []
+        self.origin_ends: list[int] = []
+
+    def add(self, text: str, start: int, end: int) -> None:
+        """Add the characters that come from ``[start, end)`` of the original."""
+        for character in text:
+            is_blank = character.isspace()
+            if is_blank and self.characters[-1:] in ([], [" "]):
+                continue
+            self.characters.append(" " if is_blank else character)
+            self.origin_starts.append(start)
+            self.origin_ends.append(end)
+
+    def build(self) -> NormalText:
+        """The text, without a blank at its end."""
+        text = "".join(self.characters).rstrip()
+        return NormalText(text, tuple(self.origin_starts), tuple(self.origin_ends))
+
+
 def normalize_text(text: str) -> NormalText:
     r"""Bring a text into normal form. Linear in its length.
 
@@ -54,20 +77,10 @@ def normalize_text(text: str) -> NormalText:
     >>> normalize_text("Cafe\u0301 “at\n the cor-\nner”").text
     'Café "at the corner"'
     """
-    characters: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    builder = _TextBuilder()
     for start, end, shown_text in _shown_clusters(text):
-        for character in shown_text:
-            is_blank = character.isspace()
-            if is_blank and (not characters or characters[-1] == " "):
-                continue
-            characters.append(" " if is_blank else character)
-            starts.append(start)
-            ends.append(end)
-    if characters and characters[-1] == " ":
-        characters.pop()
-    return NormalText("".join(characters), tuple(starts), tuple(ends))
+        builder.add(shown_text, start, end)
+    return builder.build()
 
 
 def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
@@ -124,24 +137,16 @@ def fold_text(text: str) -> NormalText:
     'the wellknown tower 5.5 %'
     """
     normal = normalize_text(text)
-    characters: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    builder = _TextBuilder()
     skipped_end = 0
     for position in range(len(normal.text)):
         if position < skipped_end:
             continue
         skipped_end = _bracketed_number_end(normal.text, position)
         folded = _fold_character(normal.text, position)
-        for part in folded:
-            if part == " " and (not characters or characters[-1] == " "):
-                continue
-            characters.append(part)
-            starts.append(normal.starts[position])
-            ends.append(normal.ends[position])
-    while characters and characters[-1] == " ":
-        characters.pop()
-    return NormalText("".join(characters), tuple(starts), tuple(ends))
+        start, end = normal.original_range(position, position + 1)
+        builder.add(folded, start, end)
+    return builder.build()
 
 
 def _bracketed_number_end(text: str, position: int) -> int:

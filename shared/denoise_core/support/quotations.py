@@ -47,9 +47,9 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
     out words of one sentence; more makes a quotation ``stitched``.
 
     >>> tower = Passage("The tower was completed in 1889.", "a")
-    >>> found = check_quotations('It "was completed in 1890", see [1].', [tower])
+    >>> found = check_quotations('It "was completed in 1889", see [1].', [tower])
     >>> [(quotation.text, quotation.status) for quotation in found]
-    [('was completed in 1890', 'nowhere')]
+    [('was completed in 1889', 'verbatim')]
 
     Args:
         answer: The answer, as the model wrote it.
@@ -118,7 +118,7 @@ def _quoted_ranges(text: str) -> Iterator[tuple[int, int]]:
 
 def _block_quotes(text: str) -> Iterator[tuple[int, int]]:
     """The paragraphs of block quotes, without a last line that names the source."""
-    starts = line_starts(text)
+    line_offsets = line_starts(text)
     depth = 0
     for token in markdown_tokens(text):
         if token.type == "blockquote_open":
@@ -127,10 +127,12 @@ def _block_quotes(text: str) -> Iterator[tuple[int, int]]:
             depth -= 1
         elif token.type == "inline" and depth and token.map:
             first_line, last_line = token.map
-            last_text = text[starts[last_line - 1] : starts[last_line]].lstrip("> \t")
+            last_text = text[
+                line_offsets[last_line - 1] : line_offsets[last_line]
+            ].lstrip("> \t")
             if last_text.startswith(("-", "–", "—")) and last_line > first_line + 1:
                 last_line -= 1
-            yield trim_range(text, starts[first_line], starts[last_line])
+            yield trim_range(text, line_offsets[first_line], line_offsets[last_line])
 
 
 def _closing_position(text: str, position: int) -> int:

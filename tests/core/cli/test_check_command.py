@@ -4,11 +4,13 @@ import json
 import re
 
 import pytest
+from openai_server import serving
 from typer.testing import CliRunner
 
 from denoise_core.cli import check as command
 from denoise_core.cli import load_app
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
+from denoise_core.support.quoting import MAX_UNITS
 from denoise_core.types import Span
 
 TEXT = "First line.\nThe tower was completed in 1889.\nIt stands in <Paris>."
@@ -50,7 +52,9 @@ class Quotes:
 @pytest.fixture
 def seen_prompts(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        command, "judge_from_option", lambda llm: None if llm == "none" else Quotes()
+        command,
+        "judge_from_option",
+        lambda llm: None if llm == "none" else Quotes(),
     )
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tower.md").write_text(TEXT, "utf-8")
@@ -124,3 +128,43 @@ def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(seen_prompts, tmp_
 
 def test_slips_are_told(seen_prompts, tmp_path):
     assert seen_prompts("x", "-a", str(tmp_path / "none.md")).exit_code not in (0, 3, 4)
+
+
+class Lines:
+    """A server's model that judges: the first unit is supported, each other one not stated."""
+
+    def reply(self, text):
+        numbers = re.findall(r"(?m)^(\d+): ", text)
+        lines = [f"{number} not_stated" for number in numbers[1:]]
+        return "\n".join(["1 supported 1.2", *lines, "answers"]), 1
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize(
+    ("answer", "status", "outcome"),
+    [
+        ("The tower was completed in 1889.", 0, "supported"),
+        ("The tower was completed in 1889. It has twins.", 3, "partly supported"),
+        ("The tower was completed in 1890.", 4, "unknown"),
+        ("…", 3, "unsupported"),
+    ],
+)
+def test_a_served_model_judges_and_its_reply_may_be_long(
+    tmp_path, answer, status, outcome
+):
+    (tmp_path / "tower.md").write_text(TEXT, "utf-8")
+    (tmp_path / "answer.md").write_text(answer, "utf-8")
+    files = ["-a", str(tmp_path / "answer.md"), "-p", str(tmp_path / "tower.md")]
+    with serving(Lines()) as server:
+        arguments = ["check", *files, "--json", "--llm", f"{server.url}#m"]
+        result = CliRunner().invoke(load_app("check"), arguments)
+    assert result.exit_code == status, result.output
+    assert json.loads(result.output)["outcome"] == outcome
+    for request in server.requests:
+        limit = request.get("max_tokens") or request["max_completion_tokens"]
+        assert limit >= 32 * MAX_UNITS
+
+
+def test_a_quotation_that_is_nowhere_is_shown_also_without_a_model(seen_prompts):
+    result = seen_prompts("It says “was completed in 1890”.", "--llm", "none")
+    assert "nowhere: “was completed in 1890”" in result.output

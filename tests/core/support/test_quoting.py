@@ -213,7 +213,7 @@ def test_labels_are_exact_ranges_and_lose_no_word(texts):
     evidence = LabelledEvidence(passages)
     for number, passage in enumerate(passages, 1):
         covered = set()
-        for label, sentence in evidence.sentences.items():
+        for label in evidence.sentences:
             if label.startswith(f"{number}."):
                 quote = evidence.quote(label)
                 start, end = quote.span.start, quote.span.end
