@@ -64,8 +64,8 @@ class EvidenceIndex:
             if common_count > most_terms:
                 most_terms = common_count
                 best_label = label
-        term_share = most_terms / max(1, len(terms))
-        return term_share, self.evidence.quote(best_label)
+        term_fraction = most_terms / max(1, len(terms))
+        return term_fraction, self.evidence.quote(best_label)
 
 
 def has_words(passage: Passage) -> bool:

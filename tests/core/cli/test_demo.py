@@ -38,13 +38,11 @@ def counts(out):
     ]
 
 
-def recorded(name, change):
-    """The first three questions' replies, each changed."""
+def recorded(name, verdict):
+    """The first three questions' replies, each with this verdict."""
     lines = []
     for row in map(json.loads, SHIPPED.splitlines()[:6]):
-        claim = json.loads(row["reply"])
-        change(claim["claims"][0])
-        lines.append(json.dumps(row | {"reply": json.dumps(claim)}))
+        lines.append(json.dumps(row | {"reply": f"1 {verdict}\nanswers"}))
     with open(name, "w", encoding="utf-8") as out:
         out.write("\n".join(lines))
 
@@ -53,18 +51,20 @@ def test_it_runs_offline_and_says_where_its_verdicts_are_from(demo, tmp_path):
     status, out, err = demo("--questions", "3")
     assert status == 0, err
     assert counts(out) == [(3, 3), (3, 3), (3, 3)]
-    source = "replies recorded from a large language model, 2026-11, prompt version 1"
+    source = (
+        "replies recorded from a large language model, 2026-11-28, prompt version 2"
+    )
     assert source in out
     assert source in (tmp_path / "denoise-demo.html").read_text("utf-8")
 
 
 def test_other_replies_give_other_counts(demo, tmp_path):
-    recorded("none.jsonl", lambda claim: claim.update(verdict="not_stated", quotes=[]))
+    recorded("none.jsonl", "not_stated")
     assert counts(demo("--questions", "3", "--replies", "none.jsonl")[1])[1:] == [
         (0, 3),
         (3, 3),
     ]
-    recorded("all.jsonl", lambda claim: claim.update(verdict="supported"))
+    recorded("all.jsonl", "inferred 1.1")
     assert counts(demo("--questions", "3", "--replies", "all.jsonl")[1])[1:] == [
         (3, 3),
         (0, 3),
