@@ -16,9 +16,6 @@ _BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
 _CITATION_NUMBERS = re.compile(
     r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$"
 )
-_NUMBERS_IN_BRACKETS = re.compile(
-    r"\s?\[\d{1,3}(?:\.\d{1,3})?(?:\s{0,9}[,;–-]\s{0,9}\d{1,3}(?:\.\d{1,3})?)*\]"
-)
 _MAX_RANGE = 50
 _MAX_STARTS = 50  # occurrences of a word tried as the start of a quotation
 
@@ -95,7 +92,9 @@ def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
 
 def remove_citations(answer: str) -> str:
     """The answer without numbers in brackets."""
-    return _NUMBERS_IN_BRACKETS.sub("", answer)
+    number = r"\d{1,3}(?:\.\d{1,3})?"
+    separator = r"\s{0,9}[,;–-]\s{0,9}"
+    return re.sub(rf"\s?\[{number}(?:{separator}{number})*\]", "", answer)
 
 
 def _labelled_passage(name: str) -> int:

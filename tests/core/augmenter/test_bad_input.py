@@ -80,7 +80,6 @@ def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
 @pytest.mark.parametrize(
     "draft",
     [
-        "Yes.",
         "Er wurde im Jahr 1925 in Berlin fertiggestellt.",
         "It was completed in 1889 " + "".join(f"[{n}]" for n in range(1, 41)) + ".",
         "x" * 200_000,

@@ -15,8 +15,7 @@ def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, quest
     answer = Augmenter(drafter, ListRetriever(passages), judge=judge).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert (len(drafter.received_messages), len(judge.received_messages)) == (2, 2)
-    feedback = drafter.received_messages[1][-1].content
-    assert "the evidence says otherwise" in feedback
+    assert "the evidence says otherwise" in drafter.received_messages[1][-1].content
 
 
 def test_any_function_is_a_judge(passages, question):
