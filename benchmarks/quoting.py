@@ -211,7 +211,9 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
             continue
         at = rng.randrange(len(words) - 8)
         piece = words[at : at + 8]
-        true = re.search(r"\W+".join(map(re.escape, piece)), text)
+        # Words as white space separates them: half of "14:00" is no true quotation.
+        pattern = r"\W+".join(map(re.escape, piece))
+        true = re.search(rf"(?<!\S){pattern}(?=[\s.!?]|$)(?!\.\d)", text)
         if made % 3 == 0:
             piece[4] = rng.choice(words[::-1]) + "ly"
         elif made % 3 == 1:

@@ -8,6 +8,7 @@ without a label, is never supported. `VERSION` changes with every word of the pr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -68,6 +69,7 @@ _AGAIN = (
     "line, in the form above: "
 )
 _PART = "Now judge only the units "
+_NUMERAL = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 MAX_UNITS = 40  # of one call
 _MISSING_REASON = "the judge's reply says nothing of it"
 _REASONS = {
@@ -301,9 +303,24 @@ def _prove_supported(
         differences.append(located_difference)
     verdict = replace(verdict, differences=tuple(differences))
     for difference in differences:
-        if difference.kind != "name":  # names differ in form too often to decide
+        if _is_decisive(difference, source_text):
             return replace(verdict, kind="differs", reason=str(difference))
     return replace(verdict, supported=True)
+
+
+def _is_decisive(difference: Difference, source_text: str) -> bool:
+    """Whether a difference outweighs the model's verdict: a date, or digits.
+
+    Names differ in form, and number words and ordinals ("the two", "at first") are
+    often not a quantity. Digits decide unless the source has the same numeral, alone
+    or as a cell of a row: ``28,12`` has 12.
+    """
+    if difference.kind != "number":
+        return difference.kind == "date"
+    numerals = _NUMERAL.findall(difference.claimed_text)
+    source_numerals = set(_NUMERAL.findall(source_text))
+    source_numerals.update(re.findall(r"[0-9.]+", source_text))
+    return any(numeral not in source_numerals for numeral in numerals)
 
 
 def _wrong_words(

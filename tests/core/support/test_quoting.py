@@ -57,6 +57,24 @@ def test_each_unit_gets_the_verdict_its_sentences_and_its_wrong_words():
 
 
 @pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("Lindh scored 12 goals in 2018/19.", ""),
+        ("Lindh scored 13 goals in 2018/19.", "differs"),
+        ("The two seasons were alike.", ""),
+        ("At first he scored 12 goals.", ""),
+        ("He scored 12 goals in 2017.", "differs"),
+    ],
+)
+def test_digits_decide_and_number_words_do_not(answer, kind):
+    row = Passage("player,season,matches,goals\nArvo Lindh,2018/19,28,12", "t")
+    llm = FunctionLLM(lambda messages: "1 supported 1.1 1.2\nanswers")
+    verdict = check("How many goals?", answer, [row], judge=LLMJudge(llm))
+    assert verdict.units[0].kind == kind
+    assert verdict.passed is (kind == "")
+
+
+@pytest.mark.parametrize(
     ("line", "supported", "kind"),
     [
         ("supported 1.1", True, ""),
