@@ -115,7 +115,7 @@ def _real_drafts(
     rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]],
     utility: Groundedness,
 ) -> None:
-    supported = good = extra = corrected = harmed = runs = 0
+    good = sent_as_written = bad_passed = extra = corrected = harmed = runs = 0
     outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
     loop = Augmenter(judge=utility, limits=LoopLimits(patience=3))
     by = f"MTRAG, {utility.name}:"
@@ -127,18 +127,17 @@ def _real_drafts(
             runs += 1
             outcomes[answer.outcome] += 1
             extra += answer.memory.draft_count - 1
-            if answer.text not in rated:
-                continue  # nothing that people rated was sent
+            good += rated[order[0]]
+            sent_as_written += rated[order[0]] and answer.text == order[0]
+            passed = answer.memory.attempts[0].verdict.passed
+            bad_passed += passed and not rated[order[0]]
             corrected += rated[answer.text] and not rated[order[0]]
             harmed += rated[order[0]] and not rated[answer.text]
-            if answer.outcome is Outcome.SUPPORTED:
-                supported += 1
-                good += rated[answer.text]
-    before = sum(g for _, _, rated in rows for g in rated.values()) / max(1, runs)
-    bench.row(f"{by} first drafts that are good", before, "share")
+    bench.row(f"{by} first drafts that are good", good / max(1, runs), "share")
     for outcome, count in outcomes.items():
         bench.row(f"{by} {outcome}", count / max(1, runs), "share")
-    bench.share(f"{by} supported as written: good", good, supported, at_least=0.9)
+    bench.share(f"{by} good drafts sent", sent_as_written, good, at_least=0.85)
+    bench.share(f"{by} bad drafts passed", bad_passed, runs - good, at_most=0.15)
     bench.row(
         f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs)
     )

@@ -259,3 +259,21 @@ async def test_an_agent_that_was_run_can_be_checked_and_stays_as_it_is():
     assert str(await agent.run(user_msg=QUESTION)) == WRONG
     assert str(await Checked(agent).run(user_msg=QUESTION)) == RIGHT
     assert type(agent) is FunctionAgent
+
+
+async def test_an_answer_restated_on_the_same_context_is_judged_by_what_it_rested_on(
+    scripted_llm,
+):
+    says = Says(
+        LOOKS_UP,
+        f"Thought: I know.\nAnswer: {RIGHT}",
+        "Thought: I said it.\nAnswer: In Porto.",
+    )
+    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)))
+    ctx = Context(agent)
+    for message in (QUESTION, "Say that again, shorter."):
+        output = await agent.run(user_msg=message, ctx=ctx)
+        assert output.metadata["denoise"]["outcome"] == "supported"
+    assert len(says.seen_prompts) == 3
+    fresh = await agent.run(user_msg="Say that again, shorter.")
+    assert fresh.metadata["denoise"]["outcome"] == "unknown"
