@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     _sweep_rows(bench, reader, fitted, measured, layers)
     if not options.quick:
         _cost_rows(bench, reader, fitted, measured)
-        _head_rows(bench, given.model, fitting, measured)
+        _head_rows(bench, given.model)
     return bench.finish()
 
 
@@ -190,16 +190,18 @@ def _cpu_seconds(run: Run) -> float:
     return time.process_time() - start_time
 
 
-def _head_rows(
-    bench: Benchmark,
-    model: str,
-    fitting: Sequence[Question],
-    measured: Sequence[Question],
-) -> None:
+def _head_rows(bench: Benchmark, model: str) -> None:
     """END by attention heads, where that benchmark is there."""
-    if importlib.util.find_spec("_end_heads") is not None:
-        heads = importlib.import_module("_end_heads")
-        heads.head_rows(bench, model, fitting, measured)
+    if importlib.util.find_spec("_end_heads") is None:
+        return
+    heads = importlib.import_module("_end_heads")
+    for measure, values, unit in heads.head_rows(
+        bench.options.data, model, MEASURED_ON
+    ):
+        if np.ndim(values):
+            bench.mean(measure, values, unit)
+        else:
+            bench.row(measure, float(values), unit)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ vllm serve exported --task classify --port 8000     then, at the same time, ENGI
 import os
 
 from denoise_core.embedded import sample_questions
-from denoise_core.end import ENDDenoiser, HiddenReader
+from denoise_core.end import ENDDenoiser, HiddenReader, ReadingSettings
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.remote import RemoteScorer
 from denoise_lab.export import export
 
-reader = HiddenReader(os.environ["MODEL"])
+# An engine serves the state of the last token.
+reader = HiddenReader(os.environ["MODEL"], settings=ReadingSettings(pooling="last"))
 if not os.path.exists("exported"):
     training = fit_probe(reader, sample_questions()[:6], layers=[12])
     written = export(reader, training.probe, "exported")

@@ -14,7 +14,7 @@ from denoise_core.end.calibration import Calibration
 from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings, max_over_windows
-from denoise_core.local.layout import LAYOUTS
+from denoise_core.local.layout import LAYOUTS, POOLINGS
 from denoise_core.protocols import ScoredTexts
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ProbeScorer:
         reading = probe.reading
         if isinstance(model, HiddenReader):
             self.reader = model
-            if model.settings.pooling is None and model.settings.normalisation is None:
+            if model.settings.pooling is None and reading.pooling in POOLINGS:
                 self.reader = model.with_pooling(reading.pooling)
         else:
             settings = settings or ReadingSettings()

@@ -138,7 +138,7 @@ class QueryLikelihood:
         query_length = end - start
         device = next(self.model.parameters()).device
         with torch.inference_mode():
-            # The question is last in every row, and each token is told by the one before.
+            # The question is last in every row, and each token is predicted by the one before.
             logits = self.model(
                 input_ids=token_ids.to(device),
                 attention_mask=mask.to(device),

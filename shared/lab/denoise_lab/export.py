@@ -75,7 +75,7 @@ def export(
         raise InputError(
             f"only a probe on the last token's states normed as the model norms ({kind!r}) can be exported, this "
             f"one reads {pooling!r} states with normalisation {normed!r}: fit it with "
-            "ReadingSettings(normalisation=None)"
+            "ReadingSettings(pooling='last', normalisation=None)"
         )
     if probe.reading.layer == 0:
         raise InputError("a probe on the embeddings (layer 0) has no block to export")

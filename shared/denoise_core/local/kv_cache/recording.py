@@ -98,7 +98,7 @@ class _PastLayer(PlaceholderCache):
         )
         self.kept = []
         for row, kept_length in enumerate(self.kept_lengths):
-            start = self.layout.starts[row]
+            start = self.layout.row_starts[row]
             kept_span = slice(start, start + kept_length)
             # Copies, or every kept prefix would hold on to its whole padded batch.
             kept_pair = (
@@ -117,7 +117,7 @@ class _PastLayer(PlaceholderCache):
             pair_index, (batch, heads, width, size), new_states
         )
         for row, new_length in enumerate(self.layout.new_lengths):
-            start = self.layout.starts[row]
+            start = self.layout.row_starts[row]
             new_start = width - new_length
             # Masked out, but not-a-number from old memory would spread.
             padded_states[row, :, :start] = 0
@@ -158,7 +158,7 @@ class BatchBuffer:
 class BatchLayout:
     """Where each row of a batch is: ``new_lengths`` tokens to run behind ``past_lengths`` that were run before.
 
-    Rows end together. ``starts`` is each row's first column of ``width``, and ``new_width`` columns are run.
+    Rows end together. ``row_starts`` is each row's first column of ``width``, and ``new_width`` columns are run.
     """
 
     past_lengths: tuple[int, ...]
@@ -175,7 +175,7 @@ class BatchLayout:
         return max(map(sum, zip(self.past_lengths, self.new_lengths, strict=True)))
 
     @property
-    def starts(self) -> tuple[int, ...]:
+    def row_starts(self) -> tuple[int, ...]:
         """The first column of each row that holds a token."""
         row_lengths = map(sum, zip(self.past_lengths, self.new_lengths, strict=True))
         return tuple(self.width - row_length for row_length in row_lengths)
@@ -257,7 +257,7 @@ def _inputs_after_pasts(
     for row, row_ids in enumerate(new_ids):
         token_rows[row, layout.new_width - len(row_ids) :] = torch.tensor(row_ids)
     columns = torch.arange(layout.width)
-    mask = (columns >= torch.tensor(layout.starts)[:, None]).long()
+    mask = (columns >= torch.tensor(layout.row_starts)[:, None]).long()
     inputs = {"input_ids": token_rows, "attention_mask": mask}
     if partial_forward.accepts_argument("position_ids"):
         positions = (mask.cumsum(-1) - 1).clamp(min=0)

@@ -19,7 +19,6 @@ from denoise_core.local.partial_forward import (
     model_inputs,
     nearly_equal,
     pooling_function,
-    run_halving,
     run_in_batches,
 )
 
@@ -82,59 +81,31 @@ class PrefixReuse:
         Prefixes are looked up and kept for reads of a single layer, unless ``keeps_prefixes`` is false.
         """
         if not keeps_prefixes or len(layers) > 1:
-            return self._run_whole(prompts, layers, pooling, ())
-        top_layer = layers[0]
+            return self._run_new(range(len(prompts)), prompts, layers, pooling, ())
         # The last token has to be run to have a state.
         prefix_lengths = [
             min(prompt.prefix_length, len(prompt.ids) - 1) for prompt in prompts
         ]
         cached_prefixes: dict[int, CachedPrefix] = {}
         missing_rows: list[int] = []
-        for row_index, (prompt, prefix_length) in enumerate(
-            zip(prompts, prefix_lengths, strict=True)
-        ):
-            cached_prefix = self.cache.get(
-                self._cache_key(prompt.ids[:prefix_length], top_layer)
-            )
+        for row, prefix_length in enumerate(prefix_lengths):
+            prefix_ids = prompts[row].ids[:prefix_length]
+            cached_prefix = self.cache.get(self._cache_key(prefix_ids, layers[0]))
             if cached_prefix is None:
-                missing_rows.append(row_index)
+                missing_rows.append(row)
             else:
-                cached_prefixes[row_index] = cached_prefix
-        batch_states: list[tuple[list[int], dict[int, Floats]]] = []
-        for rows, states in self._run_whole(
-            [prompts[row] for row in missing_rows],
-            layers,
-            pooling,
-            [prefix_lengths[row] for row in missing_rows],
-        ):
-            batch_states.append(([missing_rows[row] for row in rows], states))
-
-        def resume_rows(rows: list[int]) -> dict[int, Floats]:
-            states, _ = run_after_pasts(
-                self.partial_forward,
-                [prompts[row] for row in rows],
-                [cached_prefixes[row] for row in rows],
-                layers,
-                self.pad,
-                pooling=pooling,
-                batch_buffer=self.space,
-            )
-            return {layer: to_numpy(state) for layer, state in states.items()}
-
-        # Prompts that are resumed together have as many tokens left.
-        by_rest: dict[int, list[int]] = {}
-        for row_index in sorted(
-            cached_prefixes, key=lambda row_index: cached_prefixes[row_index].tokens
-        ):
-            tokens_left = len(prompts[row_index].ids) - prefix_lengths[row_index]
-            by_rest.setdefault(tokens_left, []).append(row_index)
-        for length, same_length_rows in sorted(by_rest.items()):
-            rows_each = max(1, self.max_tokens // length)
-            for batch_start in range(0, len(same_length_rows), rows_each):
-                batch_states += run_halving(
-                    same_length_rows[batch_start : batch_start + rows_each], resume_rows
-                )
-        return batch_states
+                cached_prefixes[row] = cached_prefix
+        batch_states = self._run_new(
+            missing_rows, prompts, layers, pooling, prefix_lengths
+        )
+        # Rows with as long a past are next to each other, so that batches have little padding.
+        cached_rows = sorted(
+            cached_prefixes, key=lambda row: cached_prefixes[row].tokens
+        )
+        pasts = [cached_prefixes[row] for row in cached_rows]
+        return batch_states + self._run_rows(
+            cached_rows, prompts, pasts, layers, pooling, ()
+        )
 
     def _read_shared_head(
         self, prompts: Sequence[TokenPrompt], layer: int
@@ -163,27 +134,47 @@ class PrefixReuse:
             self.cache.put(cache_key, shared_past)
         return shared_past
 
-    def _run_whole(
+    def _run_new(
         self,
+        rows: Sequence[int],
         prompts: Sequence[TokenPrompt],
         layers: Sequence[int],
         pooling: str,
         prefix_lengths: Sequence[int],
     ) -> list[tuple[list[int], dict[int, Floats]]]:
-        """Run prompts behind their shared head, in batches; ``prefix_lengths`` of their first tokens are kept."""
-        shared_past = self._read_shared_head(prompts, max(layers))
+        """Run these rows of ``prompts`` behind what they share, as `_run_rows` does."""
+        shared_past = self._read_shared_head(
+            [prompts[row] for row in rows], max(layers)
+        )
+        pasts = [shared_past] * len(rows)
+        return self._run_rows(rows, prompts, pasts, layers, pooling, prefix_lengths)
 
-        def run_rows(rows: list[int]) -> dict[int, Floats]:
-            batch_prompts = [prompts[row] for row in rows]
-            kept_lengths = [prefix_lengths[row] for row in rows if prefix_lengths]
+    def _run_rows(
+        self,
+        rows: Sequence[int],
+        prompts: Sequence[TokenPrompt],
+        pasts: Sequence[CachedPrefix | None],
+        layers: Sequence[int],
+        pooling: str,
+        prefix_lengths: Sequence[int],
+    ) -> list[tuple[list[int], dict[int, Floats]]]:
+        """Run these rows of ``prompts`` behind their pasts, in batches.
+
+        ``prefix_lengths`` of every prompt's first tokens are kept; () keeps nothing.
+        """
+
+        def run_batch(places: list[int]) -> dict[int, Floats]:
+            batch_prompts = [prompts[rows[place]] for place in places]
             states, kept_prefixes = run_after_pasts(
                 self.partial_forward,
                 batch_prompts,
-                [shared_past] * len(rows),
+                [pasts[place] for place in places],
                 layers,
                 self.pad,
                 pooling=pooling,
-                kept_lengths=kept_lengths,
+                kept_lengths=[
+                    prefix_lengths[rows[place]] for place in places if prefix_lengths
+                ],
                 batch_buffer=self.space,
             )
             for prompt, prefix in zip(batch_prompts, kept_prefixes, strict=False):
@@ -191,12 +182,12 @@ class PrefixReuse:
                 self.cache.put(self._cache_key(prefix_ids, layers[0]), prefix)
             return {layer: to_numpy(state) for layer, state in states.items()}
 
-        head_length = 0 if shared_past is None else shared_past.tokens
-        return run_in_batches(
-            [len(prompt.ids) - head_length for prompt in prompts],
-            self.max_tokens,
-            run_rows,
-        )
+        new_lengths = []
+        for row, past in zip(rows, pasts, strict=True):
+            past_length = 0 if past is None else past.tokens
+            new_lengths.append(len(prompts[row].ids) - past_length)
+        batches = run_in_batches(new_lengths, self.max_tokens, run_batch)
+        return [([rows[place] for place in places], s) for places, s in batches]
 
     def _cache_key(self, token_ids: Sequence[int], layer: int) -> Hashable:
         return self.scope(layer), np.array(token_ids, dtype=np.int64).tobytes()
