@@ -174,9 +174,9 @@ class HeadReader(HiddenReader):
         question_ids, *text_ids = layout.encode(
             [pairs[0][0], *(text for _, text in pairs)]
         )
-        frame = layout.assemble([], question_ids)
-        tail_start = frame.passage_span[1]
-        if frame.query_span[0] < tail_start:
+        empty_prompt = layout.assemble([], question_ids)
+        tail_start = empty_prompt.passage_span[1]
+        if empty_prompt.query_span[0] < tail_start:
             raise InputError(
                 f"layout {layout.name!r}: attention is read from a question that follows "
                 "the passages; give a layout with PASSAGE before QUERY"
@@ -187,15 +187,15 @@ class HeadReader(HiddenReader):
         for text_number, ids in enumerate(text_ids):
             room = len(ids) or 1
             if window is not None:
-                room = window - len(frame.ids)
+                room = window - len(empty_prompt.ids)
             for window_ids in split_windows(ids, room):
                 windows.append(tuple(window_ids))
                 window_index.append(text_number)
-        question_start, question_end = frame.query_span
+        question_start, question_end = empty_prompt.query_span
         prompt = BlockPrompt(
-            frame.ids[: frame.passage_span[0]],
+            empty_prompt.ids[: empty_prompt.passage_span[0]],
             tuple(windows),
-            frame.ids[tail_start:],
+            empty_prompt.ids[tail_start:],
         )
         rows = question_start - tail_start, question_end - tail_start
         return prompt, rows, window_index

@@ -46,6 +46,7 @@ Reduction = Callable[[torch.Tensor], torch.Tensor]
 _SOFTMAX_FUNCTIONS = frozenset(
     {functional.softmax, torch.softmax, torch.Tensor.softmax}
 )
+TOP_ROWS = 3  # of the question's tokens
 # Keys of the trial must exceed a window that a model counts by itself, unseen.
 _MAX_TRIAL_WINDOW = 512
 
@@ -334,12 +335,13 @@ def _causal_mask(
 def passage_attention(
     weights: torch.Tensor, prompt: BlockPrompt, question_rows: tuple[int, int]
 ) -> torch.Tensor:
-    """What each head's question tokens give each passage, less what an empty question gives.
+    """What each head's question tokens give each passage.
 
-    The mean over the question's tokens of the attention summed over a passage's tokens.
+    Each question token's attention is summed over the passage's tokens, and the largest
+    `TOP_ROWS` sums are averaged: a head finds a passage by a few words of the question.
     The rows before the question have seen the passages and the layout's words alone, so
     their mean, subtracted, is the calibration under a question without content that ICR
-    (section 3) takes a second pass for.
+    (arXiv 2410.02642, section 3) takes a second pass for.
 
     Args:
         weights: ``(heads, rows, keys)`` of `BlockAttention.attend`.
@@ -357,7 +359,8 @@ def passage_attention(
     start, end = question_rows
     if start == end:
         start, end = 0, weights.shape[1]
-    attention = passage_sums[:, start:end].mean(1)
+    row_count = min(TOP_ROWS, end - start)
+    attention = passage_sums[:, start:end].topk(row_count, dim=1).values.mean(1)
     if start > 0:
         attention = attention - passage_sums[:, :start].mean(1)
     return attention
@@ -366,9 +369,9 @@ def passage_attention(
 class AttentionReader(TorchFunctionMode):
     """Reads attention weights off a pass, whatever computes them; in one thread alone.
 
-    Both ways in which transformers computes attention without a fused kernel of its own
-    end in a torch function: the scaled dot product, whose weights are computed here from
-    its arguments, and softmax. The last block's pass ends there (`StopForward`).
+    transformers computes attention by one of two torch functions, unless a fused kernel
+    does it: the scaled dot product, whose weights are computed here from its arguments,
+    and softmax. The last block's pass ends there (`StopForward`).
     """
 
     def __init__(
@@ -432,14 +435,12 @@ def _product_weights(
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
     scale: float | None = None,
-    enable_gqa: bool = False,
+    **_: Any,
 ) -> torch.Tensor:
     """The weights that scaled_dot_product_attention uses, in float32."""
     if attn_mask is None or attn_mask.shape[-1] != key.shape[-2]:
-        raise InputError("the model makes masks of its own")
+        raise InputError("the model replaces the mask it is given")
     group_size = query.shape[1] // key.shape[1]
     key = key.repeat_interleave(group_size, dim=1)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
@@ -472,11 +473,12 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
         range(layer),
         lambda weights: weights[:, -len(prompt.tail) :],
     )
+    tolerance = 1e-4 if partial_forward.dtype in ("float32", "float64") else 5e-2
     for block in range(layer):
-        if not _is_near(actual[block], expected[block], partial_forward.dtype):
+        if (actual[block] - expected[block]).abs().max() > tolerance:
             return (
-                f"block {block} gives other weights than one masked pass over all tokens, so it counts places by "
-                "itself"
+                f"block {block} gives other weights than one masked pass over all tokens,"
+                " so it counts places by itself"
             )
     return None
 
@@ -506,8 +508,3 @@ def masked_inputs(
         "attention_mask": mask,
     }
     return {name: tensor.to(partial_forward.device) for name, tensor in inputs.items()}
-
-
-def _is_near(actual: torch.Tensor, expected: torch.Tensor, dtype: str) -> bool:
-    tolerance = 1e-4 if dtype in ("float32", "float64") else 5e-2
-    return bool((actual - expected).abs().max() <= tolerance)

@@ -2,7 +2,7 @@
 
 A name may be a ``.gguf`` file, a folder whose only weights are one such file, or a name
 of `PACKAGED_MODELS`, for a model that an installed package carries. transformers reads
-GGUF only as a whole and refuses to save what it read, so the weights are written once as
+GGUF only as a whole and refuses to save such a model, so the weights are written once as
 safetensors, next to the tokenizer, under the sha256 of the file. No code of the package
 that carries a model is imported.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser, HeadReader, PrefixCache, Probe, ProbeScorer
@@ -11,6 +12,7 @@ from denoise_core.end.fit import fit_heads
 from denoise_core.end.probe import format_heads
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import ProbeMismatch
+from denoise_core.local.block_attention import BlockPrompt, passage_attention
 from denoise_core.local.layout import PASSAGE, QUERY, Layout
 from denoise_core.question import Question
 
@@ -65,6 +67,19 @@ def test_the_scores_are_the_weighted_heads(make_reader):
     for weight, (block, head) in enumerate(HEADS, start=1):
         expected = expected + weight * by_layer[block + 1][:, head]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_a_head_counts_the_question_tokens_that_turn_most_less_an_empty_question():
+    prompt = BlockPrompt((1,), ((2, 3), (4,)), (5, 6, 7, 8, 9, 10))
+    weights = torch.zeros(1, 6, 10)
+    weights[0, 0] = torch.tensor([0.1, 0.1, 0.0, 0.4, 0, 0, 0, 0, 0, 0])
+    weights[0, 1:5, 1] = torch.tensor([0.9, 0.1, 0.3, 0.2])  # of the first passage
+    weights[0, 1:5, 2] = torch.tensor([0.0, 0.2, 0.0, 0.1])
+    weights[0, 1:5, 3] = torch.tensor([0.1, 0.2, 0.3, 0.0])  # of the second
+    weights[0, 5] = 1.0  # after the question
+    attention = passage_attention(weights, prompt, (1, 5))
+    expected = [[(0.9 + 0.3 + 0.3) / 3 - 0.1, (0.3 + 0.2 + 0.1) / 3 - 0.4]]
+    torch.testing.assert_close(attention, torch.tensor(expected))
 
 
 def test_the_order_of_passages_does_not_count(make_reader):

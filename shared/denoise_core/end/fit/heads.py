@@ -40,7 +40,7 @@ from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.question import Question
 
-MAX_HEADS = 8
+MAX_HEADS = 12
 READ_SHARE = 2 / 3  # of the blocks: retrieval heads are in the middle
 # sklearn's C. Attention has fewer, more redundant columns than states.
 PENALTIES = tuple(float(10**exponent) for exponent in range(-4, 0))
@@ -107,7 +107,7 @@ def fit_heads(
     )
     heads, attention = _all_heads(states)
     groups = states.question_index.tolist()
-    held_out = _held_out_logits(attention, states.labels, groups, max_heads)
+    held_out = _unseen_logits(attention, states.labels, groups, max_heads)
     columns, line = _choose_heads(attention, states.labels, groups, max_heads)
     chosen_heads = [heads[column] for column in columns]
     head_reader = reader.with_heads(chosen_heads)
@@ -172,7 +172,7 @@ def _choose_heads(
     return columns, line
 
 
-def _held_out_logits(
+def _unseen_logits(
     attention: Floats, labels: Mask, groups: Sequence[int], max_heads: int
 ) -> Floats:
     """Each row's logit by heads and weights from folds without its question."""
