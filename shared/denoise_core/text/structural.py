@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -33,6 +33,7 @@ from denoise_core.spans import (
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.json_spans import field_ranges, value_without
+from denoise_core.text.references import later_references
 from denoise_core.text.text_chunk import TextChunk, line_spans
 from denoise_core.types import Passage, Span, replace_surrogates
 
@@ -49,6 +50,8 @@ class ChunkedText:
             ``"html"``, ``"csv"``, ``"json"``, ``"jsonl"`` or ``"rows"`` (a list of
             tuples as Python prints it).
         chunks: The chunks in order.
+        references: By index of a chunk those of later ones that name the same
+            identifier (`later_references`); for text and entries.
         source_value: The argument of `chunk_text` if it was not a string; `restore`
             returns this type.
     """
@@ -57,6 +60,7 @@ class ChunkedText:
     text_format: str
     chunks: tuple[TextChunk, ...]
     source_value: Any = None
+    references: Mapping[int, Sequence[int]] = field(default_factory=dict, compare=False)
 
     def chunk_index(self, position: int) -> int:
         """Return the index of the chunk that holds this character."""
@@ -74,13 +78,17 @@ class ChunkedText:
     def context_ranges(self, start: int, end: int) -> Ranges:
         """Return the ranges that keeping ``text[start:end]`` must also keep.
 
-        These are the context spans of every chunk it touches, and the sentence that a
-        pronoun at a chunk's start refers to.
+        These are the context spans of every chunk it touches, the sentence that a
+        pronoun at a chunk's start refers to, and later chunks that refer to it.
         """
         last_index = self.chunk_index(max(start, end - 1))
         ranges: Ranges = []
-        for chunk in self.chunks[self.chunk_index(start) : last_index + 1]:
+        for index in range(self.chunk_index(start), last_index + 1):
+            chunk = self.chunks[index]
             ranges += chunk.context_spans
+            for later_index in self.references.get(index, ()):
+                later_chunk = self.chunks[later_index]
+                ranges += (*later_chunk.context_spans, later_chunk.span)
             if self.text_format in _LINE_FORMATS:
                 ranges += lines.antecedent_sentence(self.text, chunk)
         return ranges
@@ -250,7 +258,10 @@ def _chunk_string(text: str) -> ChunkedText:
         chunks = lines.line_chunks(text, text_format)
     if not any(chunk.is_scored_in(text) for chunk in chunks):
         chunks = [TextChunk(0, len(text))]  # nothing but structure: keep it scorable
-    return ChunkedText(text, text_format, tuple(chunks))
+    references: Mapping[int, Sequence[int]] = {}
+    if text_format in (lines.PLAIN_TEXT, lines.LOG_ENTRIES):
+        references = later_references(text, chunks)
+    return ChunkedText(text, text_format, tuple(chunks), references=references)
 
 
 def _chunk_embedded(text: str) -> list[TextChunk]:
