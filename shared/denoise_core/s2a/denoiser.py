@@ -46,7 +46,9 @@ from denoise_core.s2a.replies import (
     selection_key,
     store_selections,
 )
+from denoise_core.spans import Ranges, clip_spans, merge_spans
 from denoise_core.text.chunk import extract_spans
+from denoise_core.text.documents import DocumentReader
 from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 
@@ -358,6 +360,10 @@ class S2ADenoiser:
             by_passage.setdefault(slice_outcome.part.passage.id, []).append(
                 slice_outcome
             )
+        identity_ranges: dict[str, Ranges] = {}
+        # A budget counts what it keeps; titles and dates on top would exceed it.
+        if self.options.keep_context and self.keep is None:
+            identity_ranges = find_identity_ranges(passages, slice_outcomes)
         passage_results: list[AssembledPassage] = []
         passage_failures: dict[str, str] = {}
         for passage in passages:
@@ -373,6 +379,7 @@ class S2ADenoiser:
                     self.on_error,
                     self.options,
                     question=question.text,
+                    identity_ranges=identity_ranges.get(passage.id),
                 )
             )
             failure_reason = passage_results[-1].report.problem
@@ -459,12 +466,14 @@ def assemble_passage(
     options: Options,
     *,
     question: str = "",
+    identity_ranges: Ranges | None = None,
 ) -> AssembledPassage:
     """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
 
     Of a written text they are the source sentences that cover it; with ``shown_text="written"`` it is the text
     itself.
-    ``question`` is what a written sentence may repeat without saying anything.
+    ``question`` is what a written sentence may repeat without saying anything. ``identity_ranges``, merged, say
+    what kept pieces, also of other passages, are about; they are kept in any case.
     """
     if not slice_outcomes:
         blank_drop = Drop(Span(passage.id, 0, len(passage.text)), "blank")
@@ -500,6 +509,7 @@ def assemble_passage(
     context_indices: set[int] = set()
     if options.keep_context and 0 < len(kept) < len(piece_spans):
         context_indices = find_context_pieces(piece_texts, kept)
+    context_indices |= _find_overlapping(piece_spans, identity_ranges) - kept
     kept_spans, dropped_spans = _split_kept(
         piece_spans, kept | context_indices, reasons
     )
@@ -526,6 +536,32 @@ def assemble_passage(
     if dropped_spans and kept_spans and not text and not options.keep_context:
         dropped_spans += _trim_end(passage.text, kept_spans)
     return AssembledPassage(extract_spans(passage, kept_spans), dropped_spans, report)
+
+
+def find_identity_ranges(
+    passages: Sequence[Passage], slice_outcomes: Sequence[SliceOutcome]
+) -> dict[str, Ranges]:
+    """By passage id, what says whose the named pieces are: titles, headings, a mail's head, header rows.
+
+    Pieces of one document share theirs (`DocumentReader`). Ranges are merged.
+    """
+    reader = DocumentReader(passages)
+    ranges: dict[str, Ranges] = {}
+    for slice_outcome in slice_outcomes:
+        for piece_index in slice_outcome.kept_places or ():
+            for span in reader.context_of(slice_outcome.part.pieces[piece_index]):
+                ranges.setdefault(span.passage_id, []).append((span.start, span.end))
+    return {passage_id: merge_spans(own) for passage_id, own in ranges.items()}
+
+
+def _find_overlapping(piece_spans: Sequence[Span], ranges: Ranges | None) -> set[int]:
+    """The indices of the pieces that share a character with merged ranges."""
+    overlapping = set()
+    if ranges:
+        for index, piece in enumerate(piece_spans):
+            if clip_spans(ranges, piece.start, piece.end):
+                overlapping.add(index)
+    return overlapping
 
 
 def _split_kept(

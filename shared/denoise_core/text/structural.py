@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
@@ -42,6 +42,7 @@ from denoise_core.text.json_spans import (
     field_ranges,
     object_fields,
 )
+from denoise_core.text.references import later_references
 from denoise_core.text.text_chunk import (
     FREE_CHUNKS,
     MIN_MEAN_CHARACTERS,
@@ -72,6 +73,8 @@ class ChunkedText:
             ``"html"``, ``"xml"``, ``"yaml"``, ``"csv"``, ``"json"``, ``"jsonl"`` or
             ``"rows"`` (a list of tuples as Python prints it).
         chunks: The chunks in order.
+        references: By index of a chunk those of later ones that name the same
+            identifier (`later_references`); for text and entries.
         source_value: The argument of `chunk_text` if it was not a string; `restore`
             returns this type.
     """
@@ -80,6 +83,7 @@ class ChunkedText:
     text_format: str
     chunks: tuple[TextChunk, ...]
     source_value: Any = None
+    references: Mapping[int, Sequence[int]] = field(default_factory=dict, compare=False)
 
     def chunk_index(self, position: int) -> int:
         """Return the index of the chunk that holds this character."""
@@ -97,13 +101,17 @@ class ChunkedText:
     def context_ranges(self, start: int, end: int) -> Ranges:
         """Return the ranges that keeping ``text[start:end]`` must also keep.
 
-        These are the context spans of every chunk it touches, and the sentence that a
-        pronoun at a chunk's start refers to.
+        These are the context spans of every chunk it touches, the sentence that a
+        pronoun at a chunk's start refers to, and later chunks that refer to it.
         """
         last_index = self.chunk_index(max(start, end - 1))
         ranges: Ranges = []
-        for chunk in self.chunks[self.chunk_index(start) : last_index + 1]:
+        for index in range(self.chunk_index(start), last_index + 1):
+            chunk = self.chunks[index]
             ranges += chunk.context_spans
+            for later_index in self.references.get(index, ()):
+                later_chunk = self.chunks[later_index]
+                ranges += (*later_chunk.context_spans, later_chunk.span)
             if self.text_format in _LINE_FORMATS:
                 ranges += lines.antecedent_sentence(self.text, chunk)
         return ranges
@@ -349,7 +357,10 @@ def _chunk_string(text: str) -> ChunkedText:
     if not any(chunk.is_scored_in(text) for chunk in chunks):
         # Nothing but structure: keep it scorable, by its beginning.
         chunks = [TextChunk(0, len(text), display_text=text[:MAX_CONTEXT_CHARACTERS])]
-    return ChunkedText(text, text_format, tuple(chunks))
+    references: Mapping[int, Sequence[int]] = {}
+    if text_format in (lines.PLAIN_TEXT, lines.LOG_ENTRIES):
+        references = later_references(text, chunks)
+    return ChunkedText(text, text_format, tuple(chunks), references=references)
 
 
 def _chunk_embedded(text: str) -> list[TextChunk]:

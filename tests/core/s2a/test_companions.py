@@ -88,6 +88,32 @@ def test_a_budget_of_tokens_takes_the_most_important_first():
     check_result([Passage(text, "p")], s2a_result)
 
 
+SHEET = "# Pump 260\n\n## Noise\n\nAt one metre it is 58 dB.\n\n## Fuse\n\nThe fuse has 6 A.\n"
+
+
+def test_a_selected_piece_comes_with_title_and_heading_also_of_another_passage():
+    select = S2ADenoiser(keeps(lambda t: "6 A" in t))
+    whole = [Passage(SHEET, "whole")]
+    result = select.denoise("Which fuse?", whole)
+    assert result.passages[0].text == "# Pump 260\n\n## Fuse\n\nThe fuse has 6 A.\n"
+    check_result(whole, result)
+    position = SHEET.index("The fuse")
+    pieces_of_sheet = []
+    for start, end in ((0, position), (position, len(SHEET))):
+        metadata = {"source": "sheet.md", "start_index": start}
+        pieces_of_sheet.append(Passage(SHEET[start:end], str(start), metadata=metadata))
+    result = select.denoise("Which fuse?", pieces_of_sheet)
+    kept_texts = [passage.text for passage in result.passages]
+    assert kept_texts == ["# Pump 260\n\n## Fuse\n\n", "The fuse has 6 A.\n"]
+    assert result.reports[0].context_spans
+    check_result(pieces_of_sheet, result)
+    alone = S2ADenoiser(
+        keeps(lambda t: "6 A" in t), options=Options(keep_context=False)
+    )
+    result = alone.denoise("Which fuse?", pieces_of_sheet)
+    assert [passage.id for passage in result.passages] == [str(position)]
+
+
 @pytest.mark.parametrize(
     "settings", [{"keep": 0.3}, {"keep": TokenLimit(9), "variant": "default"}]
 )

@@ -447,6 +447,33 @@ def test_a_first_line_above_a_heading_is_the_title():
     assert kept_with(text, "Bed 9") == "Handover book\n\nDay of 5 May\n\nBed 9 ate.\n"
 
 
+MINUTES = """# Council
+
+## 14 January
+
+*D-25-01: Two shifts from 1 March.*
+
+*D-25-02: The stock is 300 pieces.*
+
+## 11 February
+
+*D-25-09 replaces D-25-01: The second shift starts on 1 April.*
+
+Nothing else was said.
+"""
+
+
+def test_a_later_part_that_names_the_same_decision_comes_with_its_date():
+    assert kept_with(MINUTES, "1 March") == MINUTES.replace(
+        "*D-25-02: The stock is 300 pieces.*\n\n", ""
+    ).replace("Nothing else was said.\n", "")
+    assert kept_with(MINUTES, "300 pieces") == (
+        "# Council\n\n## 14 January\n\n*D-25-02: The stock is 300 pieces.*\n\n"
+    )
+    often_named = MINUTES.replace("Nothing else", "Of D-25-01 nothing else")
+    assert "1 April" not in kept_with(often_named, "1 March")
+
+
 def kept_with(text, phrase):
     """The text kept with the one chunk that holds the phrase."""
     scorer = FunctionScorer(lambda query, chunk_text_: float(phrase in chunk_text_))
