@@ -81,6 +81,13 @@ def test_a_document_almost_as_good_is_kept_too():
     assert {"a3", "b3"} <= keep_passages("summary", passages)[0]
 
 
+def test_a_list_whose_pieces_are_far_apart_needs_no_more_than_the_margin():
+    passages = make_passages({"a": [9, 5, 4, 3, -9]})
+    lookup_ids, _ = keep_passages("lookup", passages)
+    assert keep_passages("list", passages) == (lookup_ids, "")
+    assert keep_passages("summary", passages)[0] > lookup_ids
+
+
 @pytest.mark.parametrize("kind", ["summary", "list"])
 def test_of_a_long_document_the_best_pieces_are_kept(kind):
     max_characters = DOCUMENT_RULES[kind].max_characters
