@@ -11,6 +11,7 @@ default's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -44,19 +45,25 @@ class DocumentRule:
     Attributes:
         margin: How far below the best document's strength another one may be.
         max_characters: How much of each document; its best pieces if it is longer.
+        max_gap: How far the last of a document's `BEST_PIECES` may be below its best one. A
+            wider gap separates the pieces: then the margin has kept what is asked for.
+        max_piece_size: Mean characters of a document's pieces: rows are short, and prose in
+            paragraphs is no list.
         request: What the question asks for, as the note says it.
     """
 
     margin: float
     max_characters: int
+    max_gap: float
+    max_piece_size: float
     request: str
 
 
 # Chosen on the development half of the company files: the smallest margins that keep .85
 # of the rows and key points, both of whole files and of pieces of 600 characters.
 DOCUMENT_RULES: dict[str, DocumentRule] = {
-    "summary": DocumentRule(0.5, 8000, "a summary"),
-    "list": DocumentRule(0.8, 4000, "a list or a count"),
+    "summary": DocumentRule(0.5, 8000, math.inf, math.inf, "a summary"),
+    "list": DocumentRule(0.8, 4000, 2.0, 300, "a list or a count"),
 }
 PIECE_NOTES = {
     "compare": "the question compares: the best piece of every document is kept",
@@ -128,16 +135,20 @@ def _keep_documents(
     documents: Sequence[NDArray[np.intp]],
     kept_mask: Mask,
 ) -> str:
-    """Mark the documents that fit best in ``kept_mask``; return the note."""
+    """Mark the documents that fit best in ``kept_mask``; return the note, "" if none."""
     strengths = []
     for chunks in documents:
         strengths.append(float(selection.scores[chunks[:BEST_PIECES]].mean()))
     whole_count = 0
     cut_count = 0
     for chunks, strength in zip(documents, strengths, strict=True):
-        if strength < max(strengths) - rule.margin:
-            continue
         text_sizes = np.cumsum([len(chunk_texts[chunk]) for chunk in chunks])
+        piece_scores = selection.scores[chunks[:BEST_PIECES]]
+        is_separated = piece_scores[0] - piece_scores[-1] > rule.max_gap
+        is_prose = text_sizes[-1] > rule.max_piece_size * len(chunks)
+        is_weak = strength < max(strengths) - rule.margin
+        if is_separated or is_prose or is_weak:
+            continue
         fitting_chunks = chunks[text_sizes <= rule.max_characters]
         kept_mask[fitting_chunks] = True
         if len(fitting_chunks) == len(chunks):
@@ -149,6 +160,8 @@ def _keep_documents(
         parts.append(f"{whole_count} kept whole")
     if cut_count:
         parts.append(f"{cut_count} up to {rule.max_characters:,} characters")
+    if not parts:
+        return ""
     return (
         f"the question asks for {rule.request}: of the documents that fit best "
         f"{', '.join(parts)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,13 +80,30 @@ def test_a_document_almost_as_good_is_kept_too():
     assert {"a3", "b3"} <= keep_passages("summary", passages)[0]
 
 
+def test_a_list_whose_pieces_are_far_apart_needs_no_more_than_the_margin():
+    passages = make_passages({"a": [9, 5, 4, 3, -9]})
+    lookup_ids, _ = keep_passages("lookup", passages)
+    assert keep_passages("list", passages) == (lookup_ids, "")
+    assert keep_passages("summary", passages)[0] > lookup_ids
+
+
+def test_prose_in_paragraphs_is_no_list():
+    passages = make_passages({"a": [5, 4, 4, -9, -9]}, padding="x" * 600)
+    lookup_ids, _ = keep_passages("lookup", passages)
+    assert keep_passages("list", passages) == (lookup_ids, "")
+    assert keep_passages("summary", passages)[0] > lookup_ids
+
+
 @pytest.mark.parametrize("kind", ["summary", "list"])
 def test_of_a_long_document_the_best_pieces_are_kept(kind):
     max_characters = DOCUMENT_RULES[kind].max_characters
-    scores = [float(score) for score in np.linspace(5, -5, 50)]
-    passages = make_passages({"a": scores}, padding="x" * (max_characters // 10))
+    scores = [float(score) for score in range(5, -95, -1)]
+    scores[1:3] = [5.0, 5.0]
+    passages = make_passages({"a": scores}, padding="x" * 200)
     kept_ids, note = keep_passages(kind, passages)
-    assert kept_ids == {f"a{i}" for i in range(9)}
+    assert kept_ids == {f"a{i}" for i in range(len(kept_ids))}
+    kept_length = sum(len(p.text) for p in passages if p.id in kept_ids)
+    assert max_characters - 210 < kept_length <= max_characters
     assert f"1 up to {max_characters:,} characters" in note
 
 
