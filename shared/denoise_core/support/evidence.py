@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from denoise_core.support.answers import join_folded_lines, sentence_ranges
 from denoise_core.support.judging import Quote
@@ -21,6 +20,7 @@ from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.stems import content_stems
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Span
+from denoise_core.weighted_cache import cache_by_bytes
 
 _NEIGHBOUR_WEIGHT = 0.6  # of a term that only an adjacent sentence has
 _MIN_QUOTATION_WORDS = 3
@@ -146,7 +146,7 @@ def has_words(passage: Passage) -> bool:
     return has_text or bool(passage.header.strip())
 
 
-@lru_cache(maxsize=1024)
+@cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)
 def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers as plain digits."""
     lexemes = tokenize_text(text)
@@ -162,7 +162,7 @@ def content_terms(text: str, language: str) -> frozenset[str]:
     return frozenset(terms)
 
 
-@lru_cache(maxsize=128)
+@cache_by_bytes("sentences", 16 * 2**20, bytes_per_character=40)
 def _split_sentences(
     text: str, language: str
 ) -> tuple[tuple[int, int, frozenset[str]], ...]:

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import UnparsableReply
@@ -32,6 +31,7 @@ from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.text.facts import Difference, find_differences
 from denoise_core.text.replies import parse_json, strip_reasoning, unparsable_reply
 from denoise_core.types import Message, Passage, Span
+from denoise_core.weighted_cache import cache_by_bytes
 
 VERSION = 1
 SYSTEM = f"""You check an answer against evidence. {ENVELOPE_NOTE}
@@ -421,7 +421,7 @@ _EQUIVALENT = str.maketrans(
 )
 
 
-@lru_cache(maxsize=256)
+@cache_by_bytes("folded texts", 16 * 2**20, bytes_per_character=40)
 def _normalize(text: str) -> tuple[str, tuple[int, ...]]:
     """Fold case, white space, quotation marks and markup.
 

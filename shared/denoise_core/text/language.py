@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from functools import lru_cache
 
 from denoise_core.text.wordlists import words_by_key
+from denoise_core.weighted_cache import cache_by_bytes
 
 _FREQUENT_WORDS = {
     "en": "the of and is was in to that it for with on by from are were be as at this "
@@ -54,7 +54,7 @@ _CAPITALIZED_WEIGHT = 0.4
 _LETTER_WEIGHT = 0.7
 
 
-@lru_cache(maxsize=1024)
+@cache_by_bytes("languages", 4 * 2**20, bytes_per_character=4)
 def detect_language(text: str, default: str = "") -> str:
     """Return an ISO 639-1 code: en, de, fr, es, or one for each non-Latin script.
 

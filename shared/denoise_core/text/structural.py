@@ -16,7 +16,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import InputError
@@ -41,6 +40,7 @@ from denoise_core.text.text_chunk import (
     merge_small_chunks,
 )
 from denoise_core.types import Passage, Span, replace_surrogates
+from denoise_core.weighted_cache import cache_by_bytes
 
 MAX_CONTEXT_SPANS = 6
 """Ranges of context (headings, list items) that are read with a chunk."""
@@ -268,7 +268,7 @@ def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
     return context_spans
 
 
-@lru_cache(maxsize=256)
+@cache_by_bytes("chunked texts", 32 * 2**20, bytes_per_character=20)
 def _chunk_string(text: str) -> ChunkedText:
     text_format = (
         records.detect_record_format(text)
