@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from cachetools import LRUCache
 
 from denoise_core._optional import require
 from denoise_core.cli.check import judge_from_option, verdict_json
@@ -21,12 +20,13 @@ from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
+from denoise_core.weighted_cache import WeightedLRUCache
 
 ResultT = TypeVar("ResultT")
 
 MAX_PASSAGES = 1000  # of one call
 MAX_CHARACTERS = 4_000_000  # of one call
-REMEMBERED_CALLS = 32  # whose passages `recall` can return
+REMEMBERED_CHARACTERS = 10_000_000  # of passages that `recall` can return
 _INSTRUCTIONS = (
     "Takes out what does not help to answer a question before you read it, and "
     "checks answers against sources."
@@ -87,6 +87,10 @@ def build_server(
     return mcp_server
 
 
+def _count_characters(passages: dict[str, Passage]) -> int:
+    return sum(len(passage.text) for passage in passages.values())
+
+
 class _ServerTools:
     """The tools; their docstrings and parameters are what an agent reads."""
 
@@ -98,8 +102,8 @@ class _ServerTools:
         self._denoiser = denoiser
         self._judge = judge
         self._folders = [folder.resolve(strict=True) for folder in folders]
-        self._recent_calls: LRUCache[str, dict[str, Passage]] = LRUCache(
-            REMEMBERED_CALLS
+        self._recent_calls: WeightedLRUCache[str, dict[str, Passage]] = (
+            WeightedLRUCache(REMEMBERED_CHARACTERS, _count_characters)
         )
 
     async def denoise(
@@ -120,16 +124,15 @@ class _ServerTools:
 
         inputs, result = await self._run(run_denoiser)
         call_id = uuid.uuid4().hex[:12]
-        self._recent_calls[call_id] = {
-            input_passage.id: input_passage for input_passage in inputs
-        }
+        by_id = {input_passage.id: input_passage for input_passage in inputs}
+        self._recent_calls.put(call_id, by_id)
         return {"result": call_id, **result}
 
     async def recall(
         self, result: str, id: str, start: int = 0, end: int | None = None
     ) -> dict[str, Any]:
         """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        input_passage = self._recent_calls.get(result, {}).get(id)
+        input_passage = (self._recent_calls.get(result) or {}).get(id)
         if input_passage is None:
             raise self._tool_error(
                 "no such passage: expected a recent result of denoise, and an id of its "

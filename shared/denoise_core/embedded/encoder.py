@@ -34,9 +34,9 @@ from denoise_core.runtime.caches import (
     FailSafeStore,
     SingleLoadCache,
     SqliteStore,
-    WeightedLRUCache,
 )
 from denoise_core.types import replace_surrogates
+from denoise_core.weighted_cache import WeightedLRUCache
 
 CACHE_BYTES = 512 * 2**20
 CACHE_FORMAT = 2  # of safetensors, over the weights in 16 bit
@@ -440,7 +440,7 @@ class EmbeddingCache:
     ) -> None:
         self.model = model
         self.in_memory: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(
-            memory, lambda text_embedding: text_embedding.nbytes
+            memory, lambda text_embedding: text_embedding.nbytes, name="embeddings"
         )
         self.store: SqliteStore | None = None
         if folder is not None:

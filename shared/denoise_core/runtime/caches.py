@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -35,6 +36,7 @@ from denoise_core.result import copy_without_trace
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import current_cancel_token, run_in_pool
 from denoise_core.types import Message, Reply, Usage
+from denoise_core.weighted_cache import WeightedLRUCache
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+MEMORY_STORE_BYTES = 64 * 2**20
 BYPASS_SECONDS = 60.0  # how long a store that failed is not used
 LEASE_SECONDS = 60.0  # how long a call waits for the same call of another
 _POLL_SECONDS = 0.05  # between two checks whether the leader was abandoned
@@ -79,74 +82,6 @@ class SingleLoadCache(Generic[V]):
         return cast(V, value)
 
 
-class _EvictionCount(LRUCache[K, V]):
-    """Counts the values that were evicted."""
-
-    evictions = 0
-
-    def popitem(self) -> tuple[K, V]:
-        self.evictions += 1
-        return super().popitem()
-
-
-class WeightedLRUCache(Generic[K, V]):
-    """Values by key with a total weight of at most ``max_weight``; thread-safe.
-
-    A value that alone weighs more is not stored. ``hits`` and ``misses`` count
-    look-ups.
-
-    Args:
-        max_weight: Bound of the total weight.
-        weight: The weight of a value; 1 by default.
-    """
-
-    def __init__(
-        self, max_weight: int, weight: Callable[[Any], int] = lambda value: 1
-    ) -> None:
-        self.max_weight = max_weight
-        self.weight = weight
-        self._lock = threading.Lock()
-        self.clear()
-
-    def clear(self) -> None:
-        """Remove all values, and reset the counts."""
-        with self._lock:
-            self._entries: _EvictionCount[K, V] = _EvictionCount(
-                self.max_weight, self.weight
-            )
-            self.hits = self.misses = 0
-
-    @property
-    def total_weight(self) -> int:
-        """The weight of all values."""
-        return int(self._entries.currsize)
-
-    @property
-    def evictions(self) -> int:
-        """How many values were removed to make room."""
-        return self._entries.evictions
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: K) -> V | None:
-        """Return the value, now the most recently used; None where there is none."""
-        with self._lock:
-            value = self._entries.get(key)
-            if value is None:
-                self.misses += 1
-            else:
-                self.hits += 1
-            return value
-
-    def put(self, key: K, value: V) -> None:
-        """Store ``value`` under ``key``; replaces an earlier one."""
-        if self.weight(value) > self.max_weight:
-            return
-        with self._lock:
-            self._entries[key] = value
-
-
 @runtime_checkable
 class Store(Protocol):
     """Texts by key; safe to use from several threads."""
@@ -161,14 +96,27 @@ class Store(Protocol):
 
 
 class MemoryStore(WeightedLRUCache[str, str]):
-    """The last ``max_entries`` texts used, in this process.
+    """The last texts used, in this process, within two bounds.
 
-    Raises `InputError` for ``max_entries < 1``.
+    Args:
+        max_entries: Number of texts.
+        max_bytes: Bytes of all texts; a longer text is not kept.
+
+    Raises:
+        InputError: ``max_entries < 1``.
     """
 
-    def __init__(self, max_entries: int = 10_000) -> None:
-        super().__init__(_check_max_entries(max_entries))
-        self.max_entries = max_entries
+    def __init__(
+        self, max_entries: int = 10_000, max_bytes: int = MEMORY_STORE_BYTES
+    ) -> None:
+        self.max_entries = _check_max_entries(max_entries)
+        # A text weighs at least its share, so that one weight holds both bounds.
+        entry_bytes = max(1, max_bytes // max_entries)
+
+        def weigh_text(text: str) -> int:
+            return max(entry_bytes, sys.getsizeof(text))
+
+        super().__init__(entry_bytes * max_entries, weigh_text, name="replies")
 
 
 def _check_max_entries(max_entries: int) -> int:

@@ -355,11 +355,7 @@ class S2ADenoiser:
         passages: Sequence[Passage],
         slice_outcomes: list[SliceOutcome],
     ) -> S2AResult:
-        by_passage: dict[str, list[SliceOutcome]] = {}
-        for slice_outcome in slice_outcomes:
-            by_passage.setdefault(slice_outcome.part.passage.id, []).append(
-                slice_outcome
-            )
+        by_passage = _outcomes_by_passage(slice_outcomes)
         identity_ranges: dict[str, Ranges] = {}
         # A budget counts what it keeps; titles and dates on top would exceed it.
         if self.options.keep_context and self.keep is None:
@@ -368,10 +364,6 @@ class S2ADenoiser:
         passage_failures: dict[str, str] = {}
         for passage in passages:
             passage_outcomes = by_passage.get(passage.id, [])
-            if len(passage_outcomes) > 1:  # what was known comes before what was asked
-                passage_outcomes.sort(
-                    key=lambda slice_outcome: slice_outcome.part.pieces[0].start
-                )
             passage_results.append(
                 assemble_passage(
                     passage,
@@ -436,6 +428,19 @@ class S2ADenoiser:
             else "the passage was dropped"
         )
         log_fallback("S2ADenoiser", first_error, policy_effect)
+
+
+def _outcomes_by_passage(
+    slice_outcomes: Sequence[SliceOutcome],
+) -> dict[str, list[SliceOutcome]]:
+    """The outcomes of each passage in the order of its text.
+
+    They arrive in another order: what was cached comes before what was asked.
+    """
+    by_passage: dict[str, list[SliceOutcome]] = {}
+    for outcome in sorted(slice_outcomes, key=lambda o: o.part.pieces[0].start):
+        by_passage.setdefault(outcome.part.passage.id, []).append(outcome)
+    return by_passage
 
 
 def _describe_fallbacks(passage_failures: Mapping[str, str], policy: OnError) -> str:

@@ -36,6 +36,7 @@ from denoise_core.service.request_queue import RequestQueue, estimate_reading_co
 from denoise_core.support.check import check as check_answer
 from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
 from denoise_core.types import Passage, replace_surrogates
+from denoise_core.weighted_cache import cache_fills
 
 _DESCRIPTION = (
     "Denoises passages before a language model reads them, ranks them, and checks "
@@ -134,6 +135,12 @@ class _Handlers:
             ["part", "error"],
             registry=self.registry,
         )
+        self.cache_gauge = Gauge(
+            "denoise_cache_bytes",
+            "Held by caches, by estimate, and at most.",
+            ["cache", "is_limit"],
+            registry=self.registry,
+        )
         waiting = Gauge("denoise_waiting_requests", "Requests.", registry=self.registry)
         waiting.set_function(lambda: self.queue.waiting)
 
@@ -214,6 +221,9 @@ class _Handlers:
         """Metrics for Prometheus."""
         for kind, count in fallbacks.fallback_counts().items():
             self.fallback_gauge.labels(*kind).set(count)
+        for name, (held_bytes, max_bytes) in cache_fills().items():
+            self.cache_gauge.labels(name, "no").set(held_bytes)
+            self.cache_gauge.labels(name, "yes").set(max_bytes)
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def _compute(

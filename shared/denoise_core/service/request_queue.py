@@ -197,7 +197,7 @@ class RequestQueue:
             turn.cpu_seconds = cpu_seconds
 
     def _release(self, turn: _Turn) -> None:
-        """Free what the turn holds; once, whoever comes first."""
+        """Free what the turn holds; a second call does nothing."""
         if not turn.has_slot:
             return
         turn.has_slot = False

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +34,7 @@ from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 from denoise_core.types import Passage
+from denoise_core.weighted_cache import cache_by_bytes
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -197,7 +197,7 @@ def parse_answer(
     return _parse_cached(answer, question, tuple(ids))
 
 
-@lru_cache(maxsize=256)
+@cache_by_bytes("answers", 16 * 2**20, bytes_per_character=40)
 def _parse_cached(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAnswer:
     clean_text = normalize_line_breaks(answer)
     units: list[AnswerUnit] = []

@@ -7,7 +7,6 @@ takes time that grows with its length.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 
 from denoise_core.support.judging import Quote
 from denoise_core.support.labels import LabelledEvidence
@@ -16,6 +15,7 @@ from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.stems import content_stems
 from denoise_core.types import Passage
+from denoise_core.weighted_cache import cache_by_bytes
 
 
 class EvidenceIndex:
@@ -74,7 +74,7 @@ def has_words(passage: Passage) -> bool:
     return has_text or bool(passage.header.strip())
 
 
-@lru_cache(maxsize=1024)
+@cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)
 def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers as plain digits."""
     lexemes = tokenize_text(text)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from denoise_core.text.delimit import WITHOUT_INVISIBLE
+from denoise_core.weighted_cache import cache_by_bytes
 
 _HYPHENS = "-\u2010\u00ad"
 _UNIFIED = WITHOUT_INVISIBLE | str.maketrans(
@@ -126,7 +126,7 @@ def _broken_word_end(text: str, start: int) -> int:
     return 0
 
 
-@lru_cache(maxsize=512)
+@cache_by_bytes("folded texts", 16 * 2**20, bytes_per_character=60)
 def fold_text(text: str) -> NormalText:
     """Fold a text to words between single blanks, for finding quotations.
 

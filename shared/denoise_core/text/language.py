@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.text.wordlists import words_by_key
+from denoise_core.weighted_cache import cache_by_bytes
 
 _FREQUENT_WORDS = {
     "en": "the of and is was in to that it for with on by from are were be as at this "
@@ -63,7 +64,7 @@ _ENGLISH_CREOLE = "pcm"
 _NO_LANGUAGE = ("und", "zxx")  # undetermined, and no linguistic content
 
 
-@lru_cache(maxsize=1024)
+@cache_by_bytes("identified languages", 2**20, bytes_per_character=4)
 def identify_language(text: str) -> str:
     """Return the ISO 639-1 code of the language that a text is most likely in.
 
@@ -93,7 +94,7 @@ def _language_detector() -> Any:
     )
 
 
-@lru_cache(maxsize=1024)
+@cache_by_bytes("languages", 4 * 2**20, bytes_per_character=4)
 def detect_language(text: str, default: str = "") -> str:
     """Return an ISO 639-1 code: en, de, fr, es, or one for each non-Latin script.
 

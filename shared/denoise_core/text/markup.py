@@ -126,15 +126,31 @@ def _normalize_space(text_parts: list[str]) -> str:
     return "\n".join(filter(None, lines))
 
 
+def _last_closings(text: str) -> dict[str, int]:
+    """Return where each element is closed last: looking ahead each time is quadratic."""
+    last_closings: dict[str, int] = {}
+    for match in _TAG.finditer(text):
+        if match[1]:
+            last_closings[match[2].lower()] = match.start()
+    return last_closings
+
+
 def _find_tags(text: str) -> Iterator[_Tag]:
-    hidden_end = 0
-    unclosed_names = set()  # each is looked for once, else the time is quadratic
+    """Yield the tags; an invisible element that is closed is one hidden tag."""
+    last_closings = _last_closings(text)
+    hidden_start = hidden_end = 0
+    hidden_name = ""
     for match in _TAG.finditer(text):
         start, end = match.span()
-        if start < hidden_end:
-            continue
         slash, raw_name, comment_mark = match.groups()
         name = raw_name.lower() if raw_name else _HIDDEN
+        if hidden_name:
+            if slash and name == hidden_name:
+                yield _Tag(_HIDDEN, False, hidden_start, end)
+                hidden_name = ""
+            continue
+        if start < hidden_end:
+            continue
         if comment_mark:
             comment_end = text.find("-->", end)
             end = comment_end + 3
@@ -142,15 +158,10 @@ def _find_tags(text: str) -> Iterator[_Tag]:
                 end = len(text)
             hidden_end = end
         elif name in _INVISIBLE_TAGS and not slash:
-            end_tag = None
-            if name not in unclosed_names:
-                end_pattern = re.compile(rf"</{name}\s*>", re.IGNORECASE)
-                end_tag = end_pattern.search(text, end)
-            if end_tag is None:
-                unclosed_names.add(name)
-            else:
-                end = end_tag.end()
-            hidden_end = end
+            if last_closings.get(name, 0) >= end:
+                hidden_start = start
+                hidden_name = name
+                continue
             name = _HIDDEN
         yield _Tag(name, bool(slash), start, end)
 

@@ -101,7 +101,6 @@ def content_stems(lexemes: Lexemes, language: str) -> list[StemmedWord]:
     return stemmed_words
 
 
-@lru_cache(maxsize=65536)
 def stem_word(word: str, language: str = "en") -> str:
     """Return the Snowball stem of a folded word.
 
@@ -110,6 +109,13 @@ def stem_word(word: str, language: str = "en") -> str:
     >>> stem_word("bridges"), stem_word("gebaut", "de")
     ('bridg', 'gebaut')
     """
+    if len(word) > 2 * _MAX_STEM_CHARACTERS:  # the cache counts words
+        return _stem_cached.__wrapped__(word, language)
+    return _stem_cached(word, language)
+
+
+@lru_cache(maxsize=65536)
+def _stem_cached(word: str, language: str) -> str:
     letters = word.replace("-", "").replace("'", "").replace("_", "")
     letters = letters[:_MAX_STEM_CHARACTERS]
     is_participle = letters.startswith("ge") and letters.endswith(("t", "en"))

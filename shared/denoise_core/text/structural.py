@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, time
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -51,6 +50,7 @@ from denoise_core.text.text_chunk import (
     merge_small_chunks,
 )
 from denoise_core.types import Passage, Span, replace_surrogates
+from denoise_core.weighted_cache import cache_by_bytes
 
 MAX_CONTEXT_SPANS = 6
 """Ranges of context (headings, list items) that are read with a chunk."""
@@ -331,7 +331,7 @@ def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
     return context_spans
 
 
-@lru_cache(maxsize=256)
+@cache_by_bytes("chunked texts", 32 * 2**20, bytes_per_character=20)
 def _chunk_string(text: str) -> ChunkedText:
     text_format = (
         records.detect_record_format(text)

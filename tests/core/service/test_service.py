@@ -224,6 +224,10 @@ def test_the_openapi_page_health_and_figures(url):
     assert re.search(
         r'denoise_fallbacks\{error="ValueError",part="some part"\} [1-9]', page
     )
+    held_bytes = re.search(
+        r'denoise_cache_bytes\{cache="embeddings",is_limit="no"\} ([\d.e+]+)', page
+    )
+    assert float(held_bytes[1]) > 0
     assert "/nowhere" not in page
 
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.runtime.caches import WeightedLRUCache
+from denoise_core.weighted_cache import WeightedLRUCache
 
 
 class PrefixCache(WeightedLRUCache[Hashable, Any]):

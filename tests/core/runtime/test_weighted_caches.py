@@ -1,0 +1,78 @@
+"""Caches of texts hold a number of bytes, however long the texts are, and say how full they are."""
+
+import gc
+import tracemalloc
+
+import pytest
+from growing_texts import TEXTS
+
+from denoise_core.runtime.caches import MemoryStore
+from denoise_core.support import answers, evidence, quoting
+from denoise_core.text import structural
+from denoise_core.weighted_cache import cache_by_bytes, cache_fills
+
+CACHED = (
+    structural._chunk_string,
+    evidence._split_sentences,
+    evidence.content_terms,
+    answers._parse_cached,
+    quoting._normalize,
+)
+FUNCTIONS = {
+    "chunked texts": structural._chunk_string,
+    "sentences": lambda text: evidence._split_sentences(text, "en"),
+    "answers": lambda text: answers._parse_cached(text, "q", ()),
+    "folded texts": quoting._normalize,
+}
+
+
+@pytest.mark.parametrize("form", ["nested list", "headings without text", "mail"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_cache_counts_at_least_what_its_values_hold(name, form):
+    for function in CACHED:
+        function.cache_clear()
+    text = TEXTS[form](20_000)
+    FUNCTIONS[name](TEXTS[form](500))  # what is loaded at the first use
+    gc.collect()
+    counted_before = cache_fills()[name][0]
+    tracemalloc.start()
+    held_before = tracemalloc.get_traced_memory()[0]
+    FUNCTIONS[name](text)
+    gc.collect()
+    held_bytes = tracemalloc.get_traced_memory()[0] - held_before
+    tracemalloc.stop()
+    counted_bytes = cache_fills()[name][0] - counted_before
+    assert held_bytes <= 1.2 * counted_bytes
+
+
+def test_long_texts_leave_room_and_longer_ones_are_not_kept():
+    calls = []
+
+    @cache_by_bytes("of a test", 50_000, bytes_per_character=4)
+    def measure(text):
+        calls.append(len(text))
+        return len(text)
+
+    for _ in range(2):
+        assert [measure(letter * 5000) for letter in "ab"] == [5000, 5000]
+    assert calls == [5000, 5000], "both fit"
+    measure("c" * 5000)
+    measure("a" * 5000)
+    assert calls == [5000] * 4, "the third made room, so the first is computed again"
+    measure("d" * 50_000)
+    measure("d" * 50_000)
+    assert calls[4:] == [50_000, 50_000]
+    held_bytes, max_bytes = cache_fills()["of a test"]
+    assert 0 < held_bytes <= max_bytes == 50_000
+
+
+def test_a_store_in_memory_holds_both_bounds():
+    store = MemoryStore(max_entries=3, max_bytes=9000)
+    for number in range(10):
+        store.put(str(number), "a short text")
+    assert len(store) == 3
+    store.put("long", "a" * 7000)
+    assert store.get("long")
+    assert store.total_weight <= 9000
+    store.put("too long", "a" * 10_000)
+    assert store.get("too long") is None
