@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from _peers import Part, import_rows, paired_ms, quality
 from harness import Benchmark, arguments
@@ -28,7 +30,10 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_lab.experiments.scripted_server import Server, tokenizer
 from langchain_denoise import DenoiseCompressor, EmbeddedEmbeddings
-from langchain_denoise.testing import FunctionChatModel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from function_chat_model import FunctionChatModel
 
 THEIRS = (
     "import numpy; from langchain_core.documents import BaseDocumentCompressor; "

@@ -8,8 +8,7 @@ retriever, a compressor pipeline, a chain or a graph. `Denoise` (`settings.py`) 
 settings, which `DenoisingRetriever` shares. `S2AMessages` removes opinion from a
 conversation. `verified` adds judge, feedback and retry to a chain you have;
 `AugmentedRunnable` is the whole loop. `ChatModelLLM` and `RetrieverAdapter` let the core
-use your chat model and your retriever; `LocalChatModel` lets LangChain use the core's
-local model. Agent middleware is in `langchain_denoise.middleware`.
+use your chat model and your retriever. Agent middleware is in `langchain_denoise.middleware`.
 
 Where a new part goes: a conversion between the two worlds in `convert`, a kind of model
 or scorer in `models`, a check of answers in `verification`, a part of an agent in
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.models.chat_llm import ChatModelLLM
-    from langchain_denoise.models.local import LocalChatModel, local_model
     from langchain_denoise.models.scoring import EmbeddedEmbeddings
     from langchain_denoise.retriever import DenoisingRetriever, RetrieverAdapter
     from langchain_denoise.s2a import S2AMessages
@@ -42,11 +40,9 @@ __all__ = [
     "DenoiseCompressor",
     "DenoisingRetriever",
     "EmbeddedEmbeddings",
-    "LocalChatModel",
     "RetrieverAdapter",
     "S2AMessages",
     "Verifier",
-    "local_model",
     "verified",
 ]
 
@@ -57,11 +53,9 @@ _MODULE_OF_NAME = {
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
     "EmbeddedEmbeddings": "models.scoring",
-    "LocalChatModel": "models.local",
     "RetrieverAdapter": "retriever",
     "S2AMessages": "s2a",
     "Verifier": "verification.verifier",
-    "local_model": "models.local",
     "verified": "verification.chain",
 }
 

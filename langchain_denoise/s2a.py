@@ -31,8 +31,8 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     changed message keeps its id, and its original text in
     ``response_metadata["denoise"]``, which is never sent to a model.
 
-    >>> from langchain_denoise.testing import FunctionChatModel
-    >>> model = FunctionChatModel(reply=lambda messages: "2")  # the clause that asks
+    >>> from langchain_core.language_models import GenericFakeChatModel
+    >>> model = GenericFakeChatModel(messages=iter(["2"]))  # the clause that asks
     >>> opinion = "I am sure it is Lyon. What is the capital?"
     >>> [message.text for message in S2AMessages(model=model).invoke(opinion)]
     ['What is the capital?']

@@ -135,8 +135,7 @@ class Denoise(BaseModel):
     model: Any = None
     """System 2 Attention with this model: a chat model, a runnable, a name as
     ``"openai:..."``, a core LLM. With ``probe`` the local model that the probe reads: a
-    name, a folder, a loaded one, or a loaded one with its tokenizer (what `local_model`
-    returns)."""
+    name, a folder, a loaded one, or a tuple of a loaded one and its tokenizer."""
 
     scorer: ScorerLike = None
     """END with this scorer: embeddings, a cross-encoder, or a core scorer."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"denoise_core": ROOT / "shared", "langchain_denoise": ROOT, "llamaindex_denoise": ROOT}
-ALSO = ("denoise_core.testing", "langchain_denoise.testing")
+ALSO = ("denoise_core.testing",)
 
 
 def says_all(path: Path) -> bool:

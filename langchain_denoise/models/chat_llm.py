@@ -42,8 +42,8 @@ class ChatModelLLM:
     follow the schema, the caller parses the reply's text.
 
     >>> from denoise_core import Message
-    >>> from langchain_denoise.testing import FunctionChatModel
-    >>> model = FunctionChatModel(reply=lambda messages: "Paris.")
+    >>> from langchain_core.language_models import GenericFakeChatModel
+    >>> model = GenericFakeChatModel(messages=iter(["Paris."]))
     >>> ChatModelLLM(model).complete([Message("user", "Where is the tower?")]).text
     'Paris.'
     """

@@ -1,4 +1,4 @@
-"""`local_model` with LangChain's own `HuggingFacePipeline` and `ChatHuggingFace`; run by name, see `matrix.py`."""
+"""END on the weights of LangChain's own `HuggingFacePipeline` under `ChatHuggingFace`; see `matrix.py`."""
 
 import pytest
 from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
@@ -7,7 +7,7 @@ from transformers import pipeline
 
 from denoise_core import Message
 from denoise_core.end import ProbeScorer
-from langchain_denoise import ChatModelLLM, local_model
+from langchain_denoise import ChatModelLLM
 
 
 @pytest.fixture
@@ -29,22 +29,12 @@ def chat_over(llm):
     return ChatHuggingFace(llm=llm, tokenizer=llm.pipeline.tokenizer)
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [lambda m: m, chat_over, lambda m: ChatModelLLM(chat_over(m).bind(stop=["x"]))],
-)
-def test_the_very_objects_come_out(pair, llm, wrap):
-    model, tokenizer = local_model(wrap(llm))
-    assert model is pair[0]
-    assert tokenizer is pair[1]
-
-
 def test_end_reads_the_weights_the_chat_model_answers_with(pair, llm):
     probe = build_probe(*pair)
     chat = ChatModelLLM(chat_over(llm))
     asked = (Message("user", QUESTION),)
     before = chat.complete(asked)
-    model, tokenizer = local_model(chat)
+    model, tokenizer = llm.pipeline.model, llm.pipeline.tokenizer
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
     alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
     assert (

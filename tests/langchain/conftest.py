@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import langchain_agents
 import pytest
 from blockbuster import blockbuster_ctx
+from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
@@ -14,7 +15,6 @@ from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import sentence_spans
 from langchain_denoise import ChatModelLLM
-from langchain_denoise.testing import FunctionChatModel
 
 QUESTION = "What is the capital of France?"
 

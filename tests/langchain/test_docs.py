@@ -5,13 +5,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.tools import create_retriever_tool
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_denoise import EmbeddedEmbeddings
-from langchain_denoise.testing import FunctionChatModel
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "langchain.md"
@@ -66,7 +66,7 @@ def test_the_code_runs_from_top_to_bottom():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) > 8
     for block in (
-        block for block in blocks if "local_model(" not in block
+        block for block in blocks if "pipeline_llm" not in block
     ):  # that one runs in test_local.py, on a model
         exec(compile(block, str(PAGE), "exec"), names)
 

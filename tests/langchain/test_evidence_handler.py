@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -14,7 +15,6 @@ from recorded_runs import RunRecorder
 from denoise_core.augmenter.streaming import Finished, Revised, TextReleased
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
-from langchain_denoise.testing import FunctionChatModel
 from langchain_denoise.verification.evidence import EvidenceHandler
 
 TOWER = "The Eiffel Tower was completed in 1889 by the company of Gustave Eiffel."

@@ -6,7 +6,6 @@ the same of it in an environment where it does.
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from langchain_core.language_models import LLM
 from tiny_models import QUESTION, TEXTS, addresses, build_probe, tiny_pair
 from transformers import TextGenerationPipeline
 
-from denoise_core import InputError
 from denoise_core.end import ProbeScorer
-from langchain_denoise import ChatModelLLM, local_model
 
 
 class PipelineLLM(LLM):
@@ -47,25 +44,10 @@ def local_llm(pair):
     )
 
 
-WRAPPED_MODELS = {
-    "itself": lambda local_llm: local_llm,
-    "bound": lambda local_llm: local_llm.bind(stop=["x"]).with_config(tags=["t"]),
-    "retried": lambda local_llm: local_llm.with_retry(),
-    "as the core's": lambda local_llm: ChatModelLLM(local_llm.bind(stop=["x"])),
-}
-
-
-@pytest.mark.parametrize("how", WRAPPED_MODELS)
-def test_the_very_objects_come_out(pair, local_llm, how):
-    model, tokenizer = local_model(WRAPPED_MODELS[how](local_llm))
-    assert model is pair[0]
-    assert tokenizer is pair[1]
-
-
 def test_end_reads_the_weights_the_model_answers_with(pair, local_llm):
     probe = build_probe(*pair)
     before = local_llm.invoke(QUESTION)
-    model, tokenizer = local_model(local_llm)
+    model, tokenizer = local_llm.pipeline.model, local_llm.pipeline.tokenizer
     shared_model = ProbeScorer(model, probe, tokenizer=tokenizer)
     single_run = ProbeScorer(pair[0], probe, tokenizer=pair[1])
     assert (
@@ -83,22 +65,9 @@ def test_the_documents_example_runs(pair, local_llm):
     (example,) = [
         block
         for block in re.findall("```python\n(.*?)```", text, re.DOTALL)
-        if "local_model" in block
+        if "pipeline_llm" in block
     ]
-    names = {"chat": local_llm, "probe": build_probe(*pair)}
+    names = {"pipeline_llm": local_llm, "probe": build_probe(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
     assert names["second_pass"].llm.model is pair[0]
-
-
-def test_a_model_that_is_not_here_is_refused(test_kit):
-    with pytest.raises(
-        InputError, match="got FunctionChatModel, which holds no pipeline"
-    ):
-        local_model(ChatModelLLM(test_kit.chat()))
-    for pipeline in (
-        SimpleNamespace(),
-        SimpleNamespace(model=tiny_pair()[0], tokenizer=None),
-    ):
-        with pytest.raises(InputError, match="no PyTorch model with its tokenizer"):
-            local_model(PipelineLLM(pipeline=pipeline))

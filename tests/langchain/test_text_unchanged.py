@@ -3,6 +3,7 @@
 import pytest
 from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
 from envelopes import enclosed
+from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -12,7 +13,6 @@ from denoise_core.augmenter.streaming import Finished
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.support.quoting import TASK, LLMJudge
 from langchain_denoise import Verifier, verified
-from langchain_denoise.testing import FunctionChatModel
 from langchain_denoise.verification.redraft import find_model
 
 

@@ -36,7 +36,7 @@ async def test_the_code_runs(scripted_llm, monkeypatch):
     blocks = [
         b
         for b in re.findall(r"```python\n(.*?)```", TEXT, re.S)
-        if "local_model" not in b
+        if "ProbeScorer" not in b
     ]  # test_local.py
     assert len(blocks) == 4
     monkeypatch.setattr(

@@ -4,14 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from llama_index.core.llms import MockLLM
 from llama_index.llms.huggingface import HuggingFaceLLM
 from tiny_models import QUESTION, TEXTS, addresses, build_probe, tiny_pair
 
-from denoise_core import InputError
 from denoise_core.end import ProbeScorer
-from llamaindex_denoise import LlamaLLM
-from llamaindex_denoise.models.local import local_model
 
 
 @pytest.fixture
@@ -31,17 +27,10 @@ def llm(pair):
     )
 
 
-@pytest.mark.parametrize("wrap", [lambda messages: messages, LlamaLLM])
-def test_the_very_objects_come_out(pair, llm, wrap):
-    model, tokenizer = local_model(wrap(llm))
-    assert model is pair[0]
-    assert tokenizer is pair[1]
-
-
 def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
     probe = build_probe(*pair)
-    model, tokenizer = local_model(llm)
-    shared = ProbeScorer(model, probe, tokenizer=tokenizer)
+    llm.complete(QUESTION)
+    shared = ProbeScorer(pair[0], probe, tokenizer=pair[1])
     separate = ProbeScorer(pair[0], probe, tokenizer=pair[1])
     assert (
         shared.score(QUESTION, TEXTS).tolist()
@@ -58,14 +47,9 @@ def test_the_documents_example_runs(pair, llm):
     (example,) = [
         b
         for b in re.findall("```python\n(.*?)```", text, re.DOTALL)
-        if "local_model" in b
+        if "ProbeScorer" in b
     ]
-    names = {"llm": llm, "probe": build_probe(*pair)}
+    names = {"model": pair[0], "tokenizer": pair[1], "probe": build_probe(*pair)}
     exec(example, names)
-    assert names["model"] is pair[0]
+    assert names["end"].scorer.reader.backbone.model is llm._model
     assert names["second_pass"].llm.model is pair[0]
-
-
-def test_a_model_that_is_not_here_is_refused():
-    with pytest.raises(InputError, match="expected a HuggingFaceLLM, got MockLLM"):
-        local_model(LlamaLLM(MockLLM()))

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from function_chat_model import FunctionChatModel
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ClearToolUsesEdit,
@@ -25,7 +26,6 @@ from langchain_denoise.middleware import (
     DenoiseTools,
     VerificationMiddleware,
 )
-from langchain_denoise.testing import FunctionChatModel
 
 TOWER = "The Eiffel Tower was completed in 1889."
 SOURCE_DOCUMENTS = [

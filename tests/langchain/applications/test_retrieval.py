@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -12,7 +13,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoisingRetriever, EmbeddedEmbeddings
-from langchain_denoise.testing import FunctionChatModel
 
 ARTICLES = {
     "Eiffel Tower": "The Eiffel Tower is a lattice tower in Paris. It was completed in March 1889 for the World's "

@@ -1,4 +1,4 @@
-"""A chat model that is a function, for your tests and ours. Needs no network."""
+"""A chat model that is a function of its messages, for tests and benchmarks. Needs no network."""
 
 from __future__ import annotations
 
