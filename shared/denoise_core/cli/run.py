@@ -392,9 +392,11 @@ def print_kept_text(
     dropped_counts = Counter(chunk.span.passage_id for chunk in result.dropped)
     dropped_pieces = sum(dropped_counts.values())
     if dropped_pieces:
-        places = _count_noun(len(dropped_counts), "passage")
+        passages_text = _count_noun(len(dropped_counts), "passage")
         pieces = _count_noun(dropped_pieces, "piece")
-        print_line(console, f"dropped {pieces} of {places} (list them: --why)", "dim")
+        print_line(
+            console, f"dropped {pieces} of {passages_text} (list them: --why)", "dim"
+        )
 
 
 def _count_noun(count: int, noun: str) -> str:

@@ -556,7 +556,10 @@ def find_identity_ranges(
         for piece_index in slice_outcome.kept_places or ():
             for span in reader.context_of(slice_outcome.part.pieces[piece_index]):
                 ranges.setdefault(span.passage_id, []).append((span.start, span.end))
-    return {passage_id: merge_spans(own) for passage_id, own in ranges.items()}
+    return {
+        passage_id: merge_spans(passage_ranges)
+        for passage_id, passage_ranges in ranges.items()
+    }
 
 
 def _find_overlapping(piece_spans: Sequence[Span], ranges: Ranges | None) -> set[int]:
