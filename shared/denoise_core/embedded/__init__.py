@@ -2,8 +2,8 @@
 
 In comes a question with passages, out comes END with calibrated scores. Read `default`
 first: `default_denoiser` and its scorer. `encoder` computes the three signals and caches
-embeddings, `minilm` is the network, `fitted` fits a denoiser on the user's own questions,
-and `sample` has the questions that ship.
+embeddings, `kinds` names what a question asks for, `minilm` is the network, `fitted` fits
+a denoiser on the user's own questions, and `sample` has the questions that ship.
 
 A new signal goes into `encoder.SentenceEncoder.signals_with_windows`; the weights that ship
 are then made anew by `denoise_lab.default`.
