@@ -68,6 +68,7 @@ _AGAIN = (
     "No line could be read for some units. Write the lines of these units and the last "
     "line, in the form above: "
 )
+_LONG = "The answer is long. "
 _PART = "Now judge only the units "
 _NUMERAL = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 MAX_UNITS = 40  # of one call
@@ -122,14 +123,16 @@ class LLMJudge(FlowJudge):
             request = ""
             if len(numbers) < len(units):
                 request = f"{_PART}{_name_numbers(numbers)}."
+            if len(parts) > 1:
+                request = f"{_LONG}{request}"
             messages = unit_prompt(question, units, evidence, request)
             reply = yield from complete(messages, tag="judge", llm=self.llm)
             calls += 1
             _merge_replies(replies, read_unit_replies(reply.text, numbers))
         missing = [number for number in all_numbers if number not in replies.lines]
         if missing:
-            request = _AGAIN + _name_numbers(missing)
-            messages = unit_prompt(question, units, evidence, request)
+            shown_numbers = ", ".join(map(str, missing))
+            messages = unit_prompt(question, units, evidence, _AGAIN + shown_numbers)
             reply = yield from complete(messages, tag="judge", llm=self.llm)
             calls += 1
             _merge_replies(replies, read_unit_replies(reply.text, missing))
@@ -198,7 +201,7 @@ def _claimed_units(
 def _name_numbers(numbers: Sequence[int]) -> str:
     first = numbers[0]
     last = numbers[-1]
-    if last - first == len(numbers) - 1 > 1:
+    if last - first == len(numbers) - 1 > 0:
         return f"{first} to {last}"
     return ", ".join(map(str, numbers))
 
