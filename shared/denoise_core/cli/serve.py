@@ -84,6 +84,10 @@ def serve(
     require("prometheus_client", extra="serve")
     from denoise_core.service.access import access
     from denoise_core.service.app import make_app
+    from denoise_core.service.connections import (
+        make_protocol_class,
+        raise_open_files_limit,
+    )
     from denoise_core.service.request_queue import tune_for_serving
 
     console = Console(stderr=True, highlight=False)
@@ -132,8 +136,12 @@ def serve(
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal that stopped it again after it has shut down.
         signal.signal(signal_number, lambda *_: None)
+    raise_open_files_limit()
     server_config = uvicorn.Config(
-        application, log_level="warning", timeout_graceful_shutdown=30
+        application,
+        http=make_protocol_class(limits["body_timeout"]),
+        log_level="warning",
+        timeout_graceful_shutdown=30,
     )
     uvicorn.Server(server_config).run(sockets=[listener])
     print_line(console, "closed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -13,7 +14,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from denoise_core.service.keys import ApiKeys
 
-OPEN_PATHS = ("/livez", "/readyz")  # need no key: for what monitors the process
+OPEN_PATHS = (
+    "/livez",
+    "/readyz",
+    "/health",
+)  # need no key: for what monitors the process
 
 log = logging.getLogger("denoise")
 access = logging.getLogger("denoise.access")  # at INFO: no text, no address, no key
@@ -60,6 +65,11 @@ class AccessMiddleware:
                 await refusal(scope, receive, send_with_id)
             else:
                 await self.app(scope, receive, send_with_id)
+        except asyncio.CancelledError:
+            # The service stops; raised further, it would be a traceback in the log.
+            if not status:
+                body = {"detail": "the service stops"}
+                await JSONResponse(body, 503)(scope, receive, send_with_id)
         except (
             Exception
         ) as error:  # its text may be the user's: only its class is shown

@@ -14,6 +14,7 @@ from fastapi import FastAPI, HTTPException, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
+from numpy.typing import NDArray
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -32,6 +33,7 @@ from denoise_core.service import LOCAL_HOSTS, Service, bodies
 from denoise_core.service.access import AccessMiddleware
 from denoise_core.service.body_limits import make_route_class
 from denoise_core.service.keys import ApiKeys
+from denoise_core.service.problems import describe_problem
 from denoise_core.service.request_queue import RequestQueue, estimate_reading_cost
 from denoise_core.support.check import check as check_answer
 from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
@@ -97,23 +99,21 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     # Cohere's second version; text-embeddings-inference.
     for path in ("/v2/rerank", "/rerank"):
         app.post(path, include_in_schema=False)(handlers.rerank)
+    for path in ("/score", "/v1/score"):  # vLLM
+        app.post(path, include_in_schema=False)(handlers.score)
     health: dict[str, Any] = {"response_model": bodies.Health}
     stalled: dict[int | str, dict[str, Any]] = {503: {"model": bodies.Health}}
     app.get("/livez", name="livez", **health)(handlers.health)
     app.get("/readyz", name="readyz", responses=stalled, **health)(handlers.health)
+    app.get("/health", include_in_schema=False)(handlers.health)  # of drop-in clients
     app.get("/metrics", response_class=PlainTextResponse, **with_key)(handlers.metrics)
 
 
 async def _handle_invalid_request(
     request: Request, error: RequestValidationError
 ) -> JSONResponse:
-    """Say where the first error is and which, without the request's text."""
-    first_error = error.errors()[0]
-    location = [str(part) for part in first_error["loc"][1:]]
-    if first_error["type"] == "extra_forbidden":
-        location[-1] = "?"  # a name that the client chose
-    problem = first_error["type"].replace("_", " ")
-    return JSONResponse({"detail": f"{'.'.join(location)}: {problem}"}, 422)
+    """Say what is wrong and where, without the request's text."""
+    return JSONResponse({"detail": describe_problem(error.errors(), error.body)}, 422)
 
 
 class _Handlers:
@@ -181,10 +181,8 @@ class _Handlers:
         with ``texts`` instead of ``documents`` is answered in the shape of
         text-embeddings-inference.
         """
-        scorer = self.service.scorer
+        scorer = self._expect_scorer()
         name = self.service.name
-        if scorer is None:
-            raise HTTPException(501, f"{name} gives no scores, so it cannot rank")
         documents = body.texts if body.documents is None else body.documents
         if documents is None:
             raise HTTPException(422, "documents is missing: expected a list of texts")
@@ -192,6 +190,33 @@ class _Handlers:
         return await self._compute(
             request, lambda: _rank(scorer, name, body, texts), texts, body.query
         )
+
+    async def score(self, request: Request, body: bodies.ScoreRequest) -> Response:
+        """Score texts with one text, in the shape of vLLM."""
+        documents = [body.text_2] if isinstance(body.text_2, str) else body.text_2
+        scorer = self._expect_scorer()
+        name = self.service.name
+
+        def compute() -> Any:
+            probabilities = _sigmoid(_score(scorer, body.text_1, documents))
+            rows = []
+            for index, probability in enumerate(probabilities.tolist()):
+                rows.append({"index": index, "object": "score", "score": probability})
+            return {
+                "id": f"score-{uuid.uuid4().hex}",
+                "object": "list",
+                "model": name,
+                "data": rows,
+            }
+
+        return await self._compute(request, compute, documents, body.text_1)
+
+    def _expect_scorer(self) -> Scorer:
+        scorer = self.service.scorer
+        if scorer is None:
+            detail = f"{self.service.name} gives no scores, so it cannot rank"
+            raise HTTPException(501, detail)
+        return scorer
 
     async def health(self, request: Request) -> Response:
         """``/livez``: the process answers. ``/readyz``: work gets done.
@@ -254,7 +279,7 @@ class _Handlers:
 
         def compute_json() -> str:
             # In ASCII, so that any text of the metadata can be written.
-            return json.dumps(compute(), allow_nan=False)
+            return _dump_in_parts(compute())
 
         try:
             content = await self._ask_until_disconnect(request, compute_json, cost)
@@ -300,6 +325,33 @@ def _texts(passages: Sequence[Passage]) -> list[str]:
     return [passage.text for passage in passages]
 
 
+def _score(scorer: Scorer, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return a finite score for each text; raises `BadScores`."""
+    values: Any = []
+    if texts:
+        values = scorer.score(query, [replace_surrogates(t) for t in texts])
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.shape != (len(texts),) or not np.isfinite(scores).all():
+        raise BadScores(
+            f"expected {len(texts)} finite scores, got an array of shape {scores.shape}"
+        )
+    return scores
+
+
+def _sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1 / (1 + np.exp(np.minimum(-scores, 700))))
+
+
+def _dump_in_parts(value: Any) -> str:
+    """Write JSON in many calls: one call holds all other threads for its whole time."""
+    if isinstance(value, dict):
+        members = [f"{json.dumps(k)}: {_dump_in_parts(v)}" for k, v in value.items()]
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join([json.dumps(item, allow_nan=False) for item in value])}]"
+    return json.dumps(value, allow_nan=False)
+
+
 def _rank(
     scorer: Scorer, name: str, body: bodies.RerankRequest, texts: Sequence[str]
 ) -> Any:
@@ -307,16 +359,9 @@ def _rank(
 
     Raises `BadScores`.
     """
-    values: Any = []
-    if texts:
-        values = scorer.score(body.query, [replace_surrogates(t) for t in texts])
-    scores = np.asarray(values, dtype=np.float64)
-    if scores.shape != (len(texts),) or not np.isfinite(scores).all():
-        raise BadScores(
-            f"expected {len(texts)} finite scores, got an array of shape {scores.shape}"
-        )
+    scores = _score(scorer, body.query, texts)
     order = np.argsort(-scores, kind="stable").tolist()
-    probabilities = 1 / (1 + np.exp(np.minimum(-scores, 700)))
+    probabilities = _sigmoid(scores)
     rows: list[dict[str, Any]] = []
     if body.documents is None:
         shown_scores = (scores if body.raw_scores else probabilities).tolist()

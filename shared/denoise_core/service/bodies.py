@@ -17,6 +17,7 @@ from denoise_core.types import Passage, replace_surrogates
 
 MAX_PASSAGES = 10_000  # passages that any service takes; its own limit is lower
 MAX_TEXT_CHARACTERS = 16_000_000  # characters of a text, likewise
+MAX_QUESTION_CHARACTERS = 10_000
 
 
 def _check_finite(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +36,7 @@ ValidUnicode = BeforeValidator(
 )
 """Half a character, which JSON can spell and no reply can hold, is U+FFFD."""
 BoundedText = Annotated[str, ValidUnicode, Field(max_length=MAX_TEXT_CHARACTERS)]
+Question = Annotated[str, ValidUnicode, Field(max_length=MAX_QUESTION_CHARACTERS)]
 BoundedName = Annotated[str, ValidUnicode, Field(max_length=1000)]
 PassageLimit = Field(max_length=MAX_PASSAGES, fail_fast=True)
 
@@ -48,7 +50,7 @@ class DocumentBody(BaseModel):
 class RerankRequest(BaseModel):
     """Fields of Jina, Cohere, vLLM (``documents``), text-embeddings-inference (``texts``)."""
 
-    query: BoundedText
+    query: Question
     documents: Annotated[list[BoundedText | DocumentBody], PassageLimit] | None = None
     texts: Annotated[list[BoundedText], PassageLimit] | None = None
     model: BoundedName | None = None
@@ -56,6 +58,14 @@ class RerankRequest(BaseModel):
     return_documents: bool = False
     raw_scores: bool = False
     return_text: bool = False
+
+
+class ScoreRequest(BaseModel):
+    """Fields of vLLM's ``/score``: one text, and the texts to score with it."""
+
+    text_1: Question
+    text_2: BoundedText | Annotated[list[BoundedText], PassageLimit]
+    model: BoundedName | None = None
 
 
 class InputPassage(BaseModel, extra="forbid"):
@@ -76,14 +86,14 @@ PassageList = Annotated[
 class DenoiseRequest(BaseModel, extra="forbid"):
     """Passages to denoise for a query."""
 
-    query: BoundedText
+    query: Question
     passages: PassageList
 
 
 class CheckRequest(BaseModel, extra="forbid"):
     """An answer to check with passages."""
 
-    question: BoundedText
+    question: Question
     answer: BoundedText
     passages: PassageList
 
