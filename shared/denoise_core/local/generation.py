@@ -173,6 +173,7 @@ class LocalLLM:
         with self._lock:
             if not isinstance(self.model, str | Path):
                 return
+            from denoise_core.local.gguf import resolve_model
             from denoise_core.local.loading import (
                 check_model_folder,
                 load_tokenizer,
@@ -181,7 +182,7 @@ class LocalLLM:
 
             name = self.model
             try:
-                check_model_folder(name)
+                check_model_folder(resolve_model(name))
                 self.tokenizer = self.tokenizer or load_tokenizer(name)
                 self.model = shared_model(name, has_lm_head=True)
             except (OSError, ValueError) as error:

@@ -88,7 +88,8 @@ def load_model(
     import transformers
 
     load = load or LoadOptions()
-    check_model_folder(name)
+    folder_or_name = resolve_model(name)
+    check_model_folder(folder_or_name)
     options: dict[str, Any] = {
         "dtype": load.dtype,
         "revision": load.revision,
@@ -106,7 +107,7 @@ def load_model(
         # Unset, transformers asks on the terminal, where `yes |` answers.
         with _quiet_load_report():
             model: nn.Module = auto_class.from_pretrained(
-                resolve_model(name), trust_remote_code=False, **options
+                folder_or_name, trust_remote_code=False, **options
             )
     except RuntimeError as error:
         if layers is None:
