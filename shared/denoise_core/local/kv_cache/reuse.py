@@ -163,17 +163,19 @@ class PrefixReuse:
         ``prefix_lengths`` of every prompt's first tokens are kept; () keeps nothing.
         """
 
-        def run_batch(places: list[int]) -> dict[int, Floats]:
-            batch_prompts = [prompts[rows[place]] for place in places]
+        def run_batch(positions: list[int]) -> dict[int, Floats]:
+            batch_prompts = [prompts[rows[position]] for position in positions]
             states, kept_prefixes = run_after_pasts(
                 self.partial_forward,
                 batch_prompts,
-                [pasts[place] for place in places],
+                [pasts[position] for position in positions],
                 layers,
                 self.pad,
                 pooling=pooling,
                 kept_lengths=[
-                    prefix_lengths[rows[place]] for place in places if prefix_lengths
+                    prefix_lengths[rows[position]]
+                    for position in positions
+                    if prefix_lengths
                 ],
                 batch_buffer=self.space,
             )
@@ -187,7 +189,9 @@ class PrefixReuse:
             past_length = 0 if past is None else past.tokens
             new_lengths.append(len(prompts[row].ids) - past_length)
         batches = run_in_batches(new_lengths, self.max_tokens, run_batch)
-        return [([rows[place] for place in places], s) for places, s in batches]
+        return [
+            ([rows[position] for position in positions], s) for positions, s in batches
+        ]
 
     def _cache_key(self, token_ids: Sequence[int], layer: int) -> Hashable:
         return self.scope(layer), np.array(token_ids, dtype=np.int64).tobytes()
