@@ -86,8 +86,9 @@ class KeepSettings(NamedTuple):
         """
         amounts = {}
         for name in ("keep", "threshold", "max_tokens"):
-            if getattr(self, name) is not None:
-                amounts[name] = getattr(self, name)
+            value = getattr(self, name)
+            if value is not None:
+                amounts[name] = value
         if len(amounts) > 1:
             raise InputError(f"{' and '.join(amounts)}: give one of them")
         if self.risk is not None:

@@ -413,7 +413,8 @@ class ENDDenoiser:
             for context_span in prepared_input.context_of(chunk_span):
                 # A passage that is kept as context ranks with the chunk that needs it.
                 context_id = context_span.passage_id
-                best_scores[context_id] = max(score, best_scores.get(context_id, score))
+                top_score = best_scores.get(context_id, score)
+                best_scores[context_id] = max(score, top_score)
         kept_spans, dropped_spans = self._tile_spans(prepared_input, selection)
         drop_list = []
         for i, chunk_span in dropped_spans:
