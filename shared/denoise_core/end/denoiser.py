@@ -333,7 +333,8 @@ class ENDDenoiser:
             if prepared_input.reader is not None and passage.text:
                 for chunk in prepared_input.reader.chunks_of(passage):
                     headings = filter(None, (passage.header, chunk.context_text))
-                    prepared_input.add(chunk.span, "\n".join(headings), chunk.text)
+                    context_text = "\n".join(headings)
+                    prepared_input.add(chunk.span, context_text, chunk.text)
             else:
                 for chunk_span in _check_tiles(passage, self.chunker(passage)):
                     raw_text = passage.text[chunk_span.start : chunk_span.end]
@@ -464,7 +465,8 @@ class ENDDenoiser:
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
             for context_span in prepared_input.context_of(chunk_span):
-                context_spans[context_span.passage_id].append(context_span)
+                passage_spans = context_spans[context_span.passage_id]
+                passage_spans.append(context_span)
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]

@@ -73,9 +73,11 @@ class JoinedText:
         for piece in self.pieces:
             piece_start = max(start, piece.joined_start)
             piece_end = min(end, piece.joined_end)
-            if piece_start < piece_end:
-                spans.append(piece.to_span(piece_start, piece_end))
-                start = piece_end
+            if piece_start >= piece_end:
+                continue
+            span = piece.to_span(piece_start, piece_end)
+            spans.append(span)
+            start = piece_end
         return spans
 
 
@@ -87,10 +89,12 @@ class DocumentReader:
     """
 
     def __init__(self, passages: Iterable[Passage]) -> None:
+        # By passage id the joined text that the passage is in, and where.
         self._places: dict[str, tuple[JoinedText, PlacedPiece]] = {}
         self.document_numbers: dict[str, int] = {}
         for number, group in enumerate(_group_by_document(passages)):
-            self.document_numbers |= {passage.id: number for _, passage in group}
+            for _, passage in group:
+                self.document_numbers[passage.id] = number
             for joined_text, own_pieces in _join_group(group):
                 for piece in own_pieces:
                     self._places[piece.passage_id] = joined_text, piece
@@ -173,10 +177,11 @@ def _document_place(passage: Passage) -> tuple[Hashable, int | None]:
     known_place = getattr(passage.metadata, "document_place", None)
     if known_place is not None:
         return cast(tuple[Hashable, int | None], known_place)
+    own_document = ("passage", passage.id)
     source = passage.metadata.get("source")
     is_address = isinstance(source, str) and not _ADDRESS_MARKS.isdisjoint(source)
     if not is_address or not passage.text:
-        return ("passage", passage.id), None
+        return own_document, None
     page = str(passage.metadata.get("page"))
     document = ("source", source, page)
     position = passage.metadata.get("start_index")
@@ -200,7 +205,7 @@ def _join_group(
 ) -> Iterator[tuple[JoinedText, Sequence[PlacedPiece]]]:
     """Yield the joined texts of one document, each with the passages' own pieces."""
     runs = _split_runs(group)
-    joined_texts = [_join_run(run) for run in runs]
+    joined_texts = list(map(_join_run, runs))
     titles = []
     for joined_text, run in zip(joined_texts, runs, strict=True):
         title_span = _title_span(joined_text.chunked)
