@@ -366,11 +366,16 @@ class Denoise(BaseModel):
 
     def _keep_settings(self, overrides: Mapping[str, Any]) -> KeepSettings:
         """How much is kept: one way of a request replaces those of the settings."""
-        values = {name: getattr(self, name) for name in KeepSettings._fields}
-        if not AMOUNT_SETTINGS.isdisjoint(overrides):
-            values |= dict.fromkeys((*AMOUNT_SETTINGS, "risk"))
-        for name in values.keys() & overrides.keys():
-            values[name] = overrides[name]
+        values: dict[str, Any] = {}
+        for name in KeepSettings._fields:
+            values[name] = getattr(self, name)
+        replaces_amount = not AMOUNT_SETTINGS.isdisjoint(overrides)
+        if replaces_amount:
+            for name in (*AMOUNT_SETTINGS, "risk"):
+                values[name] = None
+        for name in values:
+            if name in overrides:
+                values[name] = overrides[name]
         return KeepSettings(**values)
 
     def _build_s2a(self, variant: str | None, max_tokens: int | None) -> Denoiser:

@@ -353,8 +353,11 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             return False
         if not isinstance(denoiser.scorer, DefaultScorer):
             return False
-        fields = [getattr(self, name) for name in KeepSettings._fields]
-        default = _embedded_denoiser(KeepSettings(*fields))
+        values = []
+        for name in KeepSettings._fields:
+            values.append(getattr(self, name))
+        settings = KeepSettings(*values)
+        default = _embedded_denoiser(settings)
         return {**vars(denoiser), "scorer": None} == {**vars(default), "scorer": None}
 
     @cache_signature

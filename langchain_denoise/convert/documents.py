@@ -295,8 +295,10 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
         if record.get("relevant") is not False:
             hidden_keys |= {"denoise_relevant", "denoise_note"}
     for key in RECORD_KEYS:
-        value = record.get(key.removeprefix("denoise_"))
-        if value is None or key in hidden_keys:
+        name = key.removeprefix("denoise_")
+        value = record.get(name)
+        is_hidden = key in hidden_keys
+        if value is None or is_hidden:
             continue
         if isinstance(value, (list, dict)):
             value = json.dumps(value, ensure_ascii=False)

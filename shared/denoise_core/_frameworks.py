@@ -75,8 +75,11 @@ class KeepSettings(NamedTuple):
     @classmethod
     def say_how_much(cls, settings: Mapping[str, Any]) -> bool:
         """Whether settings by name hold one that says how much is kept."""
-        names = set(cls._fields) - {"on_irrelevant"}
-        return any(settings.get(name) is not None for name in names)
+        for name in cls._fields:
+            is_amount = name != "on_irrelevant"
+            if is_amount and settings.get(name) is not None:
+                return True
+        return False
 
     def end_arguments(self) -> dict[str, Any]:
         """The arguments of `ENDDenoiser` that are set.
@@ -86,8 +89,9 @@ class KeepSettings(NamedTuple):
         """
         amounts = {}
         for name in ("keep", "threshold", "max_tokens"):
-            if getattr(self, name) is not None:
-                amounts[name] = getattr(self, name)
+            value = getattr(self, name)
+            if value is not None:
+                amounts[name] = value
         if len(amounts) > 1:
             raise InputError(f"{' and '.join(amounts)}: give one of them")
         if self.risk is not None:

@@ -46,9 +46,10 @@ def keep_top(
         fill: If the result has fewer passages, add the best chunk of each dropped
             passage until it has ``top_n``.
     """
+    has_room = len(result.passages) < top_n
     was_emptied = result.relevant is False and not result.passages
-    may_add = fill and result.fallback is None and not was_emptied
-    if may_add and len(result.passages) < top_n:
+    has_failed = result.fallback is not None
+    if fill and has_room and not was_emptied and not has_failed:
         result = _fill_result(result, passages, top_n)
     if len(result.passages) <= top_n:
         return result
@@ -59,7 +60,9 @@ def keep_top(
         def rank_key(n: int) -> tuple[bool, float]:
             # A passage kept only as context of another one, such as its title, is last.
             passage = result.passages[n]
-            return passage.id not in kept_ids, -(passage.score or 0.0)
+            is_context = passage.id not in kept_ids
+            score = passage.score or 0.0
+            return is_context, -score
 
         # Sorting is stable: of equal scores the earlier passage is kept.
         ranked_indices.sort(key=rank_key)

@@ -105,10 +105,10 @@ class BudgetTrimmer:
         passage = self.passages[chunk_span.passage_id]
         for part in self._split(chunk_span):
             if part.text.strip():
-                text_lines = filter(
-                    None, (passage.header, part.context_text, part.text)
-                )
-                yield part.span, replace_surrogates("\n".join(text_lines))
+                all_lines = (passage.header, part.context_text, part.text)
+                text_lines = filter(None, all_lines)
+                scored_form = replace_surrogates("\n".join(text_lines))
+                yield part.span, scored_form
 
     def _split(self, chunk_span: Span) -> Iterator[PassageChunk]:
         if self.reader is not None:
@@ -117,7 +117,9 @@ class BudgetTrimmer:
         text = self.passages[chunk_span.passage_id].text
         for start, end in sentence_ranges(text, chunk_span.start, chunk_span.end):
             yield PassageChunk(
-                Span(chunk_span.passage_id, start, end), "", text[start:end]
+                span=Span(chunk_span.passage_id, start, end),
+                context_text="",
+                text=text[start:end],
             )
 
     def _select(self, scored_parts: Mapping[int, Sequence[ScoredPart]]) -> Selection:

@@ -342,7 +342,8 @@ class ENDDenoiser:
                 for chunk in prepared_input.reader.chunks_of(passage):
                     stop_if_abandoned()
                     headings = filter(None, (passage.header, chunk.context_text))
-                    prepared_input.add(chunk.span, "\n".join(headings), chunk.text)
+                    context_text = "\n".join(headings)
+                    prepared_input.add(chunk.span, context_text, chunk.text)
             else:
                 for chunk_span in _check_tiles(passage, self.chunker(passage)):
                     raw_text = passage.text[chunk_span.start : chunk_span.end]
@@ -434,7 +435,8 @@ class ENDDenoiser:
             for context_span in prepared_input.context_of(chunk_span):
                 # A passage that is kept as context ranks with the chunk that needs it.
                 context_id = context_span.passage_id
-                best_scores[context_id] = max(score, best_scores.get(context_id, score))
+                top_score = best_scores.get(context_id, score)
+                best_scores[context_id] = max(score, top_score)
         kept_spans, dropped_spans = self._tile_spans(prepared_input, selection)
         drop_list = []
         for i, chunk_span in dropped_spans:
@@ -484,7 +486,8 @@ class ENDDenoiser:
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
             for context_span in prepared_input.context_of(chunk_span):
-                context_spans[context_span.passage_id].append(context_span)
+                passage_spans = context_spans[context_span.passage_id]
+                passage_spans.append(context_span)
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]

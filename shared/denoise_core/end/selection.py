@@ -346,9 +346,11 @@ class MarginRule:
         self, passages: int, chunks: int, documents: Sequence[int] = ()
     ) -> MarginRule:
         """The rule for pieces of files if there are two chunks or more a passage."""
-        if self.piece_rule is not None and chunks >= 2 * passages:
-            return replace(self.piece_rule, documents=tuple(documents))
-        return self
+        has_many_pieces = chunks >= 2 * passages
+        if self.piece_rule is None or not has_many_pieces:
+            return self
+        chunk_documents = tuple(documents)
+        return replace(self.piece_rule, documents=chunk_documents)
 
     @property
     def guarantee(self) -> str:
@@ -379,16 +381,20 @@ class MarginRule:
 
     def _best_of_documents(self, scores: Floats) -> Mask:
         """True for the first best chunk of each document within the wider margin."""
-        best_chunks: dict[int, int] = {}
-        for i in rank_by_score(scores).tolist():
-            best_chunks.setdefault(self.documents[i], i)
-        is_best = np.zeros(len(scores), dtype=np.bool_)
-        is_best[list(best_chunks.values())] = True
+        is_kept = np.zeros(len(scores), dtype=np.bool_)
         finite_scores = scores[np.isfinite(scores)]
         if not len(finite_scores):
-            return is_best
+            return is_kept
         limit = DOCUMENT_FACTOR * self._limit(finite_scores)
-        return np.asarray(is_best & (scores >= finite_scores.max() - limit))
+        lowest_score = finite_scores.max() - limit
+        seen_documents = set()
+        for i in rank_by_score(scores).tolist():
+            document = self.documents[i]
+            if document in seen_documents:
+                continue
+            seen_documents.add(document)
+            is_kept[i] = scores[i] >= lowest_score
+        return is_kept
 
     def keep_threshold(self, chunk_scores: Floats) -> float:
         """The lowest score within the margin; plus infinity if no chunk is scored."""

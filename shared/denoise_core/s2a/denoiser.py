@@ -553,13 +553,15 @@ def find_identity_ranges(
     reader = DocumentReader(passages)
     ranges: dict[str, Ranges] = {}
     for slice_outcome in slice_outcomes:
+        pieces = slice_outcome.part.pieces
         for piece_index in slice_outcome.kept_places or ():
-            for span in reader.context_of(slice_outcome.part.pieces[piece_index]):
-                ranges.setdefault(span.passage_id, []).append((span.start, span.end))
-    return {
-        passage_id: merge_spans(passage_ranges)
-        for passage_id, passage_ranges in ranges.items()
-    }
+            for span in reader.context_of(pieces[piece_index]):
+                passage_ranges = ranges.setdefault(span.passage_id, [])
+                passage_ranges.append((span.start, span.end))
+    merged_ranges = {}
+    for passage_id, passage_ranges in ranges.items():
+        merged_ranges[passage_id] = merge_spans(passage_ranges)
+    return merged_ranges
 
 
 def _find_overlapping(piece_spans: Sequence[Span], ranges: Ranges | None) -> set[int]:

@@ -65,15 +65,19 @@ class JoinedText:
     def to_spans(self, joined_range: Range, own_piece: PlacedPiece) -> list[Span]:
         """Translate a range; what overlapping pieces share is in ``own_piece``."""
         start, end = joined_range
-        if own_piece.joined_start <= start and end <= own_piece.joined_end:
+        starts_inside = own_piece.joined_start <= start
+        ends_inside = end <= own_piece.joined_end
+        if starts_inside and ends_inside:
             return [own_piece.to_span(start, end)]
         spans = []
         for piece in self.pieces:
             piece_start = max(start, piece.joined_start)
             piece_end = min(end, piece.joined_end)
-            if piece_start < piece_end:
-                spans.append(piece.to_span(piece_start, piece_end))
-                start = piece_end
+            if piece_start >= piece_end:
+                continue
+            span = piece.to_span(piece_start, piece_end)
+            spans.append(span)
+            start = piece_end
         return spans
 
 
@@ -85,10 +89,12 @@ class DocumentReader:
     """
 
     def __init__(self, passages: Iterable[Passage]) -> None:
+        # By passage id the joined text that the passage is in, and where.
         self._places: dict[str, tuple[JoinedText, PlacedPiece]] = {}
         self.document_numbers: dict[str, int] = {}
         for number, group in enumerate(_group_by_document(passages)):
-            self.document_numbers |= {passage.id: number for _, passage in group}
+            for _, passage in group:
+                self.document_numbers[passage.id] = number
             for joined_text, own_pieces in _join_group(group):
                 for piece in own_pieces:
                     self._places[piece.passage_id] = joined_text, piece
@@ -103,18 +109,25 @@ class DocumentReader:
             end = min(chunk.end, piece.joined_end)
             if start >= end:
                 break
-            context_text, text = chunked.chunk_context_and_text(chunk)
-            if chunk.is_structural or not chunked.text[start:end].strip():
-                text = ""
-            yield PassageChunk(piece.to_span(start, end), context_text, text)
+            context_text, scored_text = chunked.chunk_context_and_text(chunk)
+            is_blank = not chunked.text[start:end].strip()
+            if chunk.is_structural or is_blank:
+                scored_text = ""
+            yield PassageChunk(
+                span=piece.to_span(start, end),
+                context_text=context_text,
+                text=scored_text,
+            )
 
     def context_of(self, span: Span) -> tuple[Span, ...]:
         """Return what keeping a span must also keep, maybe of other passages."""
         joined_text, piece = self._places[span.passage_id]
         shift = piece.joined_start - piece.start
-        start, end = span.start + shift, span.end + shift
-        ranges = joined_text.chunked.context_ranges(start, end)
-        ranges += _cut_chunks(joined_text.chunked, piece, start, end)
+        start = span.start + shift
+        end = span.end + shift
+        chunked = joined_text.chunked
+        ranges = chunked.context_ranges(start, end)
+        ranges += _cut_chunks(chunked, piece, start, end)
         spans: list[Span] = []
         for context_range in ranges:
             spans += joined_text.to_spans(context_range, piece)
@@ -125,14 +138,18 @@ class DocumentReader:
         joined_text, piece = self._places[span.passage_id]
         chunked = joined_text.chunked
         joined_start = span.start + piece.joined_start - piece.start
-        chunk = chunked.chunks[chunked.chunk_index(joined_start)]
-        context_text = chunked.chunk_context_and_text(chunk)[0]
+        chunk_index = chunked.chunk_index(joined_start)
+        chunk = chunked.chunks[chunk_index]
+        context_text, _ = chunked.chunk_context_and_text(chunk)
         for part_start, part_end in chunked.split_chunk(chunk):
             start = max(part_start, piece.joined_start)
             end = min(part_end, piece.joined_end)
             if start < end:
-                part_text = chunked.readable_text(start, end)
-                yield PassageChunk(piece.to_span(start, end), context_text, part_text)
+                yield PassageChunk(
+                    span=piece.to_span(start, end),
+                    context_text=context_text,
+                    text=chunked.readable_text(start, end),
+                )
 
 
 def _cut_chunks(
@@ -140,12 +157,14 @@ def _cut_chunks(
 ) -> Ranges:
     """Return the chunks of a range that the splitter cut in two."""
     ranges = []
-    for position in (start, max(start, end - 1)):
-        chunk = chunked.chunks[chunked.chunk_index(position)]
+    last_position = max(start, end - 1)
+    for position in (start, last_position):
+        chunk_index = chunked.chunk_index(position)
+        chunk = chunked.chunks[chunk_index]
+        text_after = chunked.text[piece.joined_end : chunk.end]
         starts_before = chunk.start < piece.joined_start
-        ends_after = chunk.end > piece.joined_end
-        other_text = chunked.text[piece.joined_end : chunk.end]
-        if starts_before or (ends_after and other_text.strip()):
+        ends_after = bool(text_after.strip())
+        if starts_before or ends_after:
             ranges.append(chunk.span)
     return ranges
 
@@ -158,21 +177,26 @@ def _document_place(passage: Passage) -> tuple[Hashable, int | None]:
     known_place = getattr(passage.metadata, "document_place", None)
     if known_place is not None:
         return cast(tuple[Hashable, int | None], known_place)
+    own_document = ("passage", passage.id)
     source = passage.metadata.get("source")
     is_address = isinstance(source, str) and not _ADDRESS_MARKS.isdisjoint(source)
     if not is_address or not passage.text:
-        return ("passage", passage.id), None
+        return own_document, None
+    page = str(passage.metadata.get("page"))
+    document = ("source", source, page)
     position = passage.metadata.get("start_index")
-    if not isinstance(position, int) or position < 0:
+    is_known = isinstance(position, int) and position >= 0
+    if not is_known:
         position = None
-    return ("source", source, str(passage.metadata.get("page"))), position
+    return document, position
 
 
 def _group_by_document(passages: Iterable[Passage]) -> Iterable[Run]:
     groups: dict[Hashable, Run] = {}
     for passage in passages:
         document, position = _document_place(passage)
-        groups.setdefault(document, []).append((position, passage))
+        group = groups.setdefault(document, [])
+        group.append((position, passage))
     return groups.values()
 
 
@@ -181,18 +205,24 @@ def _join_group(
 ) -> Iterator[tuple[JoinedText, Sequence[PlacedPiece]]]:
     """Yield the joined texts of one document, each with the passages' own pieces."""
     runs = _split_runs(group)
-    joined_texts = [_join_run(run) for run in runs]
+    joined_texts = list(map(_join_run, runs))
     titles = []
     for joined_text, run in zip(joined_texts, runs, strict=True):
         title_span = _title_span(joined_text.chunked)
-        if title_span is not None and run[0][0] in (0, None):
+        first_position, _ = run[0]
+        may_be_first = first_position in (0, None)
+        if title_span is not None and may_be_first:
             titles.append((joined_text, title_span))
-    for joined_text, run in zip(joined_texts, runs, strict=True):
-        if len(titles) != 1 or titles[0][0] is joined_text:
+    if len(titles) != 1:
+        for joined_text in joined_texts:
             yield joined_text, joined_text.pieces
-            continue
-        titled_text = _join_run(run, *titles[0])
-        yield titled_text, titled_text.pieces[-len(run) :]
+        return
+    title_source, title_span = titles[0]
+    for joined_text, run in zip(joined_texts, runs, strict=True):
+        if joined_text is not title_source:
+            joined_text = _join_run(run, title_source, title_span)
+        own_pieces = joined_text.pieces[-len(run) :]
+        yield joined_text, own_pieces
 
 
 def _title_span(chunked: ChunkedText) -> Range | None:
@@ -201,10 +231,12 @@ def _title_span(chunked: ChunkedText) -> Range | None:
     if not title.is_structural:
         return None
     title_text = title.text_of(chunked.text).lstrip()
-    if chunked.text_format != "csv" and not title_text.startswith(_TITLE_MARKS):
+    is_title = title_text.startswith(_TITLE_MARKS)
+    if not is_title and chunked.text_format != "csv":
         return None
     for chunk in chunked.chunks[1:]:
-        if not chunk.is_structural and title.span not in chunk.context_spans:
+        is_under_title = title.span in chunk.context_spans
+        if not chunk.is_structural and not is_under_title:
             return None
     return title.span
 
@@ -217,15 +249,20 @@ def _split_runs(group: Run) -> list[Run]:
     run_text = ""
     run_start = 0
     for placed_passage in sorted(group, key=_position_of):
-        position, passage = _position_of(placed_passage), placed_passage[1]
-        gap = position - run_start - len(run_text)
+        position = _position_of(placed_passage)
+        passage = placed_passage[1]
+        run_end = run_start + len(run_text)
+        gap = position - run_end
         shared_text = run_text[position - run_start :]
-        has_same_text = passage.text.startswith(shared_text[: len(passage.text)])
+        shared_text = shared_text[: len(passage.text)]
+        has_same_text = passage.text.startswith(shared_text)
         if runs and gap <= _MAX_GAP and has_same_text:
             runs[-1].append((position, passage))
         else:
             runs.append([(position, passage)])
-            run_text, run_start, gap = "", position, 0
+            run_text = ""
+            run_start = position
+            gap = 0
         run_text = _append_piece(run_text, gap, passage.text)
     return runs
 
@@ -248,14 +285,29 @@ def _join_run(
     joined_text = ""
     pieces = []
     if title_source is not None:
-        joined_text = title_source.chunked.text[slice(*title_span)].rstrip()
-        title = title_source.to_spans((0, len(joined_text)), title_source.pieces[0])[0]
-        pieces = [PlacedPiece(title.passage_id, title.start, 0, len(joined_text))]
+        start, end = title_span
+        joined_text = title_source.chunked.text[start:end].rstrip()
+        title_end = start + len(joined_text)
+        first_piece = title_source.pieces[0]
+        title = title_source.to_spans((start, title_end), first_piece)[0]
+        title_piece = PlacedPiece(
+            passage_id=title.passage_id,
+            start=title.start,
+            joined_start=0,
+            length=len(title),
+        )
+        pieces.append(title_piece)
         joined_text += "\n"
     base = len(joined_text) - _position_of(run[0])
     for position, passage in run:
         joined_start = base + (position or 0)
         gap = joined_start - len(joined_text)
-        pieces.append(PlacedPiece(passage.id, 0, joined_start, len(passage.text)))
+        piece = PlacedPiece(
+            passage_id=passage.id,
+            start=0,
+            joined_start=joined_start,
+            length=len(passage.text),
+        )
+        pieces.append(piece)
         joined_text = _append_piece(joined_text, gap, passage.text)
     return JoinedText(chunk_text(joined_text), tuple(pieces))

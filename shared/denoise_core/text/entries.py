@@ -80,8 +80,9 @@ def entry_chunks(text: str) -> list[TextChunk]:
             context_spans += _turns_before(entries, speakers, index)
         # The lines of a stack trace are no sentences.
         by_lines = "\n" in text[span[0] : span[1]].strip()
-        other_spans = tuple(other for other in context_spans if other != span)
-        chunks += split_long(text, span, other_spans, by_lines=by_lines)
+        if span in context_spans:
+            context_spans.remove(span)
+        chunks += split_long(text, span, tuple(context_spans), by_lines=by_lines)
     return chunks
 
 
@@ -91,13 +92,16 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
     Empty if one of them is long, or if nobody else spoke within a few turns.
     """
     turns: Ranges = []
-    for previous in range(index - 1, max(-1, index - 1 - _MAX_TURNS_BEFORE), -1):
+    first = max(0, index - _MAX_TURNS_BEFORE)
+    for previous in reversed(range(first, index)):
         start, end = entries[previous]
-        if not speakers[previous] or end - start > _MAX_TURN_CHARACTERS:
+        speaker = speakers[previous]
+        is_short = end - start <= _MAX_TURN_CHARACTERS
+        if not speaker or not is_short:
             return []
-        turns.insert(0, entries[previous])
-        if speakers[previous] != speakers[index]:
-            return turns
+        turns.insert(0, (start, end))
+        if speaker != speakers[index]:
+            break
     return turns
 
 
@@ -119,10 +123,12 @@ def _speaker(line: str) -> str:
     turn = _TURN.match(line)
     if turn is None:
         return ""
-    has_date = len(turn["time"] or "") > _LONGEST_TIME
-    if has_date and turn["name"].isupper():
+    name = turn["name"]
+    stamp = turn["time"] or ""
+    has_date = len(stamp) > _LONGEST_TIME
+    if has_date and name.isupper():
         return ""
-    return turn["name"]
+    return name
 
 
 def _time_shape(line: str) -> str:

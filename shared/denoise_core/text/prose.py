@@ -285,10 +285,16 @@ class _ContextTracker:
     def is_mail_head(self, block: _Block) -> bool:
         """Whether a block is the head of a mail: fields, as the text begins with."""
         lines = self.text.count("\n", block.start, block.end)
-        if not block.has_fields or not block.is_short or lines <= 2:
+        has_head = block.has_fields and lines > 2
+        if not has_head or not block.is_short:
             return False
-        field_name = self.text[block.start : block.end].partition(":")[0]
-        return block.start == 0 or field_name == self.mail_field
+        is_first = block.start == 0
+        return is_first or self._first_field(block) == self.mail_field
+
+    def _first_field(self, block: _Block) -> str:
+        block_text = self.text[block.start : block.end]
+        field_name, _, _ = block_text.partition(":")
+        return field_name
 
     def open_mail(self, block: _Block) -> None:
         """Start a mail; its head identifies what follows, but for those who get it.
@@ -297,10 +303,12 @@ class _ContextTracker:
         """
         head_lines = []
         for start, end in line_spans(self.text, *block.span):
-            if start == block.start or "@" not in self.text[start:end]:
+            is_first = start == block.start
+            has_address = "@" in self.text[start:end]
+            if is_first or not has_address:
                 head_lines.append((start, end))
         self.mail_head = merge_spans(head_lines)
-        self.mail_field = self.text[block.start : block.end].partition(":")[0]
+        self.mail_field = self._first_field(block)
         self.headings = []
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
@@ -395,8 +403,11 @@ def _block_chunks(
 
 def _raise_title(blocks: Sequence[_Block]) -> None:
     """Put a first line without a mark above the heading that follows it at once."""
-    if len(blocks) > 1 and blocks[0].kind == blocks[1].kind == "heading":
-        blocks[0].level = min(blocks[0].level, blocks[1].level - 1)
+    if len(blocks) < 2:
+        return
+    first_block, next_block = blocks[:2]
+    if first_block.kind == next_block.kind == "heading":
+        first_block.level = min(first_block.level, next_block.level - 1)
 
 
 def _opening_sentence(text: str, first_block: _Block) -> Ranges:
@@ -405,9 +416,12 @@ def _opening_sentence(text: str, first_block: _Block) -> Ranges:
     Empty if it is long too, or if the text begins in the middle of something.
     """
     is_paragraph = first_block.kind == "para" and not first_block.has_fields
-    if not is_paragraph or len(text) < _MIN_OPENED_CHARACTERS or text[0].islower():
+    is_long = len(text) >= _MIN_OPENED_CHARACTERS
+    is_fragment = text[0].islower()
+    if not is_paragraph or not is_long or is_fragment:
         return []
-    start, end = sentence_ranges(text, *first_block.span)[0]
+    sentences = sentence_ranges(text, *first_block.span)
+    start, end = sentences[0]
     if end - start > _MAX_OPENING_CHARACTERS:
         return []
     return [(start, end)]

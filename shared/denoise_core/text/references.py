@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from string import punctuation
 
 from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
 
-_WORD = re.compile(r"\w+(?:[-.:/]\w+)*")
 _MIN_IDENTIFIER = 4  # characters; "A4" or "3rd" names no decision, part or ticket
 
 
@@ -22,19 +21,27 @@ def later_references(text: str, chunks: Sequence[TextChunk]) -> Mapping[int, lis
     """
     namers: dict[str, list[int]] = {}
     for index, chunk in enumerate(chunks):
-        if chunk.is_structural or chunk.length > MAX_CHUNK_CHARACTERS:
+        is_long = chunk.length > MAX_CHUNK_CHARACTERS
+        if chunk.is_structural or is_long:
             continue
-        for word in set(_WORD.findall(chunk.text_of(text))):
-            if _is_identifier(word):
-                namers.setdefault(word, []).append(index)
+        words = set()
+        for raw_word in chunk.text_of(text).split():
+            words.add(raw_word.strip(punctuation))
+        for word in filter(_is_identifier, words):
+            word_namers = namers.setdefault(word, [])
+            word_namers.append(index)
     references: dict[int, list[int]] = {}
     for indices in namers.values():
         if len(indices) == 2:
-            references.setdefault(indices[0], []).append(indices[1])
+            earlier, later = indices
+            later_indices = references.setdefault(earlier, [])
+            later_indices.append(later)
     return references
 
 
 def _is_identifier(word: str) -> bool:
     if len(word) < _MIN_IDENTIFIER:
         return False
-    return any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    has_digit = any(map(str.isdigit, word))
+    has_letter = any(map(str.isalpha, word))
+    return has_digit and has_letter

@@ -111,7 +111,8 @@ class ChunkedText:
             ranges += chunk.context_spans
             for later_index in self.references.get(index, ()):
                 later_chunk = self.chunks[later_index]
-                ranges += (*later_chunk.context_spans, later_chunk.span)
+                ranges += later_chunk.context_spans
+                ranges.append(later_chunk.span)
             if self.text_format in _LINE_FORMATS:
                 ranges += lines.antecedent_sentence(self.text, chunk)
         return ranges
