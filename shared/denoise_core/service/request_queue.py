@@ -25,7 +25,9 @@ WAIT_FRACTION = 0.8  # of the limit that an expected wait may fill: estimates er
 MAX_HUNG_THREADS = (
     16  # threads for each worker that may hang before nothing more is begun
 )
-MIN_CPU_SHARE = 0.1  # of a thread's time: one that computes less waits for something
+# Processor time of a thread between two looks; with less it waits for something. On a
+# busy machine, one that computes may get little, but not next to nothing.
+MIN_CPU_SECONDS = 0.001
 PROBE_SECONDS = 1.0  # between two requests that are tried against the estimate
 INITIAL_RATE = 4e-5  # seconds of a token, before the first request is done
 RATE_HALF_LIVES = 4  # how often the rate halves in the limit, while none is measured
@@ -192,7 +194,7 @@ class RequestQueue:
                 cpu_seconds = time.clock_gettime(turn.cpu_clock or _NO_CLOCK)
             except OSError:  # the thread has ended, or the system has no such clock
                 return
-            if cpu_seconds - turn.cpu_seconds < seconds * MIN_CPU_SHARE:
+            if cpu_seconds - turn.cpu_seconds < MIN_CPU_SECONDS:
                 self._release(turn)
             turn.cpu_seconds = cpu_seconds
 
