@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from denoise_core.spans import Range
 from denoise_core.types import Passage
 
 _BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
@@ -114,9 +115,7 @@ def _citation_numbers(name: str) -> range:
     return range(low, last_number + 1)
 
 
-def matching_runs(
-    words: Sequence[str], source_words: Sequence[str]
-) -> Iterator[tuple[int, int]]:
+def matching_runs(words: Sequence[str], source_words: Sequence[str]) -> Iterator[Range]:
     """Half-open ranges of ``words`` that occur in ``source_words`` word for word.
 
     Greedy: the longest run from the first word, then from behind it.
