@@ -73,7 +73,7 @@ def has_words(passage: Passage) -> bool:
 def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers as plain digits."""
     lexemes = tokenize_text(text)
-    terms = {word.stem for word in content_stems(lexemes, language)}
+    terms = set(content_stems(lexemes, language))
     for lexeme in lexemes:
         if lexeme.kind == "number":
             plain_digits = lexeme.text.replace(",", "").replace(".", "")
