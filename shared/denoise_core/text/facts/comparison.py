@@ -1,4 +1,4 @@
-"""Parse a text once into facts and content words, and compare two parsed texts.
+"""Parse a text once into facts and words, and compare two parsed texts.
 
 On claims that people labelled (grounding sets and FEVER-symmetric, `make bench
 ONLY=facts`) a missing date indicates a wrong claim 2.7 to 1, a number 1.9 to 1, a name
