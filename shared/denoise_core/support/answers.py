@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from denoise_core.spans import Range, Ranges, RangeTuple
+from denoise_core.support.citing import BRACKETED
 from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
@@ -64,7 +65,6 @@ _TEXT_FENCES = frozenset(
 )  # fences that hold an answer, not code
 _EMPHASIS = str.maketrans("*`", "  ")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
-_BRACKETED = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
 _NUMBER_CITATION = re.compile(
     r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\.\d{1,3})?(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}(?:\.\d{1,3})?){0,40}[^\w\[\]]{0,9}[\]】]"
 )
@@ -390,7 +390,7 @@ class _AnswerReader:
     def _find_citations(self, text: str) -> Ranges:
         """The brackets of a text that cite something."""
         citations = []
-        for match in _BRACKETED.finditer(text):
+        for match in BRACKETED.finditer(text):
             if self._is_citation(match[0]):
                 citations.append(match.span())
         return citations

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from denoise_core.spans import Range
 from denoise_core.types import Passage
 
-_BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
+BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
+"""What a citation may be."""
 _CITATION_NUMBERS = re.compile(
     r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$"
 )
@@ -44,7 +45,7 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     passage_ids = {passage.id for passage in passages}
     code_ranges = [match.span() for match in re.finditer(r"`[^`\n]*`", answer)]
     citations: list[Citation] = []
-    for match in _BRACKETED.finditer(answer):
+    for match in BRACKETED.finditer(answer):
         position = match.start()
         if any(start <= position < end for start, end in code_ranges):
             continue

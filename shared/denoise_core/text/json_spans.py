@@ -283,9 +283,8 @@ class _ValueEditor:
         if not edits:
             return part
         if isinstance(part, str):
-            shifted = [edit._replace(start=edit.start - start) for edit in edits]
-            shifted = [edit._replace(end=edit.end - start) for edit in shifted]
-            return _DECODER.decode(apply_edits(self.text[start:end], shifted))
+            inner_text = apply_edits(self.text[:end], edits)[start:]
+            return _DECODER.decode(inner_text)
         value_fields = object_fields(part)
         if isinstance(part, dict):
             return self.edit_fields(part, start, edits)

@@ -290,8 +290,8 @@ class _JsonChunker:
             spans = [part_spans[part_path] for part_path in row_paths]
             row_values = {}
             for part_path in row_paths:
-                name = _part_name(part_path)
-                row_values[name] = _value_at(value, part_path)
+                column_name = str(part_path[0])
+                row_values[column_name] = _value_at(value, part_path)
             row_text = _render_row(value, row_values)
             for n, part_path in enumerate(row_paths):
                 other_spans = tuple(span for span in spans if span != spans[n])
@@ -408,11 +408,6 @@ def _member_spans(
             elif member_path in open_paths:
                 pending.append((member_path, member.value_start))
     return part_spans
-
-
-def _part_name(path: JsonPath) -> str:
-    """Return the column that a part of a row belongs to."""
-    return str(path[0])
 
 
 def _value_at(value: Any, path: JsonPath) -> Any:
