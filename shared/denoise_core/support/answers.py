@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from denoise_core.spans import Range, Ranges, RangeTuple
+from denoise_core.support.citing import BRACKETED
 from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
@@ -28,12 +30,11 @@ from denoise_core.support.layout import (
     trim_range,
 )
 from denoise_core.support.normal_form import normalize_text
-from denoise_core.text.chunk import sentence_spans
+from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.json_spans import json_leaves, parse_json_at
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
-from denoise_core.types import Passage
 from denoise_core.weighted_cache import cache_by_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ _TEXT_FENCES = frozenset(
 )  # fences that hold an answer, not code
 _EMPHASIS = str.maketrans("*`", "  ")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
-_BRACKETED = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
 _NUMBER_CITATION = re.compile(
     r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\.\d{1,3})?(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}(?:\.\d{1,3})?){0,40}[^\w\[\]]{0,9}[\]】]"
 )
@@ -116,7 +116,7 @@ class AnswerUnit:
     start: int
     end: int
     label: tuple[str, ...] = ()
-    citations: tuple[tuple[int, int], ...] = ()
+    citations: RangeTuple = ()
 
     @property
     def is_claim(self) -> bool:
@@ -218,7 +218,7 @@ def _parse_cached(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAns
     return ParsedAnswer(answer, tuple(units))
 
 
-def _reasoning_ranges(text: str) -> list[tuple[int, int]]:
+def _reasoning_ranges(text: str) -> Ranges:
     """The model's reasoning: between its tags, with them.
 
     Also up to a closing tag without an opening one, and from an opening tag without a
@@ -358,11 +358,11 @@ class _AnswerReader:
             yield AnswerUnit("code", self.answer[start:end], start, end, self.lead)
 
     def _read_row(
-        self, clean_text: str, row: tuple[int, int], header_cells: list[str] | None
+        self, clean_text: str, row: Range, header_cells: list[str] | None
     ) -> Generator[AnswerUnit, None, list[str]]:
         """Yield a table's row as one unit; return the column names, the first row."""
         cell_ranges = list(table_cells(clean_text, *row))
-        citations: list[tuple[int, int]] = []
+        citations: Ranges = []
         cell_texts = []
         for start, end in cell_ranges:
             cell_text = clean_text[start:end]
@@ -387,10 +387,10 @@ class _AnswerReader:
             yield AnswerUnit(kind, text, start, end, self.lead, tuple(citations))
         return header_cells or cell_texts
 
-    def _find_citations(self, text: str) -> list[tuple[int, int]]:
+    def _find_citations(self, text: str) -> Ranges:
         """The brackets of a text that cite something."""
         citations = []
-        for match in _BRACKETED.finditer(text):
+        for match in BRACKETED.finditer(text):
             if self._is_citation(match[0]):
                 citations.append(match.span())
         return citations
@@ -439,15 +439,13 @@ class _AnswerReader:
         citations = self._find_citations(text)
         without_citations = blank_ranges(text, citations)
         visible_text = _HTML_TAG.sub(_blank_match, without_citations)
-        joined_text = join_folded_lines(visible_text)
-        for first, last in sentence_ranges(joined_text, self.language):
+        for first, last in folded_sentences(visible_text, self.language):
             own_citations = []
             for citation_start, citation_end in citations:
                 if first <= citation_start < last:
                     own_range = (offset + citation_start, offset + citation_end)
                     own_citations.append(own_range)
-            sentence = trim_range(visible_text, first, last)
-            start, end = trim_range(visible_text, *sentence)
+            start, end = trim_range(visible_text, first, last)
             sentence_text = visible_text[start:end]
             if not _has_word(sentence_text):
                 continue
@@ -495,7 +493,7 @@ _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}
 _LIST_ENDS = ("bullet_list_close", "ordered_list_close")
 
 
-def _token_range(token: Token, word_starts: Sequence[int]) -> tuple[int, int] | None:
+def _token_range(token: Token, word_starts: Sequence[int]) -> Range | None:
     """The characters of a token's lines; None for a token without lines."""
     if not token.map:
         return None
@@ -578,15 +576,14 @@ def _content_words(text: str) -> list[str]:
 # --- Sentences, of answers and of passages
 
 
-def sentence_ranges(text: str, language: str) -> list[tuple[int, int]]:
-    """The sentences of a text as half-open character ranges."""
+def folded_sentences(text: str, language: str) -> Ranges:
+    """The sentences of a text; a line break that only folds a line ends none."""
     if language not in ("de", "fr", "es", "zh"):
         language = "en"
-    spans = sentence_spans(Passage(text, "e"), language=language)
-    return [(span.start, span.end) for span in spans]
+    return sentence_ranges(_join_folded_lines(text), language=language)
 
 
-def join_folded_lines(text: str) -> str:
+def _join_folded_lines(text: str) -> str:
     """Replace each line break inside a sentence by a blank; offsets stay."""
     lines = text.split("\n")
     parts = []

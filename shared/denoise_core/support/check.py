@@ -113,7 +113,7 @@ def _judge_answer(
     if not has_evidence:
         reason = "there is no evidence to compare it with"
         return AnswerVerdict(kind="empty_evidence", reason=reason)
-    claims = extract_claims(parsed_answer, passages)
+    claims = extract_claims(parsed_answer)
     if answer_judge is None:
         evidence = EvidenceIndex(passages)
         return _verdict_without_judge(question, claims, evidence)
@@ -154,34 +154,15 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     return FunctionJudge(value)
 
 
-def extract_claims(
-    parsed: ParsedAnswer, passages: Sequence[Passage] = ()
-) -> AnswerClaims:
+def extract_claims(parsed: ParsedAnswer) -> AnswerClaims:
     """The claims of an answer, as judges get them."""
-    citations = find_citations(parsed.answer, passages)
-    by_range: dict[tuple[int, int], Citation] = {}
-    for citation in citations:
-        citation_range = (citation.start, citation.end)
-        by_range[citation_range] = citation
     claims = []
     for unit in parsed.claims:
         claim_text = parsed.answer[unit.start : unit.end]
         standalone_text = unit.standalone_text
         if standalone_text == claim_text:
             standalone_text = ""
-        own_citations = []
-        for citation_range in unit.citations:
-            if citation_range in by_range:
-                own_citation = by_range[citation_range]
-                own_citations.append(own_citation)
-        claim = Claim(
-            claim_text,
-            unit.start,
-            unit.end,
-            unit.kind,
-            standalone_text,
-            tuple(own_citations),
-        )
+        claim = Claim(claim_text, unit.start, unit.end, unit.kind, standalone_text)
         claims.append(claim)
     return AnswerClaims(parsed.answer, tuple(claims))
 

@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from denoise_core.spans import Range
 from denoise_core.types import Passage
 
-_BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
+BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
+"""What a citation may be."""
 _CITATION_NUMBERS = re.compile(
     r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$"
 )
@@ -43,7 +45,7 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     passage_ids = {passage.id for passage in passages}
     code_ranges = [match.span() for match in re.finditer(r"`[^`\n]*`", answer)]
     citations: list[Citation] = []
-    for match in _BRACKETED.finditer(answer):
+    for match in BRACKETED.finditer(answer):
         position = match.start()
         if any(start <= position < end for start, end in code_ranges):
             continue
@@ -114,9 +116,7 @@ def _citation_numbers(name: str) -> range:
     return range(low, last_number + 1)
 
 
-def matching_runs(
-    words: Sequence[str], source_words: Sequence[str]
-) -> Iterator[tuple[int, int]]:
+def matching_runs(words: Sequence[str], source_words: Sequence[str]) -> Iterator[Range]:
     """Half-open ranges of ``words`` that occur in ``source_words`` word for word.
 
     Greedy: the longest run from the first word, then from behind it.

@@ -28,18 +28,13 @@ class EvidenceIndex:
         self.text = "\n".join(texts)
         self.language = detect_language(self.text[:4000])
         self.sentence_terms: dict[str, frozenset[str]] = {}
-        header_terms: frozenset[str] = frozenset()
-        for label, sentence in self.evidence.sentences.items():
-            terms = content_terms(sentence.text, self.language)
-            if label.endswith(".0"):
-                header_terms = terms
-            elif label.endswith(".1") and not self._has_header(label):
-                header_terms = frozenset()
-            self.sentence_terms[label] = terms | header_terms
-
-    def _has_header(self, label: str) -> bool:
-        passage_number = label.partition(".")[0]
-        return f"{passage_number}.0" in self.evidence.sentences
+        for sentences in self.evidence.passage_sentences:
+            header_terms: frozenset[str] = frozenset()
+            for sentence in sentences:
+                terms = content_terms(sentence.text, self.language) | header_terms
+                self.sentence_terms[sentence.label] = terms
+                if sentence.label.endswith(".0"):
+                    header_terms = terms
 
     def closest_sentence(
         self, terms: frozenset[str], passage_ids: Collection[str] | None = None
@@ -78,7 +73,7 @@ def has_words(passage: Passage) -> bool:
 def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers as plain digits."""
     lexemes = tokenize_text(text)
-    terms = {word.stem for word in content_stems(lexemes, language)}
+    terms = set(content_stems(lexemes, language))
     for lexeme in lexemes:
         if lexeme.kind == "number":
             plain_digits = lexeme.text.replace(",", "").replace(".", "")

@@ -18,7 +18,6 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.flow import arun, run
-from denoise_core.support.citing import Citation
 from denoise_core.text.facts.fact import Difference
 from denoise_core.types import Message, Passage, Reply, Span, Usage
 
@@ -51,7 +50,6 @@ class Claim:
         kind: ``claim``, or what it is instead (``code``, ``cell``, ``field`` ...).
         standalone_text: The claim as it reads alone, where its characters do not say
             it: a table cell with row and column, a yes or no with its question.
-        citations: The citations in it or right behind it.
     """
 
     text: str
@@ -59,7 +57,6 @@ class Claim:
     end: int
     kind: str = "claim"
     standalone_text: str = ""
-    citations: tuple[Citation, ...] = ()
 
     @property
     def full_text(self) -> str:

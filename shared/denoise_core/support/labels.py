@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denoise_core.support.answers import join_folded_lines, sentence_ranges
+from denoise_core.spans import Ranges
+from denoise_core.support.answers import folded_sentences
 from denoise_core.support.judging import Quote, Relation
 from denoise_core.support.layout import trim_range
 from denoise_core.support.normal_form import normalize_text
@@ -51,20 +52,21 @@ class LabelledEvidence:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(passages)
         self.sentences: dict[str, EvidenceSentence] = {}
+        self.passage_sentences: list[list[EvidenceSentence]] = []
         for number, passage in enumerate(self.passages, 1):
-            for sentence in _label_passage(number, passage):
-                self.sentences[sentence.label] = sentence
+            sentences = _label_passage(number, passage)
+            self.passage_sentences.append(sentences)
+            self.sentences |= {sentence.label: sentence for sentence in sentences}
 
     def prompt_text(self) -> str:
         """The evidence as a prompt shows it: an envelope for each passage."""
         envelopes = []
-        for number in range(1, len(self.passages) + 1):
+        for number, sentences in enumerate(self.passage_sentences, 1):
             lines = []
-            for label, sentence in self.sentences.items():
-                if label.startswith(f"{number}."):
-                    # Sanitized alone: behind its label a line would hide its look.
-                    shown_text = sanitize_text(sentence.text)
-                    lines.append(f"{label} {shown_text}")
+            for sentence in sentences:
+                # Sanitized alone: behind its label a line would hide its look.
+                shown_text = sanitize_text(sentence.text)
+                lines.append(f"{sentence.label} {shown_text}")
             envelope = wrap_in_envelope("\n".join(lines), f"evidence {number}")
             envelopes.append(envelope)
         return "\n\n".join(envelopes)
@@ -131,16 +133,15 @@ def _label_passage(number: int, passage: Passage) -> list[EvidenceSentence]:
     return sentences
 
 
-def evidence_ranges(text: str) -> list[tuple[int, int]]:
+def evidence_ranges(text: str) -> Ranges:
     """The sentences, rows and list items of a passage, without the space around them.
 
     A rule and other marks without a word are no sentence. A line break that only folds
     a long line ends no sentence; a table's row is one.
     """
-    ranges: list[tuple[int, int]] = []
+    ranges: Ranges = []
     language = detect_language(text[:4000])
-    joined_text = join_folded_lines(text)
-    for sentence_start, sentence_end in sentence_ranges(joined_text, language):
+    for sentence_start, sentence_end in folded_sentences(text, language):
         start, end = trim_range(text, sentence_start, sentence_end)
         if not any(map(str.isalnum, text[start:end])):
             continue

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from denoise_core.spans import Range
 from denoise_core.text.json_spans import parse_json_at
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def normalize_line_breaks(text: str) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def blank_ranges(text: str, ranges: Sequence[tuple[int, int]]) -> str:
+def blank_ranges(text: str, ranges: Iterable[Range]) -> str:
     """Overwrite ranges with blanks; line breaks stay."""
     parts = []
     offset = 0
@@ -83,7 +84,7 @@ def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
     return "".join(characters)
 
 
-def table_cells(clean_text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:
     """The cells of a table row, between bars that no backslash escapes."""
     row_text = clean_text[start:end].rstrip()
     end = start + len(row_text)
@@ -102,7 +103,7 @@ def table_cells(clean_text: str, start: int, end: int) -> Iterator[tuple[int, in
         yield trim_range(clean_text, left_edge + 1, right_edge)
 
 
-def trim_range(text: str, start: int, end: int) -> tuple[int, int]:
+def trim_range(text: str, start: int, end: int) -> Range:
     """The range ``[start, end)`` without white space at its ends."""
     while start < end and text[start].isspace():
         start += 1

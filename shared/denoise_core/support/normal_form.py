@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from denoise_core.spans import Range
 from denoise_core.text.delimit import WITHOUT_INVISIBLE
 from denoise_core.weighted_cache import cache_by_bytes
 
@@ -39,7 +40,7 @@ class NormalText:
     origin_starts: tuple[int, ...]
     origin_ends: tuple[int, ...]
 
-    def original_range(self, start: int, end: int) -> tuple[int, int]:
+    def original_range(self, start: int, end: int) -> Range:
         """The characters of the original from which ``[start, end)`` comes."""
         return self.origin_starts[start], self.origin_ends[end - 1]
 
@@ -176,7 +177,7 @@ def _fold_character(text: str, position: int) -> str:
     return " "
 
 
-def find_words(words: str, text: str) -> tuple[int, int] | None:
+def find_words(words: str, text: str) -> Range | None:
     """The first range of ``text`` that has the words, compared folded; else None.
 
     A range begins and ends at the edge of a word.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from denoise_core.spans import Range, Ranges
 from denoise_core.support.answers import AnswerUnit, parse_answer
 from denoise_core.support.citing import Citation, find_citations, matching_runs
 from denoise_core.support.judging import Quotation, QuotationStatus
@@ -101,7 +102,7 @@ def _count_words(text: str) -> int:
     return count
 
 
-def _quoted_ranges(text: str) -> Iterator[tuple[int, int]]:
+def _quoted_ranges(text: str) -> Iterator[Range]:
     """Block quotes, and what is between quotation marks outside of them."""
     block_ranges = list(_block_quotes(text))
     for start, end in block_ranges:
@@ -116,7 +117,7 @@ def _quoted_ranges(text: str) -> Iterator[tuple[int, int]]:
         position += 1
 
 
-def _block_quotes(text: str) -> Iterator[tuple[int, int]]:
+def _block_quotes(text: str) -> Iterator[Range]:
     """The paragraphs of block quotes, without a last line that names the source."""
     line_offsets = line_starts(text)
     depth = 0
@@ -160,7 +161,7 @@ def _ids_cited_for(
     citations: Sequence[Citation],
 ) -> tuple[str, ...]:
     """The passages cited in the units that ``[start, end)`` reaches."""
-    ranges: list[tuple[int, int]] = []
+    ranges: Ranges = []
     for unit in units:
         if unit.start < end and start < unit.end:
             ranges += unit.citations

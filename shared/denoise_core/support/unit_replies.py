@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
 
 from denoise_core.errors import UnparsableReply
@@ -155,32 +156,19 @@ def _scan_line(
     line: str,
 ) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
     """Read a line as unit numbers, a verdict, labels and words; None if it is none."""
-    tokens = [t for t in _tokenize_line(line) if t.text not in _FILLERS]
-    position = 0
-    numbers: list[int] = []
-    is_range = False
-    while position < len(tokens) and tokens[position].kind in ("number", "range"):
-        token = tokens[position]
-        if token.kind == "number" and is_range and numbers:
-            last_number = min(int(token.text), numbers[-1] + _MAX_RANGE)
-            numbers += range(numbers[-1] + 1, last_number + 1)
-        elif token.kind == "number":
-            numbers.append(int(token.text))
-        is_range = token.kind == "range"
-        position += 1
-    name_words = []
-    while position < len(tokens) and tokens[position].kind in ("word", "range"):
-        if tokens[position].kind == "word":
-            name_words.append(tokens[position].text)
-        position += 1
-    name = "_".join(name_words)
+    tokens = [token for token in _tokenize_line(line) if token.text not in _FILLERS]
+    number_tokens = list(takewhile(lambda x: x.kind in ("number", "range"), tokens))
+    after_numbers = tokens[len(number_tokens) :]
+    name_tokens = list(takewhile(lambda x: x.kind in ("word", "range"), after_numbers))
+    details = after_numbers[len(name_tokens) :]
+    name = "_".join(token.text for token in name_tokens if token.kind == "word")
     name = _SYNONYMS.get(name, name)
-    details = tokens[position:]
     is_known = name in _VERDICTS or name in _ANSWER_KINDS
     is_positive = name in ("supported", "inferred")
     if not is_known or (is_positive and not _are_labels(details)):
         return None
-    labels = tuple(_expand_labels(details))
+    numbers = [int(number) for number in _expand_ranges(number_tokens)]
+    labels = tuple(label for label in _expand_ranges(details) if "." in label)
     quoted_words = [token.text for token in details if token.kind == "words"]
     words = quoted_words[0] if quoted_words else ""
     return numbers, name, labels, words  # type: ignore[return-value]
@@ -191,21 +179,21 @@ def _are_labels(tokens: Sequence[_Token]) -> bool:
     return all(token.kind in ("label", "range", "number") for token in tokens)
 
 
-def _expand_labels(tokens: Sequence[_Token]) -> Iterator[str]:
-    """The labels of a line; "1.2-1.4" is three."""
-    previous_label = ""
+def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:
+    """The numbers and labels among tokens; "1.2-1.4" is three of them, as "2-4" is."""
+    first_part: str | None = None  # a dash before the first number opens a list item
+    first_number = 0
     is_range = False
     for token in tokens:
-        if token.kind == "label":
-            passage, _, sentence = token.text.partition(".")
-            first_passage, _, first_sentence = previous_label.partition(".")
-            if is_range and passage == first_passage:
-                first = int(first_sentence) + 1
-                last = min(int(sentence), first + _MAX_RANGE)
-                for number in range(first, last):
-                    yield f"{passage}.{number}"
-            yield token.text
-            previous_label = token.text
+        if token.kind in ("label", "number"):
+            part, point, number = token.text.rpartition(".")
+            if is_range and part == first_part:
+                last = min(int(number), first_number + _MAX_RANGE)
+                for n in range(first_number + 1, last + 1):
+                    yield f"{part}{point}{n}"
+            else:
+                yield token.text
+            first_part, first_number = part, int(number)
         is_range = token.kind == "range"
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 import json
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from itertools import pairwise
+from dataclasses import fields, is_dataclass
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from denoise_core.spans import Ranges, clip_spans, merge_spans
+from denoise_core.spans import Range, Ranges, clip_spans, merge_spans
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 
@@ -181,23 +181,50 @@ class ListCut(NamedTuple):
     dropped_count: int
     is_table: bool = False
 
-    @staticmethod
-    def from_items(start: int, items: Ranges, kept_spans: Ranges) -> ListCut:
+
+class ItemList(NamedTuple):
+    """A list that may lose items, or a table that may lose rows.
+
+    Attributes:
+        start: Position of the opening bracket.
+        item_spans: The range of each item; for a table, those of each of its lists.
+        outer_span: The item of another list that this one is in.
+        is_table: Whether the items are rows, spread over several lists or objects.
+    """
+
+    start: int
+    item_spans: list[Ranges]
+    outer_span: Range | None = None
+    is_table: bool = False
+
+    def cut(self, kept_spans: Ranges) -> ListCut:
         """Return the cut of the items without a kept character."""
-        removed_spans = []
-        last_kept_end: int | None = None
-        next_starts = [item_start for item_start, _ in items[1:]]
-        for n, (item_start, item_end) in enumerate(items):
-            if clip_spans(kept_spans, item_start, item_end):
-                last_kept_end = item_end
-            elif n < len(next_starts):
-                removed_spans.append((item_start, next_starts[n]))
-            elif last_kept_end is None:
-                removed_spans.append((item_start, item_end))
-            else:
-                removed_spans.append((last_kept_end, item_end))
-        dropped_count = len(removed_spans)
-        return ListCut(start, merge_spans(removed_spans), len(items), dropped_count)
+        first_spans, *other_spans = [
+            _removed_items(spans, kept_spans) for spans in self.item_spans
+        ]
+        removed_spans = merge_spans(chain(first_spans, *other_spans))
+        item_count = len(self.item_spans[0])
+        dropped_count = len(first_spans)
+        return ListCut(
+            self.start, removed_spans, item_count, dropped_count, self.is_table
+        )
+
+
+def _removed_items(items: Ranges, kept_spans: Ranges) -> Ranges:
+    """Return what leaves with the items that have no kept character."""
+    removed_spans = []
+    last_kept_end: int | None = None
+    next_starts = [item_start for item_start, _ in items[1:]]
+    for n, (item_start, item_end) in enumerate(items):
+        if clip_spans(kept_spans, item_start, item_end):
+            last_kept_end = item_end
+        elif n < len(next_starts):
+            removed_spans.append((item_start, next_starts[n]))
+        elif last_kept_end is None:
+            removed_spans.append((item_start, item_end))
+        else:
+            removed_spans.append((last_kept_end, item_end))
+    return removed_spans
 
 
 class JsonCuts(NamedTuple):
@@ -205,80 +232,6 @@ class JsonCuts(NamedTuple):
 
     list_cuts: list[ListCut]
     string_spans: Ranges
-
-
-def container_start(text: str, path: JsonPath) -> int:
-    """Return the position of the list or object at this path of valid JSON."""
-    position = skip_space(text, 0)
-    for step in path:
-        for member in json_members(text, position):
-            if str(member.name) == str(step):
-                position = member.value_start
-                break
-    return position
-
-
-def remove_elements(
-    text: str,
-    chunks: Sequence[tuple[JsonPath, int]],
-    kept_spans: Ranges,
-) -> list[ListCut]:
-    """Return the list elements without a kept character.
-
-    Args:
-        text: The raw JSON.
-        chunks: Path and first character of each chunk, in order. A number in a path
-            marks a list that is reduced by elements. One path may lead to several
-            lists, because a key may occur twice.
-        kept_spans: Merged ranges of the raw text.
-    """
-    remover = _ElementRemover(text, kept_spans)
-    for path, chunk_start in chunks:
-        for depth, step in enumerate(path):
-            if isinstance(step, int):
-                remover.list_chunks.setdefault(path[:depth], []).append(chunk_start)
-    for path in remover.list_chunks:
-        remover.open_paths.update(path[:depth] for depth in range(len(path) + 1))
-    if remover.list_chunks:
-        remover.visit(skip_space(text, 0), len(text), ())
-    return remover.list_cuts
-
-
-@dataclass(slots=True)
-class _ElementRemover:
-    """Walks the JSON along the paths that lead to lists of chunks.
-
-    ``list_chunks`` has the starts of the chunks under each list, in order.
-    """
-
-    text: str
-    kept_spans: Ranges
-    list_chunks: dict[JsonPath, list[int]] = field(default_factory=dict)
-    open_paths: set[JsonPath] = field(default_factory=set)
-    list_cuts: list[ListCut] = field(default_factory=list)
-
-    def visit(self, start: int, end: int, path: JsonPath) -> None:
-        chunk_starts = self.list_chunks.get(path, [])
-        first_chunk = bisect_left(chunk_starts, start)
-        has_chunks = first_chunk < bisect_left(chunk_starts, end)
-        by_element = self.text[start] == "[" and has_chunks
-        members = list(json_members(self.text, start))
-        if by_element:
-            elements = [(member.start, member.end) for member in members]
-            list_cut = ListCut.from_items(start, elements, self.kept_spans)
-            self.list_cuts.append(list_cut)
-        for member in members:
-            step = member.name
-            if not by_element:
-                step = str(step)
-            member_path = (*path, step)
-            if by_element:
-                kept_parts = clip_spans(self.kept_spans, member.start, member.end)
-                if not kept_parts:
-                    continue
-            is_open = self.text[member.value_start] in _OPENING
-            if is_open and member_path in self.open_paths:
-                self.visit(member.value_start, member.end, member_path)
 
 
 def object_fields(value: Any) -> dict[str, Any] | None:
@@ -330,9 +283,8 @@ class _ValueEditor:
         if not edits:
             return part
         if isinstance(part, str):
-            shifted = [edit._replace(start=edit.start - start) for edit in edits]
-            shifted = [edit._replace(end=edit.end - start) for edit in shifted]
-            return _DECODER.decode(apply_edits(self.text[start:end], shifted))
+            inner_text = apply_edits(self.text[:end], edits)[start:]
+            return _DECODER.decode(inner_text)
         value_fields = object_fields(part)
         if isinstance(part, dict):
             return self.edit_fields(part, start, edits)

@@ -11,15 +11,14 @@ from typing import Any, TypeAlias
 
 from denoise_core.spans import Range, Ranges, RangeTuple, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
+    ItemList,
     JsonCuts,
     JsonMember,
     JsonPath,
     ListCut,
-    container_start,
     json_members,
     load_json,
     map_string_offsets,
-    remove_elements,
     skip_space,
 )
 from denoise_core.text.json_tables import (
@@ -222,6 +221,8 @@ class _JsonChunker:
     chunk_string: InnerChunker
     chunks: list[TextChunk] = field(default_factory=list)
     tied_paths: set[JsonPath] = field(default_factory=set)
+    item_lists: list[ItemList] = field(default_factory=list)
+    outer_span: Range | None = None
 
     def add_container(
         self,
@@ -248,7 +249,11 @@ class _JsonChunker:
         def is_separate(member: JsonMember) -> bool:
             return by_element or _is_large(member, len(path))
 
-        members = json_members(self.text, start)
+        members = list(json_members(self.text, start))
+        outer_span = self.outer_span
+        if by_element:
+            spans = [(member.start, member.end) for member in members]
+            self.item_lists.append(ItemList(start, [spans], outer_span))
         for has_own_chunk, group in groupby(members, is_separate):
             if not has_own_chunk:
                 chunk = self.add_small_members(list(group), path, inner_context)
@@ -259,9 +264,12 @@ class _JsonChunker:
             for member in group:
                 # A number in a path marks an element that can be dropped.
                 step = member.name
-                if not by_element:
+                if by_element:
+                    self.outer_span = (member.start, member.end)
+                else:
                     step = str(step)
                 self.add_member(member, (*path, step), inner_context)
+        self.outer_span = outer_span
 
     def add_table(
         self,
@@ -277,12 +285,13 @@ class _JsonChunker:
         """
         part_spans = _member_spans(self.text, start, table_rows)
         parts = []
+        list_spans: dict[JsonPath, Ranges] = {}
         for row_paths in table_rows:
             spans = [part_spans[part_path] for part_path in row_paths]
             row_values = {}
             for part_path in row_paths:
-                name = _part_name(part_path)
-                row_values[name] = _value_at(value, part_path)
+                column_name = str(part_path[0])
+                row_values[column_name] = _value_at(value, part_path)
             row_text = _render_row(value, row_values)
             for n, part_path in enumerate(row_paths):
                 other_spans = tuple(span for span in spans if span != spans[n])
@@ -294,11 +303,14 @@ class _JsonChunker:
                     is_structural=n > 0,
                     is_atomic=True,
                     path=path,
-                    table_path=path,
-                    list_path=part_path[:-1],
+                    is_row_part=True,
                 )
                 parts.append(part)
+                list_spans.setdefault(part_path[:-1], []).append(part.span)
         self.chunks += sorted(parts, key=lambda part: part.start)
+        item_spans = list(map(sorted, list_spans.values()))
+        table = ItemList(start, item_spans, self.outer_span, is_table=True)
+        self.item_lists.append(table)
 
     def add_small_members(
         self,
@@ -396,11 +408,6 @@ def _member_spans(
             elif member_path in open_paths:
                 pending.append((member_path, member.value_start))
     return part_spans
-
-
-def _part_name(path: JsonPath) -> str:
-    """Return the column that a part of a row belongs to."""
-    return str(path[0])
 
 
 def _value_at(value: Any, path: JsonPath) -> Any:
@@ -506,7 +513,7 @@ def row_list_cut(
     for chunk in chunks:
         if not chunk.is_structural:
             row_spans.append(_value_span(text, chunk))
-    return ListCut.from_items(text.find("["), row_spans, kept_spans)
+    return ItemList(text.find("["), [row_spans]).cut(kept_spans)
 
 
 def json_cuts(
@@ -528,31 +535,14 @@ def json_cuts(
         string_span = chunk.string_span
         if string_span is not None and not clip_spans(kept_spans, *string_span):
             string_spans.append(string_span)
-    chunk_paths = [(chunk.path, chunk.start) for chunk in chunks]
-    list_cuts = remove_elements(text, chunk_paths, kept_spans)
-    list_cuts += _table_cuts(text, chunks, kept_spans)
+    chunker = _JsonChunker(text, lambda string: [])
+    chunker.add_container(skip_space(text, 0), load_json(text), (), ())
+    list_cuts = []
+    for item_list in chunker.item_lists:
+        outer_span = item_list.outer_span
+        if outer_span is None or clip_spans(kept_spans, *outer_span):
+            list_cuts.append(item_list.cut(kept_spans))
     return JsonCuts(list_cuts, merge_spans(string_spans))
-
-
-def _table_cuts(
-    text: str, chunks: Sequence[TextChunk], kept_spans: Ranges
-) -> list[ListCut]:
-    """Return one cut for each table; its items are those of every list it has."""
-    list_items: dict[JsonPath, dict[JsonPath, Ranges]] = {}
-    for chunk in chunks:
-        if chunk.table_path is not None:
-            lists = list_items.setdefault(chunk.table_path, {})
-            lists.setdefault(chunk.list_path, []).append(_value_span(text, chunk))
-    table_cuts = []
-    for table_path, lists in list_items.items():
-        start = container_start(text, table_path)
-        cuts = [
-            ListCut.from_items(start, spans, kept_spans) for spans in lists.values()
-        ]
-        removed_spans = merge_spans(chain.from_iterable(c.removed_spans for c in cuts))
-        first_cut = cuts[0]._replace(removed_spans=removed_spans, is_table=True)
-        table_cuts.append(first_cut)
-    return table_cuts
 
 
 def _value_span(text: str, chunk: TextChunk) -> Range:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
@@ -60,45 +59,32 @@ _MAX_STEM_CHARACTERS = 64  # what is longer is no word
 _thread_stemmers = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class StemmedWord:
-    """A content word: its stem and its characters ``[start, end)``."""
-
-    stem: str
-    start: int
-    end: int
-
-
 def is_function_word(word: str, language: str) -> bool:
     """Whether a folded word carries no content in English or in this language."""
     return word in _FUNCTION_WORDS["en"] or word in _FUNCTION_WORDS.get(language, ())
 
 
-def content_stems(lexemes: Lexemes, language: str) -> list[StemmedWord]:
-    """Return the words that are no function words; numbers are left out.
+def content_stems(lexemes: Lexemes, language: str) -> list[str]:
+    """Return the stems of the words that are no function words; no numbers.
 
     An ideograph forms a word with the one that follows it, or alone if it has no
     neighbour.
     """
-    stemmed_words = []
+    stems = []
     function_words = _FUNCTION_WORDS.get(language, _ALL_FUNCTION_WORDS)
     previous = OUTSIDE
     for lexeme, following in pairwise([*lexemes, OUTSIDE]):
         if lexeme.kind == "word":
             word = _without_elision(lexeme.folded_text, language)
             if word not in function_words and len(word) > 1:
-                stem = stem_word(word, language)
-                stemmed_words.append(StemmedWord(stem, lexeme.start, lexeme.end))
+                stems.append(stem_word(word, language))
         elif _is_content_ideograph(lexeme):
-            is_pair = following.start == lexeme.end and _is_content_ideograph(following)
-            if is_pair:
-                pair = lexeme.text + following.text
-                stemmed_words.append(StemmedWord(pair, lexeme.start, following.end))
+            if following.start == lexeme.end and _is_content_ideograph(following):
+                stems.append(lexeme.text + following.text)
             elif not _is_content_ideograph(previous):
-                single = StemmedWord(lexeme.text, lexeme.start, lexeme.end)
-                stemmed_words.append(single)
+                stems.append(lexeme.text)
         previous = lexeme
-    return stemmed_words
+    return stems
 
 
 def stem_word(word: str, language: str = "en") -> str:

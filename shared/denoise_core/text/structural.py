@@ -326,7 +326,7 @@ def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
     context_spans: set[Range] = set()
     for chunk in chunks:
         context_spans.update(chunk.context_spans)
-        if chunk.table_path is not None:
+        if chunk.is_row_part:
             # A range may touch the comma after one part alone; rows stay whole.
             context_spans.add(chunk.span)
     return context_spans

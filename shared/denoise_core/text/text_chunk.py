@@ -38,9 +38,8 @@ class TextChunk(NamedTuple):
             useless.
         path: Keys and element numbers that lead to a JSON value.
         string_span: For a part of a long JSON string: its range in the raw text.
-        table_path: For a part of a row that is spread over several lists or objects:
-            the path of the table.
-        list_path: For such a part: the path of the list or object it is in.
+        is_row_part: True for a part of a row that is spread over several lists or
+            objects.
     """
 
     start: int
@@ -52,8 +51,7 @@ class TextChunk(NamedTuple):
     is_atomic: bool = False
     path: tuple[str | int, ...] = ()
     string_span: Range | None = None
-    table_path: tuple[str | int, ...] | None = None
-    list_path: tuple[str | int, ...] = ()
+    is_row_part: bool = False
 
     @property
     def span(self) -> Range:

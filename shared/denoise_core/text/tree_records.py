@@ -51,9 +51,11 @@ def _looks_like_yaml(text: str) -> bool:
         return False
     yaml_lines = 0
     for line in lines:
-        key = line.removeprefix("- ").partition(":")[0]
         has_key = ": " in line or line.endswith(":")
-        is_short_key = has_key and 0 < len(key) <= 40 and " - " not in key
+        key = line.removeprefix("- ").removesuffix(":").partition(": ")[0]
+        # A colon or a dash inside: a log's time, or prose.
+        is_plain = ":" not in key and " - " not in key
+        is_short_key = has_key and is_plain and 0 < len(key) <= 40
         yaml_lines += is_short_key or line.startswith(("#", "---"))
     return yaml_lines >= _MIN_YAML_LINES * len(lines)
 

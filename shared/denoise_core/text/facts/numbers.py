@@ -6,7 +6,6 @@ In digits as English, German, French and Spanish write them, and in English word
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from itertools import count
 
@@ -198,21 +197,20 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     >>> parse_digits("3,200,000", "en"), parse_digits("2,4", "de")
     ((3200000.0,), (2.4,))
     """
-    plain_digits = "".join(map(_ascii_digit, digits))
     separators = []
-    for symbol in plain_digits:
+    for symbol in digits:
         if not symbol.isdigit():
             separators.append(symbol)
     if not separators or ":" in separators or "/" in separators:
-        return _to_float(plain_digits)
+        return _to_float(digits)
     if set(separators) == {",", "."}:
-        grouping_mark, decimal_mark = sorted(",.", key=plain_digits.rfind)
-        ungrouped_digits = plain_digits.replace(grouping_mark, "")
-        return _to_float(ungrouped_digits.replace(decimal_mark, "."))
+        grouping_mark, decimal_mark = sorted(",.", key=digits.rfind)
+        plain_digits = digits.replace(grouping_mark, "")
+        return _to_float(plain_digits.replace(decimal_mark, "."))
     mark = separators[0]
-    decimal_values = _to_float(plain_digits.replace(mark, "."))
-    if _GROUPED.match(plain_digits):
-        grouped_values = _to_float(plain_digits.replace(mark, ""))
+    decimal_values = _to_float(digits.replace(mark, "."))
+    if _GROUPED.match(digits):
+        grouped_values = _to_float(digits.replace(mark, ""))
         grouping_languages = ("en", "") if mark == "," else ("de", "es", "fr")
         is_grouping = mark not in ".," or len(separators) > 1
         if is_grouping or language in grouping_languages:
@@ -222,12 +220,6 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     if len(separators) == 1:
         return decimal_values
     return ()
-
-
-def _ascii_digit(symbol: str) -> str:
-    if symbol.isdigit():
-        return str(unicodedata.digit(symbol))
-    return symbol
 
 
 def _to_float(text: str) -> tuple[float, ...]:
