@@ -521,8 +521,12 @@ class _PreparedInput:
         """The number of each chunk's document; empty if documents are unknown."""
         if self.reader is None:
             return []
-        numbers = self.reader.document_numbers
-        return [numbers[span.passage_id] for span in self.spans]
+        number_of_passage = self.reader.document_numbers
+        chunk_numbers = []
+        for span in self.spans:
+            number = number_of_passage[span.passage_id]
+            chunk_numbers.append(number)
+        return chunk_numbers
 
 
 def _resolve_keep(

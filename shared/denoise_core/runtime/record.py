@@ -110,7 +110,8 @@ def relevance_record(result: DenoiseResult) -> dict[str, Any]:
     if result.relevant is not None:
         record["relevant"] = result.relevant
     if result.note is not None:
-        record["note"] = _cut_text(result.note)
+        note = _cut_text(result.note)
+        record["note"] = note
     return record
 
 
