@@ -130,7 +130,8 @@ class DocumentReader:
         ranges += _cut_chunks(chunked, piece, start, end)
         spans: list[Span] = []
         for context_range in ranges:
-            spans += joined_text.to_spans(context_range, piece)
+            range_spans = joined_text.to_spans(context_range, piece)
+            spans.extend(range_spans)
         return tuple(spans)
 
     def parts_of(self, span: Span) -> Iterator[PassageChunk]:
@@ -244,7 +245,10 @@ def _title_span(chunked: ChunkedText) -> Range | None:
 def _split_runs(group: Run) -> list[Run]:
     """Group the pieces that follow each other; each by itself if places are unknown."""
     if any(position is None for position, _ in group):
-        return [[(None, passage)] for _, passage in group]
+        single_runs: list[Run] = []
+        for _, passage in group:
+            single_runs.append([(None, passage)])
+        return single_runs
     runs: list[Run] = []
     run_text = ""
     run_start = 0
