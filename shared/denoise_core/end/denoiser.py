@@ -524,8 +524,7 @@ class _PreparedInput:
         number_of_passage = self.reader.document_numbers
         chunk_numbers = []
         for span in self.spans:
-            number = number_of_passage[span.passage_id]
-            chunk_numbers.append(number)
+            chunk_numbers.append(number_of_passage[span.passage_id])
         return chunk_numbers
 
 

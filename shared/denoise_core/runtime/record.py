@@ -110,8 +110,7 @@ def relevance_record(result: DenoiseResult) -> dict[str, Any]:
     if result.relevant is not None:
         record["relevant"] = result.relevant
     if result.note is not None:
-        note = _cut_text(result.note)
-        record["note"] = note
+        record["note"] = _cut_text(result.note)
     return record
 
 
