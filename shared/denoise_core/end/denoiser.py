@@ -540,8 +540,11 @@ class _PreparedInput:
         """The number of each chunk's document; empty if documents are unknown."""
         if self.reader is None:
             return []
-        numbers = self.reader.document_numbers
-        return [numbers[span.passage_id] for span in self.spans]
+        number_of_passage = self.reader.document_numbers
+        chunk_numbers = []
+        for span in self.spans:
+            chunk_numbers.append(number_of_passage[span.passage_id])
+        return chunk_numbers
 
 
 def _resolve_keep(

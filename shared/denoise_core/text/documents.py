@@ -130,7 +130,8 @@ class DocumentReader:
         ranges += _cut_chunks(chunked, piece, start, end)
         spans: list[Span] = []
         for context_range in ranges:
-            spans += joined_text.to_spans(context_range, piece)
+            range_spans = joined_text.to_spans(context_range, piece)
+            spans.extend(range_spans)
         return tuple(spans)
 
     def parts_of(self, span: Span) -> Iterator[PassageChunk]:
@@ -169,7 +170,9 @@ def _cut_chunks(
     return ranges
 
 
-def _document_place(passage: Passage) -> tuple[Hashable, int | None]:
+def _document_place(
+    passage: Passage,
+) -> tuple[Hashable, int | None]:
     """Return which document a passage is a piece of, and where it begins there.
 
     A source such as "wiki" is no document: passages of many pages may name it.
@@ -241,10 +244,15 @@ def _title_span(chunked: ChunkedText) -> Range | None:
     return title.span
 
 
-def _split_runs(group: Run) -> list[Run]:
+def _split_runs(
+    group: Run,
+) -> list[Run]:
     """Group the pieces that follow each other; each by itself if places are unknown."""
     if any(position is None for position, _ in group):
-        return [[(None, passage)] for _, passage in group]
+        single_runs: list[Run] = []
+        for _, passage in group:
+            single_runs.append([(None, passage)])
+        return single_runs
     runs: list[Run] = []
     run_text = ""
     run_start = 0
@@ -267,8 +275,11 @@ def _split_runs(group: Run) -> list[Run]:
     return runs
 
 
-def _position_of(placed_passage: tuple[int | None, Passage]) -> int:
-    return placed_passage[0] or 0
+def _position_of(
+    placed_passage: tuple[int | None, Passage],
+) -> int:
+    position, _ = placed_passage
+    return position or 0
 
 
 def _append_piece(joined_text: str, gap: int, piece_text: str) -> str:

@@ -25,8 +25,10 @@ def later_references(text: str, chunks: Sequence[TextChunk]) -> Mapping[int, lis
         if chunk.is_structural or is_long:
             continue
         words = set()
-        for raw_word in chunk.text_of(text).split():
-            words.add(raw_word.strip(punctuation))
+        chunk_words = chunk.text_of(text).split()
+        for chunk_word in chunk_words:
+            bare_word = chunk_word.strip(punctuation)
+            words.add(bare_word)
         for word in filter(_is_identifier, words):
             word_namers = namers.setdefault(word, [])
             word_namers.append(index)
