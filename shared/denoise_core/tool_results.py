@@ -122,9 +122,7 @@ class ToolResult:
             result: The result of denoising ``passages``.
             has_recall: Whether the notes name the id of the omitted text.
         """
-        kept_spans = []
-        for n in range(len(self.passages)):
-            kept_spans.append(self._kept_spans(n, result))
+        kept_spans = [self._kept_spans(n, result) for n in range(len(self.passages))]
         rewritten_texts = {}
         for n, passage in enumerate(self.passages):
             texts = _rewritten_texts(result, passage.id)
@@ -413,10 +411,7 @@ def build_query(user_message: str, tool_query: str) -> str:
 
 def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
     """Return the first and the last chunks that fit into half of the characters each."""
-    scored_chunks = []
-    for chunk in chunked.chunks:
-        if chunk.is_scored_in(chunked.text):
-            scored_chunks.append(chunk)
+    scored_chunks = chunked.scored_chunks
     scored_length = sum(chunk.length for chunk in scored_chunks)
     other_length = len(chunked.text) - scored_length
     limit = max(0, max_characters - other_length) // 2

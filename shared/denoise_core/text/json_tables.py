@@ -35,14 +35,10 @@ def find_tied_lists(value: Any) -> frozenset[str]:
     """
     if not isinstance(value, dict):
         return frozenset()
-    names_by_length: dict[int, list[str]] = {}
-    for path, items in _lists_in(value):
-        if len(items) > 1:
-            names_by_length.setdefault(len(items), []).append(str(path[0]))
     tied_names: set[str] = set()
-    for names in names_by_length.values():
-        if len(names) > 1:
-            tied_names.update(names)
+    for length, paths in _lists_by_length(value).items():
+        if length > 1 and len(paths) > 1:
+            tied_names.update(str(path[0]) for path in paths)
     return frozenset(tied_names)
 
 
@@ -88,17 +84,14 @@ def _are_numbers(names: Sequence[str]) -> bool:
 
 def _parallel_rows(value: Mapping[str, Any]) -> TableRows | None:
     """Return the rows of parallel lists: the longest that share their length."""
-    paths_by_length: dict[int, list[JsonPath]] = {}
-    for path, items in _lists_in(value):
-        paths_by_length.setdefault(len(items), []).append(path)
-    for length, paths in sorted(paths_by_length.items(), reverse=True):
+    for length, paths in sorted(_lists_by_length(value).items(), reverse=True):
         if length >= MIN_TABLE_ROWS and len(paths) > 1:
             return [[(*path, n) for path in paths] for n in range(length)]
     return None
 
 
-def _lists_in(value: Mapping[str, Any]) -> list[tuple[JsonPath, list[Any]]]:
-    """Return the lists of an object with their paths.
+def _lists_by_length(value: Mapping[str, Any]) -> dict[int, list[JsonPath]]:
+    """Return the paths of an object's lists, by the number of their elements.
 
     A list of one list counts as the inner one, as in a vector store's answer to one
     query. The names of another list's columns are no rows, so they are left out.
@@ -115,9 +108,9 @@ def _lists_in(value: Mapping[str, Any]) -> list[tuple[JsonPath, list[Any]]]:
     for _, items in lists:
         if items and all(isinstance(item, list) for item in items):
             widths.update(len(item) for item in items)
-    rows = []
+    paths_by_length: dict[int, list[JsonPath]] = {}
     for path, items in lists:
         is_header = len(items) in widths and all(isinstance(i, str) for i in items)
         if not is_header:
-            rows.append((path, items))
-    return rows
+            paths_by_length.setdefault(len(items), []).append(path)
+    return paths_by_length

@@ -15,6 +15,7 @@ from denoise_core.spans import (
     Ranges,
     clip_spans,
     complement_spans,
+    join_spans,
     merge_spans,
 )
 from denoise_core.text import lines, markup
@@ -28,7 +29,7 @@ from denoise_core.text.json_spans import (
 from denoise_core.text.line_groups import INNER_LINE_STARTS
 from denoise_core.text.prose import line_kind
 from denoise_core.text.structural import ChunkedText
-from denoise_core.text.text_chunk import TextChunk
+from denoise_core.text.text_chunk import line_at
 from denoise_core.text.tree_records import count_empty_values, parse_xml
 
 GAP_MARK = "[...]"
@@ -250,10 +251,8 @@ def _whole_lines(text: str, spans: Iterable[Range]) -> Ranges:
     """Extend ranges to the lines they touch; a long line is a paragraph and may be cut."""
     extended_spans = []
     for start, end in spans:
-        line_start = text.rfind("\n", 0, start) + 1
-        line_end = text.find("\n", max(end - 1, start)) + 1 or len(text)
-        first_line_end = text.find("\n", start) + 1 or len(text)
-        last_line_start = text.rfind("\n", 0, max(end - 1, start)) + 1
+        line_start, first_line_end = line_at(text, start)
+        last_line_start, line_end = line_at(text, max(end - 1, start))
         if first_line_end - line_start <= _MAX_LINE_CHARACTERS:
             start = line_start
         if line_end - last_line_start <= _MAX_LINE_CHARACTERS:
@@ -287,21 +286,17 @@ def _is_unit_start(chunked: ChunkedText, position: int) -> bool:
         return False
     if chunked.text_format == lines.LOG_ENTRIES:
         return text[position] not in INNER_LINE_STARTS
-    line = text[position : text.find("\n", position) + 1 or len(text)]
+    line = text[slice(*line_at(text, position))]
     return line_kind(line) in ("heading", "item", "row", "rule")
 
 
 def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int]:
     """Return how many scored chunks there are, and how many are wholly removed."""
-    scored_chunks: list[TextChunk] = []
-    for chunk in chunked.chunks:
-        if chunk.is_scored_in(chunked.text):
-            scored_chunks.append(chunk)
+    scored_chunks = chunked.scored_chunks
     dropped_count = 0
     for chunk in scored_chunks:
-        start, end = chunk.span
-        remaining = complement_spans(removed_spans, start, end)
-        remaining_text = "".join(chunked.text[a:b] for a, b in remaining)
+        remaining_spans = complement_spans(removed_spans, *chunk.span)
+        remaining_text = join_spans(chunked.text, remaining_spans)
         if chunked.text_format in ("html", "xml"):
             remaining_text = markup.strip_tags(remaining_text)
         dropped_count += not any(map(str.isalnum, remaining_text))

@@ -85,6 +85,11 @@ class ChunkedText:
     source_value: Any = None
     references: Mapping[int, Sequence[int]] = field(default_factory=dict, compare=False)
 
+    @property
+    def scored_chunks(self) -> list[TextChunk]:
+        """The chunks that are neither structure nor white space."""
+        return [chunk for chunk in self.chunks if chunk.is_scored_in(self.text)]
+
     def chunk_index(self, position: int) -> int:
         """Return the index of the chunk that holds this character."""
         index = bisect_right(self.chunks, position, key=lambda chunk: chunk.start)
@@ -167,8 +172,8 @@ class ChunkedText:
             return complement_spans(self._dropped_records(all_spans), 0, len(self.text))
         # A chunk kept only as context brings no further context.
         main_chunks = []
-        for chunk in self.chunks:
-            if clip_spans(ranges, *chunk.span) and chunk.span not in context_spans:
+        for chunk in self._touched_chunks(ranges):
+            if chunk.span not in context_spans:
                 main_chunks.append(chunk)
         retained_spans = merge_spans([*_context_spans(main_chunks), *ranges])
         if self.text_format != "html":
@@ -228,11 +233,11 @@ class ChunkedText:
             if start < end:
                 valid_ranges.append((start, end))
         ranges = clip_spans(merge_spans(valid_ranges), 0, len(self.text))
-        touched_chunks = []
-        for chunk in self.chunks:
-            if clip_spans(ranges, *chunk.span):
-                touched_chunks.append(chunk)
-        return ranges, _context_spans(touched_chunks)
+        return ranges, _context_spans(self._touched_chunks(ranges))
+
+    def _touched_chunks(self, ranges: Ranges) -> list[TextChunk]:
+        """Return the chunks that merged ranges touch."""
+        return [chunk for chunk in self.chunks if clip_spans(ranges, *chunk.span)]
 
     def _has_inner_tags(self, chunk: TextChunk) -> bool:
         is_html = self.text_format == "html"

@@ -145,6 +145,12 @@ def _merge_group(text: str, group: list[TextChunk], shows_structure: bool) -> Te
     )
 
 
+def line_at(text: str, position: int) -> Range:
+    """Return the range of the line that holds this character, with its line break."""
+    line_end = text.find("\n", position) + 1 or len(text)
+    return text.rfind("\n", 0, position) + 1, line_end
+
+
 def line_spans(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[Range]:
     """Yield the lines of ``text[start:end]``, line breaks included, as ranges."""
     text_end = min(end, len(text))

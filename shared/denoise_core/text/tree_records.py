@@ -12,7 +12,7 @@ from xml.parsers import expat
 
 from denoise_core.spans import Range, Ranges
 from denoise_core.text.markup import strip_tags
-from denoise_core.text.text_chunk import TextChunk, fill_gaps
+from denoise_core.text.text_chunk import TextChunk, fill_gaps, line_at
 
 try:
     import yaml
@@ -120,17 +120,13 @@ def _collect_yaml_items(text: str, node: Any, item_spans: Ranges) -> None:
     elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
         items = node.value
         if len(items) > 1 and all(isinstance(i, yaml.CollectionNode) for i in items):
-            item_starts = [_line_start(text, item.start_mark.index) for item in items]
-            end = _line_start(text, node.end_mark.index)
+            item_starts = [line_at(text, item.start_mark.index)[0] for item in items]
+            end, _ = line_at(text, node.end_mark.index)
             if not text[node.end_mark.index :].strip():
                 end = len(text)
             item_ends = [*item_starts[1:], end]
             if item_starts == sorted(set(item_starts)) and item_starts[-1] < end:
                 item_spans += zip(item_starts, item_ends, strict=True)
-
-
-def _line_start(text: str, position: int) -> int:
-    return text.rfind("\n", 0, position) + 1
 
 
 # --- XML
@@ -204,25 +200,22 @@ def find_xml_records(text: str) -> Ranges | None:
     root = parse_xml(text)
     if root is None:
         return None
-    offset = len(text) - len(text.lstrip())
     source = text.strip().encode("utf-8", "replace")
     records: list[XmlElement] = []
     _collect_xml_records(root, records)
-    boundaries = sorted({0, *_boundaries(records)})
-    positions = {0: offset}
-    previous = 0
-    for boundary in boundaries:
-        characters = len(source[previous:boundary].decode("utf-8", "replace"))
-        positions[boundary] = positions[previous] + characters
-        previous = boundary
-    return [(positions[record.start], positions[record.end]) for record in records]
-
-
-def _boundaries(records: list[XmlElement]) -> list[int]:
-    boundaries = []
+    spans: Ranges = []
+    end = len(text) - len(text.lstrip())
+    previous_end = 0
     for record in records:
-        boundaries += [record.start, record.end]
-    return boundaries
+        start = end + _count_characters(source[previous_end : record.start])
+        end = start + _count_characters(source[record.start : record.end])
+        spans.append((start, end))
+        previous_end = record.end
+    return spans
+
+
+def _count_characters(source: bytes) -> int:
+    return len(source.decode("utf-8", "replace"))
 
 
 def _collect_xml_records(element: XmlElement, records: list[XmlElement]) -> None:
