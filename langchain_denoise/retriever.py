@@ -92,9 +92,6 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     """How many documents to ask the retriever for, for example five times ``k``; None
     leaves it to the retriever."""
 
-    settings: Denoise | None = None
-    """Settings in one object; a keyword overrides its field. None once it was read."""
-
     @classmethod
     @override
     def is_lc_serializable(cls) -> bool:
