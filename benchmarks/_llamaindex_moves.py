@@ -29,7 +29,9 @@ from s2a_cost import Work
 
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer
-from denoise_core.text.chunk import no_chunking, sentence_spans
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers.encoders import CrossEncoderScorer
+from denoise_core.text.chunk import no_chunking
 from denoise_lab.experiments.scripted_server import Server, tokenizer
 from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
 
@@ -93,12 +95,13 @@ def reranker() -> SentenceTransformerRerank:
 def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
     """Each peer, and the one line in its place, as docs/llamaindex.md has them."""
     llm, e, ours = ScriptedLLM(server=server), EmbeddedEmbedding(), DenoisePostprocessor
+    pair_denoiser = ENDDenoiser(CrossEncoderScorer(Cosine()), keep=2)
     halves = SentenceEmbeddingOptimizer(embed_model=e, percentile_cutoff=0.5)
     return {
         "LLMRerank": (LLMRerank(llm=llm), ours.from_llm(llm, top_n=10)),
         "SentenceEmbeddingOptimizer (0.5)": (
             halves,
-            ours.from_embed_model(e, keep=0.5, chunker=sentence_spans),
+            ours.from_embed_model(e, keep=0.5, chunks="sentences"),
         ),
         "SimilarityPostprocessor": (
             SimilarityPostprocessor(),
@@ -108,7 +111,10 @@ def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
             SimilarityPostprocessor(similarity_cutoff=CUTOFF),
             ours.from_embed_model(e, threshold=CUTOFF),
         ),
-        "SentenceTransformerRerank": (reranker(), ours.from_cross_encoder(Cosine())),
+        "SentenceTransformerRerank": (
+            reranker(),
+            ours(denoiser=pair_denoiser, order="score"),
+        ),
     }
 
 

@@ -4,8 +4,8 @@ LangChain documents, messages, retrievers and chat models come in; documents, me
 and checked answers go out. The methods themselves are in `denoise_core`.
 
 Read `compressor.py` first: `DenoiseCompressor` puts any denoiser of the core into a
-retriever, a compressor pipeline, a chain or a graph. `Denoise` (`settings.py`) holds its
-settings, which `DenoisingRetriever` shares. `S2AMessages` removes opinion from a
+retriever, a compressor pipeline, a chain or a graph; its settings are in `settings.py`,
+and `DenoisingRetriever` shares them. `S2AMessages` removes opinion from a
 conversation. `verified` adds judge, feedback and retry to a chain you have;
 `AugmentedRunnable` is the whole loop. `ChatModelLLM` and `RetrieverAdapter` let the core
 use your chat model and your retriever. Agent middleware is in `langchain_denoise.middleware`.
@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from langchain_denoise.models.scoring import EmbeddedEmbeddings
     from langchain_denoise.retriever import DenoisingRetriever, RetrieverAdapter
     from langchain_denoise.s2a import S2AMessages
-    from langchain_denoise.settings import Denoise
     from langchain_denoise.verification.chain import verified
     from langchain_denoise.verification.verifier import Verifier
 
 __all__ = [
     "AugmentedRunnable",
     "ChatModelLLM",
-    "Denoise",
     "DenoiseCompressor",
     "DenoisingRetriever",
     "EmbeddedEmbeddings",
@@ -49,7 +47,6 @@ __all__ = [
 _MODULE_OF_NAME = {
     "AugmentedRunnable": "augmenter",
     "ChatModelLLM": "models.chat_llm",
-    "Denoise": "settings",
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
     "EmbeddedEmbeddings": "models.scoring",

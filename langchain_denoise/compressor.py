@@ -70,9 +70,6 @@ class DenoiseCompressor(
     ['The tower is 330 m tall.']
     """
 
-    settings: Denoise | None = None
-    """Settings in one object; a keyword overrides its field. None once it was read."""
-
     _write_scores: bool = PrivateAttr(default=True)
 
     @classmethod

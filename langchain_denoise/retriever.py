@@ -36,6 +36,7 @@ from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.settings import (
     Denoise,
     PositiveCount,
+    RequestSettings,
     RetrieverLike,
     request_settings,
 )
@@ -91,9 +92,6 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     """How many documents to ask the retriever for, for example five times ``k``; None
     leaves it to the retriever."""
 
-    settings: Denoise | None = None
-    """Settings in one object; a keyword overrides its field. None once it was read."""
-
     @classmethod
     @override
     def is_lc_serializable(cls) -> bool:
@@ -148,13 +146,15 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
-        arguments = self._retriever_arguments(kwargs)
+        request, arguments = self._split_arguments(kwargs, k)
         documents = self.retriever.invoke(query, config, **arguments)
         chain_input: Any = {
             "documents": read_documents(documents, "retriever"),
             "query": query,
         }
-        return self._compressor.invoke(chain_input, _config_with_k(config, k))
+        return self._compressor.invoke(
+            chain_input, _config_with_settings(config, request)
+        )
 
     @override
     async def _aget_relevant_documents(
@@ -166,23 +166,41 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
-        arguments = self._retriever_arguments(kwargs)
+        request, arguments = self._split_arguments(kwargs, k)
         documents = await self.retriever.ainvoke(query, config, **arguments)
         chain_input: Any = {
             "documents": read_documents(documents, "retriever"),
             "query": query,
         }
-        return await self._compressor.ainvoke(chain_input, _config_with_k(config, k))
+        return await self._compressor.ainvoke(
+            chain_input, _config_with_settings(config, request)
+        )
 
-    def _retriever_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The keyword arguments for the inner retriever.
+    def _split_arguments(
+        self, kwargs: dict[str, Any], k: int | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The settings of this call, and the arguments for the inner retriever.
 
         Raises:
-            InputError: For arguments that it would silently ignore.
+            InputError: For arguments that the retriever would silently ignore, and for
+                settings that a call cannot change.
         """
+        request: dict[str, Any] = {} if k is None else {"top_n": k}
+        arguments: dict[str, Any] = {}
+        if self.fetch_k is not None:
+            arguments["k"] = self.fetch_k
         ignored = []
-        for name in kwargs:
-            if not _accepts_argument(self.retriever, name):
+        for name, value in kwargs.items():
+            if name in RequestSettings.__annotations__:
+                request[name] = value
+            elif name in Denoise.model_fields:
+                raise InputError(
+                    f"{name}: set it on the DenoisingRetriever; a call may change "
+                    f"{', '.join(RequestSettings.__annotations__)}"
+                )
+            elif _accepts_argument(self.retriever, name):
+                arguments[name] = value
+            else:
                 ignored.append(name)
         if ignored:
             raise InputError(
@@ -190,7 +208,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
                 "argument with a call, and would silently ignore it; set it on the "
                 "retriever itself"
             )
-        return kwargs if self.fetch_k is None else {"k": self.fetch_k, **kwargs}
+        return request, arguments
 
     @property
     def _compressor(self) -> DenoiseCompressor:
@@ -271,11 +289,13 @@ def require_retriever(retriever: Any) -> None:
         )
 
 
-def _config_with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
-    """The config with the ``k`` of this call, if it has one."""
-    if k is None:
+def _config_with_settings(
+    config: RunnableConfig, settings: dict[str, Any]
+) -> RunnableConfig:
+    """The config with the settings of this call."""
+    if not settings:
         return config
-    request = {**request_settings(config), "top_n": k}
+    request = {**request_settings(config), **settings}
     configurable = {**config.get("configurable", {}), RECORD_KEY: request}
     return {**config, "configurable": configurable}
 

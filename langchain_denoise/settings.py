@@ -8,8 +8,7 @@ they are.
 from __future__ import annotations
 
 import copy
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
@@ -30,7 +29,13 @@ from pydantic import (
 from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
-from denoise_core._frameworks import KeepSettings, bundled_denoiser, with_keep_rule
+from denoise_core._frameworks import (
+    KeepSettings,
+    bundled_denoiser,
+    closest_name,
+    named_chunker,
+    with_keep_rule,
+)
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RECORD_KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys
@@ -118,15 +123,9 @@ class Denoise(BaseModel):
     """How documents are denoised. Without any setting: END with the embedded default.
 
     `DenoiseCompressor`, `DenoisingRetriever` and the middleware ``DenoiseToolResults``
-    take the same fields as keywords, or one of these as ``settings=``. A request may
-    override some of them with a dict or with one of these:
+    take these fields as keywords. A request may override some of them with a dict:
     ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``; in agents also as
     ``denoise`` of the context.
-
-    >>> from langchain_denoise import Denoise, DenoiseCompressor
-    >>> strict = Denoise(keep=0.25, on_empty="raise")
-    >>> DenoiseCompressor(settings=strict, keep=0.5).keep
-    0.5
     """
 
     denoiser: DenoiserLike = None
@@ -278,26 +277,17 @@ class Denoise(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _merge_settings(cls, values: Any) -> Any:
-        """The keywords, over the fields of ``settings``."""
+    def _check_names(cls, values: Any) -> Any:
+        """Reject names of no setting, saying the closest one."""
         if not isinstance(values, Mapping):
             return values
-        keywords = dict(values)
-        base = (
-            keywords.pop("settings", None) if "settings" in cls.model_fields else None
-        )
         known_names = set(cls.model_fields)
         known_names.update(field.alias or "" for field in cls.model_fields.values())
-        for name in keywords:
+        for name in values:
             if name not in known_names:
                 hint = closest_name(name, known_names)
                 raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
-        inherited = _fields_set(base)
-        if not AMOUNT_SETTINGS.isdisjoint(keywords):
-            # Ways to say how much is kept: a keyword replaces any of them.
-            for name in (*AMOUNT_SETTINGS, "risk"):
-                inherited.pop(name, None)
-        return {**inherited, **keywords}
+        return values
 
     @field_validator("probe")
     @classmethod
@@ -398,7 +388,10 @@ class Denoise(BaseModel):
         from denoise_core.end import ENDDenoiser
 
         is_default_scorer = self.scorer is None and self.probe is None
-        chunker = self._chunker(is_default_scorer and settings.threshold is None)
+        by_structure = is_default_scorer and settings.threshold is None
+        chunker: Any = "auto" if by_structure else named_chunker("whole")
+        if self.chunks is not None:
+            chunker = named_chunker(self.chunks)
         if is_default_scorer:
             return bundled_denoiser(settings, chunker)
         from langchain_denoise.models.scoring import FolderProbe, as_scorer
@@ -411,23 +404,6 @@ class Denoise(BaseModel):
         if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
             arguments["keep"] = self.top_n
         return ENDDenoiser(scorer, chunker=chunker, **arguments)
-
-    def _chunker(self, by_structure: bool) -> Any:
-        from denoise_core.text import chunk
-
-        if isinstance(self.chunks, int):
-            return chunk.sentence_chunker(self.chunks)
-        if self.chunks == "sentences":
-            return chunk.sentence_spans
-        if self.chunks is None and by_structure:
-            return "auto"
-        return chunk.no_chunking
-
-
-def closest_name(name: str, known_names: Iterable[str]) -> str:
-    """A hint for an error: the known name that a misspelt one is closest to, or ""."""
-    matches = difflib.get_close_matches(name, list(known_names), 1)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def require_denoiser(denoiser: Any) -> None:
@@ -449,10 +425,7 @@ def require_denoiser(denoiser: Any) -> None:
 
 
 def config_with_request(request: Any) -> RunnableConfig | None:
-    """A config with these settings added to those of the surrounding run.
-
-    ``request`` is a dict or a `Denoise`; None gives None.
-    """
+    """A config with this dict of settings added to that of the surrounding run."""
     if request is None:
         return None
     configurable = ensure_config().get("configurable", {})
@@ -468,8 +441,6 @@ def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
     request = ((config or {}).get("configurable") or {}).get(RECORD_KEY)
     if request is None:
         return {}
-    if isinstance(request, Denoise):
-        request = _fields_set(request)
     try:
         return dict(_request_type().validate_python(request))
     except ValidationError as error:
@@ -478,21 +449,6 @@ def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
         raise InputError(
             f"configurable[{RECORD_KEY!r}]{field_names}={problem['input']!r}: {problem['msg']}"
         ) from error
-
-
-def _fields_set(settings: Any) -> dict[str, Any]:
-    """The fields that were set in a settings object, or in its JSON."""
-    if settings is None:
-        return {}
-    if not isinstance(settings, (Denoise, Mapping)):
-        raise InputError(
-            "settings: expected Denoise(...) or a dict of its fields, "
-            f"got a {type(settings).__name__}"
-        )
-    if isinstance(settings, Mapping):
-        settings = Denoise(**settings)
-    names = settings.model_fields_set & set(Denoise.model_fields)
-    return {name: getattr(settings, name) for name in names}
 
 
 def _with_overrides(denoiser: Any, settings: KeepSettings, variant: Any) -> Denoiser:

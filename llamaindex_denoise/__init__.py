@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from llamaindex_denoise.agents.denoised import denoised
     from llamaindex_denoise.checked import Checked
     from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
-    from llamaindex_denoise.engines.s2a import S2AQueryEngine
     from llamaindex_denoise.evaluator import UtilityEvaluator
     from llamaindex_denoise.events import VerificationEvent
     from llamaindex_denoise.ingestion import DenoiseTransform
@@ -32,7 +31,6 @@ _MODULE_OF_NAME = {
     "DenoiseTransform": "ingestion",
     "EmbeddedEmbedding": "models.scorers",
     "LlamaLLM": "models.llm",
-    "S2AQueryEngine": "engines.s2a",
     "UtilityEvaluator": "evaluator",
     "VerificationEvent": "events",
     "denoised": "agents.denoised",
@@ -46,7 +44,6 @@ __all__ = [
     "DenoiseTransform",
     "EmbeddedEmbedding",
     "LlamaLLM",
-    "S2AQueryEngine",
     "UtilityEvaluator",
     "VerificationEvent",
     "denoised",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -34,10 +34,10 @@ class DenoiseTransform(TransformComponent):
     What is dropped here is missing for every later question. Use it for boilerplate,
     with a query as wide as the index (``"what a customer may ask about our hotels"``).
 
-    The cache of an `IngestionPipeline` identifies a transform by its settings, its
-    prompts and the ``cache_key`` of the postprocessor; without a key nothing is read
-    from the cache. LlamaIndex caches what a transform returns, so a node that could not
-    be denoised raises `DenoisingFailure`: run the pipeline again. With
+    The cache of an `IngestionPipeline` identifies a transform by its settings and the
+    ``cache_name`` of the postprocessor; without a name nothing is read from it.
+    LlamaIndex caches what a transform returns, so a node that could not be denoised
+    raises `DenoisingFailure`: run the pipeline again. With
     ``on_fallback="keep"`` such nodes stay unchanged and nothing is read from the cache.
     """
 
@@ -67,24 +67,14 @@ class DenoiseTransform(TransformComponent):
 
         Load them with ``from_dict(data, postprocessor=...)``.
         """
-        cache_key = self.postprocessor.cache_key
+        cache_key = self.postprocessor.cache_name
         if cache_key is None or self.on_fallback == "keep":
             cache_key = f"not cached {uuid4().hex}"
-        prompt_templates = self.postprocessor.get_prompts().items()
         postprocessor_settings = {
             **self.postprocessor.to_dict(),
             "cache_key": f"{cache_key}, rag-denoise {__version__}",
-            "prompts": {
-                name: template.get_template() for name, template in prompt_templates
-            },
         }
         return {**super().to_dict(**kwargs), "postprocessor": postprocessor_settings}
-
-    def __getstate__(self) -> dict[str, Any]:
-        # LlamaIndex drops what does not pickle from this object and from the pickle.
-        pickle.dumps(self.postprocessor)
-        state: dict[str, Any] = super().__getstate__()
-        return state
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the denoised nodes.
@@ -94,9 +84,7 @@ class DenoiseTransform(TransformComponent):
         """
         output_nodes: list[BaseNode] = []
         for node_group in self._group_nodes(nodes):
-            with self.postprocessor._start_run(
-                node_group, QueryBundle(self.query)
-            ) as run:
+            with self._start_run(node_group) as run:
                 denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
                 output_nodes += self._finish(run, denoise_result)
         return output_nodes
@@ -105,14 +93,18 @@ class DenoiseTransform(TransformComponent):
         """Return the denoised nodes, as calling this object does."""
         output_nodes: list[BaseNode] = []
         for node_group in self._group_nodes(nodes):
-            with self.postprocessor._start_run(
-                node_group, QueryBundle(self.query)
-            ) as run:
+            with self._start_run(node_group) as run:
                 denoise_result = await run.guard.adenoise(
                     run.query, run.node_batch.passages
                 )
                 output_nodes += self._finish(run, denoise_result)
         return output_nodes
+
+    def _start_run(
+        self, node_group: list[NodeWithScore]
+    ) -> AbstractContextManager[PostprocessRun]:
+        query_bundle = QueryBundle(self.query)
+        return self.postprocessor._start_run(node_group, query_bundle, repeats=True)
 
     def _group_nodes(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
         scored_nodes = [NodeWithScore(node=node) for node in nodes]

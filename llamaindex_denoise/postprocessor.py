@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
+from llama_index.core.bridge.pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import (
     ReRankEndEvent,
@@ -18,47 +22,60 @@ from llama_index.core.instrumentation.events.rerank import (
 )
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
+from pydantic.json_schema import SkipJsonSchema
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
 from denoise_core._frameworks import (
     KeepSettings,
     bundled_denoiser,
     cache_signature,
+    closest_name,
+    named_chunker,
     with_keep_rule,
 )
 from denoise_core._optional import require
+from denoise_core.errors import format_error, is_user_error
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RecordDetail
-from denoise_core.text.chunk import Chunker, no_chunking
-from llamaindex_denoise.engines.base import (
-    NestedPrompts,
-    denoiser_prompts,
-    with_prompts,
-)
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy, to_nodes
-from llamaindex_denoise.nodes.headers import with_metadata_mode
+from llamaindex_denoise.models.scorers import EmbedModelScorer
+from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
 
 dispatcher = get_dispatcher(__name__)
-DEFAULT_CACHE_KEY = "END, the encoder that ships"
-NodeOrder: TypeAlias = Literal["given", "score"]
+
+NodeOrder: TypeAlias = Literal["input", "score"]
+DenoisingMethod: TypeAlias = Literal[
+    "default", "select", "embedding", "rerank", "probe", "other"
+]
+
+# By the setting that names a method.
+_METHODS: Mapping[str, DenoisingMethod] = {
+    "denoiser": "other",
+    "llm": "select",
+    "embed_model": "embedding",
+    "probe": "probe",
+    "model": "rerank",
+}
+
+# What LlamaIndex's own parts call a setting, and what to write here.
+_OTHER_NAMES = {
+    "similarity_cutoff": "write threshold=, on the scale of the method's own scores; "
+    "with embed_model= that is the cosine similarity",
+    "similarity_top_k": "it belongs to the retriever; write top_n= for the nodes that "
+    "are returned",
+    "chunker": "write chunks='sentences' or chunks=800 (characters)",
+    "record_detail": "write record=",
+    "verbose": "the event DenoiseEvent and record(node) say what was dropped",
+}
 
 # LlamaIndex's RetrieverTool turns a call with input="..." into this text; the argument's
 # name is not part of the question.
 _TOOL_CALL_QUERY = re.compile(r"\n?input is (.*)\n", re.DOTALL)
-
-_CONSTRUCTORS = (
-    (LLM, "from_llm"),
-    (BaseEmbedding, "from_embed_model"),
-    (BaseNodePostprocessor, "from_reranker"),
-)
 
 
 @dataclass(slots=True)
@@ -71,36 +88,60 @@ class PostprocessRun:
     output_nodes: list[NodeWithScore] = field(default_factory=list)
 
 
-class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
+class DenoisePostprocessor(BaseNodePostprocessor):
     """Denoises retrieved nodes in query engines, chat engines and retriever tools.
 
-    ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``keep``, ``threshold``
-    or ``max_tokens`` say how much is kept, as in LangChain's compressor. ``denoiser`` is
-    any other denoiser; `from_llm`, `from_embed_model`, `from_cross_encoder` and
-    `from_reranker` build one from what you have.
+    ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``llm``,
+    ``embed_model``, ``model``, ``probe`` or ``denoiser`` names another method. ``keep``,
+    ``threshold`` or ``max_tokens`` say how much is kept, as in LangChain's compressor.
+    Models are checked here, so that a name that does not exist fails before the first
+    query.
 
     Each kept node is a copy with its id, metadata, relationships and retrieval score;
     its record says which characters it consists of (`llamaindex_denoise.record`). Only
-    text is cut. Nodes without text keep their positions. After an error, or when
-    nothing is kept, the nodes are returned whole and the record says why
-    (``on_error``, ``on_empty``, see `denoise_core.Guard`).
+    text is cut. Nodes without text keep their positions; of nodes with the same text
+    and visible metadata the first is returned. After an error, or when nothing is kept,
+    the nodes are returned whole and the record says why (``on_error``, ``on_empty``, see
+    `denoise_core.Guard`).
+
+    Settings are plain values: ``from_dict(postprocessor.to_dict())`` rebuilds a method
+    whose models have names; ``llm``, ``embed_model`` and ``denoiser`` are passed again.
 
     Put it after rerankers and metadata replacement, before reordering. A copy shares
     the denoiser.
 
     Raises:
         InputError: At a call without a query.
-        ValidationError: For an unknown argument.
+        ValidationError: For an unknown setting, or settings that exclude each other.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    denoiser: Denoiser = Field(
-        default_factory=lambda: _embedded_denoiser(KeepSettings()),
-        exclude=True,
-        description="Any denoise_core Denoiser.",
+    method: DenoisingMethod | None = Field(
+        default=None,
+        description="'select' (System 2 Attention by llm), 'embedding', 'rerank' (a "
+        "cross-encoder), 'probe', 'default' or 'other'; None follows from the models. "
+        "Without its model 'select' and 'embedding' take that of Settings.",
     )
-    keep: Any = Field(
+    llm: SkipJsonSchema[LLM | None] = Field(
+        default=None, exclude=True, description="A model that names what to keep."
+    )
+    embed_model: SkipJsonSchema[BaseEmbedding | None] = Field(
+        default=None, exclude=True, description="END by its cosine similarity."
+    )
+    model: str | None = Field(
+        default=None,
+        description="END by this cross-encoder, a name or folder; code that comes with "
+        "it is not run. With probe: the model that the probe reads.",
+    )
+    probe: str | None = Field(
+        default=None,
+        description="END by the probe in this folder, on hidden states or heads.",
+    )
+    denoiser: SkipJsonSchema[Annotated[Denoiser | None, Field(exclude=True)]] = Field(
+        default=None, exclude=True, description="Any denoise_core Denoiser."
+    )
+    keep: int | float | str | None = Field(
         default=None,
         description="END: a fraction of the chunks, a number of them, or 'auto'.",
     )
@@ -118,6 +159,25 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         default=None,
         description="END: 'drop' returns no node if none seems relevant, and logs it.",
     )
+    chunks: Literal["whole", "sentences"] | Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="END: what is scored: nodes 'whole', 'sentences', or chunks of at "
+        "most so many characters.",
+    )
+    context: bool = Field(
+        default=True,
+        description="Method 'select': also keep what the named text cannot be read "
+        "without.",
+    )
+    top_n: int | None = Field(
+        default=None,
+        ge=1,
+        description="At most this many nodes with text, the method's best.",
+    )
+    order: NodeOrder = Field(
+        default="input",
+        description="'score' puts the method's best node first; 'input' keeps order.",
+    )
     on_error: FailurePolicy = Field(
         default="keep",
         description="After an error: 'keep' the input, 'drop' it, or 'raise'.",
@@ -126,20 +186,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         default="keep",
         description="If no text is kept: 'keep' the input, 'drop' it, or 'raise'.",
     )
-    score_policy: ScorePolicy = Field(
-        default="keep",
-        description="'replace' sets each node's score to the method's score.",
-    )
-    top_n: int | None = Field(
-        default=None,
-        ge=1,
-        description="At most this many nodes with text, the method's best.",
-    )
-    order: NodeOrder = Field(
-        default="given",
-        description="'score' puts the method's best node first; 'given' keeps order.",
-    )
-    record_detail: RecordDetail = Field(
+    record: RecordDetail = Field(
         default="spans",
         description="Record on nodes: 'spans' (at most 2 KB), 'full', or 'none'.",
     )
@@ -148,16 +195,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         ge=1,
         description="At most this many calls at once; None leaves it to the denoiser.",
     )
-    events_with_text: bool = Field(
-        default=True,
-        description="Whether events and callbacks carry the nodes; False keeps text "
-        "out of logs.",
-    )
     cache_key: str | None = Field(
         default=None,
-        description="Name of the denoiser in an ingestion cache: method, model, "
-        "settings. Without one nothing is cached.",
+        description="Name of your own denoiser in an ingestion cache: method, model, "
+        "settings. Named methods need none.",
     )
+    _built_denoiser: Denoiser | None = PrivateAttr(default=None)
 
     @classmethod
     def class_name(cls) -> str:
@@ -166,60 +209,59 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     @model_validator(mode="before")
     @classmethod
-    def _build_denoiser(cls, values: Any) -> Any:
-        """Apply `KeepSettings` to the given denoiser or the default."""
+    def _check_names(cls, values: Any) -> Any:
+        """Reject unknown names, saying the right one, and find the method."""
         if not isinstance(values, dict):
             return values
-        values = dict(values)
-        unknown_names = values.keys() - cls.model_fields
-        if unknown_names:
+        for name in values.keys() - cls.model_fields:
+            hint = closest_name(name, cls.model_fields)
+            if name in _OTHER_NAMES:
+                hint = f"; {_OTHER_NAMES[name]}"
+            raise InputError(f"{name}: no such setting{hint}")
+        _check_denoiser(values.get("denoiser"))
+        keep = values.get("keep")
+        if not isinstance(keep, int | float | str | None):
             raise InputError(
-                f"{', '.join(unknown_names)}: no such setting; there are "
-                f"{', '.join(cls.model_fields)}"
+                f"keep={keep!r}: expected a number or 'auto'; max_tokens= limits the "
+                "tokens, and another rule goes into denoiser=ENDDenoiser(..., keep=rule)"
             )
-        denoiser = values.get("denoiser")
-        _check_denoiser(denoiser)
-        settings = KeepSettings(*map(values.get, KeepSettings._fields))
-        if denoiser is None:
-            denoiser = _embedded_denoiser(settings)
-            values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
-        else:
-            denoiser = with_keep_rule(denoiser, settings)
-        values["denoiser"] = denoiser
-        return values
+        return {**values, "method": _find_method(values)}
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Build the denoiser, so that wrong settings and models raise here."""
+        super().model_post_init(context)
+        self._built_denoiser = self._build_denoiser()
 
     @classmethod
-    def from_llm(
-        cls,
-        llm: LLM | None = None,
-        *,
-        max_concurrency: int = 10,
-        context: bool = True,
-        **settings: Any,
-    ) -> Self:
-        """Build System 2 Attention: a model names what to keep.
-
-        Args:
-            llm: A LlamaIndex model; None takes `Settings.llm`.
-            max_concurrency: At most this many calls of the model at once.
-            context: Also keep what the named text cannot be read without, see
-                `denoise_core.s2a.Options`.
-            **settings: This class's fields.
+    def from_llm(cls, llm: LLM | None = None, **settings: Any) -> Self:
+        """System 2 Attention by a LlamaIndex model; None takes `Settings.llm`.
 
         Raises:
             InputError: There is no model.
         """
-        from denoise_core.s2a import Options, S2ADenoiser
+        return cls(method="select", llm=llm, **settings)
 
-        model = resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm")
-        denoiser = S2ADenoiser(
-            LlamaLLM(model),
-            variant="select",
-            options=Options(keep_context=context),
-            max_concurrency=max_concurrency,
-        )
-        cache_key = f"S2A, context={context}, {_model_key(model)}"
-        return cls(**{"cache_key": cache_key, **settings, "denoiser": denoiser})
+    @classmethod
+    def from_embed_model(
+        cls, embed_model: BaseEmbedding | None = None, **settings: Any
+    ) -> Self:
+        """END by the similarity of an embedding model; None takes `Settings.embed_model`.
+
+        Raises:
+            InputError: There is no model.
+        """
+        return cls(method="embedding", embed_model=embed_model, **settings)
+
+    @classmethod
+    def from_cross_encoder(
+        cls, model: str, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any
+    ) -> Self:
+        """END by a cross-encoder, at the defaults of ``SentenceTransformerRerank``.
+
+        Raises:
+            InputError: There is no such model.
+        """
+        return cls(model=model, top_n=top_n, order=order, **settings)
 
     @classmethod
     def from_file(
@@ -238,127 +280,93 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         core_llm = None if llm is None else LlamaLLM(llm)
         return cls(denoiser=load_denoiser(path, model, llm=core_llm), **settings)
 
-    @classmethod
-    def from_probe(
-        cls,
-        folder: Any,
-        model: Any = None,
-        *,
-        chunker: Chunker = no_chunking,
-        **settings: Any,
-    ) -> Self:
-        """Build END by a probe, on a model's hidden states or on its attention heads.
+    @property
+    def active_denoiser(self) -> Denoiser:
+        """The denoiser of the settings."""
+        if self._built_denoiser is None:  # a pickle loses what does not pickle
+            self._built_denoiser = self._build_denoiser()
+        return self._built_denoiser
 
-        Args:
-            folder: Where `denoise_core.end.Probe.save` wrote it.
-            model: As for `denoise_core.end.ProbeScorer`; None takes the one that the
-                probe's card names.
-            chunker: As for `from_embed_model`.
-            **settings: This class's fields.
-        """
-        from denoise_core.end import Probe, ProbeScorer
+    @property
+    def cache_name(self) -> str | None:
+        """What identifies the models in a cache; None if nothing does."""
+        if self.cache_key is not None or self.method == "other":
+            return self.cache_key
+        if self.method == "probe":  # a folder may be written again
+            return None
+        model = self._resolve_model()
+        return "the encoder that ships" if model is None else _model_key(model)
 
-        probe = Probe.load(folder)
-        scorer = ProbeScorer(model or probe.reading.model.name, probe)
-        return cls(denoiser=_end_denoiser(scorer, chunker), **settings)
+    def _resolve_model(self) -> Any:
+        """The model of the method; None for the default, a probe and a denoiser."""
+        caller = "DenoisePostprocessor"
+        if self.method == "select":
+            return resolve_model("llm", self.llm, caller=caller)
+        if self.method == "embedding":
+            return resolve_model("embed_model", self.embed_model, caller=caller)
+        if self.method == "rerank" and self.model is None:
+            raise InputError("method='rerank' needs model=, the cross-encoder's name")
+        return self.model if self.method == "rerank" else None
 
-    @classmethod
-    def from_embed_model(
-        cls,
-        embed_model: BaseEmbedding | None = None,
-        *,
-        chunker: Chunker = no_chunking,
-        **settings: Any,
-    ) -> Self:
-        """Build END by the cosine similarity of a LlamaIndex embedding model.
+    def _build_denoiser(self) -> Denoiser:
+        settings = KeepSettings(**{n: getattr(self, n) for n in KeepSettings._fields})
+        if self.method not in ("default", "embedding", "rerank", "probe"):
+            self._refuse("a setting of END by a scorer", "chunks")
+        if self.method != "select" and not self.context:
+            raise InputError("context=False: a setting of method='select'")
+        if self.method == "other":
+            if self.denoiser is None:
+                raise InputError(
+                    "method='other' needs its denoiser: from_dict(data, denoiser=...)"
+                )
+            return with_keep_rule(self.denoiser, settings)
+        if self.method == "default":
+            return _embedded_denoiser(settings, self.chunks)
+        if self.method == "select":
+            return self._build_select(settings)
+        return self._build_end(settings)
 
-        Args:
-            embed_model: The model; None takes `Settings.embed_model`.
-            chunker: How nodes are cut, such as ``sentence_spans``; the default keeps
-                or drops whole nodes.
-            **settings: This class's fields.
+    def _build_select(self, settings: KeepSettings) -> Denoiser:
+        from denoise_core.end.selection import TokenLimit
+        from denoise_core.s2a import Options, S2ADenoiser
 
-        Raises:
-            InputError: There is no model.
-        """
-        model = resolve_model(
-            "embed_model", embed_model, caller="DenoisePostprocessor.from_embed_model"
+        only_end = "a setting of END; the model of method='select' says what to keep"
+        self._refuse(only_end, "keep", "threshold", "risk", "on_irrelevant")
+        arguments: dict[str, Any] = {}
+        if settings.max_tokens is not None:
+            arguments["keep"] = TokenLimit(settings.max_tokens)
+        return S2ADenoiser(
+            LlamaLLM(self._resolve_model()),
+            variant="select",
+            options=Options(keep_context=self.context),
+            max_concurrency=self.max_concurrency or 10,
+            **arguments,
         )
-        if chunker is no_chunking:  # a key cannot say how another function cuts
-            settings.setdefault("cache_key", f"END, {_model_key(model)}")
-        return cls(denoiser=_end_denoiser(EmbedModelScorer(model), chunker), **settings)
 
-    @classmethod
-    def from_reranker(
-        cls,
-        reranker: BaseNodePostprocessor,
-        *,
-        chunker: Chunker = no_chunking,
-        **settings: Any,
-    ) -> Self:
-        """Build END by a LlamaIndex reranker's scores.
+    def _build_end(self, settings: KeepSettings) -> Denoiser:
+        from denoise_core.end import ENDDenoiser, Probe, ProbeScorer
 
-        Unless a setting says how much is kept, the reranker's ``top_n`` applies, best
-        first.
+        scorer: Any
+        if self.method == "embedding":
+            scorer = EmbedModelScorer(self._resolve_model())
+        elif self.method == "rerank":
+            scorer = _load_cross_encoder(self._resolve_model())
+        elif self.probe is None:
+            raise InputError("method='probe' needs probe=, the folder of the probe")
+        else:
+            probe = Probe.load(self.probe)
+            scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
+        arguments = settings.end_arguments()
+        if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
+            arguments["keep"] = self.top_n
+        chunker = named_chunker(self.chunks or "whole")
+        return ENDDenoiser(scorer, chunker=chunker, **arguments)
 
-        Raises:
-            InputError: ``reranker`` is not a node postprocessor.
-        """
-        reranker_scorer = RerankerScorer(reranker)
-        if not KeepSettings.say_how_much(settings):
-            top_n = getattr(reranker, "top_n", None)
-            settings["keep"] = top_n if isinstance(top_n, int) and top_n > 0 else None
-            settings.setdefault("order", "score")
-        return cls(denoiser=_end_denoiser(reranker_scorer, chunker), **settings)
-
-    @classmethod
-    def from_cross_encoder(
-        cls, model: Any, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any
-    ) -> Self:
-        """Build END by a cross-encoder.
-
-        Args:
-            model: A sentence-transformers model by name or path, a loaded one, or a
-                function of pairs. Code that comes with a model is not run.
-            top_n: Keep this many nodes, as LlamaIndex's ``SentenceTransformerRerank``.
-            order: Best first, as the same class.
-            **settings: This class's fields.
-
-        Raises:
-            InputError: ``model`` does not score pairs.
-        """
-        from denoise_core.scorers.encoders import CrossEncoderScorer
-
-        if isinstance(model, str):
-            settings.setdefault("cache_key", f"END, cross-encoder {model}")
-        denoiser = _end_denoiser(CrossEncoderScorer(model), no_chunking)
-        return cls(denoiser=denoiser, keep=top_n, order=order, **settings)
-
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the settings for ``from_dict``.
-
-        A denoiser other than the default is stored as its class name and loads with
-        ``from_dict(data, denoiser=...)``.
-        """
-        denoiser = None if self._is_default() else self._method
-        return {**super().to_dict(**kwargs), "denoiser": denoiser}
-
-    def _is_default(self) -> bool:
-        """Whether the settings alone rebuild this denoiser."""
-        from denoise_core.embedded import DefaultScorer
-        from denoise_core.end import ENDDenoiser
-
-        denoiser = self.denoiser
-        if not isinstance(denoiser, ENDDenoiser):
-            return False
-        if not isinstance(denoiser.scorer, DefaultScorer):
-            return False
-        values = []
-        for name in KeepSettings._fields:
-            values.append(getattr(self, name))
-        settings = KeepSettings(*values)
-        default = _embedded_denoiser(settings)
-        return {**vars(denoiser), "scorer": None} == {**vars(default), "scorer": None}
+    def _refuse(self, reason: str, *names: str) -> None:
+        """Raise `InputError` for a setting of another method."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise InputError(f"{name}={getattr(self, name)!r}: {reason}")
 
     @cache_signature
     def _postprocess_nodes(
@@ -383,30 +391,37 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     @contextmanager
     def _start_run(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
+        self,
+        nodes: list[NodeWithScore],
+        query_bundle: QueryBundle | None,
+        *,
+        repeats: bool = False,
     ) -> Iterator[PostprocessRun]:
-        """Yield a run between LlamaIndex's start and end events."""
+        """Yield a run between LlamaIndex's start and end events.
+
+        ``repeats`` is that of `NodeBatch`: an index stores each of two equal nodes.
+        """
         query = _query_text(query_bundle)
         node_guard = Guard(
-            with_metadata_mode(self.denoiser),
+            self.active_denoiser,
             on_error=self.on_error,
             on_empty=self.on_empty,
         )
-        run = PostprocessRun(query, NodeBatch(nodes, node_guard), node_guard)
+        node_batch = NodeBatch(nodes, node_guard, repeats=repeats)
+        run = PostprocessRun(query, node_batch, node_guard)
         input_nodes = run.node_batch.nodes
-        event_nodes = input_nodes if self.events_with_text else []
         top_n = self.top_n or len(input_nodes)
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle,
-                nodes=event_nodes,
+                nodes=input_nodes,
                 top_n=top_n,
-                model_name=self._method,
+                model_name=self._method_name,
             )
         )
         event_payload: dict[str, Any] = {
-            EventPayload.NODES: event_nodes,
-            EventPayload.MODEL_NAME: self._method,
+            EventPayload.NODES: input_nodes,
+            EventPayload.MODEL_NAME: self._method_name,
             EventPayload.QUERY_STR: query,
             EventPayload.TOP_K: top_n,
         }
@@ -416,12 +431,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             ) as event:
                 with limit_concurrency(self.max_concurrency):
                     yield run
-                event.on_end({EventPayload.NODES: self._event_nodes(run)})
+                event.on_end({EventPayload.NODES: run.output_nodes})
         finally:  # handlers expect an end event after an error too
-            dispatcher.event(ReRankEndEvent(nodes=self._event_nodes(run)))
-
-    def _event_nodes(self, run: PostprocessRun) -> list[NodeWithScore]:
-        return run.output_nodes if self.events_with_text else []
+            dispatcher.event(ReRankEndEvent(nodes=run.output_nodes))
 
     def _set_output(self, run: PostprocessRun, result: DenoiseResult) -> None:
         node_batch = run.node_batch
@@ -432,62 +444,75 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         kept_nodes = to_nodes(
             node_batch.passages,
             result,
-            method=self._method,
-            score_policy=self.score_policy,
-            record_detail=self.record_detail,
+            method=self._method_name,
+            record_detail=self.record,
             guard=run.guard,
         )
-        if self.order == "given":
+        if self.order == "input":
             run.output_nodes = node_batch.restore_order(kept_nodes)
         else:  # nodes without text have no score, so they go last
             run.output_nodes = [*kept_nodes, *node_batch.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(
-                method=self._method,
+                method=self._method_name,
                 summary=node_batch.summary(result),
                 passed_through=[n.node.node_id for n in node_batch.untouched_nodes],
             )
         )
 
-    def _get_prompts(self) -> PromptDictType:
-        return denoiser_prompts(self.denoiser)
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        self.denoiser = with_prompts(self.denoiser, prompts)
-
     @property
-    def _method(self) -> str:
-        return type(self.denoiser).__name__
-
-    def __getstate__(self) -> dict[str, Any]:
-        # LlamaIndex drops what does not pickle, and would load the default instead.
-        pickle.dumps(self.denoiser)
-        state: dict[str, Any] = super().__getstate__()
-        return state
+    def _method_name(self) -> str:
+        return type(self.active_denoiser).__name__
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> DenoisePostprocessor:
         return self.model_copy()
 
 
+def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
+    """The method that the settings name.
+
+    Raises:
+        InputError: They name two.
+    """
+    names = [name for name in _METHODS if settings.get(name) is not None]
+    if names == ["probe", "model"]:
+        names = ["probe"]
+    method: DenoisingMethod | None = settings.get("method")
+    if len(names) > 1:
+        raise InputError(
+            f"{' and '.join(names)}: each names a method; give one of them"
+        )
+    if not names:
+        return method or "default"
+    found_method = _METHODS[names[0]]
+    if method is not None and method != found_method:
+        raise InputError(
+            f"method={method!r} and {names[0]}=: that is method={found_method!r}"
+        )
+    return found_method
+
+
 def _check_denoiser(denoiser: Any) -> None:
     """Raise `InputError` for a model or a name instead of a denoiser."""
-    if isinstance(denoiser, str):
-        raise InputError(
-            f"expected a Denoiser, got {denoiser!r}; load what to_dict wrote with "
-            "from_dict(data, denoiser=...)"
-        )
-    if isinstance(denoiser, Denoiser):
+    if denoiser is None or isinstance(denoiser, Denoiser):
         return
-    for model_class, constructor in _CONSTRUCTORS:
-        if isinstance(denoiser, model_class):
-            raise InputError(
-                f"denoiser: {type(denoiser).__name__} is not a denoiser; write "
-                f"DenoisePostprocessor.{constructor}(...)"
-            )
+    hint = ""
+    if isinstance(denoiser, LLM):
+        hint = "; write llm="
+    elif isinstance(denoiser, BaseEmbedding):
+        hint = "; write embed_model="
+    elif isinstance(denoiser, BaseNodePostprocessor):
+        hint = "; put a reranker before this postprocessor in node_postprocessors"
+    raise InputError(
+        f"denoiser: expected a denoise_core Denoiser, got a {type(denoiser).__name__}"
+        f"{hint}"
+    )
 
 
-def _model_key(model: LLM | BaseEmbedding) -> str:
+def _model_key(model: LLM | BaseEmbedding | str) -> str:
     """Class, name and sampling of a model for a cache key, without credentials."""
+    if isinstance(model, str):
+        return model
     model_name = (
         model.metadata.model_name if isinstance(model, LLM) else model.model_name
     )
@@ -508,13 +533,28 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
     return tool_call.group(1) if tool_call else query_bundle.query_str
 
 
-def _end_denoiser(reranker_scorer: Any, chunker: Chunker) -> Denoiser:
-    from denoise_core.end import ENDDenoiser
+def _load_cross_encoder(name: str) -> Any:
+    """The scorer of a cross-encoder, loaded.
 
-    return ENDDenoiser(reranker_scorer, chunker=chunker)
+    Raises:
+        InputError: It cannot be loaded; at a query that would be a mere fallback.
+    """
+    from denoise_core.scorers.encoders import CrossEncoderScorer
+
+    scorer = CrossEncoderScorer(name)
+    try:
+        scorer.score("", [""])
+    except Exception as error:
+        if is_user_error(error):
+            raise
+        raise InputError(
+            f"model={name!r}: not a cross-encoder that can be loaded: "
+            f"{format_error(error)}"
+        ) from error
+    return scorer
 
 
-def _embedded_denoiser(settings: KeepSettings) -> Denoiser:
+def _embedded_denoiser(settings: KeepSettings, chunks: Any = None) -> Denoiser:
     """The default denoiser.
 
     A missing part raises here; at the first call it would only cause a fallback.
@@ -524,4 +564,5 @@ def _embedded_denoiser(settings: KeepSettings) -> Denoiser:
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
     minilm_folder()
-    return bundled_denoiser(settings)
+    chunker = "auto" if chunks is None else named_chunker(chunks)
+    return bundled_denoiser(settings, chunker)

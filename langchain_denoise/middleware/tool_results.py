@@ -15,6 +15,7 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import InputError
+from denoise_core._frameworks import closest_name
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import (
@@ -41,9 +42,7 @@ from langchain_denoise.middleware.tool_messages import (
     shown_message,
 )
 from langchain_denoise.settings import (
-    Denoise,
     DenoiserLike,
-    closest_name,
     config_with_request,
 )
 
@@ -84,14 +83,14 @@ class DenoiseToolResults(RequestMiddleware):
     ``keep``, 3/8 of a text is kept. Errors pass unchanged, and the log names long text
     that passes unchanged.
 
-    ``denoiser`` is any denoiser of the core, a `Denoise` or a `DenoiseCompressor`; None is
-    the offline default. Other settings are those of `Denoise`, and an agent's context may
-    override some as its ``denoise``. The record is in ``response_metadata["denoise"]``.
+    ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; None is the offline
+    default. Other settings are those of the compressor, and an agent's context may
+    override some as its ``denoise``, a dict. The record is in ``response_metadata["denoise"]``.
     """
 
     def __init__(
         self,
-        denoiser: DenoiserLike | Denoise = None,
+        denoiser: DenoiserLike = None,
         *,
         tools: Sequence[str | BaseTool] | None = None,
         min_characters: int = MIN_CHARACTERS,
@@ -119,7 +118,7 @@ class DenoiseToolResults(RequestMiddleware):
                 agent has a tool ``recall(id)``. The text is in the state under
                 ``denoise_left_out`` and not in the prompt.
             name: The middleware's name; two of a kind need two names.
-            settings: The fields of `Denoise`.
+            settings: Those of `DenoiseCompressor`.
         """
         super().__init__(name)
         if isinstance(tools, str | BaseTool):
@@ -133,8 +132,6 @@ class DenoiseToolResults(RequestMiddleware):
                     "built already"
                 )
             self.compressor = denoiser
-        elif isinstance(denoiser, Denoise):
-            self.compressor = DenoiseCompressor(settings=denoiser, **settings)
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
@@ -332,7 +329,7 @@ def _tool_messages(tool_return: ToolReturn) -> list[ToolMessage]:
 
 
 def _context_settings(request: ToolCallRequest) -> Any:
-    """The ``denoise`` of the agent's context: a dict, a dataclass or an object."""
+    """The ``denoise`` of the agent's context, which is a dict or any object."""
     context = getattr(request.runtime, "context", None)
     if isinstance(context, Mapping):
         return context.get(RECORD_KEY)

@@ -44,7 +44,6 @@ from llamaindex_denoise.engines.base import (
     NodeSequence,
     StreamingMode,
     history_to_messages,
-    postprocessor_modules,
 )
 from llamaindex_denoise.engines.drafter import (
     EngineDrafter,
@@ -278,9 +277,7 @@ class CheckedQueryEngine(VerifiedEngine):
         )
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
-        modules = postprocessor_modules(postprocessors)
-        return {"query_engine": self.query_engine, **modules}
+        return {"query_engine": self.query_engine}
 
 
 class AugmentedQueryEngine(VerifiedEngine):
@@ -398,13 +395,6 @@ class AugmentedQueryEngine(VerifiedEngine):
         self.augmenter = copy.copy(self.augmenter)
         task = self.augmenter.task
         self.augmenter.task = replace(task, instruction=template.template)
-
-    def _get_prompt_modules(self) -> PromptMixinType:
-        postprocessors: list[BaseNodePostprocessor] = []
-        for source in self.augmenter.consolidator.sources:
-            if isinstance(source, LlamaRetriever):
-                postprocessors += source.postprocessors
-        return postprocessor_modules(postprocessors)
 
 
 def _gathered_nodes(

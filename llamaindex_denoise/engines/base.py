@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
@@ -18,19 +15,12 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
-from denoise_core import Denoiser, Guard, InputError, Message
-from denoise_core.errors import format_error
+from denoise_core import InputError, Message
 from denoise_core.types import Role
-
-if TYPE_CHECKING:
-    from denoise_core.s2a import Options, Prompt
-
-DenoiserT = TypeVar("DenoiserT", bound=Denoiser)
 
 StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
@@ -78,113 +68,6 @@ class NestedPrompts(PromptMixin):
             modules[module_name].update_prompts(prompts)
 
 
-def denoiser_prompts(denoiser: Denoiser) -> PromptDictType:
-    """Return the prompts that a denoiser uses; empty if it calls no model."""
-    if isinstance(denoiser, Guard):
-        return denoiser_prompts(denoiser.denoiser)
-    from denoise_core.s2a import S2ADenoiser
-
-    if not isinstance(denoiser, S2ADenoiser):
-        return {}
-    prompt = denoiser.options.step_1(denoiser.variant)
-    return {f"s2a_{denoiser.variant}": prompt_to_template(prompt)}
-
-
-def with_prompts(
-    denoiser: DenoiserT, prompts: Mapping[str, BasePromptTemplate]
-) -> DenoiserT:
-    """Return a copy with these prompts; others may share the denoiser itself."""
-    from denoise_core.s2a import S2ADenoiser
-
-    denoiser_copy = copy.copy(denoiser)
-    if isinstance(denoiser_copy, Guard):
-        denoiser_copy.denoiser = with_prompts(denoiser_copy.denoiser, prompts)
-    if isinstance(denoiser_copy, S2ADenoiser):
-        prompt_template = prompts.get(f"s2a_{denoiser_copy.variant}")
-        if prompt_template is not None:
-            old_prompt = denoiser_copy.options.step_1(denoiser_copy.variant)
-            denoiser_copy.options = replace_prompt(
-                denoiser_copy.options, old_prompt, prompt_template
-            )
-    return denoiser_copy
-
-
-def replace_prompt(
-    options: Options, old_prompt: Prompt, template: BasePromptTemplate
-) -> Options:
-    """Return ``options`` with ``template`` instead of ``old_prompt``."""
-    new_prompt = template_to_prompt(template, old_prompt)
-    prompts = options.prompts
-    names = [f.name for f in fields(prompts) if getattr(prompts, f.name) is old_prompt]
-    return replace(options, prompts=replace(prompts, **{names[0]: new_prompt}))
-
-
-def prompt_to_template(prompt: Prompt) -> ChatPromptTemplate:
-    """Return the core's prompt as a LlamaIndex chat template."""
-    messages = [ChatMessage(role="user", content=prompt.user)]
-    if prompt.system:
-        messages.insert(0, ChatMessage(role="system", content=prompt.system))
-    return ChatPromptTemplate(message_templates=messages)
-
-
-def template_to_prompt(template: BasePromptTemplate, old_prompt: Prompt) -> Prompt:
-    """Return the core's prompt for a LlamaIndex template of any kind.
-
-    A template without roles keeps the old system part. Variables that were bound or
-    mapped keep their values.
-
-    Raises:
-        InputError: ``template`` is not a template, names a field that the step does not
-            fill, or lacks one that the step needs.
-    """
-    if not isinstance(template, BasePromptTemplate):
-        raise InputError(
-            f"prompt {old_prompt.name!r}: expected a llama_index prompt template, got "
-            f"{type(template).__name__}; write PromptTemplate(...)"
-        )
-    markers = _field_markers(template, old_prompt)
-    try:
-        messages = template.format_messages(**markers)
-    except (KeyError, ValueError) as error:
-        raise InputError(
-            f"prompt {old_prompt.name!r}: the template cannot be filled: "
-            f"{format_error(error)}"
-        ) from error
-    system_texts: list[str] = []
-    user_texts: list[str] = []
-    for message in messages:
-        texts = system_texts if message.role == "system" else user_texts
-        texts.append(message.content or "")
-    system_part = _markers_to_fields("\n\n".join(system_texts), markers)
-    user_part = _markers_to_fields("\n\n".join(user_texts), markers)
-    if {message.role.value for message in messages} == {"user"}:
-        system_part = old_prompt.system
-    wording = f"{system_part}\0{user_part}".encode("utf-8", "surrogatepass")
-    version = f"custom-{hashlib.sha256(wording).hexdigest()[:12]}"
-    return type(old_prompt)(old_prompt.name, version, system_part, user_part)
-
-
-def _field_markers(
-    prompt_template: BasePromptTemplate, old_prompt: Prompt
-) -> dict[str, Any]:
-    """By field of the prompt or the template, a text that no prompt contains."""
-    field_names = set(old_prompt.field_names)
-    mappings = prompt_template.template_var_mappings or {}
-    argument_names = {variable: argument for argument, variable in mappings.items()}
-    for variable in prompt_template.template_vars:
-        if variable not in prompt_template.kwargs:
-            field_names.add(argument_names.get(variable, variable))
-    return {name: f"\0{name}\0" for name in field_names}
-
-
-def _markers_to_fields(text: str, markers: Mapping[str, str]) -> str:
-    """Escape the braces of a rendered text and turn its markers into fields."""
-    text = text.replace("{", "{{").replace("}", "}}")
-    for field_name, marker in markers.items():
-        text = text.replace(marker, f"{{{field_name}}}")
-    return text
-
-
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):
     """Base of our query engines; ``streaming=True`` streams the finished text."""
 
@@ -213,17 +96,6 @@ def response_metadata(
     """Return each source's metadata by id, as LlamaIndex has it, and our record."""
     metadata = {n.node.node_id: n.node.metadata for n in nodes}
     return {**metadata, "denoise": note}
-
-
-def postprocessor_modules(
-    postprocessors: Sequence[BaseNodePostprocessor],
-) -> PromptMixinType:
-    """Return the postprocessors that have prompts, named by their position."""
-    modules: PromptMixinType = {}
-    for position, postprocessor in enumerate(postprocessors):
-        if isinstance(postprocessor, PromptMixin):
-            modules[f"postprocessor_{position}"] = postprocessor
-    return modules
 
 
 _ROLES: Mapping[str, Role] = {

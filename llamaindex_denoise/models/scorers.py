@@ -1,4 +1,4 @@
-"""LlamaIndex embeddings and rerankers as END's scorers, and our encoder as theirs."""
+"""LlamaIndex embeddings as END's scorer, and our encoder as theirs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from typing import cast
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.llms import LLM
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 
 from denoise_core import InputError
 from denoise_core.runtime.thread_pool import run_in_pool
 
 FloatArray = NDArray[np.float32]
-
-UNRANKED_SCORE = -1.0e9
-"""The score of a text that the reranker left out."""
 
 
 class EmbedModelScorer:
@@ -45,54 +39,6 @@ class EmbedModelScorer:
         from denoise_core.scorers.encoders import EmbeddingScorer
 
         return EmbeddingScorer(self.embed_model).score(query, texts)
-
-
-class RerankerScorer:
-    """A LlamaIndex reranker's scores; `UNRANKED_SCORE` for a text it left out.
-
-    It gets all texts of a call at once, without its ``top_n``, so it may be listwise.
-    A reranker without scores is read by its order.
-
-    Raises:
-        InputError: ``reranker`` is not a node postprocessor.
-    """
-
-    listwise = True
-
-    def __init__(self, reranker: BaseNodePostprocessor) -> None:
-        if not isinstance(reranker, BaseNodePostprocessor):
-            raise InputError(
-                "expected a llama_index reranker, such as LLMRerank(...), got "
-                f"{type(reranker).__name__}"
-            )
-        self.reranker = reranker
-
-    @property
-    def uses_llm(self) -> bool:
-        """Whether texts go into prompts; they then carry the metadata for LLMs."""
-        return any(isinstance(value, LLM) for value in vars(self.reranker).values())
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return one score per text, shape ``(len(texts),)``."""
-        nodes = []
-        for index, text in enumerate(texts):
-            node = TextNode(text=text, id_=str(index))
-            nodes.append(NodeWithScore(node=node, score=0.0))
-        reranker = self.reranker
-        if "top_n" in type(reranker).model_fields:
-            reranker = reranker.model_copy(update={"top_n": max(1, len(nodes))})
-        ranked_nodes = reranker.postprocess_nodes(nodes, query_str=query)
-        scores = np.full(len(texts), UNRANKED_SCORE, dtype=np.float32)
-        ranked_indices = [int(ranked_node.node.node_id) for ranked_node in ranked_nodes]
-        ranked_scores = [ranked_node.score for ranked_node in ranked_nodes]
-        # Missing or all equal scores say nothing: the order is the ranking then.
-        if None in ranked_scores or len(set(ranked_scores)) < min(
-            2, len(ranked_scores)
-        ):
-            scores[ranked_indices] = np.arange(len(ranked_nodes), 0, -1)
-        else:
-            scores[ranked_indices] = ranked_scores
-        return scores
 
 
 class EmbeddedEmbedding(BaseEmbedding):

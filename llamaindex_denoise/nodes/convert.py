@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from llama_index.core.schema import (
     BaseNode,
@@ -21,7 +21,15 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core import (
+    DenoiseResult,
+    Drop,
+    Guard,
+    InputError,
+    Passage,
+    Span,
+    unique_ids,
+)
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
@@ -35,7 +43,12 @@ from denoise_core.runtime.record import (
     result_summary,
     source_coverage,
 )
-from llamaindex_denoise.nodes.headers import NodeMetadata, metadata_mode, source_node
+from llamaindex_denoise.nodes.headers import (
+    NodeMetadata,
+    metadata_mode,
+    node_header,
+    source_node,
+)
 from llamaindex_denoise.nodes.records import (
     SOURCE_RELATION,
     build_record,
@@ -44,8 +57,6 @@ from llamaindex_denoise.nodes.records import (
     record,
     relationships_with_record,
 )
-
-ScorePolicy: TypeAlias = Literal["keep", "replace"]
 
 
 def is_text_node(node: BaseNode) -> bool:
@@ -114,7 +125,7 @@ def _to_passage(
         passage_id,
         _to_float(scored_node.score),
         metadata,
-        header=metadata.render_header(mode),
+        header=node_header(scored_node.node, mode),
     )
 
 
@@ -123,15 +134,24 @@ class NodeBatch:
 
     A node that cannot be converted follows the guard's policy.
 
+    Args:
+        nodes: The nodes.
+        guard: The denoiser with its policies.
+        repeats: Whether nodes that look the same are all read. False leaves out each
+            node whose text and visible metadata an earlier one has.
+
     Attributes:
         passages: The nodes that could be read.
         failures: By id, why the other text nodes could not be read.
+        repeated: The nodes that were left out, as the result's drops.
 
     Raises:
         InputError: An item is not a NodeWithScore.
     """
 
-    def __init__(self, nodes: Iterable[NodeWithScore], guard: Guard) -> None:
+    def __init__(
+        self, nodes: Iterable[NodeWithScore], guard: Guard, *, repeats: bool = True
+    ) -> None:
         self.nodes = _checked_nodes(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
@@ -145,11 +165,22 @@ class NodeBatch:
         ids = unique_ids([n.node.node_id for _, n in text_nodes])
         mode = metadata_mode(guard.denoiser)
         passages = []
+        first_ids: dict[tuple[str, str], str] = {}  # by what a model sees of a node
+        repeated: list[Drop] = []
         for (position, scored_node), passage_id in zip(text_nodes, ids):
             try:
-                passages.append(_to_passage(scored_node, passage_id, mode))
+                passage = _to_passage(scored_node, passage_id, mode)
+                llm_header = node_header(scored_node.node, MetadataMode.LLM)
             except Exception as error:  # a node's template or metadata may do anything
                 self._add_failure(position, passage_id, error)
+                continue
+            first_id = first_ids.setdefault((llm_header, passage.text), passage_id)
+            if repeats or first_id == passage_id:
+                passages.append(passage)
+            else:
+                span = Span(passage_id, 0, len(passage.text))
+                repeated.append(Drop(span, f"the same as {first_id}", passage.score))
+        self.repeated = tuple(repeated)
         self.passages = tuple(passages)
         self.has_text = any(passage.text.strip() for passage in passages)
 
@@ -171,7 +202,9 @@ class NodeBatch:
     def summary(self, result: DenoiseResult) -> dict[str, Any]:
         """Return the core's summary as plain JSON, with the unreadable nodes."""
         failures = {**result.failures, **self.failures}
-        return result_summary(self.passages, replace(result, failures=failures))
+        dropped = (*result.dropped, *self.repeated)
+        complete = replace(result, failures=failures, dropped=dropped)
+        return result_summary(self.passages, complete)
 
     def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Return the kept nodes with the untouched ones inserted at their positions."""
@@ -228,9 +261,7 @@ class _Conversion:
     chunks: Chunks
     method: str
 
-    def to_node(
-        self, kept: Passage, score_policy: ScorePolicy, record_detail: RecordDetail
-    ) -> NodeWithScore:
+    def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
         step_record = self._step_record(kept, record_detail)
         origin = self._origin(kept)
         origin_node = source_node(origin) if origin else None
@@ -264,8 +295,6 @@ class _Conversion:
                 detail=record_detail,
             )
             node.relationships = relationships_with_record(node, node_record)
-        if score_policy == "replace" and method_score is not None:
-            score = method_score
         return NodeWithScore(node=node, score=score)
 
     def _step_record(
@@ -356,7 +385,6 @@ def to_nodes(
     result: DenoiseResult,
     *,
     method: str,
-    score_policy: ScorePolicy = "keep",
     record_detail: RecordDetail = "spans",
     guard: Guard | None = None,
 ) -> list[NodeWithScore]:
@@ -366,7 +394,6 @@ def to_nodes(
         passages: The denoiser's input, from `to_passages`.
         result: Its result.
         method: The name that records show.
-        score_policy: ``"replace"`` sets a node's score to the method's, if it has one.
         record_detail: How much each node's record says, see `records.record`.
         guard: Its policy applies to a passage that cannot become a node; without a
             guard the error is raised.
@@ -380,7 +407,7 @@ def to_nodes(
     nodes: list[NodeWithScore] = []
     for kept_passage in result.passages:
         try:
-            node = conversion.to_node(kept_passage, score_policy, record_detail)
+            node = conversion.to_node(kept_passage, record_detail)
             nodes.append(node)
         except Exception as error:  # a node may do anything when it is copied
             if guard is None:

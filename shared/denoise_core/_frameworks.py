@@ -7,9 +7,10 @@ Only the adapters import this, for pydantic comes with a framework and not with 
 from __future__ import annotations
 
 import copy
+import difflib
 import inspect
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -18,6 +19,7 @@ from denoise_core.errors import InputError
 if TYPE_CHECKING:
     from denoise_core.end import ENDDenoiser
     from denoise_core.end.denoiser import OnIrrelevant
+    from denoise_core.text.chunk import Chunker
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
@@ -140,6 +142,21 @@ def bundled_denoiser(settings: KeepSettings, chunker: Any = "auto") -> ENDDenois
     if "threshold" in arguments:
         return ENDDenoiser(DefaultScorer(), chunker=chunker, **arguments)
     return default_denoiser(chunker=chunker, **arguments)
+
+
+def named_chunker(chunks: Literal["whole", "sentences"] | int) -> Chunker:
+    """What END scores, by the adapters' setting; a number is the most characters of a chunk."""
+    from denoise_core.text import chunk
+
+    if isinstance(chunks, int):
+        return chunk.sentence_chunker(chunks)
+    return chunk.sentence_spans if chunks == "sentences" else chunk.no_chunking
+
+
+def closest_name(name: str, known_names: Iterable[str]) -> str:
+    """A hint for an error: the known name that a misspelt one is closest to, or ""."""
+    matches = difflib.get_close_matches(name, list(known_names), 1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def rejects_json_mode(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from recorded_runs import RunRecorder
 
-from denoise_core import Denoiser
+from denoise_core import Denoiser, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoisingRetriever
@@ -187,3 +187,23 @@ def test_wrong_settings(settings, message):
 def test_a_wrong_k_with_a_call():
     with pytest.raises(ValueError, match="top_n=0"):
         DenoisingRetriever(retriever=Fixed(), denoiser=keep_all()).invoke("q", k=0)
+
+
+def test_settings_of_a_call_reach_the_denoiser_and_not_the_vector_store():
+    end = ENDDenoiser(FunctionScorer(shared_words), keep=5)
+    retriever = DenoisingRetriever(retriever=store(k=5), denoiser=end)
+
+    def found_texts(**settings):
+        sync = retriever.invoke("red fish", **settings)
+        assert asyncio.run(retriever.ainvoke("red fish", **settings)) == sync
+        return [document.page_content for document in sync]
+
+    assert len(found_texts()) == 5
+    assert found_texts(keep=1) == ["red fish"]
+    assert found_texts(threshold=2.0) == ["red fish"]
+    assert found_texts(top_n=1) == found_texts(k=1) == ["red fish"]
+    assert len(found_texts(filter=lambda document: document.metadata["n"] < 2)) == 2
+    with pytest.raises(InputError, match="keep and threshold: give one of them"):
+        found_texts(keep=1, threshold=2.0)
+    with pytest.raises(InputError, match="on_error: set it on the DenoisingRetriever"):
+        found_texts(on_error="raise")

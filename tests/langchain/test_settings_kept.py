@@ -19,7 +19,6 @@ from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
     ChatModelLLM,
-    Denoise,
     DenoiseCompressor,
     DenoisingRetriever,
 )
@@ -274,39 +273,6 @@ def test_a_score_is_written_where_a_request_asks_for_its_order():
         == asked_for.metadata["denoise_score"]
         == 12
     )
-
-
-def test_one_settings_object_for_all_and_for_one_request():
-    chosen_value = Denoise(
-        scorer=FunctionScorer(lambda query, text: float(text[-1])),
-        keep=0.5,
-        order="score",
-    )
-    assert (
-        Denoise.model_validate_json(
-            Denoise(keep=0.5, order="score").model_dump_json()
-        ).keep
-        == 0.5
-    )
-    retriever = DenoisingRetriever(retriever=Tenants(), settings=chosen_value)
-    assert ids(retriever.invoke("q")) == ids(
-        DenoiseCompressor(settings=chosen_value).compress_documents(TENANTS, "q")
-    )
-    assert (retriever.settings, retriever.keep) == (None, 0.5)
-    assert (
-        DenoisingRetriever(
-            retriever=Tenants(), settings=chosen_value, threshold=2.0
-        ).keep
-        is None
-    )
-    assert DenoiseCompressor(settings={"keep": 3}, order="score").keep == 3
-    assert ids(
-        scored(keep=1).invoke(
-            "q", {"configurable": {"denoise": Denoise(top_n=1, keep=0.5)}}
-        )
-    ) == ["b2"]
-    with pytest.raises(InputError, match="on_error"):
-        scored().invoke("q", {"configurable": {"denoise": Denoise(on_error="drop")}})
 
 
 def test_the_same_through_configurable_fields():

@@ -24,7 +24,7 @@ from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import RECALL_TOOL
-from langchain_denoise import Denoise, DenoiseCompressor
+from langchain_denoise import DenoiseCompressor
 from langchain_denoise.middleware.tool_messages import MessageCut, ToolText
 from langchain_denoise.middleware.tool_results import DenoiseToolResults
 
@@ -154,7 +154,8 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
         cut_results(ready, keep=2)
     built_value = cut_results(
-        Denoise.from_embeddings(DeterministicFakeEmbedding(size=4), keep=3), tools=["a"]
+        DenoiseCompressor.from_embeddings(DeterministicFakeEmbedding(size=4), keep=3),
+        tools=["a"],
     )
     assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)
 

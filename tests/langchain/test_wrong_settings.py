@@ -7,7 +7,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_denoise import (
     AugmentedRunnable,
     ChatModelLLM,
-    Denoise,
     DenoiseCompressor,
     DenoisingRetriever,
     RetrieverAdapter,
@@ -39,11 +38,10 @@ SLIPS = {
         lambda model, retriever: DenoisingRetriever.from_llm(model),
         "retriever",
     ),
-    "settings of another kind": (
-        lambda model, retriever: DenoiseCompressor(settings=model),
-        "settings",
+    "two rules": (
+        lambda model, retriever: DenoiseCompressor(keep=0.5, threshold=1.0),
+        "keep",
     ),
-    "two rules": (lambda model, retriever: Denoise(keep=0.5, threshold=1.0), "keep"),
     "a retriever as model": (
         lambda model, retriever: DenoiseCompressor.from_llm(retriever),
         "retriever",

@@ -112,17 +112,6 @@ def test_changed_nodes_lose_what_is_no_longer_true():
     assert origins(gap)[0].document_ranges == ((0, 11), (18, 28))
 
 
-def test_the_methods_score_is_noted_or_put_in_place():
-    kept_items = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
-    replaced = both(
-        DenoisePostprocessor(denoiser=RedSentences(), score_policy="replace"),
-        nodes_of(),
-    )
-    assert [hit.score for hit in kept_items] == [0.9, 0.7, 0.5]
-    assert [hit.score for hit in replaced] == [0.75, 0.75, 0.75]
-    assert [record(hit.node)["score_before"] for hit in replaced] == [0.9, 0.7, 0.5]
-
-
 def test_a_numpy_score_becomes_a_float(denoiser):
     node = NodeWithScore(node=TextNode(text="red", id_="x"))
     node.score = numpy.float32(0.5)

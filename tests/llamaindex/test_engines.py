@@ -31,7 +31,6 @@ from llamaindex_denoise import (
     AugmentedQueryEngine,
     Checked,
     LlamaLLM,
-    S2AQueryEngine,
     record,
 )
 from llamaindex_denoise.events import AnswerEvent
@@ -211,10 +210,6 @@ def test_a_stream_carries_only_the_final_text(scripted_llm, how):
         (
             lambda: Checked(Fixed([])),
             "expected a llama_index query engine, .* got Fixed",
-        ),
-        (
-            lambda: S2AQueryEngine("x", Fixed([])),
-            "expected a denoise_core S2A, got str",
         ),
         (lambda: LlamaLLM("gpt-4"), "expected a llama_index LLM, got str"),
         (lambda: LlamaRetriever([]), "expected a llama_index retriever, got list"),

@@ -178,13 +178,14 @@ def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():
     assert all(SECRET in t and "title: Towers" in t for t in read)
 
 
-def test_steps_of_a_pipeline_each_read_their_own():
+def test_every_step_of_a_pipeline_reads_what_an_llm_is_shown():
     read, seen_prompts = [], []
     scorer = FunctionScorer(lambda q, t: read.append(t) or 1.0)
     steps = Pipeline(ENDDenoiser(scorer, keep=2), s2a(seen_prompts))
     both(DenoisePostprocessor(denoiser=steps), secret_nodes())
-    assert any(SECRET in t for t in read)
-    assert not any(SECRET in t for t in seen_prompts)
+    assert read
+    assert seen_prompts
+    assert not any(SECRET in text for text in [*read, *seen_prompts])
 
 
 def test_a_title_stands_in_the_prompt_of_s2a():

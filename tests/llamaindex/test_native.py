@@ -3,9 +3,8 @@
 import pytest
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.llms import MockLLM
-from llama_index.core.postprocessor import LLMRerank
 from llamaindex_denoisers import QUESTION, RedSentences, both, nodes_of
-from llamaindex_engines import Fixed, always, checked_engine, keep_red, nodes
+from llamaindex_engines import Fixed, checked_engine, keep_red, nodes
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
@@ -14,7 +13,6 @@ from llamaindex_denoise import (
     AugmentedQueryEngine,
     DenoisePostprocessor,
     EmbeddedEmbedding,
-    S2AQueryEngine,
     record,
 )
 
@@ -48,28 +46,15 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted_llm):
         lambda: DenoisePostprocessor.from_llm(),
         lambda: DenoisePostprocessor.from_embed_model(),
         lambda: AugmentedQueryEngine.from_args(Fixed(nodes())),
-        lambda: S2AQueryEngine.from_args(Fixed(nodes())),
     ):
-        with pytest.raises(InputError, match="no default is resolved"):
+        with pytest.raises(ValueError, match="no default is resolved"):
             make()
     settings.llm, settings.embed_model = scripted_llm(keep_red), MockEmbedding(4)
-    assert DenoisePostprocessor.from_llm().denoiser.llm.model is settings.llm
+    assert DenoisePostprocessor.from_llm().active_denoiser.llm.model is settings.llm
     assert (
-        DenoisePostprocessor.from_embed_model().denoiser.scorer.embed_model
+        DenoisePostprocessor.from_embed_model().active_denoiser.scorer.embed_model
         is settings.embed_model
     )
-    assert S2AQueryEngine.from_args(Fixed(nodes())).query(QUESTION).source_nodes
-
-
-def test_a_rerankers_scores_and_its_own_number_of_nodes(scripted_llm):
-    reply_text = "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 5\nDoc: 2, Relevance: 1"
-    reranker = LLMRerank(llm=scripted_llm(always(reply_text)), top_n=2)
-    out = both(
-        DenoisePostprocessor.from_reranker(reranker, on_error="raise"),
-        nodes_of(["a", "b", "c"]),
-    )
-    assert [hit.node.node_id for hit in out] == ["n2", "n0"]
-    assert reranker.top_n == 2
 
 
 def lengths(keep=3):
@@ -89,9 +74,9 @@ def test_top_n_and_order():
 @pytest.mark.parametrize(
     ("built", "expected_value"),
     [
-        (MockLLM(), "from_llm"),
-        (MockEmbedding(4), "from_embed_model"),
-        (DenoisePostprocessor(denoiser=RedSentences()), "from_reranker"),
+        (MockLLM(), "write llm="),
+        (MockEmbedding(4), "write embed_model="),
+        (DenoisePostprocessor(denoiser=RedSentences()), "before this postprocessor"),
     ],
 )
 def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(

@@ -35,19 +35,6 @@ def test_events_for_a_real_handler(event_log, denoiser):
     assert own_value.span_id, "the event belongs to no span"
 
 
-def test_text_can_be_kept_out_of_events(event_log):
-    DenoisePostprocessor(
-        denoiser=RedSentences(), events_with_text=False
-    ).postprocess_nodes(nodes_of(), query_str=QUESTION)
-    ours = [
-        e
-        for e in event_log[0]
-        if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
-    ]
-    assert len(ours) == 3
-    assert not any("Porto" in e.model_dump_json() for e in ours)
-
-
 def test_spans_sync_and_async(event_log, denoiser):
     postprocessor = DenoisePostprocessor(denoiser=denoiser)
     postprocessor.postprocess_nodes(nodes_of(), query_str=QUESTION)

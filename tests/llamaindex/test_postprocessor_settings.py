@@ -58,7 +58,7 @@ def test_settings_that_cannot_be_are_errors(wrong):
 
 
 def test_an_unknown_setting_is_told():
-    with pytest.raises(ValueError, match=r"treshold: .* there are .* threshold"):
+    with pytest.raises(ValueError, match="did you mean 'threshold'"):
         DenoisePostprocessor(treshold=1)
 
 
@@ -80,7 +80,7 @@ def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
     [
         {},
         {"keep": 2},
-        {"keep": 0.5, "top_n": 2, "order": "score", "record_detail": "none"},
+        {"keep": 0.5, "top_n": 2, "order": "score", "record": "none"},
     ],
 )
 def test_the_default_comes_back_from_json(settings):
@@ -92,12 +92,8 @@ def test_the_default_comes_back_from_json(settings):
 
 def test_another_denoiser_has_to_be_given_again():
     by_another_rule = DenoisePostprocessor(denoiser=default_denoiser(keep=3))
-    for built in (
-        DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1),
-        by_another_rule,
-    ):
-        with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
-            DenoisePostprocessor.from_dict(built.to_dict())
+    with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
+        DenoisePostprocessor.from_dict(by_another_rule.to_dict())
 
 
 def test_a_copy_keeps_its_rule():
@@ -109,7 +105,7 @@ def test_a_copy_keeps_its_rule():
 
 
 def test_arguments_in_each_others_place_are_named():
-    with pytest.raises((ValueError, InputError), match="from_embed_model"):
+    with pytest.raises((ValueError, InputError), match="embed_model="):
         DenoisePostprocessor(denoiser=MockEmbedding(4))
 
 
@@ -129,7 +125,7 @@ def test_settings_that_do_not_go_together_are_errors(wrong, message):
 
 def test_settings_reach_the_denoiser_and_the_record_says_what_it_found():
     assert len(texts(DenoisePostprocessor(max_tokens=12))) == 1
-    assert DenoisePostprocessor(risk=0.2).denoiser.rule.risk == 0.2
+    assert DenoisePostprocessor(risk=0.2).active_denoiser.rule.risk == 0.2
     far_question = {"query_str": "Which enzyme do limpets lack?"}
     kept_nodes = DenoisePostprocessor().postprocess_nodes(nodes(), **far_question)
     assert record(kept_nodes[0].node)["relevant"] is False

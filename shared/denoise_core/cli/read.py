@@ -218,10 +218,10 @@ def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]]
     if source_file.suffix in (".csv", ".tsv"):
         delimiter = "\t" if source_file.suffix == ".tsv" else ","
         csv.field_size_limit(_MAX_CELL_CHARACTERS)  # Python's own is 131,072
-        lines = io.StringIO(text, newline="")  # as they are, old Macs' too
-        return _table_records(csv.DictReader(lines, delimiter=delimiter))
+        table_file = io.StringIO(text, newline="")  # lines as they are, old Macs' too
+        return _table_records(csv.DictReader(table_file, delimiter=delimiter))
     if source_file.suffix == ".jsonl" or first_character == "{":
-        lines = []
+        lines: list[tuple[str, Any]] = []
         for line_number, text_line in enumerate(text.split("\n"), 1):
             if text_line.strip():
                 lines.append((f"line {line_number}", text_line))

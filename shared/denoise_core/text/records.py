@@ -420,8 +420,11 @@ def _render_row(table: Any, row_values: dict[str, Any]) -> str:
     """Render a row with the names of its columns."""
     columns = table.get("columns")
     cells = row_values.get("data")
-    is_split = isinstance(columns, list) and isinstance(cells, list)
-    if is_split and len(columns) == len(cells):
+    if (
+        isinstance(columns, list)
+        and isinstance(cells, list)
+        and len(columns) == len(cells)
+    ):
         row_values = dict(zip(map(str, columns), cells, strict=True))
     elif len(row_values) == 1:
         return render_json_value(next(iter(row_values.values())))

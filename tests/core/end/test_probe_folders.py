@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_models import LAYER, QUESTION, TEXTS, build_probe, tiny_pair
 
-from denoise_core.end import HeadReader, HiddenReader, Probe, ProbeScorer
+from denoise_core.end import ENDDenoiser, HeadReader, HiddenReader, Probe, ProbeScorer
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,8 @@ def test_llamaindex(probe_reader):
     from llamaindex_denoise import DenoisePostprocessor
 
     reader, folder = probe_reader
-    postprocessor = DenoisePostprocessor.from_probe(folder, reader, keep=1)
+    scorer = ProbeScorer(reader, Probe.load(folder))
+    postprocessor = DenoisePostprocessor(denoiser=ENDDenoiser(scorer), keep=1)
     nodes = [
         schema.NodeWithScore(node=schema.TextNode(text=text), score=1.0)
         for text in TEXTS

@@ -22,7 +22,6 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
-    Denoise,
     DenoisingRetriever,
     Verifier,
     verified,
@@ -182,7 +181,7 @@ def _saver():
 @dataclass
 class Context:
     user: str = "ann"
-    denoise: Denoise | dict | None = None
+    denoise: dict | None = None
 
 
 @both_ways
@@ -205,7 +204,7 @@ async def test_an_agents_context_says_how_much_is_kept(test_kit, is_sync):
     denoising_agent = create_agent(
         test_kit.chat(reply), [search], middleware=[middleware], context_schema=Context
     )
-    for chosen_value, kept_items in ((None, 1), ({"keep": 2}, 2), (Denoise(keep=3), 3)):
+    for chosen_value, kept_items in ((None, 1), ({"keep": 2}, 2), ({"keep": 3}, 3)):
         run_output = await asked(
             denoising_agent,
             QUESTION_INPUT,

@@ -6,7 +6,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
 from langchain_denoise import (
-    Denoise,
     DenoiseCompressor,
     DenoisingRetriever,
     EmbeddedEmbeddings,
@@ -24,7 +23,7 @@ def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
     DenoiseCompressor.from_embeddings(EmbeddedEmbeddings(), keep=0.5)
     DenoiseCompressor(keep=3)
     DenoiseCompressor(scorer=EmbeddedEmbeddings(), threshold=0.2)
-    DenoisingRetriever(retriever=retriever, k=3, settings=Denoise(order="score"))
+    DenoisingRetriever(retriever=retriever, k=3, order="score")
     S2AMessages(model=model)
     checked = verified(model, Verifier(), claims=["answer"])
     checked.invoke("question")

@@ -25,7 +25,6 @@ from llamaindex_denoise import (
     Checked,
     DenoisePostprocessor,
     DenoiseTransform,
-    S2AQueryEngine,
     record,
 )
 from llamaindex_denoise.nodes.citations import resolve_citations
@@ -182,16 +181,14 @@ def qa_by_an_llm(index, llm):
 
 
 def qa_by_embeddings(index, llm):
-    post = DenoisePostprocessor.from_embed_model(
-        Words(), keep=2, chunker=sentence_spans
-    )
+    post = DenoisePostprocessor(embed_model=Words(), keep=2, chunks="sentences")
     return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
 
 
 def qa_by_a_reranker(index, llm):
-    post = DenoisePostprocessor.from_reranker(LLMRerank(llm=llm, top_n=1))
+    posts = [LLMRerank(llm=llm, top_n=1), DenoisePostprocessor(denoiser=end())]
     return asks(
-        index.as_query_engine(llm=llm, node_postprocessors=[post], similarity_top_k=2)
+        index.as_query_engine(llm=llm, node_postprocessors=posts, similarity_top_k=2)
     ), denoised
 
 
@@ -208,7 +205,8 @@ def denoised_and_checked(index, llm):
 
 
 def s2a(index, llm):
-    return asks(S2AQueryEngine.from_args(index.as_retriever(), llm=llm)), denoised
+    post = DenoisePostprocessor(llm=llm, context=False)
+    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
 
 
 def citations(index, llm):

@@ -1,0 +1,129 @@
+"""The postprocessor's settings are plain values: schema, JSON, wrong names, models that are not there, repeats."""
+
+import json
+
+import pytest
+from llama_index.core import MockEmbedding
+from llama_index.core.llms import MockLLM
+from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_denoisers import RedSentences
+from tiny_models import build_probe, tiny_pair
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.end.selection import TokenLimit
+from denoise_core.testing import FunctionScorer
+from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform
+from llamaindex_denoise.events import DenoiseEvent
+
+QUESTION = "Where is the red tower?"
+
+OBJECTS = {
+    "select": {"llm": MockLLM()},
+    "embedding": {"embed_model": MockEmbedding(4)},
+    "other": {"denoiser": RedSentences()},
+}
+
+
+def test_the_schema_lists_the_settings_and_no_object():
+    names = set(DenoisePostprocessor.model_json_schema()["properties"])
+    assert {"method", "model", "probe", "keep", "threshold", "top_n", "risk"} <= names
+    assert not names & {"llm", "embed_model", "denoiser"}
+
+
+@pytest.mark.parametrize("method", OBJECTS)
+def test_a_method_with_an_object_loads_with_it_and_never_without(method):
+    first = DenoisePostprocessor(**OBJECTS[method], top_n=2)
+    data = json.loads(json.dumps(first.to_dict()))
+    assert data["method"] == method
+    with pytest.raises(ValueError, match=r"model|denoiser="):
+        DenoisePostprocessor.from_dict(dict(data))
+    restored = DenoisePostprocessor.from_dict(dict(data), **OBJECTS[method])
+    assert restored.to_dict() == first.to_dict()
+
+
+def test_a_probe_comes_back_by_its_folder(tmp_path):
+    model, tokenizer = tiny_pair()
+    folder = str(build_probe(model, tokenizer).save(tmp_path / "probe"))
+    model_folder = str(tmp_path / "model")
+    model.save_pretrained(model_folder)
+    tokenizer.save_pretrained(model_folder)
+    first = DenoisePostprocessor(probe=folder, model=model_folder, keep=1)
+    restored = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert restored.method == "probe"
+    assert restored.active_denoiser.rule == first.active_denoiser.rule
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"similarity_cutoff": 0.5}, "write threshold="),
+        ({"similarity_top_k": 3}, "write top_n="),
+        ({"chunker": len}, "write chunks="),
+        ({"keep": TokenLimit(60)}, "max_tokens="),
+        ({"llm": MockLLM(), "embed_model": MockEmbedding(4)}, "give one of them"),
+        ({"method": "select", "model": "m"}, "that is method='rerank'"),
+        ({"method": "rerank"}, "needs model="),
+        ({"method": "probe"}, "needs probe="),
+        ({"llm": MockLLM(), "threshold": 0.5}, "threshold=0.5: a setting of END"),
+        ({"llm": MockLLM(), "chunks": "sentences"}, "chunks='sentences': a setting"),
+        ({"context": False}, "a setting of method='select'"),
+    ],
+)
+def test_a_wrong_setting_says_the_right_one(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        DenoisePostprocessor(**wrong)
+
+
+def test_a_model_that_is_not_there_is_an_error_before_the_first_query():
+    pytest.importorskip("sentence_transformers")
+    for build in (
+        lambda: DenoisePostprocessor.from_cross_encoder("/no/such/model"),
+        lambda: DenoisePostprocessor(model="/no/such/model"),
+        lambda: DenoisePostprocessor(probe="/no/such/folder"),
+    ):
+        with pytest.raises((ValueError, OSError), match="/no/such"):
+            build()
+
+
+def test_equal_nodes_pass_once_and_the_event_names_the_others(event_log):
+    scorer = FunctionScorer(lambda query, text: float("red" in text))
+    postprocessor = DenoisePostprocessor(denoiser=ENDDenoiser(scorer, threshold=0.5))
+    nodes = []
+    for number in range(10):
+        metadata = {"page": "seven", "crawled": number}
+        node = TextNode(
+            text="The red tower is in Porto.",
+            id_=f"n{number}",
+            metadata=metadata,
+            excluded_llm_metadata_keys=["crawled"],
+        )
+        nodes.append(NodeWithScore(node=node, score=1.0 - number / 10))
+    other_page = nodes[0].node.model_copy(
+        update={"id_": "other", "metadata": {"page": "eight"}}
+    )
+    nodes.append(NodeWithScore(node=other_page, score=0.1))
+    kept_nodes = postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
+    assert [hit.node.node_id for hit in kept_nodes] == ["n0", "other"]
+    [event] = [event for event in event_log[0] if isinstance(event, DenoiseEvent)]
+    reasons = {row["id"]: row["reason"] for row in event.summary["dropped"]}
+    assert reasons == {f"n{number}": "the same as n0" for number in range(1, 10)}
+
+
+def test_an_index_stores_each_of_two_equal_nodes():
+    step = DenoiseTransform(
+        postprocessor=DenoisePostprocessor(denoiser=RedSentences()),
+        query="red things",
+        denoise_together=True,
+    )
+    nodes = [TextNode(text="The red tower.", id_=name) for name in "ab"]
+    assert [node.node_id for node in step(nodes)] == ["a", "b"]
+
+
+def test_a_cache_knows_the_model_that_was_passed_again():
+    names = []
+    data = DenoisePostprocessor(embed_model=MockEmbedding(4)).to_dict()
+    for model_name in ("first", "second"):
+        embed_model = MockEmbedding(4, model_name=model_name)
+        restored = DenoisePostprocessor.from_dict(dict(data), embed_model=embed_model)
+        names.append(restored.cache_name)
+    assert names[0] != names[1]
