@@ -419,7 +419,7 @@ def _value_at(value: Any, path: JsonPath) -> Any:
 def _render_row(table: Any, row_values: dict[str, Any]) -> str:
     """Render a row with the names of its columns."""
     columns = table.get("columns")
-    cells = row_values.get("data")
+    cells: Any = row_values.get("data")
     is_split = isinstance(columns, list) and isinstance(cells, list)
     if is_split and len(columns) == len(cells):
         row_values = dict(zip(map(str, columns), cells, strict=True))
