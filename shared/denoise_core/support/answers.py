@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from denoise_core.spans import Range, Ranges, RangeTuple
+from denoise_core.spans import (
+    Range,
+    Ranges,
+    RangeTuple,
+    complement_spans,
+    join_spans,
+)
 from denoise_core.support.citing import BRACKETED
 from denoise_core.support.layout import (
     blank_ranges,
@@ -165,17 +171,13 @@ class ParsedAnswer:
     @property
     def text_without_reasoning(self) -> str:
         """The answer without the model's reasoning: what is sent."""
-        parts = []
-        offset = 0
-        for unit in self.units:
-            if unit.kind == "reasoning":
-                parts.append(self.answer[offset : unit.start])
-                offset = unit.end
-        if not offset:
+        reasoning_ranges = [
+            (unit.start, unit.end) for unit in self.units if unit.kind == "reasoning"
+        ]
+        if not reasoning_ranges:
             return self.answer
-        parts.append(self.answer[offset:])
-        text_sent = "".join(parts)
-        return text_sent.strip()
+        answer_ranges = complement_spans(reasoning_ranges, 0, len(self.answer))
+        return join_spans(self.answer, answer_ranges).strip()
 
 
 def parse_answer(
@@ -481,12 +483,8 @@ class _AnswerReader:
     def _is_citation(self, bracket: str) -> bool:
         if _NUMBER_CITATION.fullmatch(bracket):
             return True
-        inner_text = bracket[1:-1]
-        for part in re.split(r"[,;]", inner_text):
-            name = part.strip()
-            if name not in self.ids:
-                return False
-        return True
+        names = re.split(r"[,;]", bracket[1:-1])
+        return self.ids.issuperset(map(str.strip, names))
 
 
 _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}

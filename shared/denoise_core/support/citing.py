@@ -80,16 +80,12 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
     """The numbers that cite one of ``count`` passages, in order of first mention."""
-    numbered_passages = []
-    for number in range(1, count + 1):
-        passage = Passage("", f"\0{number}")
-        numbered_passages.append(passage)
-    numbers: list[int] = []
-    for citation in find_citations(answer, numbered_passages):
+    passages = [Passage("", f"\0{number}") for number in range(1, count + 1)]
+    numbers: dict[int, None] = {}
+    for citation in find_citations(answer, passages):
         for passage_id in citation.ids:
-            cited_number = int(passage_id[1:])
-            numbers.append(cited_number)
-    return tuple(dict.fromkeys(numbers))
+            numbers[int(passage_id[1:])] = None
+    return tuple(numbers)
 
 
 def remove_citations(answer: str) -> str:

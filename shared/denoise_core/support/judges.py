@@ -137,9 +137,7 @@ class FunctionJudge:
         arguments = (question, evidence, claim.full_text)
         if not self._is_called_by_name:
             return self.function(*arguments)
-        values: dict[str, str | Sequence[str]] = {}
-        for name, argument in zip(_PARAMETERS, arguments, strict=True):
-            values[name] = argument
+        values = dict(zip(_PARAMETERS, arguments, strict=True))
         signature = inspect.signature(self.function)
         named_values = {name: values[name] for name in signature.parameters}
         return self.function(**named_values)

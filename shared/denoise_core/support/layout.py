@@ -88,12 +88,7 @@ def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:
     """The cells of a table row, between bars that no backslash escapes."""
     row_text = clean_text[start:end].rstrip()
     end = start + len(row_text)
-    bars = []
-    for position in range(start, end):
-        is_bar = clean_text[position] == "|"
-        is_escaped = clean_text[position - 1 : position] == "\\"
-        if is_bar and not is_escaped:
-            bars.append(position)
+    bars = [start + bar.start() for bar in re.finditer(r"(?<!\\)\|", row_text)]
     edges = [start - 1, *bars, end]
     if bars and not clean_text[start : bars[0]].strip():
         edges = edges[1:]
@@ -114,11 +109,8 @@ def trim_range(text: str, start: int, end: int) -> Range:
 
 def line_starts(text: str) -> list[int]:
     """The offset of each line, and the length of the text."""
-    line_offsets = [0]
-    for match in re.finditer("\n", text):
-        line_offsets.append(match.end())
-    line_offsets.append(len(text))
-    return line_offsets
+    line_ends = [line_break.end() for line_break in re.finditer("\n", text)]
+    return [0, *line_ends, len(text)]
 
 
 def split_key_words(key: str) -> str:

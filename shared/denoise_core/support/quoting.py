@@ -118,7 +118,6 @@ class LLMJudge(FlowJudge):
             open_numbers[first : first + MAX_UNITS]
             for first in range(0, len(open_numbers), MAX_UNITS)
         ]
-        calls = 0
         for numbers in parts:
             request = ""
             if len(numbers) < len(units):
@@ -126,18 +125,29 @@ class LLMJudge(FlowJudge):
             if len(parts) > 1:
                 request = f"{_LONG}{request}"
             messages = unit_prompt(question, units, evidence, request)
-            reply = yield from complete(messages, tag="judge", llm=self.llm)
-            calls += 1
-            _merge_replies(replies, read_unit_replies(reply.text, numbers))
+            yield from self._read_lines(messages, numbers, replies)
         missing = [number for number in all_numbers if number not in replies.lines]
         if missing:
-            shown_numbers = ", ".join(map(str, missing))
-            messages = unit_prompt(question, units, evidence, _AGAIN + shown_numbers)
-            reply = yield from complete(messages, tag="judge", llm=self.llm)
-            calls += 1
-            _merge_replies(replies, read_unit_replies(reply.text, missing))
+            request = _AGAIN + ", ".join(map(str, missing))
+            messages = unit_prompt(question, units, evidence, request)
+            yield from self._read_lines(messages, missing, replies)
+        calls = len(parts) + bool(missing)
         verdict = combine_replies(question, answer, units, replies, evidence)
         return replace(verdict, judge=self.id, calls=calls)
+
+    def _read_lines(
+        self,
+        messages: tuple[Message, ...],
+        numbers: Sequence[int],
+        replies: UnitReplies,
+    ) -> Flow[None]:
+        """Ask the model, and add what can be read of its reply to ``replies``."""
+        reply = yield from complete(messages, tag="judge", llm=self.llm)
+        new_replies = read_unit_replies(reply.text, numbers)
+        for number, line in new_replies.lines.items():
+            replies.add_line(number, line)
+        if new_replies.answer_kind:
+            replies.add_answer_kind(new_replies.answer_kind, new_replies.labels)
 
     def known_lines(
         self,
@@ -204,13 +214,6 @@ def _name_numbers(numbers: Sequence[int]) -> str:
     if last - first == len(numbers) - 1 > 0:
         return f"{first} to {last}"
     return ", ".join(map(str, numbers))
-
-
-def _merge_replies(replies: UnitReplies, new_replies: UnitReplies) -> None:
-    for number, line in new_replies.lines.items():
-        replies.add_line(number, line)
-    if new_replies.answer_kind:
-        replies.add_answer_kind(new_replies.answer_kind, new_replies.labels)
 
 
 def combine_replies(

@@ -61,18 +61,15 @@ def entry_chunks(text: str) -> list[TextChunk]:
         return _speaker(line) in known_starts or _time_shape(line) in known_starts
 
     entries = group_lines(text, starts_entry)
-    # Only the first group may not begin an entry.
     speakers = [_speaker(text[start:end]) for start, end in entries]
-    if not starts_entry(*entries[0]):
-        speakers[0] = ""
-    is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
     preamble: Ranges = []
+    # Only the first group may not begin an entry.
     first_start, first_end = entries[0]
-    if (
-        not starts_entry(*entries[0])
-        and first_end - first_start <= _MAX_TURN_CHARACTERS
-    ):
-        preamble = [entries[0]]
+    if not starts_entry(first_start, first_end):
+        speakers[0] = ""
+        if first_end - first_start <= _MAX_TURN_CHARACTERS:
+            preamble = [entries[0]]
+    is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
     chunks = []
     for index, span in enumerate(entries):
         context_spans = list(preamble)
@@ -108,11 +105,7 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
     """Count the non-empty starts that occur more than once."""
     counts = Counter(filter(None, line_starts))
-    repeated_counts: Counter[str] = Counter()
-    for line_start, count in counts.items():
-        if count > 1:
-            repeated_counts[line_start] = count
-    return repeated_counts
+    return Counter({start: count for start, count in counts.items() if count > 1})
 
 
 def _speaker(line: str) -> str:

@@ -165,8 +165,8 @@ def _edits_of_list(
     if removed_text.lstrip().startswith(","):
         element = f", {element}"
     elif removed_text.rstrip().endswith(","):
-        separator_length = len(removed_text) - len(removed_text.rstrip(", \t\r\n"))
-        element += removed_text[len(removed_text) - separator_length :]
+        last_item_end = len(removed_text.rstrip(", \t\r\n"))
+        element += removed_text[last_item_end:]
     edits[0] = TextEdit(start, end, element)
     return edits
 

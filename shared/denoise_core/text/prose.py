@@ -18,6 +18,7 @@ from denoise_core.text.line_groups import MAX_CODE_CHARACTERS, split_long
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
+    line_at,
     line_spans,
 )
 
@@ -237,7 +238,7 @@ class _ProseBlockReader:
             return False
         if content[0] in " \t":
             return False
-        next_end = self.text.find("\n", end) + 1 or len(self.text)
+        _, next_end = line_at(self.text, end)
         if self.text[end:next_end].strip() or not self.last_block.ends_blank:
             return False
         following_text = self.text[next_end : next_end + 400].lstrip("\n")

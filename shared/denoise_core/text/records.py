@@ -515,7 +515,8 @@ def row_list_cut(
     row_spans = []
     for chunk in chunks:
         if not chunk.is_structural:
-            row_spans.append(_value_span(text, chunk))
+            row_text = chunk.text_of(text).rstrip(", \t\r\n")
+            row_spans.append((chunk.start, chunk.start + len(row_text)))
     return ItemList(text.find("["), [row_spans]).cut(kept_spans)
 
 
@@ -546,9 +547,3 @@ def json_cuts(
         if outer_span is None or clip_spans(kept_spans, *outer_span):
             list_cuts.append(item_list.cut(kept_spans))
     return JsonCuts(list_cuts, merge_spans(string_spans))
-
-
-def _value_span(text: str, chunk: TextChunk) -> Range:
-    """Return the range of a chunk without the separator after it."""
-    value_text = text[chunk.start : chunk.end].rstrip(", \t\r\n")
-    return chunk.start, chunk.start + len(value_text)

@@ -68,19 +68,16 @@ def load_yaml_nodes(text: str) -> list[Any] | None:
     """
     if yaml is None:
         return None
+    # In C where PyYAML was built with it.
+    safe_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        nodes = list(yaml.compose_all(text, Loader=_yaml_loader()))
+        nodes = list(yaml.compose_all(text, Loader=safe_loader))
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
     is_tree = nodes and all(isinstance(node, yaml.CollectionNode) for node in nodes)
     if not is_tree:
         return None
     return nodes
-
-
-def _yaml_loader() -> Any:
-    """Return the safe loader, in C where PyYAML was built with it."""
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def count_empty_values(text: str) -> int | None:

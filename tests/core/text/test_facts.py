@@ -83,6 +83,7 @@ EQUIVALENT_TEXTS = [
     ("It takes 30 minutes.", "It takes half of 1 hour, or 0.5 hours."),
     ("It weighs 2 kg.", "It weighs 2000 g."),
     ("Clean it with lukewarm water.", "Clean it with luke-\nwarm water."),
+    ("He crossed the Iron Bridge.", "He crossed an iron bridge."),
 ]
 DIFFERENT_TEXTS = [
     ("It cost $3.2 billion.", "It cost $3.2 million.", "number"),
