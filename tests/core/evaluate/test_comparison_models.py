@@ -20,7 +20,11 @@ from denoise_core.evaluate.comparison.answering import (
     LoopAnswerer,
     llm_from_name,
 )
-from denoise_core.evaluate.comparison.evaluation import evaluate, summary_lines
+from denoise_core.evaluate.comparison.evaluation import (
+    evaluate,
+    summary_lines,
+    table_rows,
+)
 from denoise_core.evaluate.comparison.reply_log import ReplyLog
 from denoise_core.evaluate.comparison.setting import Strategy
 from denoise_core.question import Question
@@ -277,7 +281,7 @@ def test_a_server_needs_the_models_name():
     assert Path(llm_from_name("a-folder").model).name == "a-folder"
 
 
-def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none():
+def test_money_is_a_column_where_there_is_a_price_and_missed_where_there_is_none():
     passages = (
         Passage("The tower was finished in 1889.", "a"),
         Passage("Bananas are yellow.", "b"),
@@ -297,10 +301,10 @@ def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none(
         400,
         pytest.approx((600 * 2 + 400 + 40) / 1e6),
     )
-    assert "Right answers by money" in priced._repr_html_()
+    assert "money" in table_rows(priced)[0]
     assert "no price" not in " ".join(summary_lines(priced))
     free = evaluate(questions, ways, answerer=LLMAnswerer(llm, "m"))
-    assert "Right answers by money" not in free._repr_html_()
+    assert "money" not in table_rows(free)[0]
     assert "Give a price" in " ".join(summary_lines(free))
 
 

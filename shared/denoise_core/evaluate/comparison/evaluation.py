@@ -28,7 +28,6 @@ from denoise_core.evaluate.comparison.answering import (
     make_grader,
 )
 from denoise_core.evaluate.comparison.figures import (
-    GOLD_TARGET,
     NEEDED_KEPT,
     RIGHT_ANSWERS,
     MeanInterval,
@@ -167,8 +166,7 @@ class Evaluation:
     def save_setting(self, path: str | Path) -> Path:
         """Write the recommended setting and why, for `denoise_core.load_denoiser`."""
         figures = asdict(self.figures_for(self.recommendation.name))
-        for name in ("recall_curve", "failures"):
-            del figures[name]
+        del figures["failures"]
         evidence_record = {
             "reason": self.recommendation.reason,
             "questions": self.questions,
@@ -363,8 +361,6 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
         if not short:
             table_row |= {
                 "gold kept": _format_mean(figures.gold_recall),
-                "exact": _format_value(".0%", figures.exact_match),
-                "F1": _format_value(".2f", figures.token_f1),
                 "read": _format_value(",.0f", figures.input_tokens),
                 "written": _format_value(",.0f", figures.output_tokens),
                 "cached": _format_value(",.0f", figures.cached_tokens),
@@ -449,9 +445,6 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
             "Strategies that rank passages got "
             f"{evaluation.budget:,} tokens a question, as many as the default kept."
         )
-    for figures in evaluation.figures:
-        if figures.text_needed is not None and figures.name != EVERYTHING:
-            sentences.append(_savings_line(figures))
     sentences += [
         f"{_capitalize(str(best_comparison))}."
         for best_comparison in evaluation.comparisons
@@ -491,23 +484,6 @@ def _needed_line(evaluation: Evaluation) -> str:
             counts["not measured"] += 1
     parts = [f"{count} {source}" for source, count in counts.items()]
     return f"Needed kept: {', '.join(parts)}."
-
-
-def _savings_line(figures: StrategyFigures) -> str:
-    """Name the tokens saved when the ranking is cut where it keeps most gold."""
-    assert figures.text_needed is not None
-    needed_percent, low_percent, high_percent = (
-        100 * text_fraction for text_fraction in figures.text_needed
-    )
-    total_tokens = figures.kept_tokens / max(figures.kept_fraction, 1e-9)
-    saved_tokens = 1000 * total_tokens * (1 - needed_percent / 100)
-    amount_text = f"{saved_tokens:,.0f}"
-    if saved_tokens >= 1e5:
-        amount_text = f"{saved_tokens / 1e6:.1f} M"
-    return (
-        f"{figures.name} keeps {100 * GOLD_TARGET:.0f} % of gold in {needed_percent:.0f} % "
-        f"({low_percent:.0f} to {high_percent:.0f}) of the text: {amount_text} tokens saved per 1,000 questions."
-    )
 
 
 def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from denoise_core.embedded.fitted import Interval, percentile_interval
-from denoise_core.end.calibration import GOLD_TARGETS, required_text_fraction
 from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
 from denoise_core.evaluate.metrics import (
     bootstrap_interval,
     contains_answer,
-    exact_match,
-    token_f1,
     wilson_interval,
 )
 from denoise_core.result import DenoiseResult
@@ -26,12 +21,7 @@ from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
 NEEDED_KEPT = "needed kept"
-GOLD_KEPT = "gold kept"
 RIGHT_ANSWERS = "right answers"
-GOLD_TARGET = GOLD_TARGETS[0]  # the share of the gold for `StrategyFigures.text_needed`
-CURVE_FRACTIONS = tuple(step / 20 for step in range(1, 21))
-# Normal quantiles of a two-sided test at 5 %, and of a difference found in 80 % of samples.
-POWER_QUANTILES = 1.96 + 0.8416
 
 TokenCounter = Callable[[str], int]
 
@@ -56,7 +46,6 @@ class QuestionOutcome:
         gold_recall: The share of the gold passages among them.
         needed_kept: Whether the kept text still has what is needed, 0 to 1; see
             `measure_needed`.
-        ranked_chunks: All chunks, best first, by the scores in the trace.
         reply: The answer from the kept text.
         is_correct: Whether the answer is right.
         seconds: The denoiser's time; None when it was not timed.
@@ -69,7 +58,6 @@ class QuestionOutcome:
     kept_ids: frozenset[str] = frozenset()
     gold_recall: float | None = None
     needed_kept: float | None = None
-    ranked_chunks: list[RankedChunk] | None = None
     reply: Reply | None = None
     is_correct: bool | None = None
     seconds: float | None = None
@@ -98,7 +86,9 @@ def measure_outcome(
         kept_tokens += count_tokens(passage.text_with_header)
         kept_ids.update(span.passage_id for span in passage.source_spans)
     gold_recall = len(kept_ids & gold_ids) / len(gold_ids) if gold_ids else None
-    ranked_chunks = _rank_chunks(case, result, count_tokens)
+    ranked_chunks = None
+    if token_budget is not None:
+        ranked_chunks = _rank_chunks(case, result, count_tokens)
     if ranked_chunks is not None and token_budget is not None:
         kept_tokens, expected_recall = _cut_ranking(
             ranked_chunks, gold_ids, token_budget
@@ -111,7 +101,6 @@ def measure_outcome(
         frozenset(kept_ids),
         gold_recall,
         measure_needed(case, result, gold_recall),
-        ranked_chunks,
     )
 
 
@@ -233,8 +222,6 @@ class StrategyFigures:
         needed_kept: How often the kept text still has what the question needs.
         gold_recall: The share of the gold passages of which something is kept.
         accuracy: The share of right answers.
-        exact_match: The share of replies that are an accepted answer (SQuAD's rule).
-        token_f1: The replies' F1 (SQuAD's rule).
         accuracy_change: Answers harmed and helped.
         kept_tokens: Word pieces kept per question.
         kept_fraction: The same as a share of all passages' tokens.
@@ -243,8 +230,6 @@ class StrategyFigures:
         output_tokens: Tokens it wrote.
         cached_tokens: Those of the input that the server had in its prompt cache.
         cost: What these tokens cost per question.
-        recall_curve: Share of the tokens and gold kept, by the strategy's own ranking.
-        text_needed: The share of the tokens that keeps `GOLD_TARGET` of the gold.
     """
 
     name: str
@@ -253,8 +238,6 @@ class StrategyFigures:
     needed_kept: MeanInterval | None
     gold_recall: MeanInterval | None
     accuracy: MeanInterval | None
-    exact_match: float | None
-    token_f1: float | None
     accuracy_change: AnswerChange | None
     kept_tokens: float
     kept_fraction: float
@@ -263,8 +246,6 @@ class StrategyFigures:
     output_tokens: float | None
     cached_tokens: float | None
     cost: float | None
-    recall_curve: tuple[tuple[float, float], ...] = ()
-    text_needed: Interval | None = None
 
 
 def strategy_figures(
@@ -291,11 +272,6 @@ def strategy_figures(
     kept_tokens = (
         _mean_known(outcome.kept_tokens for outcome in successful_outcomes) or 0.0
     )
-    reply_answers = [
-        (outcome.reply.text, outcome.case.question.answers)
-        for outcome in successful_outcomes
-        if outcome.reply is not None and outcome.case.question.answers
-    ]
     known_usages = [
         usage for usage in map(_outcome_usage, successful_outcomes) if usage is not None
     ]
@@ -312,63 +288,11 @@ def strategy_figures(
         accuracy=mean_interval(
             _known_values(outcome.is_correct for outcome in successful_outcomes)
         ),
-        exact_match=_mean_known(exact_match(*pair) for pair in reply_answers),
-        token_f1=_mean_known(token_f1(*pair) for pair in reply_answers),
         accuracy_change=_answer_change(outcomes, all_outcomes),
         kept_tokens=kept_tokens,
         kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
         seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
         **mean_usage(known_usages, price),
-        recall_curve=_recall_curve(successful_outcomes),
-        text_needed=_text_needed(successful_outcomes),
-    )
-
-
-def _recall_curve(
-    outcomes: Iterable[QuestionOutcome],
-) -> tuple[tuple[float, float], ...]:
-    question_curves = []
-    for outcome in outcomes:
-        gold_ids = outcome.case.question.gold
-        if outcome.ranked_chunks is not None and gold_ids:
-            question_curves.append(_question_curve(outcome.ranked_chunks, gold_ids))
-    if not question_curves:
-        return ()
-    mean_recalls = np.mean(question_curves, axis=0).tolist()
-    return tuple(zip(CURVE_FRACTIONS, mean_recalls, strict=True))
-
-
-def _question_curve(
-    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str]
-) -> NDArray[np.float64]:
-    """Gold kept by the best chunks up to each of `CURVE_FRACTIONS` of the tokens."""
-    gold_recalls = [0.0]
-    kept_gold: set[str] = set()
-    for chunk in ranked_chunks:
-        kept_gold |= gold_ids & {chunk.passage_id}
-        gold_recalls.append(len(kept_gold) / len(gold_ids))
-    chunk_tokens = np.array([chunk.tokens for chunk in ranked_chunks])
-    token_fractions = np.cumsum(chunk_tokens) / max(1.0, chunk_tokens.sum())
-    chunk_counts = np.searchsorted(
-        token_fractions, np.array(CURVE_FRACTIONS) + 1e-9, side="right"
-    )
-    return np.array(gold_recalls)[chunk_counts]
-
-
-def _text_needed(outcomes: Iterable[QuestionOutcome]) -> Interval | None:
-    chunk_rows: list[tuple[float, bool, float, int]] = []
-    for question_number, outcome in enumerate(outcomes):
-        missing_gold = set(outcome.case.question.gold)
-        for chunk in outcome.ranked_chunks or ():
-            # A passage counts as kept with its best chunk.
-            is_gold = chunk.passage_id in missing_gold
-            chunk_rows.append((chunk.score, is_gold, chunk.tokens, question_number))
-            missing_gold.discard(chunk.passage_id)
-    if not any(is_gold for _, is_gold, _, _ in chunk_rows):
-        return None
-    row_columns = np.array(chunk_rows).T
-    return percentile_interval(
-        required_text_fraction(*row_columns, fraction=GOLD_TARGET)
     )
 
 
@@ -381,15 +305,12 @@ class SignificanceTest:
         first: The best strategy.
         second: The second best.
         difference: First minus second, paired.
-        required_questions: How many questions would separate them if the difference is the
-            true one; None when there is no difference.
     """
 
     measure: str
     first: str
     second: str
     difference: MeanInterval
-    required_questions: int | None
 
     @property
     def is_significant(self) -> bool:
@@ -403,15 +324,9 @@ class SignificanceTest:
         )
         if self.is_significant:
             return f"{self.first} is ahead of {self.second} in {self.measure}: {difference_text}"
-        advice_text = "the two did the same on every question"
-        if self.required_questions is not None:
-            question_count = f"{self.required_questions:,}"
-            advice_text = (
-                f"about {question_count} questions would be needed to tell them apart"
-            )
         return (
             f"no difference found between {self.first} and {self.second} in "
-            f"{self.measure}: {difference_text}; {advice_text}"
+            f"{self.measure}: {difference_text}"
         )
 
 
@@ -440,7 +355,6 @@ def compare_best(
         names[0],
         names[1],
         paired_difference(first_values, second_values),
-        required_questions(first_values - second_values),
     )
 
 
@@ -468,23 +382,6 @@ def paired_difference(
     low, high = bootstrap_interval(paired_differences)
     return MeanInterval(
         float(paired_differences.mean()), low, high, len(paired_differences)
-    )
-
-
-def required_questions(paired_differences: ArrayLike) -> int | None:
-    """Estimate how many questions would show such a paired difference.
-
-    Returns:
-        The number at which 80 % of samples show it at the 5 % level; None when the mean
-        difference is 0.
-    """
-    value_array = np.asarray(paired_differences, dtype=np.float64)
-    mean_difference = float(value_array.mean())
-    if abs(mean_difference) < 1e-12 or len(value_array) < 2:
-        return None
-    standard_deviation = float(value_array.std(ddof=1))
-    return max(
-        2, math.ceil((POWER_QUANTILES * standard_deviation / mean_difference) ** 2)
     )
 
 
