@@ -86,7 +86,7 @@ def denoiser_prompts(denoiser: Denoiser) -> PromptDictType:
 
     if not isinstance(denoiser, S2ADenoiser):
         return {}
-    prompt = denoiser.options.step_1(denoiser.variant)
+    prompt = denoiser.options.prompts.step_1(denoiser.variant)
     return {f"s2a_{denoiser.variant}": prompt_to_template(prompt)}
 
 
@@ -102,7 +102,7 @@ def with_prompts(
     if isinstance(denoiser_copy, S2ADenoiser):
         prompt_template = prompts.get(f"s2a_{denoiser_copy.variant}")
         if prompt_template is not None:
-            old_prompt = denoiser_copy.options.step_1(denoiser_copy.variant)
+            old_prompt = denoiser_copy.options.prompts.step_1(denoiser_copy.variant)
             denoiser_copy.options = replace_prompt(
                 denoiser_copy.options, old_prompt, prompt_template
             )

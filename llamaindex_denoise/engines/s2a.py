@@ -174,14 +174,14 @@ class S2AQueryEngine(DenoiseEngine):
 
     def _get_prompts(self) -> PromptDictType:
         denoiser = self.s2a.denoiser
-        answer_prompt = denoiser.options.step_2(denoiser.variant)
+        answer_prompt = denoiser.options.prompts.step_2(denoiser.variant)
         prompts = denoiser_prompts(denoiser)
         return {**prompts, "s2a_answer": prompt_to_template(answer_prompt)}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         denoiser = with_prompts(self.s2a.denoiser, prompts)
         if "s2a_answer" in prompts:
-            answer_prompt = denoiser.options.step_2(denoiser.variant)
+            answer_prompt = denoiser.options.prompts.step_2(denoiser.variant)
             denoiser.options = replace_prompt(
                 denoiser.options, answer_prompt, prompts["s2a_answer"]
             )
