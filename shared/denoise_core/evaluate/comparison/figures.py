@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
 from denoise_core.evaluate.metrics import (
     bootstrap_interval,
@@ -17,21 +15,12 @@ from denoise_core.evaluate.metrics import (
     wilson_interval,
 )
 from denoise_core.result import DenoiseResult
-from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
 NEEDED_KEPT = "needed kept"
 RIGHT_ANSWERS = "right answers"
 
 TokenCounter = Callable[[str], int]
-
-
-class RankedChunk(NamedTuple):
-    """A chunk of a ranking; its tokens include its part of the passages' headers."""
-
-    passage_id: str
-    tokens: float
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,6 @@ def measure_outcome(
     case: EvaluationCase,
     result: DenoiseResult,
     count_tokens: TokenCounter,
-    token_budget: float | None = None,
 ) -> QuestionOutcome:
     """Measure what a denoiser kept of a question's passages.
 
@@ -76,8 +64,6 @@ def measure_outcome(
         case: The question.
         result: The denoiser's result.
         count_tokens: Counts the tokens of a text.
-        token_budget: Cut the ranking exactly there instead of at the chunk's end. The last
-            chunk counts in part, so that strategies of one budget keep equally much.
     """
     gold_ids = case.question.gold
     kept_ids: set[str] = set()
@@ -86,14 +72,6 @@ def measure_outcome(
         kept_tokens += count_tokens(passage.text_with_header)
         kept_ids.update(span.passage_id for span in passage.source_spans)
     gold_recall = len(kept_ids & gold_ids) / len(gold_ids) if gold_ids else None
-    ranked_chunks = None
-    if token_budget is not None:
-        ranked_chunks = _rank_chunks(case, result, count_tokens)
-    if ranked_chunks is not None and token_budget is not None:
-        kept_tokens, expected_recall = _cut_ranking(
-            ranked_chunks, gold_ids, token_budget
-        )
-        gold_recall = expected_recall if gold_ids else None
     return QuestionOutcome(
         case,
         result,
@@ -131,49 +109,6 @@ def measure_needed(
 def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:
     """Count the tokens of all passages of a question."""
     return sum(count_tokens(p.text_with_header) for p in case.question.passages)
-
-
-def _rank_chunks(
-    case: EvaluationCase, result: DenoiseResult, count_tokens: TokenCounter
-) -> list[RankedChunk] | None:
-    """The chunks by their scores; None for a method without scores."""
-    scoring_events = [e for e in result.trace.events if isinstance(e.effect, Scoring)]
-    if not scoring_events or scoring_events[0].reply is None:
-        return None
-    chunk_spans = scoring_events[0].effect.spans
-    chunk_scores = [
-        -1e9 if score is None else score for score in scoring_events[0].reply
-    ]
-    text_by_id = {passage.id: passage.text for passage in case.question.passages}
-    chunk_sizes = [
-        count_tokens(text_by_id[s.passage_id][s.start : s.end]) for s in chunk_spans
-    ]
-    # The chunks' tokens add up to the passages': all share the cost of the headers.
-    header_factor = count_case_tokens(case, count_tokens) / max(1, sum(chunk_sizes))
-    ranking_order = np.argsort(-np.asarray(chunk_scores), kind="stable").tolist()
-    return [
-        RankedChunk(
-            chunk_spans[i].passage_id, chunk_sizes[i] * header_factor, chunk_scores[i]
-        )
-        for i in ranking_order
-    ]
-
-
-def _cut_ranking(
-    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str], token_budget: float
-) -> tuple[float, float]:
-    """Tokens and expected gold recall of a ranking that is cut at the budget."""
-    tokens_left = token_budget
-    kept_parts = dict.fromkeys(gold_ids, 0.0)
-    for chunk in ranked_chunks:
-        kept_part = 1.0 if chunk.tokens <= tokens_left else tokens_left / chunk.tokens
-        if chunk.passage_id in gold_ids:
-            kept_parts[chunk.passage_id] = max(kept_parts[chunk.passage_id], kept_part)
-        tokens_left -= kept_part * chunk.tokens
-        if tokens_left <= 0:
-            break
-    expected_recall = sum(kept_parts.values()) / max(1, len(gold_ids))
-    return token_budget - max(0.0, tokens_left), expected_recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +163,6 @@ class StrategyFigures:
         seconds: Time to denoise a question.
         input_tokens: Tokens the model read per question, to denoise and to answer.
         output_tokens: Tokens it wrote.
-        cached_tokens: Those of the input that the server had in its prompt cache.
-        cost: What these tokens cost per question.
     """
 
     name: str
@@ -244,15 +177,12 @@ class StrategyFigures:
     seconds: float | None
     input_tokens: float | None
     output_tokens: float | None
-    cached_tokens: float | None
-    cost: float | None
 
 
 def strategy_figures(
     name: str,
     outcomes: Sequence[QuestionOutcome],
     all_outcomes: Sequence[QuestionOutcome],
-    price: Price | None = None,
 ) -> StrategyFigures:
     """Compute the figures of a strategy.
 
@@ -260,7 +190,6 @@ def strategy_figures(
         name: The strategy's name.
         outcomes: Its outcomes.
         all_outcomes: Those of the same questions with all passages.
-        price: The model's price.
     """
     successful_outcomes = [outcome for outcome in outcomes if outcome.error is None]
     failed_lines = [
@@ -292,7 +221,7 @@ def strategy_figures(
         kept_tokens=kept_tokens,
         kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
         seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
-        **mean_usage(known_usages, price),
+        **mean_usage(known_usages),
     )
 
 
@@ -385,24 +314,15 @@ def paired_difference(
     )
 
 
-def mean_usage(
-    known_usages: Sequence[Usage], price: Price | None
-) -> dict[str, float | None]:
-    """Average tokens and their cost, as arguments for `StrategyFigures`.
+def mean_usage(known_usages: Sequence[Usage]) -> dict[str, float | None]:
+    """Average tokens, as arguments for `StrategyFigures`.
 
     Returns:
-        ``input_tokens``, ``output_tokens``, ``cached_tokens`` and ``cost``, each None when
-        nothing is known.
+        ``input_tokens`` and ``output_tokens``, each None when nothing is known.
     """
-    mean_cost = None
-    if price is not None:
-        mean_cost = _mean_known(price.cost_of(usage) for usage in known_usages)
     return {
         "input_tokens": _mean_known(usage.input_tokens for usage in known_usages),
         "output_tokens": _mean_known(usage.output_tokens for usage in known_usages),
-        "cached_tokens": _mean_known(usage.cached_tokens for usage in known_usages)
-        or None,
-        "cost": mean_cost,
     }
 
 
