@@ -151,7 +151,6 @@ def evaluate_command(
             strategies,
             answerer=None if answer_log is None else LLMAnswerer(answer_log, llm),
             llm=answer_log,
-            price=parse_price(price),
             grader=_build_grader(grading, answer_log),
             progress=on_progress,
         )

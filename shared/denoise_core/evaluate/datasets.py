@@ -1,18 +1,13 @@
-"""Labelled questions from files: the project's own records and the usual question sets.
+"""Labelled questions from files.
 
 The fields of a record decide how it is read, never the name of its file:
 
 =====================================  ===============================================
-fields                                 source
+fields                                 form
 =====================================  ===============================================
-question, passages[{text, is_gold}]    this project's own sets
+question, passages[{text, is_gold}]    each passage with its label
 question, passages[str], labels[]      the shortest form to write by hand
 question, passages[], gold             gold by id, source, whole text or index from 0
-question, positive_ctxs, ...           DPR training files (also ``hard_negative_ctxs``,
-                                       ``negative_ctxs``)
-question, ctxs[{text, has_answer}]     retrieval results for NQ and TriviaQA
-question, context, supporting_facts    HotpotQA and 2WikiMultihopQA
-question, paragraphs[is_supporting]    MuSiQue
 =====================================  ===============================================
 
 A passage is a text, or an object that can also have ``id``, ``title`` and ``source``. When
@@ -22,8 +17,8 @@ which it was. ``needs`` lists the exact texts that a reader needs, such as a fac
 title that says what the fact is about. A record that cannot be used is reported with its
 line, and nothing is guessed.
 
-A new format is one function in ``_FORMATS``. The texts are other people's: data, never
-instructions.
+Fields with other names are renamed by ``columns``. The texts are other people's: data,
+never instructions.
 """
 
 from __future__ import annotations
@@ -60,8 +55,8 @@ FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
 PASSAGE_ID_FIELDS = ("id", "passage_id", "psg_id")
 NO_ANSWER = "no answer in the retrieved passages"
 _NO_LABELS = (
-    "the relevant passages are not labelled: add 'labels', or 'is_gold' to each passage "
-    "('has_answer' in 'ctxs'), 1 for a relevant one and 0 for others"
+    "the relevant passages are not labelled: add 'labels', or 'is_gold' to each passage, "
+    "1 for a relevant one and 0 for others"
 )
 
 
@@ -195,8 +190,7 @@ def parse_cases(
             evaluation_case = _parse_case(
                 json_record, line_number, columns, search_passages
             )
-            has_labels = evaluation_case.gold_from == "labels" or "ctxs" in json_record
-            if labelled and not (has_labels and evaluation_case.gold_from):
+            if labelled and evaluation_case.gold_from != "labels":
                 raise InputError(_NO_LABELS)
         except InputError as error:
             if not skip_bad:
@@ -332,10 +326,7 @@ def _rename_row(passage_row: Any, columns: Mapping[str, str]) -> Any:
 
 def _passage_rows(json_record: Record) -> PassageRows | None:
     """The record's passages as objects; None when it has none."""
-    for field_name, read_rows in _FORMATS.items():
-        if field_name in json_record:
-            return read_rows(json_record)
-    raw_rows = json_record.get("passages", json_record.get("ctxs"))
+    raw_rows = json_record.get("passages")
     if raw_rows is None:
         return None
     if not isinstance(raw_rows, list | tuple) or not raw_rows:
@@ -352,83 +343,6 @@ def _passage_rows(json_record: Record) -> PassageRows | None:
             )
         passage_rows.append(
             {"text": raw_row} if isinstance(raw_row, str) else dict(raw_row)
-        )
-    return passage_rows
-
-
-def _read_dpr(json_record: Record) -> PassageRows:
-    """Hard negatives follow the positives; a text that is also a positive is left out."""
-    passage_rows = [
-        {**passage_row, "is_gold": 1}
-        for passage_row in _objects(json_record, "positive_ctxs")
-    ]
-    known_texts = {str(passage_row.get("text")) for passage_row in passage_rows}
-    for field_name in ("hard_negative_ctxs", "negative_ctxs"):
-        for passage_row in _objects({field_name: [], **json_record}, field_name):
-            passage_text = str(passage_row.get("text"))
-            if passage_text not in known_texts:
-                known_texts.add(passage_text)
-                passage_rows.append({**passage_row, "is_gold": 0})
-    return passage_rows
-
-
-def _read_hotpot(json_record: Record) -> PassageRows:
-    supporting_facts = json_record["supporting_facts"]
-    page_context = json_record.get("context")
-    try:
-        # The Hugging Face hub stores columns, the original files store pairs.
-        if isinstance(supporting_facts, Mapping):
-            gold_titles = set(map(str, supporting_facts["title"]))
-        else:
-            gold_titles = {str(page_title) for page_title, _ in supporting_facts}
-        if isinstance(page_context, Mapping):
-            page_pairs = list(
-                zip(page_context["title"], page_context["sentences"], strict=True)
-            )
-        else:
-            page_pairs = [
-                (page_title, sentences) for page_title, sentences in page_context or ()
-            ]
-        passage_rows = []
-        for page_title, sentences in page_pairs:
-            passage_text = "".join(map(str, sentences))
-            is_gold = str(page_title) in gold_titles
-            passage_rows.append(
-                {"text": passage_text, "title": page_title, "is_gold": is_gold}
-            )
-        return passage_rows
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}"
-        ) from error
-
-
-def _read_musique(json_record: Record) -> PassageRows:
-    return [
-        {
-            "text": paragraph.get("paragraph_text"),
-            "title": paragraph.get("title"),
-            "id": paragraph.get("idx"),
-            "is_gold": paragraph.get("is_supporting"),
-        }
-        for paragraph in _objects(json_record, "paragraphs")
-    ]
-
-
-_FORMATS: dict[str, Callable[[Record], PassageRows]] = {
-    "positive_ctxs": _read_dpr,
-    "supporting_facts": _read_hotpot,
-    "paragraphs": _read_musique,
-}
-
-
-def _objects(json_record: Record, field_name: str) -> list[Record]:
-    passage_rows = json_record[field_name]
-    if not isinstance(passage_rows, list) or not all(
-        isinstance(r, Mapping) for r in passage_rows
-    ):
-        raise InputError(
-            f"{field_name!r}: expected a list of objects, got {type(passage_rows).__name__}"
         )
     return passage_rows
 
@@ -467,10 +381,7 @@ def _labelled_ids(
     json_record: Record, passage_rows: PassageRows, passages: Sequence[Passage]
 ) -> frozenset[str] | None:
     """The ids of passages labelled gold; None when no passage has a label."""
-    gold_labels = [
-        passage_row.get("is_gold", passage_row.get("has_answer"))
-        for passage_row in passage_rows
-    ]
+    gold_labels = [passage_row.get("is_gold") for passage_row in passage_rows]
     if "labels" in json_record:
         gold_labels = json_record["labels"]
     elif all(gold_label is None for gold_label in gold_labels):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable
 from math import sqrt
 from statistics import NormalDist
@@ -22,7 +21,6 @@ __all__ = [
     "exact_match",
     "recall_at",
     "recall_table",
-    "token_f1",
     "top1_accuracy",
     "wilson_interval",
 ]
@@ -105,19 +103,6 @@ def exact_match(text: str, answers: Iterable[str]) -> bool:
     """
     reply_words = _squad_words(text)
     return bool(reply_words) and reply_words in map(_squad_words, answers)
-
-
-def token_f1(text: str, answers: Iterable[str]) -> float:
-    """The best F1, 0 to 1, of the words of ``text`` and of an answer (SQuAD's rule)."""
-    reply_words = _squad_words(text)
-    best_f1 = 0.0
-    for accepted_answer in answers:
-        answer_words = _squad_words(accepted_answer)
-        shared_words = Counter(reply_words) & Counter(answer_words)
-        if shared_words:
-            total_count = len(reply_words) + len(answer_words)
-            best_f1 = max(best_f1, 2 * sum(shared_words.values()) / total_count)
-    return best_f1
 
 
 def _squad_words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page: figures, curves, and the questions that were harmed."""
+"""An evaluation as one HTML page: figures, and the questions that were harmed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ from denoise_core.evaluate.comparison.evaluation import (
     summary_lines,
     table_rows,
 )
-from denoise_core.evaluate.comparison.figures import (
-    GOLD_KEPT,
-    RIGHT_ANSWERS,
-    QuestionOutcome,
-    StrategyFigures,
-)
+from denoise_core.evaluate.comparison.figures import QuestionOutcome, StrategyFigures
 from denoise_core.evaluate.comparison.setting import EVERYTHING
 from denoise_core.report.context import ReportItem, item_values, render_template
 
 MAX_HARMED = 20  # questions shown passage by passage
-MAX_LINES = 5  # in one chart: more cannot be distinguished
 
 
 def render_evaluation(evaluation: Evaluation) -> str:
@@ -49,7 +43,6 @@ def _values(evaluation: Evaluation) -> dict[str, Any]:
         "evaluation": evaluation,
         "table": table_rows(evaluation),
         "summary_lines": summary_lines(evaluation),
-        "charts": _charts(evaluation),
         "judged": answer_change is not None,
         "harmed_by": strategy_row.name,
         "harmed": item_values(harmed_items),
@@ -97,57 +90,3 @@ def _harmed_item(outcome: QuestionOutcome, all_outcome: QuestionOutcome) -> Repo
     if outcome.reply is not None:
         item_notes.append(f"from what was kept: {outcome.reply.text or '(nothing)'}")
     return ReportItem(question.passages, result, question.gold, tuple(item_notes))
-
-
-def _charts(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Values of the macro ``chart``: by strategy points (x, y), or (x, y, low, high)."""
-    recall_curves = {
-        figures_row.name: figures_row.recall_curve
-        for figures_row in evaluation.figures
-        if figures_row.recall_curve and figures_row.name != EVERYTHING
-    }
-    curve_chart = {
-        "title": f"{GOLD_KEPT} by share of the tokens, each strategy's own ranking",
-        "x": "share of the tokens",
-        "y": GOLD_KEPT,
-        "lines": dict(list(recall_curves.items())[:MAX_LINES]),
-        "most": 1,
-    }
-    token_points = {}
-    cost_points = {}
-    for figures_row in evaluation.figures:
-        if figures_row.accuracy is None:
-            continue
-        accuracy_ends = (
-            figures_row.accuracy.value,
-            figures_row.accuracy.low,
-            figures_row.accuracy.high,
-        )
-        token_points[figures_row.name] = [(figures_row.kept_tokens, *accuracy_ends)]
-        if figures_row.cost is not None:
-            cost_points[figures_row.name] = [(1000 * figures_row.cost, *accuracy_ends)]
-    all_charts = [
-        curve_chart,
-        _accuracy_chart("tokens a question", "tokens a question", token_points),
-        _accuracy_chart("money", "money for 1,000 questions", cost_points),
-    ]
-    return [chart for chart in all_charts if chart["lines"]]
-
-
-def _accuracy_chart(
-    topic: str,
-    label: str,
-    chart_lines: dict[str, list[tuple[float, float, float, float]]],
-) -> dict[str, Any]:
-    chart_points = [line[0] for line in chart_lines.values()]
-    largest_x = max((x for x, _, _, _ in chart_points), default=0.0)
-    lowest_end = min((low for _, _, low, _ in chart_points), default=0.0)
-    return {
-        "title": f"{RIGHT_ANSWERS} by {topic}",
-        "x": label,
-        "y": RIGHT_ANSWERS,
-        "lines": chart_lines,
-        "most": largest_x or 1.0,
-        # The axis begins at the tenth below the lowest interval.
-        "floor": max(0.0, int(10 * lowest_end - 0.5) / 10),
-    }

@@ -49,8 +49,7 @@ from denoise_core.s2a.replies import (
 from denoise_core.spans import Ranges, clip_spans, merge_spans
 from denoise_core.text.chunk import extract_spans
 from denoise_core.text.documents import DocumentReader
-from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
-from denoise_core.types import Drop, Passage, Span, Usage, check_passages
+from denoise_core.types import Drop, Passage, Span, check_passages
 
 NOT_NEEDED = "not needed for the question"
 # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
@@ -181,29 +180,6 @@ class S2ADenoiser:
             flow, budget=self.budget, max_concurrency=self.max_concurrency
         )
         return replace(result, trace=trace)
-
-    def estimate(self, query: str, passages: Sequence[Passage]) -> tuple[int, Usage]:
-        """Calls about passages that `denoise` would make, before the cache, and their tokens at most.
-
-        Clearing the question and second tries come on top; the scorer in front is not run.
-
-        Output is the text itself for the rewriting variants, three tokens a piece for the others.
-        """
-        _, requests = self._plan_requests(query, check_passages(passages))
-        characters = output = 0
-        for request in requests:
-            characters += sum(
-                len(message.content) for message in request.messages(False)
-            )
-            for passage_slice in request.parts:
-                output += (
-                    3 * len(passage_slice.pieces)
-                    if request.is_numbered
-                    else len(passage_slice.text) // CHARACTERS_PER_TOKEN
-                )
-        return len(requests), Usage(
-            characters // CHARACTERS_PER_TOKEN, output, is_estimated=True
-        )
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The sans-IO flow, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
@@ -383,8 +359,6 @@ class S2ADenoiser:
         for passage_result in passage_results:
             if passage_result.passage is not None:
                 is_answer_absent = False
-        if self.options.min_passages:
-            ensure_min_passages(question.text, passages, passage_results, self.options)
         kept: list[Passage] = []
         dropped_spans: list[Drop] = []
         passage_reports: list[PassageReport] = []
@@ -706,36 +680,3 @@ def _merge_recheck(first: SliceOutcome, second: SliceOutcome | None) -> SliceOut
         )
     note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept_places else 'confirmed'}"
     return replace(second, notes=first.notes).with_note(note, first.calls)
-
-
-def ensure_min_passages(
-    query: str,
-    passages: Sequence[Passage],
-    passage_results: list[AssembledPassage],
-    options: Options,
-) -> None:
-    """Keep the best passages by the scorer whole, in place, where fewer than ``options.min_passages`` are kept."""
-    dropped_indices: list[int] = []
-    for n, passage_result in enumerate(passage_results):
-        if passage_result.passage is None and passages[n].text.strip():
-            dropped_indices.append(n)
-    missing_count = options.min_passages - sum(
-        passage_result.passage is not None for passage_result in passage_results
-    )
-    if missing_count <= 0 or not dropped_indices:
-        return
-    scores = score_passages(query, [passages[n] for n in dropped_indices], options)
-    score_order = (
-        range(len(dropped_indices))
-        if scores is None
-        else np.argsort(-scores, kind="stable")
-    )
-    for reply_place in score_order[:missing_count]:
-        n = dropped_indices[reply_place]
-        call_notes = (
-            *passage_results[n].report.notes,
-            f"kept whole: min_passages={options.min_passages} passages stay",
-        )
-        passage_results[n] = AssembledPassage(
-            passages[n], (), replace(passage_results[n].report, notes=call_notes)
-        )

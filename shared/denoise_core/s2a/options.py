@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, get_args
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.runtime.caches import Cache
-from denoise_core.s2a.prompts import Prompt, Prompts
+from denoise_core.s2a.prompts import Prompts
 
 Variant = Literal[
     "select",
@@ -61,9 +61,7 @@ class Options:
     or ``"written"``, the model's own text as in the paper, marked ``rewritten``, with the checker's word on each
     sentence. ``check_sentences`` adds the checker's verdict to the source sentences, too.
 
-    ``min_passages`` is how many passages are kept at least, the best by ``scorer`` whole where the model named
-    fewer.
-    ``scorer`` also says whether a NONE over everything is to be confirmed: a passage that it finds at
+    ``scorer`` says whether a NONE over everything is to be confirmed: a passage that it finds at
     ``recheck_threshold`` or above is looked at again, once. None is the default that ships, where its extra is
     installed.
 
@@ -83,7 +81,6 @@ class Options:
     keep_context: bool = True
     shown_text: ShownText = "source"
     check_sentences: bool = False
-    min_passages: int = 0
     scorer: Scorer | None = None
     recheck_threshold: float | None = None
     cache: Cache | None = None
@@ -96,10 +93,6 @@ class Options:
                 raise InputError(
                     f"Options({name}={getattr(self, name)}): expected 1 or more"
                 )
-        if self.min_passages < 0:
-            raise InputError(
-                f"Options(min_passages={self.min_passages}): expected a number of passages, 0 or more"
-            )
         if self.shown_text not in get_args(ShownText):
             raise InputError(
                 f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "  # noqa: E501
@@ -118,14 +111,6 @@ class Options:
                 f"Options(scorer={type(self.scorer).__name__}): say with recheck_threshold= from which of its scores on a "  # noqa: E501
                 "passage is clearly relevant"
             )
-
-    def step_1(self, variant: Variant) -> Prompt:
-        """The prompt of `Prompts.step_1`."""
-        return self.prompts.step_1(variant)
-
-    def step_2(self, variant: Variant) -> Prompt:
-        """The prompt of `Prompts.step_2`."""
-        return self.prompts.step_2(variant)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -122,9 +122,7 @@ def protocol(
     aside = Console(stderr=True)
     at_once = workers or (SERVED if served else LOCAL)
     with progress_bar(aside, "asking") as hear:
-        tables = run_sheets(
-            sheets, ledger, price=ledger.price, workers=at_once, progress=hear
-        )
+        tables = run_sheets(sheets, ledger, workers=at_once, progress=hear)
     console = Console(highlight=False)
     if dry_run:
         return show_plan(console, ledger)

@@ -14,10 +14,7 @@ from denoise_core.embedded import shared_encoder
 from denoise_core.evaluate.comparison import Strategy, evaluate, read_cases
 from denoise_core.evaluate.comparison.cases import build_search
 from denoise_core.evaluate.comparison.evaluation import summary_lines, table_rows
-from denoise_core.evaluate.comparison.figures import (
-    paired_difference,
-    required_questions,
-)
+from denoise_core.evaluate.comparison.figures import paired_difference
 from denoise_core.evaluate.comparison.setting import (
     OriginalOrderScorer,
     denoiser_from_setting,
@@ -25,7 +22,7 @@ from denoise_core.evaluate.comparison.setting import (
     save_setting,
 )
 from denoise_core.evaluate.datasets import EvaluationCases
-from denoise_core.evaluate.metrics import exact_match, token_f1
+from denoise_core.evaluate.metrics import exact_match
 from denoise_core.question import Question
 from denoise_core.testing import FunctionScorer
 from denoise_core.types import Reply, Span
@@ -168,7 +165,6 @@ def test_figures_count_what_is_kept_answered_harmed_and_helped():
     assert (good.accuracy_change.harmed, good.accuracy_change.helped) == ((), ())
     assert bad.accuracy_change.harmed == tuple(range(1, 21))
     assert bad.accuracy_change.net.value == -1
-    assert good.recall_curve[0][1] <= good.recall_curve[-1][1] == 1
     assert 0 < good.kept_tokens < everything.kept_tokens
     assert evaluation.recommendation.name == "good"
 
@@ -186,17 +182,13 @@ def test_where_the_best_strategy_costs_answers_everything_is_recommended():
     assert "costs right answers: -100.0 points" in recommendation.reason
 
 
-def test_equal_strategies_show_no_difference_and_the_questions_needed():
+def test_equal_strategies_show_no_difference():
     twins = [replace(GOOD, name=name) for name in ("one", "two")]
     evaluation = evaluate([question(n) for n in range(10, 20)], twins)
     (comparison,) = evaluation.comparisons
     sentence = str(comparison)
     assert "no difference found between one and two in needed kept" in sentence
-    assert "the same on every question" in sentence
     assert not comparison.is_significant
-    assert required_questions([0.0, 0.0]) is None
-    clear, noisy = [1.0, 0.0, 0.0, 0.0, 0.0] * 10, [1.0, 0.0, 0.0, 0.0, -0.5] * 10
-    assert required_questions(noisy) > required_questions(clear)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
@@ -394,14 +386,13 @@ def test_tables_have_a_row_per_strategy_and_no_empty_columns():
 
 
 @pytest.mark.parametrize(
-    ("reply_text", "answers", "exact", "f1"),
+    ("reply_text", "answers", "exact"),
     [
-        ("The Eiffel Tower", ["eiffel tower"], True, 1.0),
-        ("eiffel tower in Paris", ["Eiffel Tower"], False, 2 / 3),
-        ("", ["x"], False, 0.0),
-        ("x", [], False, 0.0),
+        ("The Eiffel Tower", ["eiffel tower"], True),
+        ("eiffel tower in Paris", ["Eiffel Tower"], False),
+        ("", ["x"], False),
+        ("x", [], False),
     ],
 )
-def test_answers_are_compared_by_squads_rules(reply_text, answers, exact, f1):
+def test_answers_are_compared_by_squads_rules(reply_text, answers, exact):
     assert exact_match(reply_text, answers) is exact
-    assert token_f1(reply_text, answers) == pytest.approx(f1)

@@ -20,7 +20,9 @@ from denoise_core.evaluate.comparison.answering import (
     LoopAnswerer,
     llm_from_name,
 )
-from denoise_core.evaluate.comparison.evaluation import evaluate, summary_lines
+from denoise_core.evaluate.comparison.evaluation import (
+    evaluate,
+)
 from denoise_core.evaluate.comparison.reply_log import ReplyLog
 from denoise_core.evaluate.comparison.setting import Strategy
 from denoise_core.question import Question
@@ -275,33 +277,6 @@ def test_a_server_needs_the_models_name():
     with pytest.raises(InputError, match="#my-model"):
         llm_from_name("http://127.0.0.1:1/v1")
     assert Path(llm_from_name("a-folder").model).name == "a-folder"
-
-
-def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none():
-    passages = (
-        Passage("The tower was finished in 1889.", "a"),
-        Passage("Bananas are yellow.", "b"),
-    )
-    questions = [
-        Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))
-    ]
-    llm = FunctionLLM(
-        lambda messages: Reply("1889", Usage(1000, 10, cached_tokens=400))
-    )
-    ways = [Strategy("k", {"kind": "first", "tokens": 9})]
-    priced = evaluate(
-        questions, ways, answerer=LLMAnswerer(llm, "m"), price=Price(2, 4, 1)
-    )
-    own = priced.figures_for("k")
-    assert (own.cached_tokens, own.cost) == (
-        400,
-        pytest.approx((600 * 2 + 400 + 40) / 1e6),
-    )
-    assert "Right answers by money" in priced._repr_html_()
-    assert "no price" not in " ".join(summary_lines(priced))
-    free = evaluate(questions, ways, answerer=LLMAnswerer(llm, "m"))
-    assert "Right answers by money" not in free._repr_html_()
-    assert "Give a price" in " ".join(summary_lines(free))
 
 
 def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():

@@ -400,12 +400,3 @@ def test_a_none_that_nothing_speaks_against_is_taken():
     ).denoise("How?", [FRUIT])
     assert s2a_result.passages == ()
     assert len(fake_llm.received_messages) == 1
-
-
-def test_at_least_so_many_passages_stay():
-    options = Options(scorer=SURE, recheck_threshold=9.0, min_passages=1)
-    s2a_result = S2ADenoiser(says("NONE"), options=options).denoise(
-        "How tall?", [FRUIT, TOWER]
-    )
-    assert s2a_result.passages == (TOWER,)
-    assert "min_passages=1" in s2a_result.reports[1].notes[-1]

@@ -28,7 +28,6 @@ from denoise_core.evaluate.comparison.answering import (
     make_grader,
 )
 from denoise_core.evaluate.comparison.figures import (
-    GOLD_TARGET,
     NEEDED_KEPT,
     RIGHT_ANSWERS,
     MeanInterval,
@@ -43,7 +42,6 @@ from denoise_core.evaluate.comparison.figures import (
 )
 from denoise_core.evaluate.comparison.setting import (
     EVERYTHING,
-    SAME_BUDGET,
     Strategy,
     StrategySource,
     empty_embedding_cache,
@@ -60,7 +58,6 @@ from denoise_core.evaluate.datasets import (
 )
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
-from denoise_core.runtime.budget import Price
 from denoise_core.runtime.guard import validate_result
 
 FORMAT = "rag-denoise evaluation"
@@ -167,8 +164,7 @@ class Evaluation:
     def save_setting(self, path: str | Path) -> Path:
         """Write the recommended setting and why, for `denoise_core.load_denoiser`."""
         figures = asdict(self.figures_for(self.recommendation.name))
-        for name in ("recall_curve", "failures"):
-            del figures[name]
+        del figures["failures"]
         evidence_record = {
             "reason": self.recommendation.reason,
             "questions": self.questions,
@@ -363,12 +359,8 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
         if not short:
             table_row |= {
                 "gold kept": _format_mean(figures.gold_recall),
-                "exact": _format_value(".0%", figures.exact_match),
-                "F1": _format_value(".2f", figures.token_f1),
                 "read": _format_value(",.0f", figures.input_tokens),
                 "written": _format_value(",.0f", figures.output_tokens),
-                "cached": _format_value(",.0f", figures.cached_tokens),
-                "money": _format_value(".6f", figures.cost),
             }
         rows.append(table_row)
     column_names = [
@@ -449,9 +441,6 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
             "Strategies that rank passages got "
             f"{evaluation.budget:,} tokens a question, as many as the default kept."
         )
-    for figures in evaluation.figures:
-        if figures.text_needed is not None and figures.name != EVERYTHING:
-            sentences.append(_savings_line(figures))
     sentences += [
         f"{_capitalize(str(best_comparison))}."
         for best_comparison in evaluation.comparisons
@@ -460,11 +449,6 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
     sentences.append(
         f"Recommended (*): {recommendation.name}: {recommendation.reason}."
     )
-    has_tokens = any(
-        table_row.input_tokens is not None for table_row in evaluation.figures
-    )
-    if has_tokens and all(table_row.cost is None for table_row in evaluation.figures):
-        sentences.append("Give a price to see what it costs: --price READ,WRITTEN.")
     sentences += _problem_lines("Left out: ", evaluation.rejected_records)
     sentences += _problem_lines("", evaluation.warnings)
     for figures in evaluation.figures:
@@ -491,23 +475,6 @@ def _needed_line(evaluation: Evaluation) -> str:
             counts["not measured"] += 1
     parts = [f"{count} {source}" for source, count in counts.items()]
     return f"Needed kept: {', '.join(parts)}."
-
-
-def _savings_line(figures: StrategyFigures) -> str:
-    """Name the tokens saved when the ranking is cut where it keeps most gold."""
-    assert figures.text_needed is not None
-    needed_percent, low_percent, high_percent = (
-        100 * text_fraction for text_fraction in figures.text_needed
-    )
-    total_tokens = figures.kept_tokens / max(figures.kept_fraction, 1e-9)
-    saved_tokens = 1000 * total_tokens * (1 - needed_percent / 100)
-    amount_text = f"{saved_tokens:,.0f}"
-    if saved_tokens >= 1e5:
-        amount_text = f"{saved_tokens / 1e6:.1f} M"
-    return (
-        f"{figures.name} keeps {100 * GOLD_TARGET:.0f} % of gold in {needed_percent:.0f} % "
-        f"({low_percent:.0f} to {high_percent:.0f}) of the text: {amount_text} tokens saved per 1,000 questions."
-    )
 
 
 def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
@@ -548,7 +515,6 @@ def evaluate(
     answerer: Answerer | None = None,
     llm: LLM | None = None,
     grader: MatchRule | AnswerGrader = "contains",
-    price: Price | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Run every strategy on every question.
@@ -569,7 +535,6 @@ def evaluate(
             only the kept text is measured.
         llm: For strategies that need a model. A `ReplyLog` keeps budget and replies.
         grader: Decides whether an answer is right.
-        price: Turns tokens into money.
         progress: Called with the steps done and their number: one per question, and one
             more when the default is among the strategies.
 
@@ -601,10 +566,6 @@ def evaluate(
     mean_tokens, question_budget = _token_budgets(
         default_outcomes, cases, case_runner.count_tokens
     )
-    limited_names = [
-        s.name for s in strategy_by_name.values() if s.has("tokens", SAME_BUDGET)
-    ]
-    token_limits = dict.fromkeys(limited_names, question_budget)
     ready_strategies = [
         s.with_denoiser(question_budget, llm) for s in strategy_by_name.values()
     ]
@@ -614,14 +575,12 @@ def evaluate(
             if strategy is default_strategy:
                 outcome = default_outcomes[n]
             else:
-                outcome = case_runner.denoise(
-                    strategy, case, n, token_limits.get(strategy.name)
-                )
+                outcome = case_runner.denoise(strategy, case, n)
             outcome = _answer(outcome, strategy.answerer or answerer, grade_answer)
             outcomes[strategy.name].append(outcome)
         case_runner.finish_step()
     figures = tuple(
-        strategy_figures(s.name, outcomes[s.name], outcomes[EVERYTHING], price)
+        strategy_figures(s.name, outcomes[s.name], outcomes[EVERYTHING])
         for s in ready_strategies
     )
     rankings = {
@@ -713,7 +672,6 @@ class _Run:
         strategy: Strategy,
         case: EvaluationCase,
         case_index: int,
-        token_budget: float | None = None,
     ) -> QuestionOutcome:
         question = case.question
         is_timed = case_index < TIMED_QUESTIONS
@@ -728,7 +686,7 @@ class _Run:
             if is_user_error(error):
                 raise
             return QuestionOutcome(case, error=format_error(error))
-        outcome = measure_outcome(case, result, self.count_tokens, token_budget)
+        outcome = measure_outcome(case, result, self.count_tokens)
         return replace(outcome, seconds=seconds if is_timed else None)
 
 

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from denoise_core.embedded.fitted import Interval, percentile_interval
-from denoise_core.end.calibration import GOLD_TARGETS, required_text_fraction
-from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
 from denoise_core.evaluate.metrics import (
     bootstrap_interval,
     contains_answer,
-    exact_match,
-    token_f1,
     wilson_interval,
 )
 from denoise_core.result import DenoiseResult
-from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
 NEEDED_KEPT = "needed kept"
-GOLD_KEPT = "gold kept"
 RIGHT_ANSWERS = "right answers"
-GOLD_TARGET = GOLD_TARGETS[0]  # the share of the gold for `StrategyFigures.text_needed`
-CURVE_FRACTIONS = tuple(step / 20 for step in range(1, 21))
-# Normal quantiles of a two-sided test at 5 %, and of a difference found in 80 % of samples.
-POWER_QUANTILES = 1.96 + 0.8416
 
 TokenCounter = Callable[[str], int]
-
-
-class RankedChunk(NamedTuple):
-    """A chunk of a ranking; its tokens include its part of the passages' headers."""
-
-    passage_id: str
-    tokens: float
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +35,6 @@ class QuestionOutcome:
         gold_recall: The share of the gold passages among them.
         needed_kept: Whether the kept text still has what is needed, 0 to 1; see
             `measure_needed`.
-        ranked_chunks: All chunks, best first, by the scores in the trace.
         reply: The answer from the kept text.
         is_correct: Whether the answer is right.
         seconds: The denoiser's time; None when it was not timed.
@@ -69,7 +47,6 @@ class QuestionOutcome:
     kept_ids: frozenset[str] = frozenset()
     gold_recall: float | None = None
     needed_kept: float | None = None
-    ranked_chunks: list[RankedChunk] | None = None
     reply: Reply | None = None
     is_correct: bool | None = None
     seconds: float | None = None
@@ -80,7 +57,6 @@ def measure_outcome(
     case: EvaluationCase,
     result: DenoiseResult,
     count_tokens: TokenCounter,
-    token_budget: float | None = None,
 ) -> QuestionOutcome:
     """Measure what a denoiser kept of a question's passages.
 
@@ -88,8 +64,6 @@ def measure_outcome(
         case: The question.
         result: The denoiser's result.
         count_tokens: Counts the tokens of a text.
-        token_budget: Cut the ranking exactly there instead of at the chunk's end. The last
-            chunk counts in part, so that strategies of one budget keep equally much.
     """
     gold_ids = case.question.gold
     kept_ids: set[str] = set()
@@ -98,12 +72,6 @@ def measure_outcome(
         kept_tokens += count_tokens(passage.text_with_header)
         kept_ids.update(span.passage_id for span in passage.source_spans)
     gold_recall = len(kept_ids & gold_ids) / len(gold_ids) if gold_ids else None
-    ranked_chunks = _rank_chunks(case, result, count_tokens)
-    if ranked_chunks is not None and token_budget is not None:
-        kept_tokens, expected_recall = _cut_ranking(
-            ranked_chunks, gold_ids, token_budget
-        )
-        gold_recall = expected_recall if gold_ids else None
     return QuestionOutcome(
         case,
         result,
@@ -111,7 +79,6 @@ def measure_outcome(
         frozenset(kept_ids),
         gold_recall,
         measure_needed(case, result, gold_recall),
-        ranked_chunks,
     )
 
 
@@ -142,49 +109,6 @@ def measure_needed(
 def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:
     """Count the tokens of all passages of a question."""
     return sum(count_tokens(p.text_with_header) for p in case.question.passages)
-
-
-def _rank_chunks(
-    case: EvaluationCase, result: DenoiseResult, count_tokens: TokenCounter
-) -> list[RankedChunk] | None:
-    """The chunks by their scores; None for a method without scores."""
-    scoring_events = [e for e in result.trace.events if isinstance(e.effect, Scoring)]
-    if not scoring_events or scoring_events[0].reply is None:
-        return None
-    chunk_spans = scoring_events[0].effect.spans
-    chunk_scores = [
-        -1e9 if score is None else score for score in scoring_events[0].reply
-    ]
-    text_by_id = {passage.id: passage.text for passage in case.question.passages}
-    chunk_sizes = [
-        count_tokens(text_by_id[s.passage_id][s.start : s.end]) for s in chunk_spans
-    ]
-    # The chunks' tokens add up to the passages': all share the cost of the headers.
-    header_factor = count_case_tokens(case, count_tokens) / max(1, sum(chunk_sizes))
-    ranking_order = np.argsort(-np.asarray(chunk_scores), kind="stable").tolist()
-    return [
-        RankedChunk(
-            chunk_spans[i].passage_id, chunk_sizes[i] * header_factor, chunk_scores[i]
-        )
-        for i in ranking_order
-    ]
-
-
-def _cut_ranking(
-    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str], token_budget: float
-) -> tuple[float, float]:
-    """Tokens and expected gold recall of a ranking that is cut at the budget."""
-    tokens_left = token_budget
-    kept_parts = dict.fromkeys(gold_ids, 0.0)
-    for chunk in ranked_chunks:
-        kept_part = 1.0 if chunk.tokens <= tokens_left else tokens_left / chunk.tokens
-        if chunk.passage_id in gold_ids:
-            kept_parts[chunk.passage_id] = max(kept_parts[chunk.passage_id], kept_part)
-        tokens_left -= kept_part * chunk.tokens
-        if tokens_left <= 0:
-            break
-    expected_recall = sum(kept_parts.values()) / max(1, len(gold_ids))
-    return token_budget - max(0.0, tokens_left), expected_recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +157,12 @@ class StrategyFigures:
         needed_kept: How often the kept text still has what the question needs.
         gold_recall: The share of the gold passages of which something is kept.
         accuracy: The share of right answers.
-        exact_match: The share of replies that are an accepted answer (SQuAD's rule).
-        token_f1: The replies' F1 (SQuAD's rule).
         accuracy_change: Answers harmed and helped.
         kept_tokens: Word pieces kept per question.
         kept_fraction: The same as a share of all passages' tokens.
         seconds: Time to denoise a question.
         input_tokens: Tokens the model read per question, to denoise and to answer.
         output_tokens: Tokens it wrote.
-        cached_tokens: Those of the input that the server had in its prompt cache.
-        cost: What these tokens cost per question.
-        recall_curve: Share of the tokens and gold kept, by the strategy's own ranking.
-        text_needed: The share of the tokens that keeps `GOLD_TARGET` of the gold.
     """
 
     name: str
@@ -253,25 +171,18 @@ class StrategyFigures:
     needed_kept: MeanInterval | None
     gold_recall: MeanInterval | None
     accuracy: MeanInterval | None
-    exact_match: float | None
-    token_f1: float | None
     accuracy_change: AnswerChange | None
     kept_tokens: float
     kept_fraction: float
     seconds: float | None
     input_tokens: float | None
     output_tokens: float | None
-    cached_tokens: float | None
-    cost: float | None
-    recall_curve: tuple[tuple[float, float], ...] = ()
-    text_needed: Interval | None = None
 
 
 def strategy_figures(
     name: str,
     outcomes: Sequence[QuestionOutcome],
     all_outcomes: Sequence[QuestionOutcome],
-    price: Price | None = None,
 ) -> StrategyFigures:
     """Compute the figures of a strategy.
 
@@ -279,7 +190,6 @@ def strategy_figures(
         name: The strategy's name.
         outcomes: Its outcomes.
         all_outcomes: Those of the same questions with all passages.
-        price: The model's price.
     """
     successful_outcomes = [outcome for outcome in outcomes if outcome.error is None]
     failed_lines = [
@@ -291,11 +201,6 @@ def strategy_figures(
     kept_tokens = (
         _mean_known(outcome.kept_tokens for outcome in successful_outcomes) or 0.0
     )
-    reply_answers = [
-        (outcome.reply.text, outcome.case.question.answers)
-        for outcome in successful_outcomes
-        if outcome.reply is not None and outcome.case.question.answers
-    ]
     known_usages = [
         usage for usage in map(_outcome_usage, successful_outcomes) if usage is not None
     ]
@@ -312,63 +217,11 @@ def strategy_figures(
         accuracy=mean_interval(
             _known_values(outcome.is_correct for outcome in successful_outcomes)
         ),
-        exact_match=_mean_known(exact_match(*pair) for pair in reply_answers),
-        token_f1=_mean_known(token_f1(*pair) for pair in reply_answers),
         accuracy_change=_answer_change(outcomes, all_outcomes),
         kept_tokens=kept_tokens,
         kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
         seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
-        **mean_usage(known_usages, price),
-        recall_curve=_recall_curve(successful_outcomes),
-        text_needed=_text_needed(successful_outcomes),
-    )
-
-
-def _recall_curve(
-    outcomes: Iterable[QuestionOutcome],
-) -> tuple[tuple[float, float], ...]:
-    question_curves = []
-    for outcome in outcomes:
-        gold_ids = outcome.case.question.gold
-        if outcome.ranked_chunks is not None and gold_ids:
-            question_curves.append(_question_curve(outcome.ranked_chunks, gold_ids))
-    if not question_curves:
-        return ()
-    mean_recalls = np.mean(question_curves, axis=0).tolist()
-    return tuple(zip(CURVE_FRACTIONS, mean_recalls, strict=True))
-
-
-def _question_curve(
-    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str]
-) -> NDArray[np.float64]:
-    """Gold kept by the best chunks up to each of `CURVE_FRACTIONS` of the tokens."""
-    gold_recalls = [0.0]
-    kept_gold: set[str] = set()
-    for chunk in ranked_chunks:
-        kept_gold |= gold_ids & {chunk.passage_id}
-        gold_recalls.append(len(kept_gold) / len(gold_ids))
-    chunk_tokens = np.array([chunk.tokens for chunk in ranked_chunks])
-    token_fractions = np.cumsum(chunk_tokens) / max(1.0, chunk_tokens.sum())
-    chunk_counts = np.searchsorted(
-        token_fractions, np.array(CURVE_FRACTIONS) + 1e-9, side="right"
-    )
-    return np.array(gold_recalls)[chunk_counts]
-
-
-def _text_needed(outcomes: Iterable[QuestionOutcome]) -> Interval | None:
-    chunk_rows: list[tuple[float, bool, float, int]] = []
-    for question_number, outcome in enumerate(outcomes):
-        missing_gold = set(outcome.case.question.gold)
-        for chunk in outcome.ranked_chunks or ():
-            # A passage counts as kept with its best chunk.
-            is_gold = chunk.passage_id in missing_gold
-            chunk_rows.append((chunk.score, is_gold, chunk.tokens, question_number))
-            missing_gold.discard(chunk.passage_id)
-    if not any(is_gold for _, is_gold, _, _ in chunk_rows):
-        return None
-    row_columns = np.array(chunk_rows).T
-    return percentile_interval(
-        required_text_fraction(*row_columns, fraction=GOLD_TARGET)
+        **mean_usage(known_usages),
     )
 
 
@@ -381,15 +234,12 @@ class SignificanceTest:
         first: The best strategy.
         second: The second best.
         difference: First minus second, paired.
-        required_questions: How many questions would separate them if the difference is the
-            true one; None when there is no difference.
     """
 
     measure: str
     first: str
     second: str
     difference: MeanInterval
-    required_questions: int | None
 
     @property
     def is_significant(self) -> bool:
@@ -403,15 +253,9 @@ class SignificanceTest:
         )
         if self.is_significant:
             return f"{self.first} is ahead of {self.second} in {self.measure}: {difference_text}"
-        advice_text = "the two did the same on every question"
-        if self.required_questions is not None:
-            question_count = f"{self.required_questions:,}"
-            advice_text = (
-                f"about {question_count} questions would be needed to tell them apart"
-            )
         return (
             f"no difference found between {self.first} and {self.second} in "
-            f"{self.measure}: {difference_text}; {advice_text}"
+            f"{self.measure}: {difference_text}"
         )
 
 
@@ -440,7 +284,6 @@ def compare_best(
         names[0],
         names[1],
         paired_difference(first_values, second_values),
-        required_questions(first_values - second_values),
     )
 
 
@@ -471,41 +314,15 @@ def paired_difference(
     )
 
 
-def required_questions(paired_differences: ArrayLike) -> int | None:
-    """Estimate how many questions would show such a paired difference.
+def mean_usage(known_usages: Sequence[Usage]) -> dict[str, float | None]:
+    """Average tokens, as arguments for `StrategyFigures`.
 
     Returns:
-        The number at which 80 % of samples show it at the 5 % level; None when the mean
-        difference is 0.
+        ``input_tokens`` and ``output_tokens``, each None when nothing is known.
     """
-    value_array = np.asarray(paired_differences, dtype=np.float64)
-    mean_difference = float(value_array.mean())
-    if abs(mean_difference) < 1e-12 or len(value_array) < 2:
-        return None
-    standard_deviation = float(value_array.std(ddof=1))
-    return max(
-        2, math.ceil((POWER_QUANTILES * standard_deviation / mean_difference) ** 2)
-    )
-
-
-def mean_usage(
-    known_usages: Sequence[Usage], price: Price | None
-) -> dict[str, float | None]:
-    """Average tokens and their cost, as arguments for `StrategyFigures`.
-
-    Returns:
-        ``input_tokens``, ``output_tokens``, ``cached_tokens`` and ``cost``, each None when
-        nothing is known.
-    """
-    mean_cost = None
-    if price is not None:
-        mean_cost = _mean_known(price.cost_of(usage) for usage in known_usages)
     return {
         "input_tokens": _mean_known(usage.input_tokens for usage in known_usages),
         "output_tokens": _mean_known(usage.output_tokens for usage in known_usages),
-        "cached_tokens": _mean_known(usage.cached_tokens for usage in known_usages)
-        or None,
-        "cost": mean_cost,
     }
 
 

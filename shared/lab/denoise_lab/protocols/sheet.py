@@ -20,7 +20,6 @@ from denoise_core.evaluate.comparison.figures import (
     mean_usage,
 )
 from denoise_core.protocols import LLM
-from denoise_core.runtime.budget import Price
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
 from denoise_core.runtime.thread_pool import DaemonThreadPool
@@ -76,8 +75,6 @@ class Line:
     fell_back: int
     input_tokens: float | None
     output_tokens: float | None
-    cached_tokens: float | None
-    cost: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,6 @@ def run_sheets(
     sheets: Sequence[Sheet],
     llm: LLM,
     *,
-    price: Price | None = None,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Table, ...]:
@@ -156,19 +152,16 @@ def run_sheets(
         table_of(
             sheet,
             {s: [found[n, s, c.id] for c in sheet.cases] for s in sheet.systems},
-            price,
         )
         for n, sheet in enumerate(sheets)
     )
 
 
-def table_of(
-    sheet: Sheet, results: Mapping[str, Sequence[Result]], price: Price | None = None
-) -> Table:
+def table_of(sheet: Sheet, results: Mapping[str, Sequence[Result]]) -> Table:
     """The table of results, for each system in the order of the sheet's cases."""
     kinds = list(dict.fromkeys(c.kind for c in sheet.cases))
     columns = (ALL, *kinds) if len(kinds) > 1 else (ALL,)
-    lines = tuple(_line(sheet, s, rows, columns, price) for s, rows in results.items())
+    lines = tuple(_line(sheet, s, rows, columns) for s, rows in results.items())
     return Table(
         sheet.name,
         sheet.title,
@@ -185,7 +178,6 @@ def _line(
     system: str,
     rows: Sequence[Result],
     columns: Sequence[str],
-    price: Price | None,
 ) -> Line:
     cells = {}
     for column in columns:
@@ -210,7 +202,7 @@ def _line(
         errors[0] if errors else None,
         sum(r.value is None for r in done),
         sum(r.fell_back for r in done),
-        **mean_usage([r.usage for r in done], price),
+        **mean_usage([r.usage for r in done]),
     )
 
 

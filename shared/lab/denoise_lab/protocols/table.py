@@ -18,14 +18,10 @@ RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
 
 def rows_of(table: Table) -> list[list[str]]:
     """Header and one row a system: percent, its 95 % interval, and the paper's figure where it has one."""
-    headers = {
-        "input_tokens": "read",
-        "output_tokens": "written",
-        "cached_tokens": "cached",
-        "cost": "money",
-    }
-    forms = dict.fromkeys(headers, "{:,.0f}") | {"cost": "{:.6f}"}
-    shown = [name for name in forms if any(getattr(line, name) for line in table.lines)]
+    headers = {"input_tokens": "read", "output_tokens": "written"}
+    shown = [
+        name for name in headers if any(getattr(line, name) for line in table.lines)
+    ]
     rows = [
         [
             "system",
@@ -35,12 +31,12 @@ def rows_of(table: Table) -> list[list[str]]:
     ]
     for line in table.lines:
         cells = [_cell(line, column) for column in table.columns]
-        used = ((name, getattr(line, name)) for name in shown)
+        used = (getattr(line, name) for name in shown)
         rows.append(
             [
                 line.system,
                 *cells,
-                *("" if v is None else forms[name].format(v) for name, v in used),
+                *("" if v is None else f"{v:,.0f}" for v in used),
             ]
         )
     return rows
