@@ -67,7 +67,7 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     * ``spans``: for text made of several nodes, the ranges by node id
     * ``spans_left_out``: how many ranges did not fit into `RECORD_BYTES`
 
-    With ``record_detail="full"`` also ``query``, and ``kept`` and ``dropped``: every
+    With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every
     chunk with its range and score.
     """
     source_info = node.relationships.get(SOURCE_RELATION)
