@@ -52,7 +52,6 @@ QUESTION_FIELDS = (
 )
 PASSAGE_FIELDS = ("text", "title", "source", "is_gold")
 FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
-PASSAGE_ID_FIELDS = ("id", "passage_id", "psg_id")
 NO_ANSWER = "no answer in the retrieved passages"
 _NO_LABELS = (
     "the relevant passages are not labelled: add 'labels', or 'is_gold' to each passage, "
@@ -255,7 +254,7 @@ def _parse_case(
         passages,
         gold_ids or frozenset(),
         _parse_answers(json_record),
-        str(json_record.get("id") or json_record.get("_id") or ""),
+        str(json_record.get("id") or ""),
     )
     evaluation_case = case_from_question(
         question, line_number, labelled=gold_ids is not None
@@ -350,12 +349,8 @@ def _passage_rows(json_record: Record) -> PassageRows | None:
 def _parse_passages(passage_rows: PassageRows) -> tuple[Passage, ...]:
     given_ids = []
     for passage_row in passage_rows:
-        ids = [
-            passage_row[name]
-            for name in PASSAGE_ID_FIELDS
-            if passage_row.get(name) is not None
-        ]
-        given_ids.append(str(ids[0]) if ids else None)
+        given_id = passage_row.get("id")
+        given_ids.append(None if given_id is None else str(given_id))
     return tuple(map(_parse_passage, passage_rows, unique_ids(given_ids)))
 
 
@@ -416,17 +411,19 @@ def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
 
 
 def _parse_answers(json_record: Record) -> tuple[str, ...]:
-    """``answers`` or ``answer``: a text, a list or SQuAD's object; with ``answer_aliases``."""
+    """``answers`` or ``answer``: a text, a number or a list of them."""
     given_answers = json_record.get("answers", json_record.get("answer"))
-    if isinstance(given_answers, Mapping):
-        given_answers = given_answers.get("text")
     if isinstance(given_answers, str | int | float):
         given_answers = [given_answers]
-    answer_texts = list(given_answers) if isinstance(given_answers, Sequence) else []
-    answer_texts += json_record.get("answer_aliases") or ()
-    return tuple(
-        dict.fromkeys(str(answer) for answer in answer_texts if str(answer).strip())
-    )
+    elif given_answers is None:
+        given_answers = []
+    if not isinstance(given_answers, list | tuple):
+        raise InputError(
+            "'answers': expected a text or a list of texts, got "
+            f"{type(given_answers).__name__}"
+        )
+    answer_texts = map(str, given_answers)
+    return tuple(dict.fromkeys(text for text in answer_texts if text.strip()))
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Any]]:

@@ -26,8 +26,7 @@ BY_HAND = {
 }
 RETRIEVED = {
     "question": "who?",
-    "answers": ["Ann"],
-    "answer_aliases": ["Anna"],
+    "answers": ["Ann", "Anna"],
     "id": "m",
     "ctxs": [
         {"id": "7", "title": "T", "text": "Ann did.", "has_answer": True},
@@ -127,6 +126,10 @@ WITHOUT = {
     "empty passages": (
         {"question": "q", "passages": [" "], "labels": [1]},
         "passages are empty",
+    ),
+    "answers in an object": (
+        {**BY_HAND, "answers": {"text": ["Ann"]}},
+        "'answers': expected a text or a list",
     ),
     "answers are no labels": (
         {"question": "q", "passages": ["a"], "answers": ["a"]},
