@@ -319,7 +319,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
                 raise InputError(
                     "method='other' needs its denoiser: from_dict(data, denoiser=...)"
                 )
-            return with_keep_rule(self.denoiser, settings)
+            denoiser: Denoiser = with_keep_rule(self.denoiser, settings)
+            return denoiser
         if self.method == "default":
             return _embedded_denoiser(settings, self.chunks)
         if self.method == "select":

@@ -131,7 +131,7 @@ class DenoiseToolResults(RequestMiddleware):
                     f"{', '.join(settings)}: set on the DenoiseCompressor, which is "
                     "built already"
                 )
-            self.compressor = denoiser
+            self.compressor: DenoiseCompressor = denoiser
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))

@@ -245,7 +245,8 @@ def _prints_fields(value: Any) -> bool:
     """Whether Python prints all of the value, unlike a response, which prints its text."""
     if isinstance(value, dict | list | tuple):
         return True
-    return type(value).__str__ in (object.__str__, BaseModel.__str__)
+    print_method: Any = type(value).__str__
+    return print_method in (object.__str__, BaseModel.__str__)
 
 
 def _are_nodes(value: Any) -> bool:

@@ -10,6 +10,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 
+from denoise_core.s2a.replies import ReplyRecord
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime.effects import Batch, Complete, FailedItem
@@ -215,8 +216,13 @@ def frozen(nodes):
 
 
 def both(postprocessor, nodes, query=QUESTION):
-    """The result, after checking that sync and async agree."""
+    """The result, after checking that sync and async agree.
+
+    What S2A learned of an unreadable model is forgotten between the two.
+    """
     out = postprocessor.postprocess_nodes(nodes, query_str=query)
+    if hasattr(postprocessor.active_denoiser, "record"):
+        postprocessor.active_denoiser.record = ReplyRecord()
     later = asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str=query))
     assert frozen(out) == frozen(later), "sync and async differ"
     return out

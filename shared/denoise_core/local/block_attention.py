@@ -353,9 +353,8 @@ def passage_attention(
     """
     lengths = [len(ids) for ids in prompt.passages]
     passage_keys = weights.narrow(-1, len(prompt.head), sum(lengths))
-    passage_sums = torch.stack(
-        [part.sum(-1) for part in passage_keys.split(lengths, dim=-1)], dim=-1
-    )
+    passage_parts = torch.split(passage_keys, lengths, dim=-1)
+    passage_sums = torch.stack([part.sum(-1) for part in passage_parts], dim=-1)
     start, end = question_rows
     if start == end:
         start, end = 0, weights.shape[1]

@@ -376,7 +376,6 @@ class S2ADenoiser:
             else None,
             failures=passage_failures,
             reports=tuple(passage_reports),
-            relevant=False if is_answer_absent else None,
             note=NOT_IN_PASSAGES if is_answer_absent else None,
             question_note=question.note,
         )

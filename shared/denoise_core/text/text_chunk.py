@@ -106,16 +106,38 @@ def merge_small_chunks(
         shows_structure: Whether a merged chunk shows its structural parts, such as
             headings; markup is not shown.
     """
-    chunk_count = len(chunks)
-    if chunk_count <= max_chunks:
+    if len(chunks) <= max_chunks:
         return chunks
-    merged_chunks = []
-    for group_index in range(max_chunks):
-        first_index = group_index * chunk_count // max_chunks
-        next_index = (group_index + 1) * chunk_count // max_chunks
-        group = chunks[first_index:next_index]
-        merged_chunks.append(_merge_group(text, group, shows_structure))
-    return merged_chunks
+    groups = _group_under_headings(chunks, max_chunks)
+    if len(groups) > max_chunks:  # a text of little but headings
+        groups = []
+        for number in range(max_chunks):
+            first_index = number * len(chunks) // max_chunks
+            next_index = (number + 1) * len(chunks) // max_chunks
+            groups.append(chunks[first_index:next_index])
+    return [_merge_group(text, group, shows_structure) for group in groups]
+
+
+def _group_under_headings(
+    chunks: list[TextChunk], max_chunks: int
+) -> list[list[TextChunk]]:
+    """Group neighbours of one context; what is structural stays alone."""
+    structural_count = sum(chunk.is_structural for chunk in chunks)
+    free_count = max(1, max_chunks - structural_count)
+    group_size = -(-(len(chunks) - structural_count) // free_count)
+    groups: list[list[TextChunk]] = []
+    for chunk in chunks:
+        joins_last = False
+        if groups and not chunk.is_structural:
+            last_chunk = groups[-1][-1]
+            is_same_context = last_chunk.context_spans == chunk.context_spans
+            has_room = len(groups[-1]) < group_size
+            joins_last = is_same_context and has_room and not last_chunk.is_structural
+        if joins_last:
+            groups[-1].append(chunk)
+        else:
+            groups.append([chunk])
+    return groups
 
 
 def _merge_group(text: str, group: list[TextChunk], shows_structure: bool) -> TextChunk:

@@ -73,7 +73,7 @@ class KindWeights:
     intercepts: Floats
 
     def classify(self, vectors: Floats) -> list[str]:
-        names = []
+        names: list[str] = []
         for vector in vectors:
             probabilities = kind_probabilities(vector, self.weights, self.intercepts)
             best_kind = int(probabilities.argmax())
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         ),
         "written questions, by folds": count_outcomes(written, fold_names.tolist()),
     }
-    tensors = {
+    tensors: dict[str, Any] = {
         "weights": fitted.weights.astype(np.float16),
         "intercepts": fitted.intercepts,
     }
@@ -168,8 +168,8 @@ def embed_questions(questions: Sequence[KindQuestion]) -> Floats:
 def fit_kinds(questions: Sequence[KindQuestion], vectors: Floats) -> KindWeights:
     from sklearn.linear_model import LogisticRegression
 
-    regression = LogisticRegression(C=PENALTY, max_iter=2000)
-    kind_numbers = [KINDS.index(question.kind) for question in questions]  # type: ignore[arg-type]
+    regression: Any = LogisticRegression(C=PENALTY, max_iter=2000)  # type: ignore[no-untyped-call]
+    kind_numbers = [KINDS.index(question.kind) for question in questions]
     question_weights = [
         1.0 if question.origin == WRITTEN else SET_WEIGHT for question in questions
     ]

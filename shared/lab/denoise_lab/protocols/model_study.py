@@ -362,13 +362,13 @@ def _kept_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passag
     return denoiser.denoise(question.text, question.passages).passages
 
 
-def question_sets(data: Path | None, count: int) -> dict[str, tuple[list, list]]:
+def question_sets(data: Path | None, count: int) -> dict[str, tuple[list[Question], list[Question]]]:
     """By name ``count`` questions to fit on and as many others to measure on.
 
     ``data`` is a file of labelled questions, a folder with the sets that the project knows by their names, or None
     for the questions that ship. Raises `InputError` where a set has too few.
     """
-    files = {"questions": data}
+    files: dict[str, Path | None] = {"questions": data}
     if data is None:
         files = {"questions that ship": None}
     elif data.is_dir():
@@ -379,7 +379,7 @@ def question_sets(data: Path | None, count: int) -> dict[str, tuple[list, list]]
         if not files:
             raise InputError(f"{data}: expected one of the sets {', '.join(SETS)}")
     sets = {}
-    for name, path in files.items():
+    for name, path in files.items():  # type: ignore[assignment]
         questions = list(sample_questions())
         if path is not None:
             records = ((n, r) for n, r in read_records(path) if isinstance(r, dict))
