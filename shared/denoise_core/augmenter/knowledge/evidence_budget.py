@@ -41,12 +41,13 @@ def truncate_to_budget(
     budget = TokenBudget(tokens)
     is_full = False
     for passage in passages:
-        if not is_full and budget.try_add(passage.text_with_header):
+        text = passage.text_with_header
+        if not is_full and budget.try_add(text):
             kept.append(passage)
             continue
         part = None
         left_out = passage.source_spans
-        is_long = estimate_tokens(passage.text_with_header) > tokens // 4
+        is_long = estimate_tokens(text) > tokens // 4
         if is_long and not is_full:
             part, left_out = _best_windows(passage, budget.remaining_tokens, topic)
         if part is not None:
@@ -124,7 +125,10 @@ def _best_windows(
     if passage.is_rewritten:
         # Its text is no longer the characters of its spans: none can be left out.
         return replace(part, spans=passage.source_spans, is_rewritten=True), ()
-    left_out = [span for n, span in enumerate(spans) if n not in kept_indexes]
+    left_out = []
+    for index, span in enumerate(spans):
+        if index not in kept_indexes:
+            left_out.append(span)
     if not passage.spans:
         return part, tuple(left_out)
     source_map = SourceMap(passage)
@@ -148,29 +152,37 @@ def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
     evidence = memory.evidence
     for drop in ranked_drops[:count]:
         evidence = _restore_range(memory.retrieved, evidence, drop)
-    return replace(memory, evidence=evidence, dropped=tuple(ranked_drops[count:]))
+    still_dropped = tuple(ranked_drops[count:])
+    return replace(memory, evidence=evidence, dropped=still_dropped)
 
 
 def _drop_score(drop: Drop) -> float:
-    return float("-inf") if drop.score is None else drop.score
+    if drop.score is None:
+        return float("-inf")
+    return drop.score
 
 
 def _restore_range(
     retrieved: tuple[Passage, ...], evidence: tuple[Passage, ...], drop: Drop
 ) -> tuple[Passage, ...]:
     passage_id = drop.span.passage_id
-    source = next((p for p in retrieved if p.id == passage_id), None)
-    if source is None:  # a denoiser named a passage that it never got
+    sources = [passage for passage in retrieved if passage.id == passage_id]
+    if not sources:  # a denoiser named a passage that it never got
         return evidence
+    source = sources[0]
     for index, passage in enumerate(evidence):
         if passage.id == passage_id and not passage.is_rewritten:
             spans = (*passage.source_spans, drop.span)
             completed = extract_spans(source, spans) or passage
-            return (*evidence[:index], completed, *evidence[index + 1 :])
+            before = evidence[:index]
+            after = evidence[index + 1 :]
+            return (*before, completed, *after)
     restored = extract_spans(source, (drop.span,))
     if restored is None:
         return evidence
-    new_id = unique_ids([*(p.id for p in evidence), restored.id])[-1]
+    all_ids = [passage.id for passage in evidence]
+    all_ids.append(restored.id)
+    new_id = unique_ids(all_ids)[-1]
     if new_id != restored.id:
         restored = replace(restored, id=new_id)
     return (*evidence, restored)
