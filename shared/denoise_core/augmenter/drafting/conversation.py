@@ -8,14 +8,13 @@ framework keeps the conversation, and adds `conversation_evidence` to the next d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
 from denoise_core.augmenter.knowledge.evidence_budget import truncate_to_budget
 from denoise_core.augmenter.prompts import cited_passages, title_of
-from denoise_core.types import Passage
+from denoise_core.types import Passage, Provenance
 
 CitedState: TypeAlias = list[dict[str, str]]
 """Passages as plain JSON: id, text, header and provenance."""
@@ -90,8 +89,14 @@ def _to_passages(state: CitedState) -> tuple[Passage, ...]:
     for number, fields in enumerate(state, 1):
         passage_id = fields.get("id") or f"earlier-{number}"
         header = fields.get("header", "")
-        passage = Passage(fields["text"], str(passage_id), header=str(header))
+        provenance: Provenance = "retrieved"
         if fields.get("provenance") == "tool":
-            passage = replace(passage, provenance="tool")
+            provenance = "tool"
+        passage = Passage(
+            fields["text"],
+            str(passage_id),
+            header=str(header),
+            provenance=provenance,
+        )
         passages.append(passage)
     return tuple(passages)

@@ -76,7 +76,8 @@ def blank_over_budget(
     result = list(passages)
     budget = TokenBudget(tokens)
     for index in _order_by_shared_words(texts, topic):
-        if budget.try_spend(estimate_tokens(texts[index])):
+        token_count = estimate_tokens(texts[index])
+        if budget.try_spend(token_count):
             continue
         passage = passages[index]
         part: Passage | None = None
@@ -89,17 +90,20 @@ def blank_over_budget(
         else:
             result[index] = part
             part_tokens = estimate_tokens(part.text_with_header)
-            budget.try_spend(min(budget.remaining_tokens, part_tokens))
+            spent_tokens = min(budget.remaining_tokens, part_tokens)
+            budget.try_spend(spent_tokens)
     return tuple(result)
 
 
 def _order_by_shared_words(texts: Sequence[str], topic: str) -> list[int]:
     """Indexes of the texts, those first that share most words with the topic."""
     topic_words = frozenset(content_words(topic))
-    shared_counts = [
-        len(topic_words.intersection(content_words(text))) for text in texts
-    ]
-    return sorted(range(len(texts)), key=lambda index: -shared_counts[index])
+    shared_counts = []
+    for text in texts:
+        shared_words = topic_words.intersection(content_words(text))
+        shared_counts.append(len(shared_words))
+    indexes = range(len(texts))
+    return sorted(indexes, key=lambda index: -shared_counts[index])
 
 
 def _best_windows(
@@ -113,13 +117,15 @@ def _best_windows(
     """
     spans = sentence_chunker(_WINDOW_CHARACTERS)(passage)
     texts = [passage.text[span.start : span.end] for span in spans]
-    budget = TokenBudget(tokens - estimate_tokens(passage.header))
+    header_tokens = estimate_tokens(passage.header)
+    budget = TokenBudget(tokens - header_tokens)
     kept_indexes: set[int] = set()
     for index in _order_by_shared_words(texts, topic):
         if not budget.try_add(texts[index]):
             break
         kept_indexes.add(index)
-    part = extract_spans(passage, [spans[index] for index in kept_indexes])
+    kept_windows = [spans[index] for index in kept_indexes]
+    part = extract_spans(passage, kept_windows)
     if part is None:
         return None, passage.source_spans
     if passage.is_rewritten:
