@@ -69,7 +69,8 @@ class BlockPrompt:
     @property
     def tail_start(self) -> int:
         """Position of the tail's first token: behind the longest passage."""
-        return len(self.head) + max(map(len, self.passages), default=0)
+        longest_passage = max(map(len, self.passages), default=0)
+        return len(self.head) + longest_passage
 
 
 def attention_window(partial_forward: PartialForward) -> int | None:
@@ -80,7 +81,8 @@ def attention_window(partial_forward: PartialForward) -> int | None:
     has_window = getattr(config, "use_sliding_window", True)
     if has_window and layer_types != {"full_attention"}:
         for name in ("sliding_window", "attention_chunk_size", "window_size"):
-            limits.append(getattr(config, name, None))
+            limit = getattr(config, name, None)
+            limits.append(limit)
     known_limits = [int(limit) for limit in limits if limit]
     return min(known_limits, default=None)
 
@@ -149,10 +151,8 @@ class BlockAttention:
         """Head and passages, from the cache or read now."""
         empty = CachedPrefix(0, ())
         (head,) = self._read_missing(empty, (), [prompt.head], layer)
-        return [
-            head,
-            *self._read_missing(head, prompt.head, prompt.passages, layer),
-        ]
+        passages = self._read_missing(head, prompt.head, prompt.passages, layer)
+        return [head, *passages]
 
     def _read_missing(
         self, past: CachedPrefix, past_ids: Ids, texts: Sequence[Ids], layer: int
@@ -169,12 +169,13 @@ class BlockAttention:
         missing_keys = list(missing_ids)
 
         def read_rows(rows: list[int]) -> None:
-            row_ids = [missing_ids[missing_keys[row]] for row in rows]
+            row_keys = [missing_keys[row] for row in rows]
+            row_ids = [missing_ids[key] for key in row_keys]
             self.tokens_run += sum(map(len, row_ids))
             read = read_blocks(self.partial_forward, past, row_ids, layer)
-            for row, prefix in zip(rows, read, strict=True):
-                prefixes[missing_keys[row]] = prefix
-                self.cache.put(missing_keys[row], prefix)
+            for key, prefix in zip(row_keys, read, strict=True):
+                prefixes[key] = prefix
+                self.cache.put(key, prefix)
 
         lengths = [past.tokens + len(ids) for ids in missing_ids.values()]
         for rows in batch_by_length(lengths, self.max_tokens):
@@ -258,15 +259,14 @@ def read_blocks(
     inputs = _pass_inputs(partial_forward, ids, past.tokens, mask, layers)
     if width:
         partial_forward.run_blocks(inputs, layer)
-    return [
-        CachedPrefix(
-            row_length,
-            tuple(cache_layer.rows[row] for cache_layer in layers[:layer])
-            if width
-            else (),
-        )
-        for row, row_length in enumerate(row_lengths)
-    ]
+    prefixes = []
+    for row, row_length in enumerate(row_lengths):
+        row_blocks = []
+        if width:
+            row_blocks = [cache_layer.rows[row] for cache_layer in layers[:layer]]
+        prefix = CachedPrefix(row_length, tuple(row_blocks))
+        prefixes.append(prefix)
+    return prefixes
 
 
 @torch.inference_mode()
@@ -294,9 +294,11 @@ def _cache_layers(
     layers = []
     for block in range(partial_forward.block_count):
         past = []
-        if block < layer:
-            past = [prefix.blocks[block] for prefix in prefixes if prefix.tokens]
-        layers.append(_BlockLayer(past, length, row_lengths, is_last=False))
+        for prefix in prefixes:
+            if block < layer and prefix.tokens:
+                past.append(prefix.blocks[block])
+        cache_layer = _BlockLayer(past, length, row_lengths, is_last=False)
+        layers.append(cache_layer)
     return layers
 
 
@@ -315,10 +317,12 @@ def _pass_inputs(
         "position_ids": position_ids,
         "attention_mask": mask.expand(len(ids), -1, -1, -1),
     }
-    on_device = {
-        name: tensor.to(partial_forward.device) for name, tensor in inputs.items()
-    }
-    return on_device | {"past_key_values": make_cache(layers), "use_cache": True}
+    on_device: dict[str, Any] = {}
+    for name, tensor in inputs.items():
+        on_device[name] = tensor.to(partial_forward.device)
+    on_device["past_key_values"] = make_cache(layers)
+    on_device["use_cache"] = True
+    return on_device
 
 
 def _causal_mask(
@@ -412,7 +416,9 @@ class AttentionReader(TorchFunctionMode):
         if request is None:
             return None
         block = request.entered - 1
-        return block if block in self.blocks and block not in self.weights else None
+        if block not in self.blocks or block in self.weights:
+            return None
+        return block
 
     def _keep_weights(self, weights: torch.Tensor) -> None:
         # Some models put one more key, an attention sink, at the end.
@@ -443,7 +449,9 @@ def _product_weights(
         raise InputError("the model replaces the mask it is given")
     group_size = query.shape[1] // key.shape[1]
     key = key.repeat_interleave(group_size, dim=1)
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = scale
+    if factor is None:
+        factor = query.shape[-1] ** -0.5
     with torch._C.DisableTorchFunction():
         logits = query.float() @ key.float().transpose(-1, -2) * factor
         return torch.softmax(logits + attn_mask.float(), dim=-1)
@@ -473,9 +481,12 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
         range(layer),
         lambda weights: weights[:, -len(prompt.tail) :],
     )
-    tolerance = 1e-4 if partial_forward.dtype in ("float32", "float64") else 5e-2
+    tolerance = 5e-2
+    if partial_forward.dtype in ("float32", "float64"):
+        tolerance = 1e-4
     for block in range(layer):
-        if (actual[block] - expected[block]).abs().max() > tolerance:
+        difference = actual[block] - expected[block]
+        if difference.abs().max() > tolerance:
             return (
                 f"block {block} gives other weights than one masked pass over all tokens,"
                 " so it counts places by itself"
@@ -492,12 +503,16 @@ def masked_inputs(
     positions = [*range(head_length)]
     hidden_pairs: list[tuple[slice, slice]] = []
     for passage in prompt.passages:
-        rows = slice(len(ids), len(ids) + len(passage))
-        hidden_pairs.append((rows, slice(head_length, len(ids))))
+        start = len(ids)
+        end = start + len(passage)
+        rows = slice(start, end)
+        keys = slice(head_length, start)
+        hidden_pairs.append((rows, keys))
         ids += passage
         positions += range(head_length, head_length + len(passage))
     ids += prompt.tail
-    positions += range(prompt.tail_start, prompt.tail_start + len(prompt.tail))
+    tail_end = prompt.tail_start + len(prompt.tail)
+    positions += range(prompt.tail_start, tail_end)
     mask = _causal_mask(partial_forward, 0, len(ids))
     hidden_value = mask.min()
     for rows, keys in hidden_pairs:
@@ -507,4 +522,7 @@ def masked_inputs(
         "position_ids": torch.tensor([positions]),
         "attention_mask": mask,
     }
-    return {name: tensor.to(partial_forward.device) for name, tensor in inputs.items()}
+    on_device = {}
+    for name, tensor in inputs.items():
+        on_device[name] = tensor.to(partial_forward.device)
+    return on_device
