@@ -174,7 +174,8 @@ class BudgetTrimmer:
             if spending.try_add(self.spans[i]):
                 whole_chunks.add(i)
                 continue
-            best_first = self._parts_within_margin(scored_parts.get(i, ()))
+            chunk_parts = scored_parts.get(i, ())
+            best_first = self._parts_within_margin(chunk_parts)
             fitting = list(takewhile(spending.try_add, best_first))
             if fitting:
                 kept_parts[i] = sorted(fitting, key=lambda chunk_span: chunk_span.start)
@@ -246,17 +247,19 @@ class _Spending:
         trimmer = self.trimmer
         own_headers: list[Span] = []
         if trimmer.reader is not None:
-            own_headers = list(dict.fromkeys(trimmer.reader.context_of(chunk_span)))
+            context_spans = trimmer.reader.context_of(chunk_span)
+            own_headers = list(dict.fromkeys(context_spans))
         kept_headers = [*map(list, self.headers), own_headers.copy()]
         last = len(kept_headers) - 1
-        token_room = self.budget.remaining_tokens - self.count_tokens(chunk_span)
+        chunk_tokens = self.count_tokens(chunk_span)
+        token_room = self.budget.remaining_tokens - chunk_tokens
         while sum(map(self.count_tokens, set().union(*kept_headers))) > token_room:
             while last >= 0 and not kept_headers[last]:
                 last -= 1
             if last < 0 or not trimmer.rule.drop_headers_first:
                 return False
             del kept_headers[last][0]
-        self.budget.try_spend(self.count_tokens(chunk_span))
+        self.budget.try_spend(chunk_tokens)
         self.headers = kept_headers
         self.all_headers.update(own_headers)
         return True

@@ -116,7 +116,9 @@ def _penalize_repetition(
     texts_with_word: dict[str, list[int]],
 ) -> NDArray[np.float32]:
     """Rank texts greedily; each loses by the words that texts ranked before it have."""
-    total_weights = [_total_weight(words, weights) or 1.0 for words in text_words]
+    total_weights = []
+    for words in text_words:
+        total_weights.append(_total_weight(words, weights) or 1.0)
     known_weights = np.zeros(len(text_words))
     is_open = np.ones(len(text_words), np.bool_)
     final_scores = np.empty(len(text_words), np.float32)
@@ -161,8 +163,7 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
         first_indices: dict[Hashable, int] = {}
         for n, group_key in enumerate(group_keys, len(group_ids)):
             first_index = first_indices.setdefault(group_key, n)
-            is_small = group_sizes[group_key] <= MAX_CHUNK_CHARACTERS
-            if is_small:
+            if group_sizes[group_key] <= MAX_CHUNK_CHARACTERS:
                 group_ids.append(first_index)
             else:
                 group_ids.append(n)

@@ -225,14 +225,22 @@ class _BlockLayer(PlaceholderCache):
             self.rows.append((keys, values))
         if self.is_last:
             raise StopForward
-        return (
-            self._join([keys for keys, _ in self.past], key_states),
-            self._join([values for _, values in self.past], value_states),
-        )
+        past_keys = []
+        past_values = []
+        for keys, values in self.past:
+            past_keys.append(keys)
+            past_values.append(values)
+        all_keys = self._join(past_keys, key_states)
+        all_values = self._join(past_values, value_states)
+        return all_keys, all_values
 
     def _join(self, past: list[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
-        past_rows = [states.expand(len(new), *states.shape) for states in past]
-        return torch.cat([*past_rows, new], dim=-2)
+        joined_rows = []
+        for states in past:
+            past_rows = states.expand(len(new), *states.shape)
+            joined_rows.append(past_rows)
+        joined_rows.append(new)
+        return torch.cat(joined_rows, dim=-2)
 
 
 @torch.inference_mode()
@@ -250,7 +258,8 @@ def read_blocks(
     width = max(row_lengths)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     for row, row_ids in enumerate(rows):
-        ids[row, : len(row_ids)] = torch.tensor(list(row_ids), dtype=torch.long)
+        row_tensor = torch.tensor(list(row_ids), dtype=torch.long)
+        ids[row, : len(row_ids)] = row_tensor
     # Padding is on the right, where the mask of causal attention hides it.
     mask = _causal_mask(partial_forward, past.tokens, width)
     layers = _cache_layers(partial_forward, [past], row_lengths, layer)
@@ -330,7 +339,8 @@ def _causal_mask(
 ) -> torch.Tensor:
     """Additive: new tokens see everything before them, ``(1, 1, new, past + new)``."""
     dtype = getattr(torch, partial_forward.dtype)
-    hidden = torch.full((new_tokens, new_tokens), torch.finfo(dtype).min, dtype=dtype)
+    hidden_value = torch.finfo(dtype).min
+    hidden = torch.full((new_tokens, new_tokens), hidden_value, dtype=dtype)
     mask = torch.zeros(new_tokens, past_tokens + new_tokens, dtype=dtype)
     mask[:, past_tokens:] = hidden.triu(1)
     return mask[None, None]
@@ -357,16 +367,20 @@ def passage_attention(
     """
     lengths = [len(ids) for ids in prompt.passages]
     passage_keys = weights.narrow(-1, len(prompt.head), sum(lengths))
-    passage_sums = torch.stack(
-        [part.sum(-1) for part in passage_keys.split(lengths, dim=-1)], dim=-1
-    )
+    part_sums = []
+    for part in passage_keys.split(lengths, dim=-1):
+        part_sums.append(part.sum(-1))
+    passage_sums = torch.stack(part_sums, dim=-1)
     start, end = question_rows
     if start == end:
         start, end = 0, weights.shape[1]
+    question_sums = passage_sums[:, start:end]
     row_count = min(TOP_ROWS, end - start)
-    attention = passage_sums[:, start:end].topk(row_count, dim=1).values.mean(1)
+    top_sums = question_sums.topk(row_count, dim=1).values
+    attention = top_sums.mean(1)
     if start > 0:
-        attention = attention - passage_sums[:, :start].mean(1)
+        earlier_sums = passage_sums[:, :start]
+        attention = attention - earlier_sums.mean(1)
     return attention
 
 
@@ -467,7 +481,8 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
     vocabulary = int(partial_forward.config.vocab_size)
 
     def sample_ids(count: int) -> tuple[int, ...]:
-        return tuple(torch.randint(vocabulary, (count,), generator=generator).tolist())
+        sampled_ids = torch.randint(vocabulary, (count,), generator=generator)
+        return tuple(sampled_ids.tolist())
 
     passages = tuple(sample_ids(count) for count in [8, 5] * repeats)
     prompt = BlockPrompt(sample_ids(3), passages, sample_ids(4))

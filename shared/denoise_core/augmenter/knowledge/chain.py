@@ -85,7 +85,7 @@ class Chainer:
             )
         graph = _LinkGraph(passages, links)
         totals = term_scores.sum(0)
-        best_total = float(totals.max()) if totals.size else 0.0
+        best_total = float(totals.max(initial=0))
         if best_total <= 0:
             return ()
         relative_scores = term_scores / best_total
@@ -390,8 +390,12 @@ class ChainDenoiser:
 
 
 def _with_chain_metadata(passage: Passage, chain: Chain, rank: int) -> Passage:
-    path_ids = [path_passage.id for path_passage in chain.passages]
-    link_names = [link.name for link in chain.links]
+    path_ids = []
+    for path_passage in chain.passages:
+        path_ids.append(path_passage.id)
+    link_names = []
+    for link in chain.links:
+        link_names.append(link.name)
     record: dict[str, Any] = {
         "rank": rank,
         "score": round(chain.score, 6),

@@ -144,7 +144,8 @@ def _best_windows(
     left_out_spans: list[Span] = []
     for span in left_out:
         left_out_spans += source_map.map_to_source(span)
-    return replace(part, spans=tuple(kept_spans)), tuple(left_out_spans)
+    mapped_part = replace(part, spans=tuple(kept_spans))
+    return mapped_part, tuple(left_out_spans)
 
 
 def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
