@@ -69,18 +69,24 @@ def keep_top(
     top_indices = set(ranked_indices[:top_n])
     top_passages = []
     drops = []
+    cut_ids = set()
+    reason = f"not among the best {top_n}"
     for n, passage in enumerate(result.passages):
         if n in top_indices:
             top_passages.append(passage)
             continue
-        reason = f"not among the best {top_n}"
-        drops += [Drop(span, reason, passage.score) for span in passage.source_spans]
-    cut_ids = {drop.span.passage_id for drop in drops}
+        for span in passage.source_spans:
+            drops.append(Drop(span, reason, passage.score))
+            cut_ids.add(span.passage_id)
+    keeps = []
+    for keep in result.kept:
+        if keep.span.passage_id not in cut_ids:
+            keeps.append(keep)
     return replace(
         result,
         passages=tuple(top_passages),
         dropped=(*result.dropped, *drops),
-        kept=tuple(k for k in result.kept if k.span.passage_id not in cut_ids),
+        kept=tuple(keeps),
     )
 
 
@@ -91,9 +97,11 @@ def order_by_score(result: DenoiseResult) -> DenoiseResult:
     """
 
     def sort_key(passage: Passage) -> tuple[bool, float]:
-        return passage.score is None, -(passage.score or 0.0)
+        score = passage.score or 0.0
+        return passage.score is None, -score
 
-    return replace(result, passages=tuple(sorted(result.passages, key=sort_key)))
+    ranked_passages = sorted(result.passages, key=sort_key)
+    return replace(result, passages=tuple(ranked_passages))
 
 
 def _fill_result(
@@ -108,22 +116,28 @@ def _fill_result(
     scored_drops.sort(key=lambda drop: -(drop.score or 0.0))
     best_drops: dict[str, Drop] = {}
     for drop in scored_drops:
-        if drop.span.passage_id not in present_ids:
-            best_drops.setdefault(drop.span.passage_id, drop)
-    positions = {passage.id: n for n, passage in enumerate(passages)}
+        passage_id = drop.span.passage_id
+        if passage_id not in present_ids:
+            best_drops.setdefault(passage_id, drop)
+    positions = {}
+    for n, passage in enumerate(passages):
+        positions[passage.id] = n
     filled_passages = list(result.passages)
-    restored_drops = list(best_drops.values())[: top_n - len(result.passages)]
+    missing_count = top_n - len(result.passages)
+    restored_drops = list(best_drops.values())[:missing_count]
     new_keeps = []
     for drop in restored_drops:
-        source = passages[positions[drop.span.passage_id]]
-        chunk = extract_spans(source, [drop.span])
+        position = positions[drop.span.passage_id]
+        chunk = extract_spans(passages[position], [drop.span])
         if chunk is not None and drop.score is not None:
-            filled_passages.append(replace(chunk, score=drop.score))
+            scored_chunk = replace(chunk, score=drop.score)
+            filled_passages.append(scored_chunk)
             new_keeps.append(Keep(drop.span, drop.score))
     filled_passages.sort(key=lambda passage: positions.get(passage.id, -1))
+    still_dropped = [drop for drop in result.dropped if drop not in restored_drops]
     return replace(
         result,
         passages=tuple(filled_passages),
-        dropped=tuple(drop for drop in result.dropped if drop not in restored_drops),
+        dropped=tuple(still_dropped),
         kept=(*result.kept, *new_keeps),
     )

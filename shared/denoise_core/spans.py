@@ -28,8 +28,11 @@ def merge_spans(ranges: Iterable[Range]) -> Ranges:
     """
     merged: Ranges = []
     for start, end in sorted(ranges):
-        if merged and start <= merged[-1][1]:
-            last_start, last_end = merged[-1]
+        if not merged:
+            merged.append((start, end))
+            continue
+        last_start, last_end = merged[-1]
+        if start <= last_end:
             merged[-1] = last_start, max(end, last_end)
         else:
             merged.append((start, end))
@@ -49,7 +52,9 @@ def clip_spans(ranges: Sequence[Range], start: int, end: int) -> Ranges:
     clipped_ranges = []
     for span_start, span_end in ranges[first:after]:
         if span_start < span_end:
-            clipped_ranges.append((max(span_start, start), min(span_end, end)))
+            clipped_start = max(span_start, start)
+            clipped_end = min(span_end, end)
+            clipped_ranges.append((clipped_start, clipped_end))
     return clipped_ranges
 
 
@@ -61,10 +66,12 @@ def complement_spans(ranges: Sequence[Range], start: int, end: int) -> Ranges:
     """
     gaps = []
     gap_start = start
-    for span_start, span_end in [*clip_spans(ranges, start, end), (end, end)]:
+    for span_start, span_end in clip_spans(ranges, start, end):
         if gap_start < span_start:
             gaps.append((gap_start, span_start))
         gap_start = span_end
+    if gap_start < end:
+        gaps.append((gap_start, end))
     return gaps
 
 
@@ -75,7 +82,8 @@ def tile_spans(boundaries: Iterable[int], start: int, end: int) -> Ranges:
     [(0, 2), (2, 4), (4, 6)]
     """
     inner_boundaries = [cut for cut in boundaries if start < cut < end]
-    return list(pairwise(sorted({start, *inner_boundaries, end})))
+    all_boundaries = sorted({start, *inner_boundaries, end})
+    return list(pairwise(all_boundaries))
 
 
 def join_spans(text: str, ranges: Iterable[Range]) -> str:

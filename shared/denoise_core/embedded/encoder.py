@@ -198,7 +198,10 @@ class SentenceEncoder:
 
     def count_tokens(self, text: str) -> int:
         """Count the word pieces of a text, without the special ones."""
-        return len(self._tokenize([text])[0]) if text else 0
+        if not text:
+            return 0
+        (token_ids,) = self._tokenize([text])
+        return len(token_ids)
 
     def _load(self) -> tuple[MiniLM, Any]:
         return load_encoder(self.folder)
@@ -305,13 +308,11 @@ def _closeness_beyond_query(
         token_idf(best_embedding.ids, other_ids) * is_shared * (1 - in_query)
     )
     text_closeness = []
-    for text_embedding in (
-        other_embeddings
-    ):  # one by one: all pieces of a long list would fill the memory
+    # One by one: all pieces of a long list would fill the memory.
+    for text_embedding in other_embeddings:
         nearest_cosines = _nearest_cosines(text_embedding, vectors)
-        text_closeness.append(
-            _weighted_mean(nearest_cosines, piece_weights, piece_weights).max()
-        )
+        window_closeness = _weighted_mean(nearest_cosines, piece_weights, piece_weights)
+        text_closeness.append(window_closeness.max())
     return np.array(text_closeness)
 
 
@@ -387,7 +388,10 @@ class TokenEmbeddings:
         """Serialise as safetensors."""
         from safetensors.numpy import save
 
-        return save({k: np.ascontiguousarray(v) for k, v in self._arrays().items()})
+        named_arrays = {}
+        for name, array in self._arrays().items():
+            named_arrays[name] = np.ascontiguousarray(array)
+        return save(named_arrays)
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> TokenEmbeddings:
@@ -478,7 +482,9 @@ class EmbeddingCache:
 
     def _key(self, text: str) -> bytes:
         content = f"{self.model}, format {CACHE_FORMAT}\0{text}"
-        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()[:16]
+        content_bytes = content.encode("utf-8", "surrogatepass")
+        content_hash = hashlib.sha256(content_bytes)
+        return content_hash.digest()[:16]
 
     def _get_cached(self, cache_keys: Iterable[bytes]) -> dict[bytes, TokenEmbeddings]:
         cached_embeddings = {}
@@ -497,14 +503,15 @@ class EmbeddingCache:
             )
         for cache_key, blob in stored_blobs.items():
             try:
-                cached_embeddings[cache_key] = TokenEmbeddings.from_bytes(blob)
+                stored_embeddings = TokenEmbeddings.from_bytes(blob)
             except ValueError as error:
                 log.warning(
                     "stored embeddings of a text are damaged (%s); it is embedded again",
                     type(error).__name__,
                 )
                 continue
-            self.in_memory.put(cache_key, cached_embeddings[cache_key])
+            cached_embeddings[cache_key] = stored_embeddings
+            self.in_memory.put(cache_key, stored_embeddings)
         return cached_embeddings
 
     def _add(self, new_embeddings: dict[bytes, TokenEmbeddings]) -> None:

@@ -92,9 +92,10 @@ class BudgetTrimmer:
         fill_threshold = self._fill_threshold(self.scores, np.inf)
         split_chunks: list[int] = []
         for i in rank_by_score(self.scores).tolist():
-            below_margin = bool(split_chunks) and self.scores[i] < fill_threshold
+            score = self.scores[i]
+            below_margin = bool(split_chunks) and score < fill_threshold
             is_full = len(split_chunks) == MAX_SPLIT_CHUNKS
-            if not np.isfinite(self.scores[i]) or below_margin or is_full:
+            if not np.isfinite(score) or below_margin or is_full:
                 break
             if split_chunks or not spending.try_add(self.spans[i]):
                 split_chunks.append(i)
@@ -140,9 +141,11 @@ class BudgetTrimmer:
                 row_spans.append(part_span)
                 row_kept.append(i in whole_chunks or part_span in chunk_parts)
         token_limit = self.rule.limit
-        too_long = [
-            i for i in unfit if spending.count_tokens(self.spans[i]) > token_limit
-        ]
+        too_long = []
+        for i in unfit:
+            chunk_tokens = spending.count_tokens(self.spans[i])
+            if chunk_tokens > token_limit:
+                too_long.append(i)
         return Selection(
             row_spans,
             self.scores[chunk_of_row],
@@ -162,14 +165,17 @@ class BudgetTrimmer:
         unfit: list[int] = []
         for i in rank_by_score(self.scores).tolist():
             has_gap = bool(kept_parts or unfit)
-            below_margin = has_gap and self.scores[i] < fill_threshold
-            is_full = len(whole_chunks) + len(kept_parts) == self.max_keep
-            if not np.isfinite(self.scores[i]) or below_margin or is_full:
+            score = self.scores[i]
+            below_margin = has_gap and score < fill_threshold
+            kept_count = len(whole_chunks) + len(kept_parts)
+            is_full = kept_count == self.max_keep
+            if not np.isfinite(score) or below_margin or is_full:
                 break
             if spending.try_add(self.spans[i]):
                 whole_chunks.add(i)
                 continue
-            best_first = self._parts_within_margin(scored_parts.get(i, ()))
+            chunk_parts = scored_parts.get(i, ())
+            best_first = self._parts_within_margin(chunk_parts)
             fitting = list(takewhile(spending.try_add, best_first))
             if fitting:
                 kept_parts[i] = sorted(fitting, key=lambda chunk_span: chunk_span.start)
@@ -185,8 +191,12 @@ class BudgetTrimmer:
         part_scores = np.array([score for _, score in scored_parts], dtype=np.float32)
         fill_threshold = self._fill_threshold(part_scores, -np.inf)
         part_order = rank_by_score(part_scores).tolist()
-        best_first = [scored_parts[i] for i in part_order]
-        return [span for span, score in best_first if score >= fill_threshold]
+        best_first = []
+        for i in part_order:
+            span, score = scored_parts[i]
+            if score >= fill_threshold:
+                best_first.append(span)
+        return best_first
 
     def _notes(
         self, too_long: Sequence[int], whole_chunks: set[int], evicted: frozenset[Span]
@@ -199,9 +209,8 @@ class BudgetTrimmer:
                 chunk_names.append(
                     f"{chunk_span.passage_id} [{chunk_span.start}:{chunk_span.end}]"
                 )
-            was_dropped = whole_chunks.isdisjoint(too_long)
             fate = "kept over the budget"
-            if was_dropped:
+            if whole_chunks.isdisjoint(too_long):
                 fate = "left out"
             budget_notes.append(
                 f"{len(too_long)} too long for {self.rule.limit} tokens and not to be "
@@ -238,17 +247,19 @@ class _Spending:
         trimmer = self.trimmer
         own_headers: list[Span] = []
         if trimmer.reader is not None:
-            own_headers = list(dict.fromkeys(trimmer.reader.context_of(chunk_span)))
+            context_spans = trimmer.reader.context_of(chunk_span)
+            own_headers = list(dict.fromkeys(context_spans))
         kept_headers = [*map(list, self.headers), own_headers.copy()]
         last = len(kept_headers) - 1
-        token_room = self.budget.remaining_tokens - self.count_tokens(chunk_span)
+        chunk_tokens = self.count_tokens(chunk_span)
+        token_room = self.budget.remaining_tokens - chunk_tokens
         while sum(map(self.count_tokens, set().union(*kept_headers))) > token_room:
             while last >= 0 and not kept_headers[last]:
                 last -= 1
             if last < 0 or not trimmer.rule.drop_headers_first:
                 return False
             del kept_headers[last][0]
-        self.budget.try_spend(self.count_tokens(chunk_span))
+        self.budget.try_spend(chunk_tokens)
         self.headers = kept_headers
         self.all_headers.update(own_headers)
         return True

@@ -82,14 +82,18 @@ class LexicalBoostScorer:
         texts_with_word: dict[str, list[int]] = {}
         for i, words in enumerate(text_words):
             for word in words:
-                texts_with_word.setdefault(word, []).append(i)
+                indices = texts_with_word.setdefault(word, [])
+                indices.append(i)
         weights = {}
         for word, indices in texts_with_word.items():
-            weights[word] = math.log(1 + len(texts) / len(indices))
-        query_terms = set(content_words(query)) & weights.keys()
-        overlaps = np.array(
-            [_total_weight(words & query_terms, weights) for words in text_words]
-        )
+            inverse_share = len(texts) / len(indices)
+            weights[word] = math.log(1 + inverse_share)
+        query_terms = weights.keys() & content_words(query)
+        term_weights = []
+        for words in text_words:
+            shared_words = words & query_terms
+            term_weights.append(_total_weight(shared_words, weights))
+        overlaps = np.array(term_weights)
         largest_overlap = max(overlaps.max(initial=0), 1e-9)
         scores = np.asarray(self.scorer.score(query, texts))
         scores = scores + overlaps / largest_overlap
@@ -112,7 +116,9 @@ def _penalize_repetition(
     texts_with_word: dict[str, list[int]],
 ) -> NDArray[np.float32]:
     """Rank texts greedily; each loses by the words that texts ranked before it have."""
-    total_weights = [_total_weight(words, weights) or 1.0 for words in text_words]
+    total_weights = []
+    for words in text_words:
+        total_weights.append(_total_weight(words, weights) or 1.0)
     known_weights = np.zeros(len(text_words))
     is_open = np.ones(len(text_words), np.bool_)
     final_scores = np.empty(len(text_words), np.float32)
@@ -123,7 +129,8 @@ def _penalize_repetition(
         final_scores[best] = open_scores[best]
         is_open[best] = False
         for word in text_words[best]:
-            known_weights[texts_with_word.pop(word, [])] += weights[word]
+            indices = texts_with_word.pop(word, [])
+            known_weights[indices] += weights[word]
     return final_scores
 
 
@@ -156,8 +163,7 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
         first_indices: dict[Hashable, int] = {}
         for n, group_key in enumerate(group_keys, len(group_ids)):
             first_index = first_indices.setdefault(group_key, n)
-            is_small = group_sizes[group_key] <= MAX_CHUNK_CHARACTERS
-            if is_small:
+            if group_sizes[group_key] <= MAX_CHUNK_CHARACTERS:
                 group_ids.append(first_index)
             else:
                 group_ids.append(n)

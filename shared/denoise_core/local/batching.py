@@ -28,20 +28,22 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """
     batch_rows: list[list[int]] = []
     filled_tokens = 0  # tokens of the newest batch without padding
-    for row_index in sorted(range(len(lengths)), key=lengths.__getitem__):
+    row_order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for row_index in row_order:
         # The newest is the longest, so it decides the padded width of the batch it joins.
-        row_count = len(batch_rows[-1]) if batch_rows else 0
-        padding = row_count * lengths[row_index] - filled_tokens
-        if (
-            row_count
-            and (row_count + 1) * lengths[row_index] <= max_tokens
-            and padding <= MAX_PADDING
-        ):
+        width = lengths[row_index]
+        row_count = 0
+        if batch_rows:
+            row_count = len(batch_rows[-1])
+        padding = row_count * width - filled_tokens
+        padded_tokens = (row_count + 1) * width
+        has_room = padded_tokens <= max_tokens and padding <= MAX_PADDING
+        if row_count and has_room:
             batch_rows[-1].append(row_index)
         else:
             batch_rows.append([row_index])
             filled_tokens = 0
-        filled_tokens += lengths[row_index]
+        filled_tokens += width
     return batch_rows
 
 
@@ -61,7 +63,9 @@ def split_windows(ids: Sequence[int], max_tokens_each: int) -> list[list[int]]:
     window_ids = []
     window_start = 0
     for window_index in range(window_count):
-        window_end = window_start + window_size + (window_index < remainder)
+        window_end = window_start + window_size
+        if window_index < remainder:
+            window_end += 1
         window_ids.append(list(ids[window_start:window_end]))
         window_start = window_end
     return window_ids
@@ -69,9 +73,9 @@ def split_windows(ids: Sequence[int], max_tokens_each: int) -> list[list[int]]:
 
 def rope_limit(config: Any) -> int | None:
     """Positions that a model reads with its own rotary frequencies; None where there is no such limit."""
-    text_config = (
-        config.get_text_config() if hasattr(config, "get_text_config") else config
-    )
+    text_config = config
+    if hasattr(config, "get_text_config"):
+        text_config = config.get_text_config()
     position_limits: list[int] = []
     for rope in _rope_settings(text_config):
         rope_type = str(rope.get("rope_type") or rope.get("type") or "")
@@ -80,25 +84,28 @@ def rope_limit(config: Any) -> int | None:
             or getattr(text_config, "original_max_position_embeddings", None)
             or getattr(text_config, "max_position_embeddings", None)
         )
-        if original_limit is not None and rope_type == "longrope":
-            position_limits.append(int(original_limit))
-        elif original_limit is not None and "dynamic" in rope_type:
-            position_limits.append(
-                int(original_limit) - 1
-            )  # only below it are the frequencies of a longer text forgotten
+        if original_limit is None:
+            continue
+        limit = int(original_limit)
+        if rope_type == "longrope":
+            position_limits.append(limit)
+        elif "dynamic" in rope_type:
+            # Only below it are the frequencies of a longer text forgotten.
+            position_limits.append(limit - 1)
     return min(position_limits, default=None)
 
 
 def _rope_settings(config: Any) -> list[Mapping[str, Any]]:
     """The settings, one for each kind of layer where they differ."""
-    rope_settings = getattr(config, "rope_parameters", None) or getattr(
-        config, "rope_scaling", None
-    )
+    rope_settings = getattr(config, "rope_parameters", None)
+    if not rope_settings:
+        rope_settings = getattr(config, "rope_scaling", None)
     if not isinstance(rope_settings, Mapping):
         return []
-    inner_settings = [
-        value for value in rope_settings.values() if isinstance(value, Mapping)
-    ]
+    inner_settings = []
+    for value in rope_settings.values():
+        if isinstance(value, Mapping):
+            inner_settings.append(value)
     return inner_settings or [rope_settings]
 
 
@@ -107,14 +114,17 @@ def position_limit(model: Any, config: Any = None) -> int | None:
 
     Positions of RoBERTa, XLM-R and MPNet begin behind the padding index, so two of their table are never used.
     """
-    config = model.config if config is None else config
+    if config is None:
+        config = model.config
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None:
         return rope_limit(config)
     for module in model.modules():
-        padding_index = getattr(
-            getattr(module, "position_embeddings", None), "padding_idx", None
-        )
+        embeddings = getattr(module, "position_embeddings", None)
+        padding_index = getattr(embeddings, "padding_idx", None)
         if padding_index is not None:
             return int(limit) - int(padding_index) - 1
-    return min(int(limit), rope_limit(config) or int(limit))
+    own_limit = rope_limit(config)
+    if not own_limit:
+        return int(limit)
+    return min(int(limit), own_limit)

@@ -69,7 +69,8 @@ class BlockPrompt:
     @property
     def tail_start(self) -> int:
         """Position of the tail's first token: behind the longest passage."""
-        return len(self.head) + max(map(len, self.passages), default=0)
+        longest_passage = max(map(len, self.passages), default=0)
+        return len(self.head) + longest_passage
 
 
 def attention_window(partial_forward: PartialForward) -> int | None:
@@ -80,7 +81,8 @@ def attention_window(partial_forward: PartialForward) -> int | None:
     has_window = getattr(config, "use_sliding_window", True)
     if has_window and layer_types != {"full_attention"}:
         for name in ("sliding_window", "attention_chunk_size", "window_size"):
-            limits.append(getattr(config, name, None))
+            limit = getattr(config, name, None)
+            limits.append(limit)
     known_limits = [int(limit) for limit in limits if limit]
     return min(known_limits, default=None)
 
@@ -149,10 +151,8 @@ class BlockAttention:
         """Head and passages, from the cache or read now."""
         empty = CachedPrefix(0, ())
         (head,) = self._read_missing(empty, (), [prompt.head], layer)
-        return [
-            head,
-            *self._read_missing(head, prompt.head, prompt.passages, layer),
-        ]
+        passages = self._read_missing(head, prompt.head, prompt.passages, layer)
+        return [head, *passages]
 
     def _read_missing(
         self, past: CachedPrefix, past_ids: Ids, texts: Sequence[Ids], layer: int
@@ -169,12 +169,13 @@ class BlockAttention:
         missing_keys = list(missing_ids)
 
         def read_rows(rows: list[int]) -> None:
-            row_ids = [missing_ids[missing_keys[row]] for row in rows]
+            row_keys = [missing_keys[row] for row in rows]
+            row_ids = [missing_ids[key] for key in row_keys]
             self.tokens_run += sum(map(len, row_ids))
             read = read_blocks(self.partial_forward, past, row_ids, layer)
-            for row, prefix in zip(rows, read, strict=True):
-                prefixes[missing_keys[row]] = prefix
-                self.cache.put(missing_keys[row], prefix)
+            for key, prefix in zip(row_keys, read, strict=True):
+                prefixes[key] = prefix
+                self.cache.put(key, prefix)
 
         lengths = [past.tokens + len(ids) for ids in missing_ids.values()]
         for rows in batch_by_length(lengths, self.max_tokens):
@@ -224,14 +225,22 @@ class _BlockLayer(PlaceholderCache):
             self.rows.append((keys, values))
         if self.is_last:
             raise StopForward
-        return (
-            self._join([keys for keys, _ in self.past], key_states),
-            self._join([values for _, values in self.past], value_states),
-        )
+        past_keys = []
+        past_values = []
+        for keys, values in self.past:
+            past_keys.append(keys)
+            past_values.append(values)
+        all_keys = self._join(past_keys, key_states)
+        all_values = self._join(past_values, value_states)
+        return all_keys, all_values
 
     def _join(self, past: list[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
-        past_rows = [states.expand(len(new), *states.shape) for states in past]
-        return torch.cat([*past_rows, new], dim=-2)
+        joined_rows = []
+        for states in past:
+            past_rows = states.expand(len(new), *states.shape)
+            joined_rows.append(past_rows)
+        joined_rows.append(new)
+        return torch.cat(joined_rows, dim=-2)
 
 
 @torch.inference_mode()
@@ -249,7 +258,8 @@ def read_blocks(
     width = max(row_lengths)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     for row, row_ids in enumerate(rows):
-        ids[row, : len(row_ids)] = torch.tensor(list(row_ids), dtype=torch.long)
+        row_tensor = torch.tensor(list(row_ids), dtype=torch.long)
+        ids[row, : len(row_ids)] = row_tensor
     # Padding is on the right, where the mask of causal attention hides it.
     mask = _causal_mask(partial_forward, past.tokens, width)
     layers = _cache_layers(partial_forward, [past], row_lengths, layer)
@@ -258,15 +268,14 @@ def read_blocks(
     inputs = _pass_inputs(partial_forward, ids, past.tokens, mask, layers)
     if width:
         partial_forward.run_blocks(inputs, layer)
-    return [
-        CachedPrefix(
-            row_length,
-            tuple(cache_layer.rows[row] for cache_layer in layers[:layer])
-            if width
-            else (),
-        )
-        for row, row_length in enumerate(row_lengths)
-    ]
+    prefixes = []
+    for row, row_length in enumerate(row_lengths):
+        row_blocks = []
+        if width:
+            row_blocks = [cache_layer.rows[row] for cache_layer in layers[:layer]]
+        prefix = CachedPrefix(row_length, tuple(row_blocks))
+        prefixes.append(prefix)
+    return prefixes
 
 
 @torch.inference_mode()
@@ -294,9 +303,11 @@ def _cache_layers(
     layers = []
     for block in range(partial_forward.block_count):
         past = []
-        if block < layer:
-            past = [prefix.blocks[block] for prefix in prefixes if prefix.tokens]
-        layers.append(_BlockLayer(past, length, row_lengths, is_last=False))
+        for prefix in prefixes:
+            if block < layer and prefix.tokens:
+                past.append(prefix.blocks[block])
+        cache_layer = _BlockLayer(past, length, row_lengths, is_last=False)
+        layers.append(cache_layer)
     return layers
 
 
@@ -315,10 +326,12 @@ def _pass_inputs(
         "position_ids": position_ids,
         "attention_mask": mask.expand(len(ids), -1, -1, -1),
     }
-    on_device = {
-        name: tensor.to(partial_forward.device) for name, tensor in inputs.items()
-    }
-    return on_device | {"past_key_values": make_cache(layers), "use_cache": True}
+    on_device: dict[str, Any] = {}
+    for name, tensor in inputs.items():
+        on_device[name] = tensor.to(partial_forward.device)
+    on_device["past_key_values"] = make_cache(layers)
+    on_device["use_cache"] = True
+    return on_device
 
 
 def _causal_mask(
@@ -326,7 +339,8 @@ def _causal_mask(
 ) -> torch.Tensor:
     """Additive: new tokens see everything before them, ``(1, 1, new, past + new)``."""
     dtype = getattr(torch, partial_forward.dtype)
-    hidden = torch.full((new_tokens, new_tokens), torch.finfo(dtype).min, dtype=dtype)
+    hidden_value = torch.finfo(dtype).min
+    hidden = torch.full((new_tokens, new_tokens), hidden_value, dtype=dtype)
     mask = torch.zeros(new_tokens, past_tokens + new_tokens, dtype=dtype)
     mask[:, past_tokens:] = hidden.triu(1)
     return mask[None, None]
@@ -358,10 +372,13 @@ def passage_attention(
     start, end = question_rows
     if start == end:
         start, end = 0, weights.shape[1]
+    question_sums = passage_sums[:, start:end]
     row_count = min(TOP_ROWS, end - start)
-    attention = passage_sums[:, start:end].topk(row_count, dim=1).values.mean(1)
+    top_sums = question_sums.topk(row_count, dim=1).values
+    attention = top_sums.mean(1)
     if start > 0:
-        attention = attention - passage_sums[:, :start].mean(1)
+        earlier_sums = passage_sums[:, :start]
+        attention = attention - earlier_sums.mean(1)
     return attention
 
 
@@ -411,7 +428,9 @@ class AttentionReader(TorchFunctionMode):
         if request is None:
             return None
         block = request.entered - 1
-        return block if block in self.blocks and block not in self.weights else None
+        if block not in self.blocks or block in self.weights:
+            return None
+        return block
 
     def _keep_weights(self, weights: torch.Tensor) -> None:
         # Some models put one more key, an attention sink, at the end.
@@ -442,7 +461,9 @@ def _product_weights(
         raise InputError("the model replaces the mask it is given")
     group_size = query.shape[1] // key.shape[1]
     key = key.repeat_interleave(group_size, dim=1)
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = scale
+    if factor is None:
+        factor = query.shape[-1] ** -0.5
     with torch._C.DisableTorchFunction():
         logits = query.float() @ key.float().transpose(-1, -2) * factor
         return torch.softmax(logits + attn_mask.float(), dim=-1)
@@ -458,7 +479,8 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
     vocabulary = int(partial_forward.config.vocab_size)
 
     def sample_ids(count: int) -> tuple[int, ...]:
-        return tuple(torch.randint(vocabulary, (count,), generator=generator).tolist())
+        sampled_ids = torch.randint(vocabulary, (count,), generator=generator)
+        return tuple(sampled_ids.tolist())
 
     passages = tuple(sample_ids(count) for count in [8, 5] * repeats)
     prompt = BlockPrompt(sample_ids(3), passages, sample_ids(4))
@@ -472,9 +494,12 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
         range(layer),
         lambda weights: weights[:, -len(prompt.tail) :],
     )
-    tolerance = 1e-4 if partial_forward.dtype in ("float32", "float64") else 5e-2
+    tolerance = 5e-2
+    if partial_forward.dtype in ("float32", "float64"):
+        tolerance = 1e-4
     for block in range(layer):
-        if (actual[block] - expected[block]).abs().max() > tolerance:
+        difference = actual[block] - expected[block]
+        if difference.abs().max() > tolerance:
             return (
                 f"block {block} gives other weights than one masked pass over all tokens,"
                 " so it counts places by itself"
@@ -491,12 +516,16 @@ def masked_inputs(
     positions = [*range(head_length)]
     hidden_pairs: list[tuple[slice, slice]] = []
     for passage in prompt.passages:
-        rows = slice(len(ids), len(ids) + len(passage))
-        hidden_pairs.append((rows, slice(head_length, len(ids))))
+        start = len(ids)
+        end = start + len(passage)
+        rows = slice(start, end)
+        keys = slice(head_length, start)
+        hidden_pairs.append((rows, keys))
         ids += passage
         positions += range(head_length, head_length + len(passage))
     ids += prompt.tail
-    positions += range(prompt.tail_start, prompt.tail_start + len(prompt.tail))
+    tail_end = prompt.tail_start + len(prompt.tail)
+    positions += range(prompt.tail_start, tail_end)
     mask = _causal_mask(partial_forward, 0, len(ids))
     hidden_value = mask.min()
     for rows, keys in hidden_pairs:
@@ -506,4 +535,7 @@ def masked_inputs(
         "position_ids": torch.tensor([positions]),
         "attention_mask": mask,
     }
-    return {name: tensor.to(partial_forward.device) for name, tensor in inputs.items()}
+    on_device = {}
+    for name, tensor in inputs.items():
+        on_device[name] = tensor.to(partial_forward.device)
+    return on_device

@@ -165,4 +165,6 @@ def collect_signals(
 
 
 def _signal_count(stack_part: StackPart) -> int:
-    return len(stack_part.names) if isinstance(stack_part, SignalSource) else 1
+    if isinstance(stack_part, SignalSource):
+        return len(stack_part.names)
+    return 1

@@ -32,11 +32,11 @@ def rejected_draft_words(memory: WorkingMemory) -> frozenset[str]:
     draft_words: set[str] = set()
     known_words = _user_words(memory) | _passage_words(memory.evidence)
     for attempt in memory.attempts:
-        if not attempt.verdict.passed:
-            draft_words.update(
-                content_words(remove_citations(attempt.text_without_reasoning))
-            )
-            known_words |= _passage_words(attempt.evidence)
+        if attempt.verdict.passed:
+            continue
+        draft_text = remove_citations(attempt.text_without_reasoning)
+        draft_words.update(content_words(draft_text))
+        known_words |= _passage_words(attempt.evidence)
     return frozenset(draft_words) - known_words
 
 
@@ -62,12 +62,17 @@ def split_evidence(
         query = evidence.query
         for passage in evidence.passages:
             without_echo = _remove_echo(passage, query, user_words)
-            searched_text = with_title_line(passage) if query is None else query
-            is_evidence = passage.counts and without_echo is not None
-            if is_evidence and not is_contaminated(searched_text, rejected_words):
-                counted.append(without_echo or passage)
+            if without_echo is None:
+                excluded.append(passage)
+                continue
+            searched_text = query
+            if searched_text is None:
+                searched_text = with_title_line(passage)
+            is_suspect = is_contaminated(searched_text, rejected_words)
+            if passage.counts and not is_suspect:
+                counted.append(without_echo)
             else:
-                excluded.append(without_echo or passage)
+                excluded.append(without_echo)
     return tuple(counted), tuple(excluded)
 
 
@@ -90,14 +95,16 @@ def drop_contaminated_searches(
         draft_words.update(content_words(draft_text))
     suspect_words = draft_words - set(content_words(question))
     for search in searches:
-        if suspect_words.isdisjoint(content_words(search.query or "")):
+        query_words = content_words(search.query or "")
+        if suspect_words.isdisjoint(query_words):
             suspect_words -= _passage_words(search.passages)
     # A second pass: what a later search brought clears an earlier query too.
-    return tuple(
-        search
-        for search in searches
-        if suspect_words.isdisjoint(content_words(search.query or ""))
-    )
+    clean_searches = []
+    for search in searches:
+        query_words = content_words(search.query or "")
+        if suspect_words.isdisjoint(query_words):
+            clean_searches.append(search)
+    return tuple(clean_searches)
 
 
 def _remove_echo(
@@ -117,21 +124,27 @@ def _remove_echo(
     words = word_spans(text)
     echoes: list[tuple[int, int]] = []
     plain_words = [word for word, _, _ in words]
+    echo_count = 0
     for first, end in matching_runs(plain_words, split_words(query)):
-        echo_words = frozenset(content_words(" ".join(plain_words[first:end])))
-        if end - first >= _MIN_ECHO_WORDS and not echo_words <= user_words:
+        run_length = end - first
+        run_text = " ".join(plain_words[first:end])
+        is_users = user_words.issuperset(content_words(run_text))
+        if run_length >= _MIN_ECHO_WORDS and not is_users:
             echoes.append((first, end))
-    echo_count = sum(end - first for first, end in echoes)
+            echo_count += run_length
     is_mostly_echo = echo_count >= _MAX_ECHO_SHARE * len(words)
-    if is_mostly_echo or frozenset(content_words(text)) <= query_words:
+    if is_mostly_echo or query_words.issuperset(content_words(text)):
         return None
     for first, end in echoes:
-        if end - first >= _MIN_BLANKED_WORDS:
-            start_offset = words[first][1]
-            end_offset = words[end - 1][2]
-            blanks = " " * (end_offset - start_offset)
-            text = text[:start_offset] + blanks + text[end_offset:]
-    return passage if text == passage.text else replace(passage, text=text)
+        if end - first < _MIN_BLANKED_WORDS:
+            continue
+        start_offset = words[first][1]
+        end_offset = words[end - 1][2]
+        blanks = " " * (end_offset - start_offset)
+        text = text[:start_offset] + blanks + text[end_offset:]
+    if text == passage.text:
+        return passage
+    return replace(passage, text=text)
 
 
 def _user_words(memory: WorkingMemory) -> frozenset[str]:
@@ -146,5 +159,6 @@ def _user_words(memory: WorkingMemory) -> frozenset[str]:
 def _passage_words(passages: Iterable[Passage]) -> frozenset[str]:
     words: set[str] = set()
     for passage in passages:
-        words.update(content_words(with_title_line(passage)))
+        text = with_title_line(passage)
+        words.update(content_words(text))
     return frozenset(words)

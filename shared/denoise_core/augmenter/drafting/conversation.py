@@ -14,7 +14,7 @@ from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
 from denoise_core.augmenter.knowledge.evidence_budget import truncate_to_budget
 from denoise_core.augmenter.prompts import cited_passages, title_of
-from denoise_core.types import Passage
+from denoise_core.types import Passage, Provenance
 
 CitedState: TypeAlias = list[dict[str, str]]
 """Passages as plain JSON: id, text, header and provenance."""
@@ -31,7 +31,8 @@ def cited_state(answer: Answer) -> CitedState:
     quoted_ids = {quote.span.passage_id for quote in best.verdict.quotes}
     cited = list(cited_passages(best.text_without_reasoning, best.evidence))
     for passage in best.evidence:
-        if passage.id in quoted_ids and passage not in cited:
+        is_quoted = passage.id in quoted_ids
+        if is_quoted and passage not in cited:
             cited.append(passage)
     return _to_state(cited, answer.text)
 
@@ -44,18 +45,28 @@ def merge_cited(states: Iterable[Any]) -> CitedState:
     merged: CitedState = []
     seen_texts: set[str] = set()
     for state in states:
-        for fields in state if isinstance(state, list) else ():
-            text = fields.get("text") if isinstance(fields, Mapping) else None
-            if isinstance(text, str) and text.strip() and text not in seen_texts:
+        if not isinstance(state, list):
+            continue
+        for fields in state:
+            if not isinstance(fields, Mapping):
+                continue
+            text = fields.get("text")
+            if not isinstance(text, str) or text in seen_texts:
+                continue
+            if text.strip():
                 seen_texts.add(text)
                 merged.append(dict(fields))
-    return _to_state(_to_passages(merged))
+    passages = _to_passages(merged)
+    return _to_state(passages)
 
 
 def conversation_evidence(states: Iterable[Any]) -> tuple[RetrievedEvidence, ...]:
     """What earlier answers rested on, as evidence for a draft; () if there is none."""
-    passages = _to_passages(merge_cited(states))
-    return (RetrievedEvidence(passages),) if passages else ()
+    merged = merge_cited(states)
+    if not merged:
+        return ()
+    evidence = RetrievedEvidence(_to_passages(merged))
+    return (evidence,)
 
 
 def _to_state(passages: Sequence[Passage], topic: str = "") -> CitedState:
@@ -76,12 +87,16 @@ def _to_state(passages: Sequence[Passage], topic: str = "") -> CitedState:
 def _to_passages(state: CitedState) -> tuple[Passage, ...]:
     passages = []
     for number, fields in enumerate(state, 1):
-        is_tool = fields.get("provenance") == "tool"
+        passage_id = fields.get("id") or f"earlier-{number}"
+        header = fields.get("header", "")
+        provenance: Provenance = "retrieved"
+        if fields.get("provenance") == "tool":
+            provenance = "tool"
         passage = Passage(
             fields["text"],
-            str(fields.get("id") or f"earlier-{number}"),
-            header=str(fields.get("header", "")),
-            provenance="tool" if is_tool else "retrieved",
+            str(passage_id),
+            header=str(header),
+            provenance=provenance,
         )
         passages.append(passage)
     return tuple(passages)

@@ -85,33 +85,37 @@ class Chainer:
             )
         graph = _LinkGraph(passages, links)
         totals = term_scores.sum(0)
-        best_total = float(totals.max()) if totals.size else 0.0
+        best_total = float(totals.max(initial=0))
         if best_total <= 0:
             return ()
-        scorer = _PathScorer(
-            term_scores / best_total, totals / best_total, graph, self.hub
-        )
+        relative_scores = term_scores / best_total
+        relative_totals = totals / best_total
+        scorer = _PathScorer(relative_scores, relative_totals, graph, self.hub)
         scored_paths: dict[frozenset[int], _ScoredPath] = {}
         for index in np.flatnonzero(totals > 0).tolist():
-            scored_paths[frozenset((index,))] = scorer.score((index,)), (index,)
+            single_path = (index,)
+            members = frozenset(single_path)
+            scored_paths[members] = scorer.score(single_path), single_path
         frontier = list(scored_paths.values())
         for _ in range(self.length - 1):
-            best_paths = sorted(frontier, key=_path_rank)[:_BEAM_WIDTH]
+            ranked_paths = sorted(frontier, key=_path_rank)
             extensions: dict[frozenset[int], tuple[int, ...]] = {}
-            for _, path in best_paths:
+            for _, path in ranked_paths[:_BEAM_WIDTH]:
                 for extension in graph.extend_path(path):
                     extensions[frozenset(extension)] = extension
-            frontier = [
-                (scorer.score(path), path)
-                for members, path in extensions.items()
-                if members not in scored_paths
-            ]
-            for score, path in frontier:
-                scored_paths[frozenset(path)] = score, path
+            frontier = []
+            for members, path in extensions.items():
+                if members in scored_paths:
+                    continue
+                scored_path = scorer.score(path), path
+                frontier.append(scored_path)
+                scored_paths[members] = scored_path
         chains = []
         for score, path in sorted(scored_paths.values(), key=_path_rank):
             path_passages = tuple(passages[index] for index in path)
-            chains.append(Chain(path_passages, graph.path_links(path), score))
+            path_links = graph.path_links(path)
+            chain = Chain(path_passages, path_links, score)
+            chains.append(chain)
         return tuple(chains)
 
 
@@ -127,7 +131,9 @@ def pack_chains(
     packed: dict[str, tuple[Passage, Chain]] = {}
     for chain in chains:
         for passage in chain.passages:
-            if passage.id not in packed and budget.try_add(passage.text):
+            if passage.id in packed:
+                continue
+            if budget.try_add(passage.text):
                 packed[passage.id] = (passage, chain)
     return tuple(packed.values())
 
@@ -142,7 +148,9 @@ class _LinkGraph:
     """The passages as nodes, linked in either direction."""
 
     def __init__(self, passages: Sequence[Passage], links: Sequence[Link]) -> None:
-        indexes = {passage.id: index for index, passage in enumerate(passages)}
+        indexes = {}
+        for index, passage in enumerate(passages):
+            indexes[passage.id] = index
         self.links: dict[tuple[int, int], Link] = {}
         self.neighbours: list[set[int]] = [set() for _ in passages]
         for link in links:
@@ -150,7 +158,8 @@ class _LinkGraph:
             target = indexes.get(link.target_id)
             if source is None or target is None or source == target:
                 continue
-            self.links.setdefault(_link_key(source, target), link)
+            ends = _link_key(source, target)
+            self.links.setdefault(ends, link)
             self.neighbours[source].add(target)
             self.neighbours[target].add(source)
 
@@ -158,17 +167,24 @@ class _LinkGraph:
         """The paths with one more passage, at the end or the beginning."""
         first = path[0]
         last = path[-1]
-        extensions = [
-            (*path, i) for i in sorted(self.neighbours[last]) if i not in path
-        ]
-        if len(path) > 1:
-            before = [i for i in sorted(self.neighbours[first]) if i not in path]
-            extensions += [(index, *path) for index in before]
+        extensions = []
+        for index in sorted(self.neighbours[last]):
+            if index not in path:
+                extensions.append((*path, index))
+        if len(path) == 1:
+            return extensions
+        for index in sorted(self.neighbours[first]):
+            if index not in path:
+                extensions.append((index, *path))
         return extensions
 
     def path_links(self, path: tuple[int, ...]) -> tuple[Link, ...]:
         """The links between the neighbours of a path."""
-        return tuple(self.links[_link_key(*ends)] for ends in itertools.pairwise(path))
+        links = []
+        for source, target in itertools.pairwise(path):
+            ends = _link_key(source, target)
+            links.append(self.links[ends])
+        return tuple(links)
 
 
 def _link_key(source: int, target: int) -> tuple[int, int]:
@@ -193,18 +209,24 @@ class _PathScorer:
     def score(self, path: tuple[int, ...]) -> float:
         """The score of a path, in units of the best single passage."""
         indexes = list(path)
-        covered = float(self.term_scores[:, indexes].max(1).sum())
+        best_scores = self.term_scores[:, indexes].max(1)
+        covered = float(best_scores.sum())
+        plain_sum = float(self.totals[indexes].sum())
         # A little of the plain sum, so that of two passages that add the same the
         # stronger one wins.
-        score = 0.9 * covered + 0.1 * float(self.totals[indexes].sum())
-        link_cost = sum(self._link_cost(*ends) for ends in itertools.pairwise(path))
+        score = 0.9 * covered + 0.1 * plain_sum
+        link_cost = 0.0
+        for source, target in itertools.pairwise(path):
+            link_cost += self._link_cost(source, target)
         return score - self.hub_cost * link_cost
 
     def _link_cost(self, source: int, target: int) -> float:
         neighbours = self.graph.neighbours
-        degree = min(len(neighbours[source]), len(neighbours[target]))
-        certainty = self.graph.links[_link_key(source, target)].score
-        return math.log2(1 + degree) + (1 - certainty)
+        source_degree = len(neighbours[source])
+        target_degree = len(neighbours[target])
+        hub_size = math.log2(1 + min(source_degree, target_degree))
+        link = self.graph.links[_link_key(source, target)]
+        return hub_size + (1 - link.score)
 
 
 class ChainRetriever:
@@ -249,12 +271,14 @@ class ChainRetriever:
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """The passages of the best chains that fit into ``tokens``."""
-        packed = pack_chains(self.chains(query), self.tokens)
+        chains = self.chains(query)
         ranks: dict[int, int] = {}
         results = []
-        for passage, chain in packed:
-            rank = ranks.setdefault(id(chain), len(ranks) + 1)
-            results.append(_with_chain_metadata(passage, chain, rank))
+        for passage, chain in pack_chains(chains, self.tokens):
+            next_rank = len(ranks) + 1
+            rank = ranks.setdefault(id(chain), next_rank)
+            result = _with_chain_metadata(passage, chain, rank)
+            results.append(result)
         return tuple(results)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
@@ -269,16 +293,25 @@ class ChainRetriever:
             return ()
         links_by_passage = self._all_links()
         totals = term_scores.sum(0)
-        order = (-totals).argsort(kind="stable")[: self.starts]
-        candidate_ids = {passages[index].id for index in order if totals[index] > 0}
+        order = (-totals).argsort(kind="stable")
+        candidate_ids = set()
+        for index in order[: self.starts]:
+            if totals[index] > 0:
+                candidate_ids.add(passages[index].id)
         links: list[Link] = []
         for passage_id in sorted(candidate_ids):
             links += links_by_passage.get(passage_id, ())
         for link in links:
-            candidate_ids |= {link.span.passage_id, link.target_id}
-        indexes = [n for n, p in enumerate(passages) if p.id in candidate_ids]
-        candidates = [passages[index] for index in indexes]
-        return self.chainer.chains(candidates, term_scores[:, indexes], links)
+            candidate_ids.add(link.span.passage_id)
+            candidate_ids.add(link.target_id)
+        indexes = []
+        candidates = []
+        for index, passage in enumerate(passages):
+            if passage.id in candidate_ids:
+                indexes.append(index)
+                candidates.append(passage)
+        candidate_scores = term_scores[:, indexes]
+        return self.chainer.chains(candidates, candidate_scores, links)
 
     def _all_links(self) -> dict[str, list[Link]]:
         """Every link, under both of its ends."""
@@ -287,8 +320,9 @@ class ChainRetriever:
             if self._links is None:
                 self._links = {}
                 for link in self.linker.link(passages, passages):
-                    self._links.setdefault(link.span.passage_id, []).append(link)
-                    self._links.setdefault(link.target_id, []).append(link)
+                    for passage_id in (link.span.passage_id, link.target_id):
+                        passage_links = self._links.setdefault(passage_id, [])
+                        passage_links.append(link)
             return self._links
 
 
@@ -328,22 +362,27 @@ class ChainDenoiser:
         links = self.linker.link(passages, passages)
         term_scores = BM25Retriever(passages).term_scores(query)
         chains = self.chainer.chains(passages, term_scores, links)
-        kept_ids = {passage.id for passage, _ in pack_chains(chains, self.tokens)}
+        packed = pack_chains(chains, self.tokens)
+        kept_ids = {passage.id for passage, _ in packed}
         chain_scores: dict[str, float] = {}
         for chain in chains:
             for passage in chain.passages:
                 chain_scores.setdefault(passage.id, chain.score)
+        kept_passages: list[Passage] = []
         keeps: list[Keep] = []
         drops: list[Drop] = []
+        reason = "not among the best chains"
         for passage in passages:
             score = chain_scores.get(passage.id, 0.0)
-            for span in passage.source_spans:
-                if passage.id in kept_ids:
-                    keeps.append(Keep(span, score))
-                else:
-                    drops.append(Drop(span, "not among the best chains", score))
-        kept_passages = tuple(p for p in passages if p.id in kept_ids)
-        return DenoiseResult(query, kept_passages, tuple(drops), kept=tuple(keeps))
+            spans = passage.source_spans
+            if passage.id in kept_ids:
+                kept_passages.append(passage)
+                keeps += [Keep(span, score) for span in spans]
+            else:
+                drops += [Drop(span, reason, score) for span in spans]
+        return DenoiseResult(
+            query, tuple(kept_passages), tuple(drops), kept=tuple(keeps)
+        )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         """Denoise on a thread of the pool."""
@@ -351,11 +390,17 @@ class ChainDenoiser:
 
 
 def _with_chain_metadata(passage: Passage, chain: Chain, rank: int) -> Passage:
+    path_ids = []
+    for path_passage in chain.passages:
+        path_ids.append(path_passage.id)
+    link_names = []
+    for link in chain.links:
+        link_names.append(link.name)
     record: dict[str, Any] = {
         "rank": rank,
         "score": round(chain.score, 6),
-        "path": [p.id for p in chain.passages],
-        "via": [link.name for link in chain.links],
+        "path": path_ids,
+        "via": link_names,
     }
     metadata = {**passage.metadata, "chain": record}
     return replace(passage, score=chain.score, metadata=metadata)

@@ -78,7 +78,9 @@ class Consolidator:
         self.sources = tuple(expect_retriever(s, "sources") for s in source_list)
         self.wide = tuple(expect_retriever(s, "wide") for s in wide)
         self.queries = queries or question_queries
-        self.denoiser = None if denoiser is None else expect_denoiser(denoiser)
+        self.denoiser = denoiser
+        if denoiser is not None:
+            self.denoiser = expect_denoiser(denoiser)
 
     def gather(
         self, memory: WorkingMemory, *, wide: bool = False
@@ -88,31 +90,38 @@ class Consolidator:
         Raises:
             Exception: What the sources raised, when all of them failed.
         """
-        proposed_queries = dict.fromkeys((yield from self.queries(memory, wide)))
+        proposed_queries = yield from self.queries(memory, wide)
         rejected_words = rejected_draft_words(memory)
         queries: list[str] = []
-        failures: list[tuple[str, Exception]] = []
-        for query in proposed_queries:
+        query_failures: list[tuple[str, Exception]] = []
+        for query in dict.fromkeys(proposed_queries):
             if not query.strip():
                 continue
-            if query == memory.question or not is_contaminated(query, rejected_words):
+            is_question = query == memory.question
+            if is_question or not is_contaminated(query, rejected_words):
                 queries.append(query)
             else:
                 reason = f"not asked, it holds words of a rejected draft: {query!r}"
-                failures.append(("query", InputError(reason)))
+                query_failures.append(("query", InputError(reason)))
         replies = yield from self._search_sources(memory, queries, wide)
-        errors = [r.error for r in replies if isinstance(r, FailedItem)]
-        failures = [*(("source", error) for error in errors), *failures]
-        results = [reply for reply in replies if not isinstance(reply, FailedItem)]
+        failures: list[tuple[str, Exception]] = []
+        results = []
+        for reply in replies:
+            if isinstance(reply, FailedItem):
+                failures.append(("source", reply.error))
+            else:
+                results.append(reply)
+        failures += query_failures
         known_passages = (*memory.retrieved, *memory.excluded_evidence)
         merged = merge_by_rank(known_passages, results)
         evidence = tuple(passage for passage in merged if passage.counts)
+        excluded = tuple(passage for passage in merged if not passage.counts)
         gathered = GatheredEvidence(
             tuple(queries),
             evidence,
             evidence,
             failures=tuple(failures),
-            excluded_evidence=tuple(p for p in merged if not p.counts),
+            excluded_evidence=excluded,
         )
         if self.denoiser is None or not evidence:
             return gathered
@@ -121,7 +130,8 @@ class Consolidator:
                 memory.question, evidence, denoiser=self.denoiser
             )
         except Exception as error:
-            return replace(gathered, failures=(*gathered.failures, ("denoise", error)))
+            failures.append(("denoise", error))
+            return replace(gathered, failures=tuple(failures))
         return replace(gathered, evidence=result.passages, dropped=result.dropped)
 
     def _search_sources(
@@ -136,16 +146,21 @@ class Consolidator:
         for query in queries:
             if query not in memory.queries:
                 searches += [Retrieve(query, "search", s) for s in self.sources]
-        for query in queries if wide else ():
-            searches += [Retrieve(query, "search", s) for s in self.wide]
+        if wide:
+            for query in queries:
+                searches += [Retrieve(query, "search", s) for s in self.wide]
         if not searches:
             return []
         replies = yield from batch(tuple(searches))
-        errors = [r.error for r in replies if isinstance(r, FailedItem)]
-        if len(errors) == len(replies):
-            budget_errors = [e for e in errors if isinstance(e, BudgetExceeded)]
-            raise (budget_errors or errors)[0]
-        return replies
+        errors = []
+        for reply in replies:
+            if not isinstance(reply, FailedItem):
+                return replies
+            errors.append(reply.error)
+        for error in errors:
+            if isinstance(error, BudgetExceeded):
+                raise error
+        raise errors[0]
 
 
 def merge_by_rank(
@@ -170,9 +185,13 @@ def merge_by_rank(
             if text not in seen_texts:
                 seen_texts.add(text)
                 new_passages.append(passage)
-    all_ids = unique_ids([passage.id for passage in (*known_passages, *new_passages)])
+    all_passages = (*known_passages, *new_passages)
+    all_ids = unique_ids([passage.id for passage in all_passages])
     new_ids = all_ids[len(known_passages) :]
-    return tuple(
-        passage if passage.id == new_id else replace(passage, id=new_id)
-        for passage, new_id in zip(new_passages, new_ids, strict=True)
-    )
+    merged: list[Passage] = []
+    for passage, new_id in zip(new_passages, new_ids, strict=True):
+        if passage.id == new_id:
+            merged.append(passage)
+        else:
+            merged.append(replace(passage, id=new_id))
+    return tuple(merged)

@@ -41,12 +41,13 @@ def truncate_to_budget(
     budget = TokenBudget(tokens)
     is_full = False
     for passage in passages:
-        if not is_full and budget.try_add(passage.text_with_header):
+        text = passage.text_with_header
+        if not is_full and budget.try_add(text):
             kept.append(passage)
             continue
         part = None
         left_out = passage.source_spans
-        is_long = estimate_tokens(passage.text_with_header) > tokens // 4
+        is_long = estimate_tokens(text) > tokens // 4
         if is_long and not is_full:
             part, left_out = _best_windows(passage, budget.remaining_tokens, topic)
         if part is not None:
@@ -75,7 +76,8 @@ def blank_over_budget(
     result = list(passages)
     budget = TokenBudget(tokens)
     for index in _order_by_shared_words(texts, topic):
-        if budget.try_spend(estimate_tokens(texts[index])):
+        token_count = estimate_tokens(texts[index])
+        if budget.try_spend(token_count):
             continue
         passage = passages[index]
         part: Passage | None = None
@@ -88,17 +90,20 @@ def blank_over_budget(
         else:
             result[index] = part
             part_tokens = estimate_tokens(part.text_with_header)
-            budget.try_spend(min(budget.remaining_tokens, part_tokens))
+            spent_tokens = min(budget.remaining_tokens, part_tokens)
+            budget.try_spend(spent_tokens)
     return tuple(result)
 
 
 def _order_by_shared_words(texts: Sequence[str], topic: str) -> list[int]:
     """Indexes of the texts, those first that share most words with the topic."""
     topic_words = frozenset(content_words(topic))
-    shared_counts = [
-        len(topic_words.intersection(content_words(text))) for text in texts
-    ]
-    return sorted(range(len(texts)), key=lambda index: -shared_counts[index])
+    shared_counts = []
+    for text in texts:
+        shared_words = topic_words.intersection(content_words(text))
+        shared_counts.append(len(shared_words))
+    indexes = range(len(texts))
+    return sorted(indexes, key=lambda index: -shared_counts[index])
 
 
 def _best_windows(
@@ -112,19 +117,24 @@ def _best_windows(
     """
     spans = sentence_chunker(_WINDOW_CHARACTERS)(passage)
     texts = [passage.text[span.start : span.end] for span in spans]
-    budget = TokenBudget(tokens - estimate_tokens(passage.header))
+    header_tokens = estimate_tokens(passage.header)
+    budget = TokenBudget(tokens - header_tokens)
     kept_indexes: set[int] = set()
     for index in _order_by_shared_words(texts, topic):
         if not budget.try_add(texts[index]):
             break
         kept_indexes.add(index)
-    part = extract_spans(passage, [spans[index] for index in kept_indexes])
+    kept_windows = [spans[index] for index in kept_indexes]
+    part = extract_spans(passage, kept_windows)
     if part is None:
         return None, passage.source_spans
     if passage.is_rewritten:
         # Its text is no longer the characters of its spans: none can be left out.
         return replace(part, spans=passage.source_spans, is_rewritten=True), ()
-    left_out = [span for n, span in enumerate(spans) if n not in kept_indexes]
+    left_out = []
+    for index, span in enumerate(spans):
+        if index not in kept_indexes:
+            left_out.append(span)
     if not passage.spans:
         return part, tuple(left_out)
     source_map = SourceMap(passage)
@@ -134,7 +144,8 @@ def _best_windows(
     left_out_spans: list[Span] = []
     for span in left_out:
         left_out_spans += source_map.map_to_source(span)
-    return replace(part, spans=tuple(kept_spans)), tuple(left_out_spans)
+    mapped_part = replace(part, spans=tuple(kept_spans))
+    return mapped_part, tuple(left_out_spans)
 
 
 def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
@@ -148,29 +159,37 @@ def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
     evidence = memory.evidence
     for drop in ranked_drops[:count]:
         evidence = _restore_range(memory.retrieved, evidence, drop)
-    return replace(memory, evidence=evidence, dropped=tuple(ranked_drops[count:]))
+    still_dropped = tuple(ranked_drops[count:])
+    return replace(memory, evidence=evidence, dropped=still_dropped)
 
 
 def _drop_score(drop: Drop) -> float:
-    return float("-inf") if drop.score is None else drop.score
+    if drop.score is None:
+        return float("-inf")
+    return drop.score
 
 
 def _restore_range(
     retrieved: tuple[Passage, ...], evidence: tuple[Passage, ...], drop: Drop
 ) -> tuple[Passage, ...]:
     passage_id = drop.span.passage_id
-    source = next((p for p in retrieved if p.id == passage_id), None)
-    if source is None:  # a denoiser named a passage that it never got
+    sources = [passage for passage in retrieved if passage.id == passage_id]
+    if not sources:  # a denoiser named a passage that it never got
         return evidence
+    source = sources[0]
     for index, passage in enumerate(evidence):
         if passage.id == passage_id and not passage.is_rewritten:
             spans = (*passage.source_spans, drop.span)
             completed = extract_spans(source, spans) or passage
-            return (*evidence[:index], completed, *evidence[index + 1 :])
+            before = evidence[:index]
+            after = evidence[index + 1 :]
+            return (*before, completed, *after)
     restored = extract_spans(source, (drop.span,))
     if restored is None:
         return evidence
-    new_id = unique_ids([*(p.id for p in evidence), restored.id])[-1]
+    all_ids = [passage.id for passage in evidence]
+    all_ids.append(restored.id)
+    new_id = unique_ids(all_ids)[-1]
     if new_id != restored.id:
         restored = replace(restored, id=new_id)
     return (*evidence, restored)

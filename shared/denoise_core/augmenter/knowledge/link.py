@@ -63,12 +63,15 @@ class GazetteerLinker:
         chooser = _TargetChooser(known_entities)
         links = []
         for passage in texts:
-            for start, end, name in _find_mentions(passage.text, ids_by_name):
-                target_id = chooser.choose(passage, ids_by_name[name])
-                if target_id is not None:
-                    mention = passage.text[start:end]
-                    span = Span(passage.id, start, end)
-                    links.append(Link(span, mention, target_id))
+            text = passage.text
+            for start, end, name in _find_mentions(text, ids_by_name):
+                same_name_ids = ids_by_name[name]
+                target_id = chooser.choose(passage, same_name_ids)
+                if target_id is None:
+                    continue
+                span = Span(passage.id, start, end)
+                link = Link(span, text[start:end], target_id)
+                links.append(link)
         return tuple(links)
 
 
@@ -80,13 +83,16 @@ def _ids_by_name(known_entities: Sequence[Passage]) -> dict[str, list[str]]:
             continue
         aliases = passage.metadata.get("aliases") or ()
         names: dict[str, None] = {}  # ordered, each once
-        for name in (passage.metadata.get("title"), *aliases):
+        title = passage.metadata.get("title")
+        for name in (title, *aliases):
             if isinstance(name, str):
                 names[_normalize_name(name)] = None
-                names[_normalize_name(_without_brackets(name))] = None
+                short_name = _without_brackets(name)
+                names[_normalize_name(short_name)] = None
         for name in names:
             if _is_distinctive(name):
-                ids.setdefault(name, []).append(passage.id)
+                same_name_ids = ids.setdefault(name, [])
+                same_name_ids.append(passage.id)
     return ids
 
 
@@ -94,7 +100,11 @@ def _is_distinctive(name: str) -> bool:
     """Whether a name is more than stop words and numbers."""
     if len(name) < _MIN_NAME_CHARACTERS:
         return False
-    return any(word not in STOPWORDS and not word.isdigit() for word in name.split())
+    for word in name.split():
+        is_number = word.isdigit()
+        if word not in STOPWORDS and not is_number:
+            return True
+    return False
 
 
 def _find_mentions(
@@ -110,11 +120,13 @@ def _find_mentions(
     while index < len(words):
         longest = min(_MAX_NAME_WORDS, len(words) - index)
         for word_count in range(longest, 0, -1):
-            name = " ".join(words[index : index + word_count])
+            next_index = index + word_count
+            name = " ".join(words[index:next_index])
             if name in ids_by_name:
-                last = matches[index + word_count - 1]
-                yield matches[index].start(), last.end(), name
-                index += word_count
+                first_match = matches[index]
+                last_match = matches[next_index - 1]
+                yield first_match.start(), last_match.end(), name
+                index = next_index
                 break
         else:
             index += 1
@@ -129,9 +141,9 @@ class _TargetChooser:
     """Chooses among passages of one name by shared words, rare ones counting more."""
 
     def __init__(self, known_entities: Sequence[Passage]) -> None:
-        self._words = {
-            passage.id: _context_words(passage) for passage in known_entities
-        }
+        self._words = {}
+        for passage in known_entities:
+            self._words[passage.id] = _context_words(passage)
         self._counts: Counter[str] = Counter()
         for words in self._words.values():
             self._counts.update(words)
@@ -139,8 +151,10 @@ class _TargetChooser:
     def choose(self, passage: Passage, ids: Sequence[str]) -> str | None:
         """The id meant; None when the only candidate is the passage itself."""
         candidates = [passage_id for passage_id in ids if passage_id != passage.id]
-        if len(candidates) <= 1:
-            return candidates[0] if candidates else None
+        if not candidates:
+            return None
+        if len(candidates) == 1:
+            return candidates[0]
         context = self._words.get(passage.id) or _context_words(passage)
 
         def shared_rarity(passage_id: str) -> float:
@@ -150,11 +164,15 @@ class _TargetChooser:
         return max(candidates, key=shared_rarity)
 
     def _rarity(self, word: str) -> float:
-        return math.log(1 + len(self._words) / (self._counts[word] or 1))
+        passage_count = len(self._words)
+        passages_with_word = self._counts[word] or 1
+        return math.log(1 + passage_count / passages_with_word)
 
 
 def _context_words(passage: Passage) -> frozenset[str]:
-    return frozenset(split_words(with_title_line(passage))) - STOPWORDS
+    text = with_title_line(passage)
+    words = frozenset(split_words(text))
+    return words - STOPWORDS
 
 
 def _without_brackets(name: str) -> str:
@@ -162,5 +180,8 @@ def _without_brackets(name: str) -> str:
     stripped = name.rstrip()
     if not stripped.endswith(")"):
         return name
-    opening = stripped.find("(", stripped.rfind(")", 0, -1) + 1)
-    return stripped[:opening].rstrip() if opening >= 0 else name
+    last_part = stripped.rfind(")", 0, -1) + 1
+    opening = stripped.find("(", last_part)
+    if opening < 0:
+        return name
+    return stripped[:opening].rstrip()

@@ -40,9 +40,13 @@ def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]
     """
     queries = [memory.question]
     if wide:
-        user_turns = [m.content for m in memory.history if m.role == "user"]
+        user_turns = []
+        for message in memory.history:
+            if message.role == "user":
+                user_turns.append(message.content)
         if user_turns:
-            queries.append(f"{user_turns[-1]} {memory.question}")
+            query = f"{user_turns[-1]} {memory.question}"
+            queries.append(query)
         queries += claim_queries(memory)
     return tuple(queries)
     yield  # makes this a flow, though it asks nothing
@@ -60,18 +64,17 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     question_words = frozenset(split_words(memory.question))
     evidence_words: set[str] = set()
     for passage in memory.evidence:
-        evidence_words.update(split_words(with_title_line(passage)))
+        text = with_title_line(passage)
+        evidence_words.update(split_words(text))
     queries: list[str] = []
     for finding in last.verdict.findings:
         doubtful_words: set[str] = set()
         for difference in finding.differences:
             doubtful_words.update(split_words(difference.claimed_text))
-        query = _remove_doubtful_words(
-            remove_citations(finding.text),
-            question_words,
-            frozenset(evidence_words - doubtful_words),
-        )
-        has_new_word = frozenset(content_words(query)) - question_words
+        claim = remove_citations(finding.text)
+        certain_words = frozenset(evidence_words - doubtful_words)
+        query = _remove_doubtful_words(claim, question_words, certain_words)
+        has_new_word = not question_words.issuperset(content_words(query))
         if has_new_word and query not in queries:
             queries.append(query)
     return tuple(queries[:_MAX_CLAIM_QUERIES])
@@ -91,9 +94,13 @@ def _remove_doubtful_words(
             plain_words = [w for w in words if not any(map(str.isdigit, w))]
             known_words |= evidence_words.intersection(plain_words)
         if words and known_words.issuperset(words):
-            kept_words.append(token.strip(".,;:!?\"'()[]"))
+            kept_word = token.strip(".,;:!?\"'()[]")
+            kept_words.append(kept_word)
     query = " ".join(kept_words)[:_MAX_QUERY_CHARACTERS]
-    return query if len(set(content_words(query))) > 1 else ""
+    distinct_words = set(content_words(query))
+    if len(distinct_words) < 2:
+        return ""
+    return query
 
 
 class LLMQueries:
@@ -112,15 +119,20 @@ class LLMQueries:
     def __init__(self, llm: LLM | None = None, *, most: int = 3) -> None:
         if most < 1:
             raise InputError(f"most={most}: expected 1 or more")
-        self.llm = None if llm is None else expect_llm(llm)
+        self.llm = llm
+        if llm is not None:
+            self.llm = expect_llm(llm)
         self.most = most
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
         """Ask the model for queries."""
-        parts = [history_block(memory.history)] if memory.history else []
+        parts = []
+        if memory.history:
+            parts.append(history_block(memory.history))
         parts.append(question_block(memory.question))
+        instruction = QUERIES.format(most=self.most)
         messages = (
-            Message("system", QUERIES.format(most=self.most)),
+            Message("system", instruction),
             Message("user", "\n\n".join(parts)),
         )
         default_queries = yield from question_queries(memory, wide)
@@ -132,14 +144,20 @@ class LLMQueries:
         except Exception as error:
             log_fallback("LLMQueries", error, "the question alone was searched for")
             return default_queries
-        queries = [_remove_list_mark(line).strip("\"'") for line in lines]
-        usable = [q for q in queries if q and len(q) <= _MAX_QUERY_CHARACTERS]
-        return (*default_queries, *usable[: self.most])
+        usable_queries = []
+        for line in lines:
+            query = _remove_list_mark(line).strip("\"'")
+            if 0 < len(query) <= _MAX_QUERY_CHARACTERS:
+                usable_queries.append(query)
+        return (*default_queries, *usable_queries[: self.most])
 
 
 def _remove_list_mark(line: str) -> str:
     """A line without the bullet or number of a list."""
     line = line.strip()
     mark, _, text = line.partition(" ")
+    is_bullet = mark in ("-", "*", "•")
     is_number = mark[:-1].isdigit() and mark[-1] in ".)"
-    return text.strip() if is_number or mark in ("-", "*", "•") else line
+    if is_bullet or is_number:
+        return text.strip()
+    return line

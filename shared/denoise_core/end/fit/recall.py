@@ -41,11 +41,12 @@ def recall_at(
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
         higher_counts = question_scores[None, :] > question_scores[:, None]
         equal_counts = question_scores[None, :] == question_scores[:, None]
-        kept_places = fraction_count(
-            fraction, len(question_scores)
-        ) - higher_counts.sum(1)
-        keep_chance = np.clip(kept_places / equal_counts.sum(1), 0, 1)
-        question_recalls.append(float(keep_chance[is_gold].mean()))
+        kept_count = fraction_count(fraction, len(question_scores))
+        kept_places = kept_count - higher_counts.sum(1)
+        place_share = kept_places / equal_counts.sum(1)
+        keep_chance = np.clip(place_share, 0, 1)
+        gold_chance = keep_chance[is_gold]
+        question_recalls.append(float(gold_chance.mean()))
     return np.array(question_recalls)
 
 
@@ -59,7 +60,8 @@ def top1_accuracy(
     question_accuracies = []
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
         is_best = question_scores == question_scores.max()
-        question_accuracies.append(float(is_gold[is_best].mean()))
+        best_labels = is_gold[is_best]
+        question_accuracies.append(float(best_labels.mean()))
     return np.array(question_accuracies)
 
 
@@ -88,7 +90,9 @@ def _questions_with_gold(
         )
     rows_of_group: dict[Hashable, list[int]] = {}
     for row_number, group in enumerate(groups):
-        rows_of_group.setdefault(group, []).append(row_number)
+        group_rows = rows_of_group.setdefault(group, [])
+        group_rows.append(row_number)
     for question_rows in rows_of_group.values():
-        if is_gold[question_rows].any():
-            yield all_scores[question_rows], is_gold[question_rows]
+        row_labels = is_gold[question_rows]
+        if row_labels.any():
+            yield all_scores[question_rows], row_labels

@@ -55,8 +55,13 @@ def fit_stack(
     signal_deviation = np.maximum(signal_values.std(0), MIN_DEVIATION)
     rows_of_group: dict[Hashable, list[int]] = {}
     for row_number, question_group in enumerate(groups):
-        rows_of_group.setdefault(question_group, []).append(row_number)
-    row_lists = [r for r in rows_of_group.values() if 0 < is_gold[r].sum() < len(r)]
+        question_rows = rows_of_group.setdefault(question_group, [])
+        question_rows.append(row_number)
+    row_lists = []
+    for question_rows in rows_of_group.values():
+        gold_count = is_gold[question_rows].sum()
+        if 0 < gold_count < len(question_rows):
+            row_lists.append(question_rows)
     if not row_lists:
         raise InputError("no question has both a relevant and an irrelevant passage")
     list_rows = np.concatenate(row_lists)

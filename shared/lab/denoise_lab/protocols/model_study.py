@@ -362,7 +362,9 @@ def _kept_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passag
     return denoiser.denoise(question.text, question.passages).passages
 
 
-def question_sets(data: Path | None, count: int) -> dict[str, tuple[list[Question], list[Question]]]:
+def question_sets(
+    data: Path | None, count: int
+) -> dict[str, tuple[list[Question], list[Question]]]:
     """By name ``count`` questions to fit on and as many others to measure on.
 
     ``data`` is a file of labelled questions, a folder with the sets that the project knows by their names, or None
