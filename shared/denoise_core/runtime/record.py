@@ -102,8 +102,8 @@ def passage_record(
         return _shorten_record(record)
     if chunks is None:
         chunks = group_chunks(result)
-    recorded_keeps = []
-    recorded_drops = []
+    recorded_keeps: list[dict[str, Any]] = []
+    recorded_drops: list[dict[str, Any]] = []
     for passage_id in spans:
         keeps, drops = chunks.get(passage_id, ([], []))
         recorded_keeps += map(_recorded_chunk, keeps)
