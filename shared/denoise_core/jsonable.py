@@ -60,7 +60,8 @@ def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         json_fields = _written_fields(value)
         if isinstance(value, list_classes):
-            return convert(list(json_fields.values()))
+            field_values = list(json_fields.values())
+            return convert(field_values)
         return convert(json_fields)
     if isinstance(value, Mapping):
         return {str(key): convert(item) for key, item in value.items()}
@@ -89,14 +90,15 @@ def from_jsonable(type_hint: type[T] | Any, data: Any) -> T | Any:
     if type_hint is Any:
         return data
     origin = get_origin(type_hint)
+    type_arguments = get_args(type_hint)
     if origin in (Union, types.UnionType):
-        return _read_union(get_args(type_hint), data)
+        return _read_union(type_arguments, data)
     if origin is Literal:
-        if data not in get_args(type_hint):
-            raise ValueError(f"expected one of {get_args(type_hint)}, got {data!r:.80}")
+        if data not in type_arguments:
+            raise ValueError(f"expected one of {type_arguments}, got {data!r:.80}")
         return data
     if origin is not None:
-        return _read_collection(origin, get_args(type_hint), data)
+        return _read_collection(origin, type_arguments, data)
     if is_dataclass(type_hint):
         return _read_fields(type_hint, data)
     if isinstance(type_hint, type) and issubclass(type_hint, Enum):
@@ -116,7 +118,9 @@ def _read_union(type_hints: tuple[Any, ...], data: Any) -> Any:
             return from_jsonable(type_hint, data)
         except (TypeError, ValueError) as error:
             reasons.append(str(error))
-    raise TypeError("; ".join(reasons) or f"expected None, got {type(data).__name__}")
+    if not reasons:
+        raise TypeError(f"expected None, got {type(data).__name__}")
+    raise TypeError("; ".join(reasons))
 
 
 def _read_collection(origin: Any, type_hints: tuple[Any, ...], data: Any) -> Any:
@@ -124,18 +128,20 @@ def _read_collection(origin: Any, type_hints: tuple[Any, ...], data: Any) -> Any
         if not isinstance(data, Mapping):
             raise TypeError(f"expected an object, got {type(data).__name__}")
         key_hint, value_hint = type_hints
-        pairs = data.items()
-        return {
-            from_jsonable(key_hint, key): from_jsonable(value_hint, value)
-            for key, value in pairs
-        }
+        typed_values = {}
+        for json_key, json_value in data.items():
+            key = from_jsonable(key_hint, json_key)
+            typed_values[key] = from_jsonable(value_hint, json_value)
+        return typed_values
     if not isinstance(data, (list, tuple)):
         raise TypeError(f"expected a list, got {type(data).__name__}")
     if origin is tuple and type_hints[-1] is not Ellipsis:
         typed_items = zip(type_hints, data, strict=True)
         return tuple(from_jsonable(type_hint, item) for type_hint, item in typed_items)
     items = [from_jsonable(type_hints[0], item) for item in data]
-    return items if origin is list else tuple(items)
+    if origin is list:
+        return items
+    return tuple(items)
 
 
 def _read_fields(dataclass_type: Any, data: Any) -> Any:
@@ -171,8 +177,10 @@ def _written_fields(value: Any) -> dict[str, Any]:
     """Return the values of the fields that are written, by JSON key."""
     written_fields = {}
     for item in fields(value):
-        if item.compare:
-            written_fields[_json_name(item)] = getattr(value, item.name)
+        if not item.compare:
+            continue
+        json_name = _json_name(item)
+        written_fields[json_name] = getattr(value, item.name)
     return written_fields
 
 
@@ -190,6 +198,10 @@ def _field_hints(dataclass_type: Any) -> dict[str, tuple[str, Any]]:
     type_hints = get_type_hints(dataclass_type)
     field_hints = {}
     for item in fields(dataclass_type):
-        if item.init and item.compare:
-            field_hints[_json_name(item)] = item.name, type_hints[item.name]
+        is_read = item.init and item.compare
+        if not is_read:
+            continue
+        json_name = _json_name(item)
+        type_hint = type_hints[item.name]
+        field_hints[json_name] = item.name, type_hint
     return field_hints

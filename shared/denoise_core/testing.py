@@ -54,7 +54,9 @@ class FunctionLLM:
     def _answer(self, messages: Sequence[Message]) -> Reply:
         self.received_messages.append(tuple(messages))
         answer = self.reply(messages)
-        return Reply(answer) if isinstance(answer, str) else answer
+        if isinstance(answer, str):
+            return Reply(answer)
+        return answer
 
 
 class RecordedLLM(FunctionLLM):
@@ -71,28 +73,31 @@ class RecordedLLM(FunctionLLM):
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
         """Read what 'rag-denoise record' wrote: JSON lines of a `key` and a ``reply``."""
-        rows = map(json.loads, Path(path).read_text("utf-8").splitlines())
-        return cls({row["prompt"]: row["reply"] for row in rows})
+        replies = {}
+        file_text = Path(path).read_text("utf-8")
+        for line in file_text.splitlines():
+            row = json.loads(line)
+            replies[row["prompt"]] = row["reply"]
+        return cls(replies)
 
     @staticmethod
     def key(messages: Sequence[Message]) -> str:
         """Return the SHA-256 of a prompt's roles and texts."""
-        return hashlib.sha256(
-            json.dumps([[m.role, m.content] for m in messages]).encode()
-        ).hexdigest()
+        prompt = [[message.role, message.content] for message in messages]
+        prompt_bytes = json.dumps(prompt).encode()
+        return hashlib.sha256(prompt_bytes).hexdigest()
 
     @property
     def missing_prompts(self) -> list[str]:
         """Prompts that had no reply, each once, as lines of JSON with ``messages``."""
-        unknown = (
-            messages
-            for messages in self.received_messages
-            if self.key(messages) not in self.replies
-        )
-        return [
-            json.dumps({"messages": [asdict(m) for m in messages]})
-            for messages in dict.fromkeys(unknown)
-        ]
+        lines = []
+        for messages in dict.fromkeys(self.received_messages):
+            if self.key(messages) in self.replies:
+                continue
+            prompt = [asdict(message) for message in messages]
+            line = json.dumps({"messages": prompt})
+            lines.append(line)
+        return lines
 
 
 class ListRetriever:
@@ -120,7 +125,8 @@ class FunctionScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Call the function for each text; float32 ``(len(texts),)``."""
-        return np.array([self.score_one(query, t) for t in texts], dtype=np.float32)
+        scores = [self.score_one(query, text) for text in texts]
+        return np.array(scores, dtype=np.float32)
 
 
 def check_denoiser(
@@ -138,17 +144,23 @@ def check_denoiser(
         completed = validate_result(passages, result)
     except ContractViolation as error:
         raise AssertionError(str(error)) from error
-    unlisted_spans = [
-        d.span for d in completed.dropped[len(result.dropped) :] if len(d.span)
-    ]
+    unlisted_spans = []
+    listed_count = len(result.dropped)
+    for drop in completed.dropped[listed_count:]:
+        if len(drop.span):
+            unlisted_spans.append(drop.span)
     assert not unlisted_spans, f"neither kept nor listed as dropped: {unlisted_spans}"
     after = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     assert before == after, "the input passages were changed"
     other = asyncio.run(make().adenoise(query, passages))
-    same = replace(other, trace=Trace()) == replace(result, trace=Trace())
-    assert same, f"sync and async differ:\n{result}\n{other}"
-    for empty in (make().denoise(query, []), asyncio.run(make().adenoise(query, []))):
-        assert empty.passages == (), "no passages in, some passages out"
+    sync_result = replace(result, trace=Trace())
+    async_result = replace(other, trace=Trace())
+    is_same = sync_result == async_result
+    assert is_same, f"sync and async differ:\n{result}\n{other}"
+    empty = make().denoise(query, [])
+    async_empty = asyncio.run(make().adenoise(query, []))
+    for empty_result in (empty, async_empty):
+        assert empty_result.passages == (), "no passages in, some passages out"
     return result
 
 
@@ -171,9 +183,8 @@ def check_scorer(
         "scores depend on the order of the texts"
     )
     if not listwise:
-        scores_alone = np.array(
-            [scorer.score(query, [t])[0] for t in texts], dtype=np.float32
-        )
+        single_scores = [scorer.score(query, [text])[0] for text in texts]
+        scores_alone = np.array(single_scores, dtype=np.float32)
         assert np.allclose(scores, scores_alone, atol=tolerance), (
             "scores depend on the other texts of the batch"
         )

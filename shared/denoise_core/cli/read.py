@@ -103,8 +103,10 @@ class _PassageReader:
             self._add(file.passage_id, passage)
         for record_location, record in records or ():
             try:
-                value = _parse_json_file(record) if isinstance(record, str) else record
-                self._add(*_record_passage(value))
+                if isinstance(record, str):
+                    record = _parse_json_file(record)
+                passage_id, passage = _record_passage(record)
+                self._add(passage_id, passage)
             except InputError as error:
                 self._reject(f"{name}, {record_location}: {error}")
 
@@ -119,18 +121,23 @@ class _PassageReader:
 
     def finish(self) -> LoadedPassages:
         """Return the passages with unique ids and without lone surrogates."""
-        id_counts = Counter(key for key in self._found_ids if key is not None)
-        repeated_ids = sorted(key for key, count in id_counts.items() if count > 1)
+        id_counts = Counter(self._found_ids)
+        repeated_ids = []
+        for passage_id, count in id_counts.items():
+            if passage_id is not None and count > 1:
+                repeated_ids.append(passage_id)
         if repeated_ids:
-            shown_ids = ", ".join(repeated_ids[:5])
+            shown_ids = ", ".join(sorted(repeated_ids)[:5])
             self.warnings.append(f"ids used more than once were numbered: {shown_ids}")
         passages = []
         has_surrogates = False
         ids = unique_ids(self._found_ids)
-        for passage, passage_id in zip(self._found_passages, ids, strict=True):
+        for passage, unique_id in zip(self._found_passages, ids, strict=True):
             text = replace_surrogates(passage.text)
-            has_surrogates = has_surrogates or text != passage.text
-            passages.append(replace(passage, id=passage_id, text=text))
+            if text != passage.text:
+                has_surrogates = True
+            unique_passage = replace(passage, id=unique_id, text=text)
+            passages.append(unique_passage)
         if has_surrogates:
             self.warnings.append(
                 "half characters (lone surrogates) were replaced by U+FFFD"
@@ -163,10 +170,8 @@ def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
     for file_path in _folder_files(path):
         file_content = _read_bytes(file_path)
         file_id = file_path.relative_to(path).as_posix()
-        if (
-            isinstance(file_content, bytes)
-            and file_path.suffix.lower() not in CONVERTERS
-        ):
+        is_converted = file_path.suffix.lower() in CONVERTERS
+        if isinstance(file_content, bytes) and not is_converted:
             try:
                 _decode_text(file_content)
             except UnicodeDecodeError:
@@ -190,7 +195,8 @@ def _folder_files(folder: Path) -> Iterator[Path]:
         if is_hidden or not file_path.is_file():
             continue
         # A link inside the folder may name any file of this machine.
-        if file_path.resolve().is_relative_to(root):
+        real_path = file_path.resolve()
+        if real_path.is_relative_to(root):
             yield file_path
 
 
@@ -206,7 +212,8 @@ def _file_text(source_file: _SourceFile) -> tuple[str, str]:
     if isinstance(source_file.content, OSError):
         raise source_file.content
     if source_file.suffix in CONVERTERS:
-        return convert_file(source_file.suffix, source_file.content), "UTF-8"
+        text = convert_file(source_file.suffix, source_file.content)
+        return text, "UTF-8"
     return _decode_text(source_file.content)
 
 
@@ -219,7 +226,8 @@ def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]]
         delimiter = "\t" if source_file.suffix == ".tsv" else ","
         csv.field_size_limit(_MAX_CELL_CHARACTERS)  # Python's own is 131,072
         table_file = io.StringIO(text, newline="")  # lines as they are, old Macs' too
-        return _table_records(csv.DictReader(table_file, delimiter=delimiter))
+        table = csv.DictReader(table_file, delimiter=delimiter)
+        return _table_records(table)
     if source_file.suffix == ".jsonl" or first_character == "{":
         lines: list[tuple[str, Any]] = []
         for line_number, text_line in enumerate(text.split("\n"), 1):
@@ -227,7 +235,8 @@ def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]]
                 lines.append((f"line {line_number}", text_line))
         values = [_try_parse_json(text_line) for _, text_line in lines]
         objects = [value for value in values if isinstance(value, dict)]
-        return lines if _any_record_has_text(objects) or not objects else None
+        has_records = _any_record_has_text(objects) or not objects
+        return lines if has_records else None
     if source_file.suffix == ".json" or first_character == "[":
         value = _try_parse_json(text)
         if isinstance(value, list) and _any_record_has_text(value):
@@ -241,15 +250,20 @@ def _table_records(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
         return None
     csv_rows = []
     for csv_row in table:
-        row_cells = {key: value for key, value in csv_row.items() if key and value}
-        csv_rows.append({"text": "", **row_cells})
+        row_cells = {"text": ""}
+        for key, value in csv_row.items():
+            if key and value:
+                row_cells[key] = value
+        csv_rows.append(row_cells)
     return _numbered("row", csv_rows)
 
 
 def _numbered(kind: str, records: Sequence[Any]) -> list[tuple[str, Any]]:
-    return [
-        (f"{kind} {position}", record) for position, record in enumerate(records, 1)
-    ]
+    numbered_records = []
+    for position, record in enumerate(records, 1):
+        location = f"{kind} {position}"
+        numbered_records.append((location, record))
+    return numbered_records
 
 
 def _any_record_has_text(records: Iterable[Any]) -> bool:
@@ -300,8 +314,10 @@ def _record_passage(record: Any) -> tuple[str | None, Passage]:
     text = metadata.pop("text")
     score_value = metadata.pop("score", None)
     record_id = metadata.pop("id", None)
+    passage_score = None
     try:
-        passage_score = None if score_value is None else float(score_value)
+        if score_value is not None:
+            passage_score = float(score_value)
     except (TypeError, ValueError):
         raise InputError(f"expected 'score' as a number, got {score_value!r}") from None
     passage = Passage(text, str(record_id), passage_score, metadata)

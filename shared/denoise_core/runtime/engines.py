@@ -126,7 +126,9 @@ class Engine:
         limits: RemoteLimits | None = None,
     ) -> None:
         addresses = (urls,) if isinstance(urls, str) else tuple(urls)
-        if not addresses or len(set(addresses)) != len(addresses):
+        distinct_addresses = set(addresses)
+        has_repeated = len(distinct_addresses) != len(addresses)
+        if not addresses or has_repeated:
             raise InputError(
                 f"url={addresses!r}: expected one address or more, each once"
             )
@@ -153,15 +155,18 @@ class Engine:
 
     async def arun(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> T:
         """Do the same from async code; a cancelled caller cancels the work."""
-        return await asyncio.wrap_future(self._start(work))
+        future = self._start(work)
+        return await asyncio.wrap_future(future)
 
     def _start(
         self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]
     ) -> Future[T]:
         meter = current_meter.get()
-        budget_seconds = meter.remaining_seconds() if meter is not None else None
-        limits = (self.limits.deadline, budget_seconds)
-        seconds = min((s for s in limits if s is not None), default=None)
+        seconds = self.limits.deadline
+        if meter is not None:
+            budget_seconds = meter.remaining_seconds()
+            limits = (seconds, budget_seconds)
+            seconds = min((s for s in limits if s is not None), default=None)
 
         async def run_within_deadline() -> T:
             try:
@@ -176,7 +181,8 @@ class Engine:
                     f"no answer of {servers} within {seconds or 0.0:.3g} s"
                 ) from error
 
-        return asyncio.run_coroutine_threadsafe(run_within_deadline(), _shared_loop())
+        loop = _shared_loop()
+        return asyncio.run_coroutine_threadsafe(run_within_deadline(), loop)
 
     # The methods below run on the package's loop.
 
@@ -234,9 +240,8 @@ class Engine:
             error = min(errors, key=lambda error: isinstance(error, RetryableError))
             has_progress = len(results) > result_count
             if has_progress and isinstance(error, ReplicaHung):
-                raise RetryableError(
-                    error
-                )  # another batch was the trial, and it passed
+                # Another batch was the trial, and it passed.
+                raise RetryableError(error)
             raise error
 
         await self._send_with_retries(send_missing)
@@ -276,11 +281,15 @@ class Engine:
         """Return addresses with the positions to send, at most ``batch_size`` each."""
         by_url: dict[str, list[int]] = {}
         for i in positions:
-            by_url.setdefault(self.replicas.choose(keys[i]), []).append(i)
+            url = self.replicas.choose(keys[i])
+            url_positions = by_url.setdefault(url, [])
+            url_positions.append(i)
         parts = []
         for url, url_positions in by_url.items():
             for start in range(0, len(url_positions), batch_size):
-                parts.append((url, url_positions[start : start + batch_size]))
+                end = start + batch_size
+                batch = url_positions[start:end]
+                parts.append((url, batch))
         return parts
 
     async def request(
@@ -355,7 +364,8 @@ class Engine:
     async def _read_body(self, response: Any, address: str) -> bytes:
         """Unpack the body by hand: never hold more bytes than the limit."""
         max_bytes = self.limits.max_reply_bytes
-        encoding = response.headers.get("content-encoding", "identity").lower()
+        content_encoding = response.headers.get("content-encoding", "identity")
+        encoding = content_encoding.lower()
         if encoding not in ("identity", "gzip", "deflate"):
             raise BadReply(
                 f"{address} answered packed with {encoding[:20]!r}, which was not "
@@ -382,7 +392,8 @@ class Engine:
         self, httpx: Any, url: str, address: str, response: Any
     ) -> Exception:
         status = response.status_code
-        retry_after = _parse_retry_after(response.headers.get("retry-after"))
+        retry_header = response.headers.get("retry-after")
+        retry_after = _parse_retry_after(retry_header)
         if status in (401, 403):
             hint = "set the key with key_env="
             if self.key_env is not None:
@@ -427,9 +438,10 @@ class Engine:
         timeout = self.limits.timeout
         # Our own slots bound the requests, so a full pool is a broken one.
         pool_timeout = min(timeout, _POOL_TIMEOUT)
+        max_connections = _POOL_SLACK + self.limits.concurrency
         return httpx.AsyncClient(
             timeout=httpx.Timeout(timeout, pool=pool_timeout),
-            limits=httpx.Limits(max_connections=_POOL_SLACK + self.limits.concurrency),
+            limits=httpx.Limits(max_connections=max_connections),
             headers={"Accept-Encoding": "identity"},
         )
 
@@ -449,8 +461,13 @@ def _check_url(url: str) -> None:
 
 def fill_missing_scores(scores: Sequence[float | None]) -> NDArray[np.float32]:
     """Return float32 scores; a refused text (None) gets the lowest score of the others."""
-    lowest_score = min((s for s in scores if s is not None), default=0.0)
-    filled_scores = [lowest_score if score is None else score for score in scores]
+    known_scores = [score for score in scores if score is not None]
+    lowest_score = min(known_scores, default=0.0)
+    filled_scores = []
+    for score in scores:
+        if score is None:
+            score = lowest_score
+        filled_scores.append(score)
     return np.array(filled_scores, dtype=np.float32)
 
 
@@ -464,7 +481,8 @@ def _parse_retry_after(header: str | None) -> float:
     if header.strip().isdigit():
         return min(_MAX_RETRY_SECONDS, float(header[:9]))
     try:
-        seconds = parsedate_to_datetime(header).timestamp() - time.time()
+        retry_time = parsedate_to_datetime(header)
+        seconds = retry_time.timestamp() - time.time()
     except (ValueError, OverflowError):
         return 0.0
     return min(_MAX_RETRY_SECONDS, max(0.0, seconds))
@@ -483,9 +501,10 @@ def _shared_loop() -> asyncio.AbstractEventLoop:
     with _loop_lock:
         if _engine_loop is None:
             _engine_loop = asyncio.new_event_loop()
-            threading.Thread(
+            thread = threading.Thread(
                 target=_engine_loop.run_forever, name="denoise-engines", daemon=True
-            ).start()
+            )
+            thread.start()
         return _engine_loop
 
 
@@ -502,7 +521,8 @@ if hasattr(os, "register_at_fork"):
 
 def document_key(text: str) -> bytes:
     """Return the key that chooses a document's replica: from its text alone."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    text_bytes = text.encode("utf-8", "surrogatepass")
+    return blake2b(text_bytes, digest_size=16).digest()
 
 
 def rendezvous_order(key: bytes, names: Sequence[str]) -> list[str]:
@@ -540,7 +560,8 @@ class Replicas:
             down_until = self._down_until.get(url, now)
             return max(now, down_until, self._next_probe.get(url, now))
 
-        return min(rendezvous_order(key, self.urls), key=ready_time)
+        preferred_urls = rendezvous_order(key, self.urls)
+        return min(preferred_urls, key=ready_time)
 
     def check_may_ask(self, url: str) -> None:
         """Admit a request; of those to a replica that hung, one per cooldown.
@@ -578,8 +599,12 @@ class Replicas:
         now = time.monotonic()
         states = []
         for url in self.urls:
-            state = "alive" if self._down_until.get(url, 0.0) <= now else "down"
-            states.append("hung" if url in self._next_probe else state)
+            state = "alive"
+            if url in self._next_probe:
+                state = "hung"
+            elif self._down_until.get(url, 0.0) > now:
+                state = "down"
+            states.append(state)
         return states
 
     @property

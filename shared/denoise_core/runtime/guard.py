@@ -75,7 +75,8 @@ class Guard:
         """Denoise, with the policies; see `Denoiser.denoise`."""
         inputs = check_passages(passages)
         try:
-            result = validate_result(inputs, self.denoiser.denoise(query, inputs))
+            result = self.denoiser.denoise(query, inputs)
+            result = validate_result(inputs, result)
         except Exception as error:
             return self._handle_failure(query, inputs, error)
         return self._handle_empty(inputs, result)
@@ -106,7 +107,9 @@ class Guard:
         component = f"{type(self.denoiser).__name__}, conversion"
         action = _ITEM_ACTIONS[self.on_error]
         message = log_fallback(component, error, f"{item} {action}")
-        return f"{message}; {action}" if self.on_error == "keep" else None
+        if self.on_error == "drop":
+            return None
+        return f"{message}; {action}"
 
     def _handle_failure(
         self, query: str, inputs: tuple[Passage, ...], error: Exception
@@ -119,7 +122,9 @@ class Guard:
     def _handle_empty(
         self, inputs: tuple[Passage, ...], result: DenoiseResult
     ) -> DenoiseResult:
-        if result.relevant is False or _has_text(result.passages):
+        if result.relevant is False:
+            return result
+        if _has_text(result.passages):
             return result
         if not _has_text(inputs):
             return result
@@ -138,27 +143,35 @@ class Guard:
         error: Exception | str,
     ) -> DenoiseResult:
         action = _INPUT_ACTIONS[policy]
-        message = log_fallback(type(self.denoiser).__name__, error, action)
+        component = type(self.denoiser).__name__
+        message = log_fallback(component, error, action)
         note = f"{message}; {action}"
         failures = {}
         for passage in inputs:
+            failures[passage.id] = note
             earlier_failure = result.failures.get(passage.id)
-            failures[passage.id] = (
-                f"{earlier_failure}; {note}" if earlier_failure else note
-            )
+            if earlier_failure:
+                failures[passage.id] = f"{earlier_failure}; {note}"
+        fallback = note
+        if result.fallback:
+            fallback = f"{result.fallback}; {note}"
         result = replace(
             result,
             passages=(),
             kept=(),
             dropped=(),
             failures=failures,
-            fallback=f"{result.fallback}; {note}" if result.fallback else note,
+            fallback=fallback,
         )
         if policy == "keep":
             # Spans of an earlier step are about another text than this step's input.
-            cleaned = tuple(replace(p, spans=(), is_rewritten=False) for p in inputs)
-            return replace(result, passages=cleaned)
-        drops = [Drop(Span(p.id, 0, len(p.text)), message) for p in inputs]
+            cleaned = [replace(p, spans=(), is_rewritten=False) for p in inputs]
+            return replace(result, passages=tuple(cleaned))
+        drops = []
+        for passage in inputs:
+            whole_span = Span(passage.id, 0, len(passage.text))
+            drop = Drop(whole_span, message)
+            drops.append(drop)
         return replace(result, dropped=tuple(drops))
 
 
@@ -191,8 +204,10 @@ def validate_result(inputs: Sequence[Passage], result: DenoiseResult) -> Denoise
     covered = _check_kept_passages(inputs, result)
     inputs_by_id = {passage.id: passage for passage in inputs}
     for drop in result.dropped:
-        _check_span(drop.span, inputs_by_id)
-        covered[drop.span.passage_id].append((drop.span.start, drop.span.end))
+        span = drop.span
+        _check_span(span, inputs_by_id)
+        covered_ranges = covered[span.passage_id]
+        covered_ranges.append((span.start, span.end))
     for keep in result.kept:
         _check_span(keep.span, inputs_by_id)
     unlisted: list[Drop] = []
@@ -221,7 +236,8 @@ def _check_kept_passages(
         if passage.is_rewritten or passage.spans or passage.id in inputs_by_id:
             for span in passage.source_spans:
                 _check_span(span, inputs_by_id)
-                covered[span.passage_id].append((span.start, span.end))
+                covered_ranges = covered[span.passage_id]
+                covered_ranges.append((span.start, span.end))
         if passage.is_rewritten:
             continue
         if passage.id not in inputs_by_id:
@@ -236,7 +252,8 @@ def _check_kept_passages(
         source_texts = []
         for span in passage.source_spans:
             source = inputs_by_id[span.passage_id]
-            source_texts.append(source.text[span.start : span.end])
+            source_text = source.text[span.start : span.end]
+            source_texts.append(source_text)
         if passage.text != "".join(source_texts):
             raise ContractViolation(
                 f"passage {passage.id!r}: its text is not the input's at its spans"
@@ -271,7 +288,9 @@ def _check_fields(result: DenoiseResult) -> DenoiseResult:
                     f"{type(item).__name__}"
                 )
             _check_item(item)
-    failures = result.failures if isinstance(result.failures, Mapping) else {None: None}
+    failures: Mapping[Any, Any] = {None: None}
+    if isinstance(result.failures, Mapping):
+        failures = result.failures
     notes = (result.query, result.fallback or "", result.note or "")
     for text in (*notes, *failures, *failures.values()):
         if not isinstance(text, str):
@@ -317,7 +336,13 @@ def _unlisted_drops(passage: Passage, spans: list[tuple[int, int]]) -> list[Drop
             raise ContractViolation(
                 f"passage {passage.id!r}: two spans of the result overlap at {start}"
             )
-    gaps = complement_spans(merge_spans(spans), 0, len(passage.text))
+    merged_spans = merge_spans(spans)
+    gaps = complement_spans(merged_spans, 0, len(passage.text))
     if not spans and not passage.text:
         gaps = [(0, 0)]
-    return [Drop(Span(passage.id, start, end), UNLISTED_REASON) for start, end in gaps]
+    drops = []
+    for start, end in gaps:
+        gap_span = Span(passage.id, start, end)
+        drop = Drop(gap_span, UNLISTED_REASON)
+        drops.append(drop)
+    return drops

@@ -38,10 +38,11 @@ class Pipeline:
     def __init__(self, *denoisers: Denoiser) -> None:
         if not denoisers:
             raise InputError("Pipeline(): expected at least one denoiser")
-        self.denoisers = tuple(
-            expect_denoiser(denoiser, f"Pipeline step {number}")
-            for number, denoiser in enumerate(denoisers, 1)
-        )
+        steps = []
+        for number, denoiser in enumerate(denoisers, 1):
+            step = expect_denoiser(denoiser, f"Pipeline step {number}")
+            steps.append(step)
+        self.denoisers = tuple(steps)
 
     def denoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
         """Run all steps in order; see `Denoiser.denoise`."""
@@ -49,7 +50,8 @@ class Pipeline:
         for denoiser in self.denoisers:
             inputs = _as_input(result)
             step = denoiser.denoise(result.query, inputs)
-            result = _compose(result, validate_result(inputs, step))
+            step = validate_result(inputs, step)
+            result = _compose(result, step)
         return result
 
     async def adenoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
@@ -58,13 +60,18 @@ class Pipeline:
         for denoiser in self.denoisers:
             inputs = _as_input(result)
             step = await denoiser.adenoise(result.query, inputs)
-            result = _compose(result, validate_result(inputs, step))
+            step = validate_result(inputs, step)
+            result = _compose(result, step)
         return result
 
 
 def _as_input(result: DenoiseResult) -> tuple[Passage, ...]:
     """Return what was kept, as input of the next step."""
-    return tuple(replace(p, spans=(), is_rewritten=False) for p in result.passages)
+    inputs = []
+    for passage in result.passages:
+        input_passage = replace(passage, spans=(), is_rewritten=False)
+        inputs.append(input_passage)
+    return tuple(inputs)
 
 
 def _compose(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
@@ -72,30 +79,38 @@ def _compose(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     sources = {p.id: SourceMap(p) for p in before.passages}
     surviving_ids: set[str] = set()
     for passage in step.passages:
-        surviving_ids.update(s.passage_id for s in passage.source_spans)
+        for span in passage.source_spans:
+            surviving_ids.add(span.passage_id)
+    rewritten_ids = set()
+    for passage in before.passages:
+        if passage.is_rewritten:
+            rewritten_ids.add(passage.id)
     # Part of a rewritten text has no characters; only all of it can drop.
-    traceable = {
-        i
-        for i, source in sources.items()
-        if not source.passage.is_rewritten or i not in surviving_ids
-    }
-    dropped = _map_chunks(
-        [d for d in step.dropped if d.span.passage_id in traceable], sources
-    )
-    kept = _map_chunks(
-        [k for k in step.kept if not sources[k.span.passage_id].passage.is_rewritten],
-        sources,
-    )
+    untraceable_ids = rewritten_ids & surviving_ids
+    traceable_drops = []
+    for drop in step.dropped:
+        if drop.span.passage_id not in untraceable_ids:
+            traceable_drops.append(drop)
+    traceable_keeps = []
+    for keep in step.kept:
+        if keep.span.passage_id not in rewritten_ids:
+            traceable_keeps.append(keep)
+    dropped = _map_chunks(traceable_drops, sources)
+    kept = _map_chunks(traceable_keeps, sources)
     # Several dropped parts of a rewritten text share its spans: each is listed once.
     distinct_drops = {drop.span: drop for drop in dropped}
+    passages = [_map_passage(passage, sources) for passage in step.passages]
+    relevant = step.relevant
+    if relevant is None:
+        relevant = before.relevant
     return DenoiseResult(
         step.query,
-        tuple(_map_passage(p, sources) for p in step.passages),
+        tuple(passages),
         dropped=(*before.dropped, *distinct_drops.values()),
         trace=before.trace + step.trace,
         fallback=_join_notes(before.fallback, step.fallback),
         kept=tuple(kept) or before.kept,
-        relevant=before.relevant if step.relevant is None else step.relevant,
+        relevant=relevant,
         note=_join_notes(before.note, step.note),
         failures=_merge_failures(before, step, sources),
         question_note=_join_notes(before.question_note, step.question_note),
@@ -108,8 +123,10 @@ def _map_chunks(
     """Return the chunks with spans of the first input; one may become several."""
     mapped: list[Chunk] = []
     for chunk in chunks:
-        spans = sources[chunk.span.passage_id].map_to_source(chunk.span)
-        mapped += [replace(chunk, span=span) for span in spans]
+        source = sources[chunk.span.passage_id]
+        for span in source.map_to_source(chunk.span):
+            mapped_chunk = replace(chunk, span=span)
+            mapped.append(mapped_chunk)
     return mapped
 
 
@@ -123,8 +140,10 @@ def _map_passage(passage: Passage, sources: Mapping[str, SourceMap]) -> Passage:
     spans: list[Span] = []
     is_rewritten = passage.is_rewritten
     for span in passage.source_spans:
-        spans += sources[span.passage_id].map_to_source(span)
-        is_rewritten = is_rewritten or sources[span.passage_id].passage.is_rewritten
+        source_map = sources[span.passage_id]
+        spans += source_map.map_to_source(span)
+        if source_map.passage.is_rewritten:
+            is_rewritten = True
     return replace(passage, spans=tuple(spans), is_rewritten=is_rewritten)
 
 
@@ -136,14 +155,18 @@ def _merge_failures(
     for failed_id, reason in step.failures.items():
         source_ids = [failed_id]
         if failed_id in sources:
-            source_ids = [s.passage_id for s in sources[failed_id].source_spans]
+            source_spans = sources[failed_id].source_spans
+            source_ids = [span.passage_id for span in source_spans]
         for source_id in dict.fromkeys(source_ids):
-            failures[source_id] = _join_notes(failures.get(source_id), reason) or ""
+            earlier_reason = failures.get(source_id)
+            reasons = _join_notes(earlier_reason, reason)
+            failures[source_id] = reasons or ""
     return failures
 
 
 def _join_notes(*notes: str | None) -> str | None:
-    return "; ".join(filter(None, notes)) or None
+    filled_notes = filter(None, notes)
+    return "; ".join(filled_notes) or None
 
 
 class SourceMap:
@@ -169,8 +192,11 @@ class SourceMap:
             start = max(span.start, offset)
             end = min(span.end, offset + len(source))
             # An empty source span is found by an empty range at its place.
-            is_empty_match = len(source) == 0 and span.start == span.end == offset
+            is_empty_range = span.start == span.end == offset
+            is_empty_match = is_empty_range and len(source) == 0
             if start < end or is_empty_match:
-                shift = source.start - offset
-                mapped.append(Span(source.passage_id, start + shift, end + shift))
+                start += source.start - offset
+                end += source.start - offset
+                source_span = Span(source.passage_id, start, end)
+                mapped.append(source_span)
         return tuple(mapped)

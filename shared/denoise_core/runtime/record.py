@@ -43,9 +43,11 @@ def group_chunks(result: DenoiseResult) -> Chunks:
     """Group the scored chunks by passage id, for many calls of `passage_record`."""
     chunks: dict[str, tuple[list[Keep], list[Drop]]] = {}
     for keep in result.kept:
-        chunks.setdefault(keep.span.passage_id, ([], []))[0].append(keep)
+        keeps, _ = chunks.setdefault(keep.span.passage_id, ([], []))
+        keeps.append(keep)
     for drop in result.dropped:
-        chunks.setdefault(drop.span.passage_id, ([], []))[1].append(drop)
+        _, drops = chunks.setdefault(drop.span.passage_id, ([], []))
+        drops.append(drop)
     return chunks
 
 
@@ -80,8 +82,9 @@ def passage_record(
     if detail == "none":
         return {}
     spans, coverage = source_coverage(kept, inputs_by_id)
-    score_before = inputs_by_id[kept.id].score if kept.id in inputs_by_id else None
-    is_short = detail == "spans"
+    score_before = None
+    if kept.id in inputs_by_id:
+        score_before = inputs_by_id[kept.id].score
     record: dict[str, Any] = {
         "v": RECORD_VERSION,
         "origin": kept.id,
@@ -95,12 +98,18 @@ def passage_record(
         **relevance_record(result),
         **_question_note(result),
     }
-    if is_short:
+    if detail == "spans":
         return _shorten_record(record)
-    chunks = group_chunks(result) if chunks is None else chunks
-    groups = [chunks[i] for i in spans if i in chunks]
-    record["kept"] = [_recorded_chunk(keep) for keeps, _ in groups for keep in keeps]
-    record["dropped"] = [_recorded_chunk(drop) for _, drops in groups for drop in drops]
+    if chunks is None:
+        chunks = group_chunks(result)
+    recorded_keeps: list[dict[str, Any]] = []
+    recorded_drops: list[dict[str, Any]] = []
+    for passage_id in spans:
+        keeps, drops = chunks.get(passage_id, ([], []))
+        recorded_keeps += map(_recorded_chunk, keeps)
+        recorded_drops += map(_recorded_chunk, drops)
+    record["kept"] = recorded_keeps
+    record["dropped"] = recorded_drops
     return record | {"relevant": result.relevant, "note": result.note}
 
 
@@ -119,11 +128,15 @@ def source_coverage(
 ) -> tuple[dict[str, Ranges], float]:
     """Return the text's ranges by input passage, and their fraction of those texts."""
     spans = spans_by_passage(kept.source_spans)
-    source_length = sum(len(inputs_by_id[i].text) for i in spans if i in inputs_by_id)
+    source_length = 0
+    for passage_id in spans:
+        if passage_id in inputs_by_id:
+            source_length += len(inputs_by_id[passage_id].text)
     if not source_length:
         return spans, 1.0
-    covered_length = sum(span.end - span.start for span in kept.source_spans)
-    return spans, round(covered_length / source_length, 4)
+    covered_length = sum(map(len, kept.source_spans))
+    coverage = covered_length / source_length
+    return spans, round(coverage, 4)
 
 
 def fallback_for(passage_ids: Iterable[str], result: DenoiseResult) -> str | None:
@@ -133,8 +146,12 @@ def fallback_for(passage_ids: Iterable[str], result: DenoiseResult) -> str | Non
     """
     if not result.failures:
         return result.fallback
-    failures = [result.failures[i] for i in passage_ids if i in result.failures]
-    return "; ".join(dict.fromkeys(failures)) or None
+    failures = []
+    for passage_id in passage_ids:
+        if passage_id in result.failures:
+            failures.append(result.failures[passage_id])
+    distinct_failures = dict.fromkeys(failures)
+    return "; ".join(distinct_failures) or None
 
 
 def _question_note(result: DenoiseResult) -> dict[str, str]:
@@ -146,7 +163,10 @@ def _question_note(result: DenoiseResult) -> dict[str, str]:
 def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
     """Return the record with ids and texts cut, and as many ranges as there is room."""
     fallback = record["fallback"]
-    spans = {short_id(i): _join_ranges(ranges) for i, ranges in record["spans"].items()}
+    spans = {}
+    for passage_id, ranges in record["spans"].items():
+        listed_id = short_id(passage_id)
+        spans[listed_id] = _join_ranges(ranges)
     record |= {
         "origin": short_id(record["origin"]),
         "spans": spans,
@@ -155,7 +175,8 @@ def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
     }
     if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):
         return record  # too few ranges to reach the limit
-    room = RECORD_BYTES - _json_size({**record, "spans": {}, "spans_left_out": 10**9})
+    empty_record = {**record, "spans": {}, "spans_left_out": 10**9}
+    room = RECORD_BYTES - _json_size(empty_record)
     listed: dict[str, Ranges] = {}
     omitted_count = 0
     for passage_id, ranges in spans.items():
@@ -167,7 +188,8 @@ def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
                 omitted_count += len(ranges) - index
                 break
             room -= size
-            listed.setdefault(passage_id, []).append(char_range)
+            listed_ranges = listed.setdefault(passage_id, [])
+            listed_ranges.append(char_range)
     record["spans"] = listed
     if omitted_count:
         record["spans_left_out"] = omitted_count
@@ -185,7 +207,9 @@ def short_id(name: str) -> str:
         return name
     if _json_size(name) <= _MAX_TEXT_BYTES:
         return name
-    return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    name_bytes = name.encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(name_bytes)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
@@ -201,29 +225,29 @@ def _cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
 
 def _json_size(value: Any) -> int:
     text = json.dumps(value, ensure_ascii=False)
-    return len(text.encode("utf-8", "surrogatepass"))
+    text_bytes = text.encode("utf-8", "surrogatepass")
+    return len(text_bytes)
 
 
 def result_summary(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> dict[str, Any]:
     """Return the whole result without any passage text, for a custom event or a log."""
+    passage_rows = []
+    for passage in result.passages:
+        row = {
+            "id": passage.id,
+            "spans": spans_by_passage(passage.source_spans),
+            "score": _json_score(passage.score),
+        }
+        passage_rows.append(row)
     return {
         "v": RECORD_VERSION,
         "query": result.query,
         "given": [p.id for p in passages],
-        "passages": [
-            {
-                "id": p.id,
-                "spans": spans_by_passage(p.source_spans),
-                "score": _json_score(p.score),
-            }
-            for p in result.passages
-        ],
-        "kept": [{"id": k.span.passage_id, **_recorded_chunk(k)} for k in result.kept],
-        "dropped": [
-            {"id": d.span.passage_id, **_recorded_chunk(d)} for d in result.dropped
-        ],
+        "passages": passage_rows,
+        "kept": list(map(_summarized_chunk, result.kept)),
+        "dropped": list(map(_summarized_chunk, result.dropped)),
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
@@ -245,9 +269,11 @@ def bounded_result_summary(
     omitted_counts = {}
     for name in ("passages", "kept", "dropped"):
         rows = summary[name]
-        if len(rows) > SUMMARY_ROWS:
-            omitted_counts[name] = len(rows) - SUMMARY_ROWS
-        summary[name] = rows = rows[:SUMMARY_ROWS]
+        omitted_count = len(rows) - SUMMARY_ROWS
+        if omitted_count > 0:
+            omitted_counts[name] = omitted_count
+        rows = rows[:SUMMARY_ROWS]
+        summary[name] = rows
         for row in rows:
             row["id"] = short_id(row["id"])
             if "reason" in row:
@@ -299,8 +325,13 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, Ranges]:
     """Return ``{passage id: [[start, end], ...]}``, in the order of ``spans``."""
     ranges: dict[str, Ranges] = {}
     for span in spans:
-        ranges.setdefault(span.passage_id, []).append([span.start, span.end])
+        passage_ranges = ranges.setdefault(span.passage_id, [])
+        passage_ranges.append([span.start, span.end])
     return ranges
+
+
+def _summarized_chunk(chunk: Keep | Drop) -> dict[str, Any]:
+    return {"id": chunk.span.passage_id, **_recorded_chunk(chunk)}
 
 
 def _recorded_chunk(chunk: Keep | Drop) -> dict[str, Any]:
@@ -315,4 +346,6 @@ def _recorded_chunk(chunk: Keep | Drop) -> dict[str, Any]:
 
 
 def _json_score(score: float | None) -> float | None:
-    return float(score) if score is not None and math.isfinite(score) else None
+    if score is None or not math.isfinite(score):
+        return None
+    return float(score)

@@ -113,7 +113,8 @@ async def _handle_invalid_request(
     request: Request, error: RequestValidationError
 ) -> JSONResponse:
     """Say what is wrong and where, without the request's text."""
-    return JSONResponse({"detail": describe_problem(error.errors(), error.body)}, 422)
+    problem = describe_problem(error.errors(), error.body)
+    return JSONResponse({"detail": problem}, 422)
 
 
 class _Handlers:
@@ -149,9 +150,11 @@ class _Handlers:
         passages = bodies.to_passages(body.passages)
 
         def compute() -> Any:
-            reply = self.service.denoiser.denoise(body.query, passages).as_json()
+            result = self.service.denoiser.denoise(body.query, passages)
+            reply = result.as_json()
             characters = sum(len(passage.text) for passage in passages)
-            max_rows = FREE_CHUNKS + len(passages) + characters // MIN_MEAN_CHARACTERS
+            max_rows = FREE_CHUNKS + len(passages)
+            max_rows += characters // MIN_MEAN_CHARACTERS
             bodies.merge_small_rows(reply, max_rows)
             return reply
 
@@ -186,7 +189,12 @@ class _Handlers:
         documents = body.texts if body.documents is None else body.documents
         if documents is None:
             raise HTTPException(422, "documents is missing: expected a list of texts")
-        texts = [d if isinstance(d, str) else d.text for d in documents]
+        texts = []
+        for document in documents:
+            if isinstance(document, str):
+                texts.append(document)
+            else:
+                texts.append(document.text)
         return await self._compute(
             request, lambda: _rank(scorer, name, body, texts), texts, body.query
         )
@@ -198,10 +206,12 @@ class _Handlers:
         name = self.service.name
 
         def compute() -> Any:
-            probabilities = _sigmoid(_score(scorer, body.text_1, documents))
+            scores = _score(scorer, body.text_1, documents)
+            probabilities = _sigmoid(scores).tolist()
             rows = []
-            for index, probability in enumerate(probabilities.tolist()):
-                rows.append({"index": index, "object": "score", "score": probability})
+            for index, probability in enumerate(probabilities):
+                row = {"index": index, "object": "score", "score": probability}
+                rows.append(row)
             return {
                 "id": f"score-{uuid.uuid4().hex}",
                 "object": "list",
@@ -226,7 +236,9 @@ class _Handlers:
         ``replicas`` says of each whether it is alive, down or hung.
         """
         replicas = self._scorer_replicas()
-        can_work = self.queue.ready and (replicas is None or replicas.can_ask)
+        can_work = self.queue.ready
+        if replicas is not None and not replicas.can_ask:
+            can_work = False
         is_ready = can_work or request.url.path == "/livez"
         report = {
             "status": "ok" if is_ready else "stalled",
@@ -249,7 +261,8 @@ class _Handlers:
         for name, (held_bytes, max_bytes) in cache_fills().items():
             self.cache_gauge.labels(name, "no").set(held_bytes)
             self.cache_gauge.labels(name, "yes").set(max_bytes)
-        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+        content = generate_latest(self.registry)
+        return Response(content, media_type=CONTENT_TYPE_LATEST)
 
     async def _compute(
         self,
@@ -317,8 +330,10 @@ class _Handlers:
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        continue
+    message_type = ""
+    while message_type != "http.disconnect":
+        message = await request.receive()
+        message_type = message["type"]
 
 
 def _texts(passages: Sequence[Passage]) -> list[str]:
@@ -329,7 +344,8 @@ def _score(scorer: Scorer, query: str, texts: Sequence[str]) -> NDArray[np.float
     """Return a finite score for each text; raises `BadScores`."""
     values: Any = []
     if texts:
-        values = scorer.score(query, [replace_surrogates(t) for t in texts])
+        clean_texts = [replace_surrogates(text) for text in texts]
+        values = scorer.score(query, clean_texts)
     scores = np.asarray(values, dtype=np.float64)
     if scores.shape != (len(texts),) or not np.isfinite(scores).all():
         raise BadScores(
@@ -339,16 +355,21 @@ def _score(scorer: Scorer, query: str, texts: Sequence[str]) -> NDArray[np.float
 
 
 def _sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(1 / (1 + np.exp(np.minimum(-scores, 700))))
+    exponents = np.minimum(-scores, 700)
+    return np.asarray(1 / (1 + np.exp(exponents)))
 
 
 def _dump_in_parts(value: Any) -> str:
     """Write JSON in many calls: one call holds all other threads for its whole time."""
     if isinstance(value, dict):
-        members = [f"{json.dumps(k)}: {_dump_in_parts(v)}" for k, v in value.items()]
+        members = []
+        for key, item in value.items():
+            member = f"{json.dumps(key)}: {_dump_in_parts(item)}"
+            members.append(member)
         return f"{{{', '.join(members)}}}"
     if isinstance(value, list):
-        return f"[{', '.join([json.dumps(item, allow_nan=False) for item in value])}]"
+        items = [json.dumps(item, allow_nan=False) for item in value]
+        return f"[{', '.join(items)}]"
     return json.dumps(value, allow_nan=False)
 
 
@@ -364,14 +385,16 @@ def _rank(
     probabilities = _sigmoid(scores)
     rows: list[dict[str, Any]] = []
     if body.documents is None:
-        shown_scores = (scores if body.raw_scores else probabilities).tolist()
+        shown_scores = scores if body.raw_scores else probabilities
         for i in order:
-            rows.append({"index": i, "score": shown_scores[i]})
+            row: dict[str, Any] = {"index": i, "score": float(shown_scores[i])}
             if body.return_text:
-                rows[-1]["text"] = texts[i]
+                row["text"] = texts[i]
+            rows.append(row)
         return rows
     for i in order[: body.top_n]:
-        rows.append({"index": i, "relevance_score": float(probabilities[i])})
+        row = {"index": i, "relevance_score": float(probabilities[i])}
         if body.return_documents:
-            rows[-1]["document"] = {"text": texts[i]}
+            row["document"] = {"text": texts[i]}
+        rows.append(row)
     return {"id": f"rerank-{uuid.uuid4().hex}", "model": name, "results": rows}

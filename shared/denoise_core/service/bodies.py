@@ -26,7 +26,9 @@ def _check_finite(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_ids(inputs: list[str | InputPassage]) -> list[str | InputPassage]:
-    if len({p.id for p in to_passages(inputs)}) < len(inputs):
+    passages = to_passages(inputs)
+    distinct_ids = {passage.id for passage in passages}
+    if len(distinct_ids) < len(inputs):
         raise PydanticCustomError("same_id", "two passages have the same id")
     return inputs
 
@@ -236,9 +238,13 @@ def to_passages(inputs: Sequence[str | InputPassage]) -> tuple[Passage, ...]:
     """Return the passages as the core's values; an id is by default the position."""
     passages = []
     for position, item in enumerate(inputs):
-        body = InputPassage(text=item) if isinstance(item, str) else item
-        passage_id = str(position) if body.id is None else body.id
-        passages.append(Passage(body.text, passage_id, metadata=body.metadata))
+        if isinstance(item, str):
+            item = InputPassage(text=item)
+        passage_id = item.id
+        if passage_id is None:
+            passage_id = str(position)
+        passage = Passage(item.text, passage_id, metadata=item.metadata)
+        passages.append(passage)
     return tuple(passages)
 
 
@@ -267,12 +273,20 @@ def _merge_rows(rows: list[dict[str, Any]], group_size: int) -> list[dict[str, A
             group_count = 1
             continue
         group_count += 1
-        scores = [previous_row["score"], row["score"]]
-        previous_row["score"] = max((s for s in scores if s is not None), default=None)
+        score = row["score"]
+        previous_score = previous_row["score"]
+        if score is not None and previous_score is not None:
+            score = max(previous_score, score)
+        elif score is None:
+            score = previous_score
+        previous_row["score"] = score
         previous_row["end"] = row["end"]
     return merged_rows
 
 
 def _is_continued(row: dict[str, Any], next_row: dict[str, Any]) -> bool:
-    is_neighbour = row["id"] == next_row["id"] and row["end"] == next_row["start"]
-    return is_neighbour and row.get("reason") == next_row.get("reason")
+    if row["id"] != next_row["id"]:
+        return False
+    if row["end"] != next_row["start"]:
+        return False
+    return row.get("reason") == next_row.get("reason")

@@ -50,11 +50,18 @@ class ApiKeys:
 
     def _read_file(self, file: Path) -> None:
         try:
-            tables = _KEY_FILE.validate_python(tomllib.loads(file.read_text("utf-8")))
+            file_text = file.read_text("utf-8")
+            file_data = tomllib.loads(file_text)
+            tables = _KEY_FILE.validate_python(file_data)
             for name, table in tables.items():
-                if bool(table.key) == bool(table.sha256):
+                has_key = bool(table.key)
+                has_digest = bool(table.sha256)
+                if has_key == has_digest:
                     raise ValueError
-                self._names[table.sha256.lower() or _digest(table.key)] = name
+                digest = table.sha256.lower()
+                if has_key:
+                    digest = _digest(table.key)
+                self._names[digest] = name
                 self._quotas[name] = table.quota
             if len(self._names) < len(tables):
                 raise ValueError
@@ -76,7 +83,10 @@ class ApiKeys:
         if not self._names:
             return ""
         scheme, key = get_authorization_scheme_param(header)
-        return self._names.get(_digest(key)) if scheme.lower() == "bearer" else None
+        if scheme.lower() != "bearer":
+            return None
+        digest = _digest(key)
+        return self._names.get(digest)
 
     def wait(self, name: str) -> int:
         """Count one request; return the seconds until the next, 0 within the quota."""
@@ -84,8 +94,10 @@ class ApiKeys:
         if quota is None or self._rate_limiter.hit(quota, name):
             return 0
         window = self._rate_limiter.get_window_stats(quota, name)
-        return max(1, int(window.reset_time - time.time()) + 1)
+        seconds = window.reset_time - time.time()
+        return max(1, int(seconds) + 1)
 
 
 def _digest(key: str) -> str:
-    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    key_bytes = key.encode("utf-8", "surrogatepass")
+    return sha256(key_bytes).hexdigest()

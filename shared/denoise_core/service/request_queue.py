@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from string import ascii_letters
 from typing import TypeVar
 
 import anyio
@@ -35,7 +36,8 @@ _RATE_WEIGHT = 0.2  # of the newest request in the average
 # Collections of the middle generation before a full one that Python starts itself.
 RARE_COLLECTIONS = 10_000
 _NO_CLOCK = -1
-_IS_LETTER = np.array([chr(code).isalpha() and code < 128 for code in range(256)])
+_IS_LETTER = np.zeros(256, np.bool_)
+_IS_LETTER[list(ascii_letters.encode())] = True
 _TOKENS_PER_BYTE = np.full(256, 0.5, np.float32)  # two bytes and more a character
 _TOKENS_PER_BYTE[:128] = 1.0
 _TOKENS_PER_BYTE[:33] = 0.0
@@ -60,7 +62,8 @@ class ServiceBusy(HTTPException):
 
     def __init__(self, retry_after: float) -> None:
         seconds = max(1, math.ceil(retry_after))
-        super().__init__(503, "busy: ask again later", {"Retry-After": str(seconds)})
+        headers = {"Retry-After": str(seconds)}
+        super().__init__(503, "busy: ask again later", headers)
 
 
 class _Turn:
@@ -236,8 +239,10 @@ class RequestQueue:
         if turn.has_slot:  # what waited for others says nothing about the rate
             self._record_rate(turn)
         is_tuned = gc.get_threshold()[2] == RARE_COLLECTIONS
-        if is_idle and is_tuned and gc.get_count()[2] >= _COLLECT_AFTER:
-            gc.collect()
+        if is_idle and is_tuned:
+            _, _, collections = gc.get_count()
+            if collections >= _COLLECT_AFTER:
+                gc.collect()
 
     def _record_rate(self, turn: _Turn) -> None:
         now = time.monotonic()
@@ -258,9 +263,12 @@ def estimate_reading_cost(texts: Iterable[str]) -> int:
     """
     total = 0.0
     for text in texts:
-        codes = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        text_bytes = text.encode("utf-8", "surrogatepass")
+        codes = np.frombuffer(text_bytes, np.uint8)
         is_letter = _IS_LETTER[codes]
         letters = np.count_nonzero(is_letter)
-        words = np.count_nonzero(is_letter[1:] & ~is_letter[:-1]) + 1
-        total += max(words, letters / 4) + float(_TOKENS_PER_BYTE[codes].sum())
+        starts_word = is_letter[1:] & ~is_letter[:-1]
+        words = np.count_nonzero(starts_word) + 1
+        total += max(words, letters / 4)
+        total += float(_TOKENS_PER_BYTE[codes].sum())
     return int(total)

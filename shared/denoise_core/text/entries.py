@@ -44,12 +44,13 @@ def entry_starts(lines: Sequence[str]) -> frozenset[str]:
     if shapes.total() >= min_starts:
         return frozenset(shapes)
     speakers = _count_repeated(map(_speaker, lines))
+    if len(speakers) < 2 or speakers.total() < min_starts:
+        return frozenset()
     # Rules separate records of fields, whose names look like speakers.
     rules = sum(line_kind(line) == "rule" for line in lines)
-    is_talk = speakers.total() >= min_starts and len(speakers) > 1 and rules < 2
-    if is_talk:
-        return frozenset(speakers)
-    return frozenset()
+    if rules > 1:
+        return frozenset()
+    return frozenset(speakers)
 
 
 def entry_chunks(text: str) -> list[TextChunk]:
@@ -58,7 +59,9 @@ def entry_chunks(text: str) -> list[TextChunk]:
 
     def starts_entry(start: int, end: int) -> bool:
         line = text[start:end]
-        return _speaker(line) in known_starts or _time_shape(line) in known_starts
+        if _speaker(line) in known_starts:
+            return True
+        return _time_shape(line) in known_starts
 
     entries = group_lines(text, starts_entry)
     speakers = [_speaker(text[start:end]) for start, end in entries]
@@ -69,14 +72,17 @@ def entry_chunks(text: str) -> list[TextChunk]:
         speakers[0] = ""
         if first_end - first_start <= _MAX_TURN_CHARACTERS:
             preamble = [entries[0]]
-    is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
+    turn_count = sum(map(bool, speakers))
+    is_talk = turn_count > 0.5 * len(entries)
     chunks = []
     for index, span in enumerate(entries):
         context_spans = list(preamble)
         if is_talk and speakers[index]:
             context_spans += _turns_before(entries, speakers, index)
         # The lines of a stack trace are no sentences.
-        by_lines = "\n" in text[span[0] : span[1]].strip()
+        start, end = span
+        entry_text = text[start:end].strip()
+        by_lines = "\n" in entry_text
         if span in context_spans:
             context_spans.remove(span)
         chunks += split_long(text, span, tuple(context_spans), by_lines=by_lines)
@@ -105,7 +111,11 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
     """Count the non-empty starts that occur more than once."""
     counts = Counter(filter(None, line_starts))
-    return Counter({start: count for start, count in counts.items() if count > 1})
+    repeated: Counter[str] = Counter()
+    for start, count in counts.items():
+        if count > 1:
+            repeated[start] = count
+    return repeated
 
 
 def _speaker(line: str) -> str:
@@ -127,7 +137,8 @@ def _speaker(line: str) -> str:
 def _time_shape(line: str) -> str:
     """Return a line's first characters, each digit as 0; ``""`` if they hold no time."""
     shape = line[:10].translate(_SHAPES)
-    has_time = shape.count("0") >= 4 and not _TIME_MARKS.isdisjoint(shape[1:])
-    if has_time:
-        return shape[:8]
-    return ""
+    digit_count = shape.count("0")
+    has_marks = not _TIME_MARKS.isdisjoint(shape[1:])
+    if digit_count < 4 or not has_marks:
+        return ""
+    return shape[:8]

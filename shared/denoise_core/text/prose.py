@@ -62,10 +62,12 @@ def prose_chunks(text: str) -> list[TextChunk]:
     blocks = reader.blocks
     _mark_page_headers(text, blocks)
     _raise_title(blocks)
-    tracker = _ContextTracker(text, _opening_sentence(text, blocks[0]))
+    opening = _opening_sentence(text, blocks[0])
+    tracker = _ContextTracker(text, opening)
     chunks = []
     previous_block = _EDGE
-    for block, next_block in pairwise([*blocks, _EDGE]):
+    closed_blocks = [*blocks, _EDGE]
+    for block, next_block in pairwise(closed_blocks):
         chunks += _block_chunks(tracker, previous_block, block, next_block)
         previous_block = block
     return chunks
@@ -105,8 +107,11 @@ class _Block:
 
     def announces_next(self, text: str) -> bool:
         """Whether a short block ends with a colon and so introduces the next one."""
+        if not self.is_short:
+            return False
         block_text = text[self.start : self.end]
-        return self.is_short and block_text.rstrip(" \t\r\n>").endswith(":")
+        bare_text = block_text.rstrip(" \t\r\n>")
+        return bare_text.endswith(":")
 
 
 # The block before the first and after the last one; never changed.
@@ -132,11 +137,13 @@ class _ProseBlockReader:
         last_block = self.last_block
         if self.open_fence:
             last_block.end = end
-            if line.strip().startswith(self.open_fence):
+            bare_line = line.strip()
+            if bare_line.startswith(self.open_fence):
                 self.open_fence = ""
             return
         content = _QUOTE_MARKS.sub("", line)
-        quote_depth = line.count(">", 0, len(line) - len(content))
+        quote_length = len(line) - len(content)
+        quote_depth = line.count(">", 0, quote_length)
         if content.strip():
             kind = line_kind(content)
             is_open = not last_block.ends_blank
@@ -161,16 +168,20 @@ class _ProseBlockReader:
         if kind == "rule" and last_block.kind == "para":
             self.underline_block(last_block, content)
             return True
-        if kind in ("heading", "fence", "row") or last_block.kind in ("heading", "row"):
+        if kind in ("heading", "fence", "row"):
+            return False
+        if last_block.kind in ("heading", "row"):
             return False
         if kind == "item":
             return last_block.kind == "code"
-        last_block.has_fields = last_block.has_fields and kind == "field"
+        if kind != "field":
+            last_block.has_fields = False
         return True
 
     def underline_block(self, block: _Block, content: str) -> None:
         """Make one line over a rule a heading; a rule ends a longer record."""
-        block.ends_blank = self.text.count("\n", block.start, block.end) > 1
+        line_count = self.text.count("\n", block.start, block.end)
+        block.ends_blank = line_count > 1
         if not block.ends_blank:
             block.kind = "heading"
             block.level = 2
@@ -195,10 +206,12 @@ class _ProseBlockReader:
         block = _Block(start, end, kind, indent, quote_depth)
         if kind == "fence":
             block.kind = "code"
-            self.open_fence = content.strip()[:3]
+            bare_line = content.strip()
+            self.open_fence = bare_line[:3]
         elif kind == "heading":
             title_part = bare_content.lstrip("#=")
-            block.level = len(bare_content) - len(title_part) or 1
+            mark_length = len(bare_content) - len(title_part)
+            block.level = mark_length or 1
         elif kind != "row" and self.is_unmarked_heading(content, end):
             block.kind = "heading"
             block.level = _UNMARKED_LEVEL
@@ -217,9 +230,10 @@ class _ProseBlockReader:
         last_block = self.last_block
         if block.kind == "code" and last_block.kind in ("para", "item"):
             return last_block.announces_next(self.text)
+        if block.kind != "para" or last_block.kind != "item":
+            return False
         is_same_quote = last_block.quote_depth == block.quote_depth
-        is_deeper = is_same_quote and block.indent > last_block.indent
-        return block.kind == "para" and last_block.kind == "item" and is_deeper
+        return is_same_quote and block.indent > last_block.indent
 
     def is_unmarked_heading(self, content: str, end: int) -> bool:
         """Whether this is a short line by itself, with text under it.
@@ -230,21 +244,27 @@ class _ProseBlockReader:
         is_short = len(line) <= _MAX_HEADING_CHARACTERS
         if not is_short:
             return False
-        if len(line.split()) > _MAX_HEADING_WORDS:
+        words = line.split()
+        if len(words) > _MAX_HEADING_WORDS:
             return False
-        is_title_case = line[0].isupper() or line[0].isdigit()
+        first_character = line[0]
+        is_title_case = first_character.isupper() or first_character.isdigit()
         is_sentence = line[-1] in _SENTENCE_ENDINGS
         if is_sentence or not is_title_case:
             return False
         if content[0] in " \t":
             return False
         _, next_end = line_at(self.text, end)
-        if self.text[end:next_end].strip() or not self.last_block.ends_blank:
+        next_line = self.text[end:next_end]
+        if next_line.strip() or not self.last_block.ends_blank:
             return False
-        following_text = self.text[next_end : next_end + 400].lstrip("\n")
-        is_list = line_kind(line) and line_kind(following_text) == "item"
-        has_text = bool(following_text.strip()) and following_text[0] != ">"
-        return has_text and not is_list
+        following_text = self.text[next_end : next_end + 400]
+        following_text = following_text.lstrip("\n")
+        has_text = bool(following_text.strip())
+        if not has_text or following_text[0] == ">":
+            return False
+        is_item = line_kind(line) != ""
+        return not (is_item and line_kind(following_text) == "item")
 
 
 @dataclass(slots=True)
@@ -314,7 +334,8 @@ class _ContextTracker:
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
         context_spans = [*self.opening]
-        context_spans += [heading.span for heading in self.headings]
+        for heading in self.headings:
+            context_spans.append(heading.span)
         context_spans += self.quote_context(block, previous_block)
         if block.kind == "item":
             while self.list_items and self.list_items[-1].indent >= block.indent:
@@ -360,10 +381,14 @@ class _ContextTracker:
         row_text = self.text[block.start : block.end]
         if _is_header_rule(row_text):
             return True
-        if self.table_header or block.ends_blank or next_block.kind != "row":
+        if self.table_header or block.ends_blank:
             return False
+        if next_block.kind != "row":
+            return False
+        if "\t" in row_text:
+            return True
         next_row = self.text[next_block.start : next_block.end]
-        return "\t" in row_text or _is_header_rule(next_row)
+        return _is_header_rule(next_row)
 
 
 def _block_chunks(
@@ -375,14 +400,17 @@ def _block_chunks(
     if block.kind == "heading":
         is_deeper = next_block.level > block.level
         has_text = next_block.kind != "heading" or is_deeper
-        context_spans = tuple(tracker.open_heading(block))
-        return [TextChunk(*block.span, context_spans, is_structural=has_text)]
+        heading_spans = tracker.open_heading(block)
+        context_spans = tuple(heading_spans)
+        chunk = TextChunk(*block.span, context_spans, is_structural=has_text)
+        return [chunk]
     if block.kind == "para" and tracker.is_mail_head(block):
         tracker.open_mail(block)
         return [TextChunk(*block.span)]
     spans = tracker.context_of(block, previous_block)
-    is_header = block.kind == "row" and tracker.is_table_header(block, next_block)
-    if block.kind == "row" and not is_header:
+    is_row = block.kind == "row"
+    is_header = is_row and tracker.is_table_header(block, next_block)
+    if is_row and not is_header:
         spans += tracker.table_header
     # In order, each once: a lead may also be who is quoted.
     other_spans = dict.fromkeys(spans)
@@ -433,28 +461,37 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
     similar_blocks: dict[str, list[tuple[str, _Block]]] = {}
     for block in blocks:
         block_text = text[block.start : block.end]
-        if block.kind != "para" or len(block_text) > 2 * _MAX_HEADING_CHARACTERS:
+        is_short = len(block_text) <= 2 * _MAX_HEADING_CHARACTERS
+        if block.kind != "para" or not is_short:
             continue
-        words = block_text.translate(_WITHOUT_PUNCTUATION).split()
-        numbers = list(filter(str.isdecimal, words))
-        wording = "".join(word for word in words if not word.isdecimal())
+        bare_text = block_text.translate(_WITHOUT_PUNCTUATION)
+        wording = ""
+        first_number = ""
+        words = bare_text.split()
+        for word in words:
+            if not word.isdecimal():
+                wording += word
+            elif not first_number:
+                first_number = word
         if words:
-            first_number = ""
-            if numbers:
-                first_number = numbers[0]
-            similar_blocks.setdefault(wording, []).append((first_number, block))
+            same_wording = similar_blocks.setdefault(wording, [])
+            same_wording.append((first_number, block))
     for numbered_blocks in similar_blocks.values():
         numbers = [number for number, _ in numbered_blocks]
         first_count = int(numbers[0] or -1)
-        expected_numbers = map(str, range(first_count, first_count + len(numbers)))
-        if len(numbers) > 2 and numbers == list(expected_numbers):
-            for _, block in numbered_blocks:
-                block.kind = "heading"
-                block.level = _PAGE_HEADER_LEVEL
+        counts = range(first_count, first_count + len(numbers))
+        expected_numbers = list(map(str, counts))
+        if len(numbers) < 3 or numbers != expected_numbers:
+            continue
+        for _, block in numbered_blocks:
+            block.kind = "heading"
+            block.level = _PAGE_HEADER_LEVEL
 
 
 def _is_header_rule(row_text: str) -> bool:
     """Whether this is the line under a table's header: dashes, colons and bars."""
     symbols = "".join(row_text.split())
-    has_cells = "|" in symbols.partition("-")[2]
-    return has_cells and not symbols.strip(":|-")
+    _, _, after_dash = symbols.partition("-")
+    if "|" not in after_dash:
+        return False
+    return not symbols.strip(":|-")

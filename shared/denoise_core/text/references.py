@@ -25,7 +25,8 @@ def later_references(text: str, chunks: Sequence[TextChunk]) -> Mapping[int, lis
         if chunk.is_structural or is_long:
             continue
         words = set()
-        chunk_words = chunk.text_of(text).split()
+        chunk_text = chunk.text_of(text)
+        chunk_words = chunk_text.split()
         for chunk_word in chunk_words:
             bare_word = chunk_word.strip(punctuation)
             words.add(bare_word)

@@ -63,7 +63,8 @@ def _parse_cached(text: str, language: str) -> ParsedText:
     facts.sort(key=lambda fact: (fact.start, fact.end, fact.kind))
     words = set()
     for lexeme in lexemes:
-        words.add(lexeme.folded_text.removesuffix("'s"))
+        word = lexeme.folded_text.removesuffix("'s")
+        words.add(word)
     return ParsedText(tuple(facts), frozenset(words))
 
 
@@ -94,15 +95,18 @@ def find_differences(
     for fact in extract_facts(claim, language=language):
         if fact.is_uncertain or _has_name_words(fact, parsed_source):
             continue
-        if _is_stated(fact, parsed_source.facts) or _is_stated(fact, known_facts):
+        if _is_stated(fact, parsed_source.facts):
+            continue
+        if _is_stated(fact, known_facts):
             continue
         claimed_text = claim[fact.start : fact.end]
         difference = Difference(fact.kind, claimed_text, "", fact.start, fact.end)
         rival = _find_rival(fact, parsed_source.facts)
         if rival is not None:
+            source_text = source[rival.start : rival.end]
             difference = replace(
                 difference,
-                source_text=source[rival.start : rival.end],
+                source_text=source_text,
                 source_start=rival.start,
                 source_end=rival.end,
             )
@@ -114,26 +118,35 @@ def _is_stated(fact: Fact, source_facts: Sequence[Fact]) -> bool:
     """Whether the facts of a source support ``fact``."""
     if fact.kind == "number":
         return any(_same_number(fact, other) for other in source_facts)
-    same_kind = [other.norm for other in source_facts if other.kind == fact.kind]
+    norms: dict[str, list[str]] = {fact.kind: [], "number": []}
+    for other in source_facts:
+        if other.kind in norms:
+            norms[other.kind].append(other.norm)
+    same_kind = norms[fact.kind]
     if fact.kind == "name":
         return any(same_name(fact.norm, other_norm) for other_norm in same_kind)
+    if covers_date(fact.norm, same_kind):
+        return True
     # A year may have been read as a number.
-    numbers = {other.norm for other in source_facts if other.kind == "number"}
-    return covers_date(fact.norm, same_kind) or fact.norm in numbers
+    return fact.norm in norms["number"]
 
 
 def _same_number(fact: Fact, other: Fact) -> bool:
-    if other.kind != "number" or not fact.values or not other.values:
-        is_plain = other.kind in ("number", "date") and not fact.unit
-        return is_plain and fact.norm == other.norm
+    has_values = bool(fact.values and other.values)
+    if other.kind != "number" or not has_values:
+        if fact.unit or other.kind not in ("number", "date"):
+            return False
+        return fact.norm == other.norm
     factors = unit_factors(fact.unit, other.unit)
     if factors is None:
         return False
+    factor, other_factor = factors
     for value, other_value in product(fact.values, other.values):
-        claimed_value = value * factors[0]
+        claimed_value = value * factor
+        stated_value = other_value * other_factor
         tolerance = _RELATIVE_TOLERANCE * abs(claimed_value)
-        stated_value = other_value * factors[1]
-        if abs(claimed_value - stated_value) <= tolerance:
+        difference = abs(claimed_value - stated_value)
+        if difference <= tolerance:
             return True
     return False
 
@@ -145,8 +158,10 @@ def _find_rival(fact: Fact, source_facts: Sequence[Fact]) -> Fact | None:
     """
     is_ordinal = fact.norm.endswith("th")
     for other in source_facts:
-        is_same_kind = other.kind == fact.kind
-        if not is_same_kind or other.norm.endswith("th") != is_ordinal:
+        if other.kind != fact.kind:
+            continue
+        is_other_ordinal = other.norm.endswith("th")
+        if is_other_ordinal != is_ordinal:
             continue
         has_both_units = bool(fact.unit) == bool(other.unit)
         if has_both_units and unit_factors(fact.unit, other.unit):
@@ -156,4 +171,7 @@ def _find_rival(fact: Fact, source_facts: Sequence[Fact]) -> Fact | None:
 
 def _has_name_words(fact: Fact, source: ParsedText) -> bool:
     """Whether the source has each word of a name, in one name, in several or in none."""
-    return fact.kind == "name" and source.words.issuperset(fact.norm.split())
+    if fact.kind != "name":
+        return False
+    name_words = fact.norm.split()
+    return source.words.issuperset(name_words)

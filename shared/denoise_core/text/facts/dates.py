@@ -62,7 +62,8 @@ def find_dates(lexemes: Lexemes, language: str) -> tuple[list[Fact], frozenset[i
             norm, after = parsed_date
             start = lexemes[i].start
             end = lexemes[after - 1].end
-            dates.append(Fact("date", norm, start, end))
+            date = Fact("date", norm, start, end)
+            dates.append(date)
             used_positions += range(i, after)
         i = after
     return dates, frozenset(used_positions)
@@ -79,8 +80,9 @@ def entails_date(claimed_date: str, source_date: str) -> bool:
     False
     """
     has_common_part = False
-    parts = zip(claimed_date.split("-"), source_date.split("-"), strict=False)
-    for claimed_part, source_part in parts:
+    claimed_parts = claimed_date.split("-")
+    source_parts = source_date.split("-")
+    for claimed_part, source_part in zip(claimed_parts, source_parts, strict=False):
         if _OPEN_YEAR in (claimed_part, source_part):
             continue
         pattern = claimed_part.replace("?", ".")
@@ -97,13 +99,18 @@ def covers_date(claimed_date: str, source_dates: Sequence[str]) -> bool:
     """
     stated_parts: set[int] = set()
     for source_date in source_dates:
-        if entails_date(claimed_date, source_date):
-            parts = source_date.split("-")
-            for n, part in enumerate(parts):
-                if part != _OPEN_YEAR:
-                    stated_parts.add(n)
-    claimed_parts = enumerate(claimed_date.split("-"))
-    return all(part == _OPEN_YEAR or n in stated_parts for n, part in claimed_parts)
+        if not entails_date(claimed_date, source_date):
+            continue
+        parts = source_date.split("-")
+        for n, part in enumerate(parts):
+            if part != _OPEN_YEAR:
+                stated_parts.add(n)
+    claimed_parts = claimed_date.split("-")
+    for n, claimed_part in enumerate(claimed_parts):
+        is_open = claimed_part == _OPEN_YEAR
+        if not is_open and n not in stated_parts:
+            return False
+    return True
 
 
 def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | None:
@@ -116,17 +123,22 @@ def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | No
     date = written_date or _parse_spelled_date(lexemes, i)
     if date is not None:
         return date
-    has_suffix = following.folded_text in ("s", "er")  # 1950s, 1950er
-    if has_suffix and following.start == lexeme.end and _is_decade(lexeme.text):
-        open_decade = f"{lexeme.text[:-1]}?"
-        if len(lexeme.text) == 2:
+    number = lexeme.text
+    suffix = following.folded_text
+    is_attached = following.start == lexeme.end
+    has_suffix = is_attached and suffix in ("s", "er")  # 1950s, 1950er
+    if has_suffix and _is_decade(number):
+        open_decade = f"{number[:-1]}?"
+        if len(number) == 2:
             open_decade = f"19{open_decade}"
         return open_decade, i + 2
-    has_unit = following.folded_text in UNITS and following.folded_text != "s"
+    if not _is_year(number):
+        return None
+    has_unit = suffix in UNITS and suffix != "s"
     is_money = lexemes[i - 1].text in _CURRENCY_SIGNS
-    if _is_year(lexeme.text) and not has_unit and not is_money:
-        return lexeme.text, i + 1
-    return None
+    if has_unit or is_money:
+        return None
+    return number, i + 1
 
 
 def _parse_written_date(
@@ -138,7 +150,9 @@ def _parse_written_date(
     five = lexemes[i : i + 5]
     text = "".join(lexeme.text for lexeme in five)
     after = i + 5
-    if five[1].text != "-" or five[4].end - five[0].start != len(text):
+    has_hyphens = five[1].text == "-"
+    length = five[4].end - five[0].start
+    if not has_hyphens or length != len(text):
         text = lexemes[i].text
         after = i + 1
     match = _WRITTEN_DATE.match(text)
@@ -147,7 +161,8 @@ def _parse_written_date(
     year = int(match[1] or match[7])
     month = int(match[2] or match[6])
     day = int(match[3] or match[4])
-    if match[5] == "/" and language == "en" and day <= 12:
+    month_first = match[5] == "/" and language == "en"
+    if month_first and day <= 12:
         month, day = day, month
     is_month = 1 <= month <= 12
     is_day = 1 <= day <= 31
@@ -157,13 +172,17 @@ def _parse_written_date(
 
 
 def _is_year(text: str) -> bool:
-    if len(text) != 4 or not text.isdecimal():
+    if len(text) != 4:
+        return False
+    if not text.isdecimal():
         return False
     return _FIRST_YEAR <= int(text) <= _LAST_YEAR
 
 
 def _is_decade(text: str) -> bool:
-    return text.isdecimal() and len(text) in (2, 4) and text.endswith("0")
+    if len(text) not in (2, 4):
+        return False
+    return text.isdecimal() and text.endswith("0")
 
 
 def _parse_spelled_date(lexemes: Lexemes, i: int) -> tuple[str, int] | None:
@@ -172,13 +191,16 @@ def _parse_spelled_date(lexemes: Lexemes, i: int) -> tuple[str, int] | None:
     The date begins with the month or the day.
     """
     date_parts = {}
-    position = after = i
+    position = i
+    after = i
     while lexemes[position].text and position - after < 3 and "year" not in date_parts:
         name, value, part_end = _parse_part(lexemes, position)
         is_early_year = name == "year" and "month" not in date_parts
-        if name and name not in date_parts and not is_early_year:
+        is_new = name and name not in date_parts
+        if is_new and not is_early_year:
             date_parts[name] = value
-            position = after = part_end
+            after = part_end
+            position = after
         elif date_parts and lexemes[position].folded_text in _LINKS:
             position += 1
         else:
@@ -187,18 +209,25 @@ def _parse_spelled_date(lexemes: Lexemes, i: int) -> tuple[str, int] | None:
         return None
     if len(date_parts) == 1 and not _is_lone_month(lexemes, i):
         return None
-    norm = f"{date_parts.get('year', _OPEN_YEAR)}-{date_parts['month']:02d}"
+    year = date_parts.get("year", _OPEN_YEAR)
+    month = date_parts["month"]
+    norm = f"{year}-{month:02d}"
     if "day" in date_parts:
-        norm += f"-{date_parts['day']:02d}"
+        day = date_parts["day"]
+        norm += f"-{day:02d}"
     return norm, after
 
 
 def _is_lone_month(lexemes: Lexemes, i: int) -> bool:
     """Whether a month's name without day and year is certainly a month."""
+    if not lexemes[i].is_capitalized:
+        return False
+    previous_word = lexemes[i - 1].folded_text
+    if previous_word in _MONTH_PREPOSITIONS:
+        return True
     name = lexemes[i].folded_text
-    is_ambiguous = len(name) < 4 or name in _AMBIGUOUS_MONTHS
-    is_introduced = lexemes[i - 1].folded_text in _MONTH_PREPOSITIONS
-    return lexemes[i].is_capitalized and (is_introduced or not is_ambiguous)
+    is_short = len(name) < 4
+    return not is_short and name not in _AMBIGUOUS_MONTHS
 
 
 def _parse_part(lexemes: Lexemes, i: int) -> tuple[str, int, int]:
@@ -209,18 +238,22 @@ def _parse_part(lexemes: Lexemes, i: int) -> tuple[str, int, int]:
     lexeme = lexemes[i]
     after = i + 1
     word = lexeme.folded_text
-    if word in _MONTHS and (lexeme.is_capitalized or word not in _AMBIGUOUS_MONTHS):
+    is_certain = lexeme.is_capitalized or word not in _AMBIGUOUS_MONTHS
+    if word in _MONTHS and is_certain:
         return "month", _MONTHS[word], after
     if _is_year(lexeme.text):
         return "year", int(lexeme.text), after
     day = 0
+    is_decimal = lexeme.kind == "number" and lexeme.text.isdecimal()
     if lexeme.kind == "word":
         day = parse_ordinal(word) or 0
-    elif lexeme.kind == "number" and lexeme.text.isdecimal() and len(lexeme.text) <= 2:
+    elif is_decimal and len(lexeme.text) <= 2:
         following = lexemes[after]
-        ordinal = parse_ordinal(lexeme.text + following.folded_text)
-        has_suffix = following.start == lexeme.end and ordinal is not None
-        dimension, _ = UNITS.get(following.folded_text, ("time", 1.0))
+        suffix = following.folded_text
+        ordinal = parse_ordinal(lexeme.text + suffix)
+        is_attached = following.start == lexeme.end
+        has_suffix = is_attached and ordinal is not None
+        dimension, _ = UNITS.get(suffix, ("time", 1.0))
         if has_suffix or dimension == "time":
             day = int(lexeme.text)
         after += has_suffix

@@ -45,17 +45,24 @@ def find_names(
         after = finder.name_end(i)
         words = []
         for lexeme in lexemes[i:after]:
-            if lexeme.kind == "word":
-                words.append(lexeme.folded_text.removesuffix("'s").rstrip("'"))
+            if lexeme.kind != "word":
+                continue
+            word = lexeme.folded_text.removesuffix("'s")
+            bare_word = word.rstrip("'")
+            words.append(bare_word)
         norm = " ".join(words)
         if len(norm) > 1:  # an initial alone is no name
-            is_common = after == i + 1 and finder.may_be_common(i)
+            is_single = after == i + 1
+            is_common = is_single and finder.may_be_common(i)
+            is_uncertain = is_common or language == "de"
+            start = lexemes[i].start
+            end = lexemes[after - 1].end
             yield Fact(
                 "name",
                 norm,
-                lexemes[i].start,
-                lexemes[after - 1].end,
-                is_uncertain=is_common or language == "de",
+                start,
+                end,
+                is_uncertain=is_uncertain,
             )
         i = after
 
@@ -64,8 +71,11 @@ def is_code_name(norm: str) -> bool:
     """Whether a name is one word with a digit or an underscore: a model, a setting."""
     if " " in norm:
         return False
-    has_letter_and_digit = any(map(str.isdigit, norm)) and any(map(str.isalpha, norm))
-    return "_" in norm or has_letter_and_digit
+    if "_" in norm:
+        return True
+    has_digit = any(map(str.isdigit, norm))
+    has_letter = any(map(str.isalpha, norm))
+    return has_digit and has_letter
 
 
 def same_name(claimed_name: str, source_name: str) -> bool:
@@ -82,8 +92,10 @@ def same_name(claimed_name: str, source_name: str) -> bool:
     source_words = source_name.split()
     if _contains_words(source_words, claimed_words):
         return True
-    is_surname = len(source_words) < len(claimed_words)
-    is_surname = is_surname and source_words[-1] == claimed_words[-1]
+    is_shorter = len(source_words) < len(claimed_words)
+    if not is_shorter:
+        return False
+    is_surname = source_words[-1] == claimed_words[-1]
     return is_surname and _contains_words(claimed_words, source_words)
 
 
@@ -104,21 +116,31 @@ def _same_word(first_word: str, second_word: str) -> bool:
         return True
     if is_code_name(short_word) or is_code_name(long_word):
         return False
-    if is_roman_numeral(short_word.upper()) and is_roman_numeral(long_word.upper()):
+    is_short_numeral = is_roman_numeral(short_word.upper())
+    is_long_numeral = is_roman_numeral(long_word.upper())
+    if is_short_numeral and is_long_numeral:
         return False
-    if len(short_word) == 1:
+    short_length = len(short_word)
+    if short_length == 1:
         return short_word == long_word[0]
-    if len(short_word) < _MIN_STEM_LETTERS:
+    if short_length < _MIN_STEM_LETTERS:
         return False
-    ending_letters = len(long_word) - len(short_word)
-    has_same_stem = long_word.startswith(short_word.rstrip("se"))
-    return has_same_stem and ending_letters <= _MAX_ENDING_LETTERS
+    ending_letters = len(long_word) - short_length
+    if ending_letters > _MAX_ENDING_LETTERS:
+        return False
+    stem = short_word.rstrip("se")
+    return long_word.startswith(stem)
 
 
 def _plain_letters(word: str) -> str:
     """Remove accents and hyphens."""
-    symbols = unicodedata.normalize("NFKD", word).replace("-", "")
-    return "".join(symbol for symbol in symbols if not unicodedata.combining(symbol))
+    decomposed_word = unicodedata.normalize("NFKD", word)
+    letters = []
+    for symbol in decomposed_word:
+        is_mark = symbol == "-" or unicodedata.combining(symbol)
+        if not is_mark:
+            letters.append(symbol)
+    return "".join(letters)
 
 
 class _NameFinder:
@@ -131,11 +153,11 @@ class _NameFinder:
         self.lexemes = lexemes
         self.language = language
         self.used_positions = used_positions
-        self.common_words = {
-            lexeme.folded_text
-            for lexeme in lexemes
-            if lexeme.kind == "word" and not lexeme.is_capitalized
-        }
+        self.common_words = set()
+        for lexeme in lexemes:
+            is_word = lexeme.kind == "word"
+            if is_word and not lexeme.is_capitalized:
+                self.common_words.add(lexeme.folded_text)
 
     def starts_name(self, i: int) -> bool:
         lexeme = self.lexemes[i]
@@ -144,15 +166,18 @@ class _NameFinder:
             return False
         if is_code_name(word):
             return True
-        is_numeral = is_roman_numeral(lexeme.text) and len(lexeme.text) > 1
-        if is_numeral or not self.is_name_word(i):
+        has_letters = len(lexeme.text) > 1
+        if has_letters and is_roman_numeral(lexeme.text):
+            return False
+        if not self.is_name_word(i):
             return False
         if self.language == "de" and not self.is_name_word(i + 1):
             return "-" in lexeme.text or "'" in word
         if not self.opens_sentence(i):
             return True
-        is_function = is_function_word(word, self.language)
-        return not is_function and word not in self.common_words
+        if is_function_word(word, self.language):
+            return False
+        return word not in self.common_words
 
     def is_name_word(self, i: int) -> bool:
         """Whether this is a capitalised word, but no function word and no unit."""
@@ -160,13 +185,18 @@ class _NameFinder:
         is_word = lexeme.kind == "word" and lexeme.is_capitalized
         if not is_word or i in self.used_positions:
             return False
-        is_initial = len(lexeme.text) == 1 and self.lexemes[i + 1].text == "."
-        is_function = is_function_word(lexeme.folded_text, self.language)
+        following = self.lexemes[i + 1]
+        is_single = len(lexeme.text) == 1
+        is_initial = is_single and following.text == "."
+        word = lexeme.folded_text
+        is_function = is_function_word(word, self.language)
         if is_function and not is_initial and lexeme.text != "US":
             return False
+        if word not in UNITS:
+            return True
         previous = self.lexemes[i - 1]
-        after_number = previous.kind == "number" or previous.folded_text in UNITS
-        return not (after_number and lexeme.folded_text in UNITS)
+        is_after_number = previous.kind == "number"
+        return not is_after_number and previous.folded_text not in UNITS
 
     def may_be_common(self, i: int) -> bool:
         """Whether a single capitalised word may be any word that opens a sentence.
@@ -174,19 +204,27 @@ class _NameFinder:
         The only word of a text is a name.
         """
         lexeme = self.lexemes[i]
-        has_inner_capital = any(map(str.isupper, lexeme.text[1:]))
-        if has_inner_capital or "'" in lexeme.folded_text or not self.opens_sentence(i):
+        inner_letters = lexeme.text[1:]
+        has_inner_capital = any(map(str.isupper, inner_letters))
+        if has_inner_capital or "'" in lexeme.folded_text:
             return False
-        return i > 0 or any(other.text not in ".!" for other in self.lexemes[1:])
+        if not self.opens_sentence(i):
+            return False
+        if i > 0:
+            return True
+        return any(other.text not in ".!" for other in self.lexemes[1:])
 
     def opens_sentence(self, i: int) -> bool:
         """Whether the word begins a sentence, a line or a quotation."""
         before = i - 1
         while before >= 0 and self.lexemes[before].text in _OPENING_MARKS:
             before -= 1
-        if before < 0 or self.lexemes[before].text in _SENTENCE_ENDINGS:
+        if before < 0:
             return True
-        return self.lexemes[i].starts_line or self.lexemes[before + 1].starts_line
+        if self.lexemes[before].text in _SENTENCE_ENDINGS:
+            return True
+        first_mark = self.lexemes[before + 1]
+        return self.lexemes[i].starts_line or first_mark.starts_line
 
     def name_end(self, i: int) -> int:
         """Return the index after the capitalised words and initials from ``i`` on."""
@@ -194,11 +232,15 @@ class _NameFinder:
         if is_code_name(self.lexemes[i].folded_text):
             return after
         while not self.lexemes[after - 1].folded_text.endswith("'s"):
+            at = after
             is_initial = len(self.lexemes[after - 1].text) == 1
-            at = after + (is_initial and self.lexemes[after].text == ".")
+            if is_initial and self.lexemes[after].text == ".":
+                at += 1
             lexeme = self.lexemes[at]
             is_part = self.is_name_word(at) or is_roman_numeral(lexeme.text)
-            if not is_part or lexeme.starts_line or is_code_name(lexeme.folded_text):
+            if not is_part or lexeme.starts_line:
+                break
+            if is_code_name(lexeme.folded_text):
                 break
             after = at + 1
         return after

@@ -36,53 +36,75 @@ def table(scores: Iterable[Score]) -> list[Cell]:
     groups: dict[tuple[str, str, str], dict[str, list[Score]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for s in scores:
-        for kind in (ALL, s.kind):
-            groups[s.system, s.judge, kind][s.case].append(s)
+    for score in scores:
+        for kind in (ALL, score.kind):
+            cases = groups[score.system, score.judge, kind]
+            cases[score.case].append(score)
     cells = []
     for (system, judge, kind), cases in groups.items():
-        known = [
-            [s.value for s in of_case if s.value is not None]
-            for of_case in cases.values()
-        ]
-        means = [sum(values) / len(values) for values in known if values]
-        everything = [s for of_case in cases.values() for s in of_case]
-        cells.append(
-            Cell(
-                system,
-                judge,
-                kind,
-                sum(means) / len(means) if means else None,
-                bootstrap_interval(means) if means else None,
-                len(means),
-                sum(s.value is None for s in everything),
-                sum(s.tokens for s in everything) / len(everything),
-            )
+        means = []
+        unknown = 0
+        all_tokens = []
+        for case_scores in cases.values():
+            values = []
+            for score in case_scores:
+                all_tokens.append(score.tokens)
+                if score.value is None:
+                    unknown += 1
+                else:
+                    values.append(score.value)
+            if values:
+                case_mean = sum(values) / len(values)
+                means.append(case_mean)
+        mean = None
+        interval = None
+        if means:
+            mean = sum(means) / len(means)
+            interval = bootstrap_interval(means)
+        tokens = sum(all_tokens) / len(all_tokens)
+        cell = Cell(
+            system,
+            judge,
+            kind,
+            mean,
+            interval,
+            len(means),
+            unknown,
+            tokens,
         )
+        cells.append(cell)
     return cells
 
 
 def markdown(cells: Sequence[Cell], judge: str) -> str:
     """One judge's table: a line for each system, a column for each type."""
-    own = [c for c in cells if c.judge == judge]
-    kinds = list(dict.fromkeys(c.kind for c in own))
-    found = {(c.system, c.kind): c for c in own}
+    kinds: list[str] = []
+    systems: list[str] = []
+    judge_cells = {}
+    for cell in cells:
+        if cell.judge != judge:
+            continue
+        if cell.kind not in kinds:
+            kinds.append(cell.kind)
+        if cell.system not in systems:
+            systems.append(cell.system)
+        judge_cells[cell.system, cell.kind] = cell
     lines = [
         f"| {judge} | " + " | ".join(kinds) + " | unknown | tokens |",
         "|---" * (len(kinds) + 3) + "|",
     ]
-    for system in dict.fromkeys(c.system for c in own):
-        shown = [_shown(found.get((system, kind))) for kind in kinds]
-        total = found[system, ALL]
-        lines.append(
-            f"| {system} | "
-            + " | ".join(shown)
-            + f" | {total.unknown} | {total.tokens:.0f} |"
-        )
+    for system in systems:
+        line = f"| {system} | "
+        texts = [_shown(judge_cells.get((system, kind))) for kind in kinds]
+        line += " | ".join(texts)
+        total = judge_cells[system, ALL]
+        line += f" | {total.unknown} | {total.tokens:.0f} |"
+        lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 def _shown(cell: Cell | None) -> str:
     if cell is None or cell.mean is None or cell.interval is None:
         return "-"
-    return f"{cell.mean:.3g} [{cell.interval[0]:.3g}, {cell.interval[1]:.3g}]"
+    low, high = cell.interval
+    return f"{cell.mean:.3g} [{low:.3g}, {high:.3g}]"
