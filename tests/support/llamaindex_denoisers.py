@@ -10,11 +10,11 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from denoise_core.s2a.replies import ReplyRecord
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime.effects import Batch, Complete, FailedItem
 from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a.replies import ReplyRecord
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from denoise_core.text.chunk import extract_spans, sentence_spans
 from denoise_core.types import Message
