@@ -41,7 +41,7 @@ TOKENS = st.integers(0, 10**9)
 QUOTES = st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)
 CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1), quotes=QUOTES)
 VERDICTS = st.builds(
-    AnswerVerdict, score=st.floats(0, 1), claims=st.lists(CLAIMS, max_size=2).map(tuple)
+    AnswerVerdict, score=st.floats(0, 1), units=st.lists(CLAIMS, max_size=2).map(tuple)
 )
 VALUES_OF_CLASS = {
     Span: SPANS,

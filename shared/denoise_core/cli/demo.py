@@ -34,7 +34,7 @@ TITLE = "What was kept, what was dropped, what was supported"
 LEAD = (
     "Real questions of Natural Questions, 20 Wikipedia passages each, and what the default keeps. Kept text is "
     "plain, dropped text struck through; scores show when the pointer rests on a text. Each question has a right "
-    "answer and a wrong one from another passage; the quoting judge checks both against all twenty passages, by "
+    "answer and a wrong one from another passage; a large language model judges both by all twenty passages, by "
 )
 _COUNT_LABELS = {
     "kept": "answer kept",
@@ -60,7 +60,7 @@ def demo(
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and check a right and a wrong answer to each.
 
-    Prints for every question what was kept, whether the passage with the answer survived, and the quoting judge's
+    Prints for every question what was kept, whether the passage with the answer survived, and the judge's
     verdict on both answers; then how often each was as it should be. The judge asks a large language model, whose
     recorded replies are replayed: nothing is downloaded or sent. Writes a page that shows dropped text struck
     through, with scores on hover. How the default compares with BM25 and cosine on these questions: rag-denoise
@@ -115,7 +115,7 @@ def demo(
         count_text = f"{good_count} of {len(report_items)} ({good_count / len(report_items):.0%})"
         rows.append([row_label, count_text, f"{low:.0%} to {high:.0%}"])
     print_table(console, rows)
-    print_line(console, f"verdicts of the quoting judge: {reply_source}")
+    print_line(console, f"verdicts of the judge: {reply_source}")
     before = token_counts["before"] / len(report_items)
     after = token_counts["after"] / len(report_items)
     print_line(
