@@ -107,7 +107,10 @@ class ToolResult:
     @property
     def characters(self) -> int:
         """Characters of all texts together."""
-        return sum(len(passage.text) for passage in self.passages)
+        characters = 0
+        for passage in self.passages:
+            characters += len(passage.text)
+        return characters
 
     def reduce(
         self, result: DenoiseResult, *, has_recall: bool = False
@@ -122,9 +125,11 @@ class ToolResult:
             result: The result of denoising ``passages``.
             has_recall: Whether the notes name the id of the omitted text.
         """
-        kept_spans = [self._kept_spans(n, result) for n in range(len(self.passages))]
+        kept_spans = []
         rewritten_texts = {}
         for n, passage in enumerate(self.passages):
+            passage_spans = self._kept_spans(n, result)
+            kept_spans.append(passage_spans)
             texts = _rewritten_texts(result, passage.id)
             if texts:
                 rewritten_texts[n] = "\n\n".join(texts)
@@ -145,14 +150,19 @@ class ToolResult:
         kept_spans: list[Ranges] = []
         cut_texts: dict[int, str] = {}
         for n, chunked in enumerate(self.chunked_texts):
-            limit = max_characters * len(chunked.text) // self.characters
-            spans = _head_and_tail(chunked, limit) + self._pinned_spans(chunked)
+            text_length = len(chunked.text)
+            limit = max_characters * text_length // self.characters
+            spans = _head_and_tail(chunked, limit)
+            spans += self._pinned_spans(chunked)
             edits = cut_text(chunked, spans)
             is_string = isinstance(chunked.source_value, str | bytes | None)
-            new_length = len(apply_edits(chunked.text, edits))
+            new_text = apply_edits(chunked.text, edits)
+            new_length = len(new_text)
             is_too_long = new_length > limit + MAX_NOTE_CHARACTERS
             if is_string and (is_too_long or not spans):
-                recall_id = self.passages[n].id if has_recall else ""
+                recall_id = ""
+                if has_recall:
+                    recall_id = self.passages[n].id
                 cut_texts[n] = _cut_middle(chunked, limit, recall_id)
             kept_spans.append(spans)
         return self._keep_spans(kept_spans, has_recall, cut_texts)
@@ -170,14 +180,20 @@ class ToolResult:
             text_id = self.passages[n].id
             if n in replaced_texts:
                 value = _replace_at(value, path, replaced_texts[n])
-                omitted_texts.append(OmittedText(text_id, chunked.text))
+                whole_text = OmittedText(text_id, chunked.text)
+                omitted_texts.append(whole_text)
                 continue
-            recall_id = text_id if has_recall else ""
+            recall_id = ""
+            if has_recall:
+                recall_id = text_id
             edits = cut_text(chunked, kept_spans[n], recall_id)
-            if edits:
-                value = _replace_at(value, path, chunked.apply(edits))
-                omitted_text = left_out_text(chunked, edits)
-                omitted_texts.append(OmittedText(text_id, omitted_text))
+            if not edits:
+                continue
+            edited_value = chunked.apply(edits)
+            value = _replace_at(value, path, edited_value)
+            removed_text = left_out_text(chunked, edits)
+            omitted_text = OmittedText(text_id, removed_text)
+            omitted_texts.append(omitted_text)
         return ReducedResult(value, tuple(omitted_texts))
 
     def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
@@ -192,10 +208,13 @@ class ToolResult:
                 if span.passage_id == passage_id:
                     kept_spans.append((span.start, span.end))
         if kept_spans:
-            return kept_spans + _edge_lines(chunked)
-        is_edge = n in (0, len(self.passages) - 1)
-        if is_edge and len(self.passages) > 1 and _is_edge_line(chunked.text):
-            return [(0, len(chunked.text))]
+            edge_lines = _edge_lines(chunked)
+            return kept_spans + edge_lines
+        last_index = len(self.passages) - 1
+        is_edge = last_index > 0 and n in (0, last_index)
+        if is_edge and _is_edge_line(chunked.text):
+            whole_range = (0, len(chunked.text))
+            return [whole_range]
         return []
 
     def pinned_ids(self) -> list[str]:
@@ -243,9 +262,12 @@ def read_pin(must_keep: Pin | None) -> Callable[[str], bool] | None:
 
 def _has_field(text: str, expressions: Mapping[str, str]) -> bool:
     """Whether a record, rendered as ``name: value`` lines, has such a field."""
-    for line in text.replace("; ", "\n").split("\n"):
-        name, _, value = line.strip().removeprefix("- ").partition(": ")
-        expression = expressions.get(name.rpartition(".")[2])
+    text_lines = text.replace("; ", "\n")
+    for line in text_lines.split("\n"):
+        item = line.strip().removeprefix("- ")
+        path, _, value = item.partition(": ")
+        _, _, name = path.rpartition(".")
+        expression = expressions.get(name)
         if expression is not None and re.search(expression, value):
             return True
     return False
@@ -269,8 +291,10 @@ def read_result(
     chunked_texts = []
     for path, chunked in _find_texts(value):
         if chunked.text.strip():
-            passage_id = f"{name}{len(passages) + 1}"
-            passages.append(Passage(chunked.text, passage_id, provenance="tool"))
+            number = len(passages) + 1
+            passage_id = f"{name}{number}"
+            passage = Passage(chunked.text, passage_id, provenance="tool")
+            passages.append(passage)
             paths.append(path)
             chunked_texts.append(chunked)
     return ToolResult(
@@ -301,12 +325,17 @@ def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
 
 
 def _is_block_list(content: Any) -> bool:
-    return isinstance(content, list) and all(map(_is_block, content))
+    if not isinstance(content, list):
+        return False
+    return all(map(_is_block, content))
 
 
 def _is_block(block: Any) -> bool:
-    has_type = isinstance(block, Mapping) and isinstance(block.get("type"), str)
-    return has_type and len(block) > 1
+    if not isinstance(block, Mapping):
+        return False
+    block_type = block.get("type")
+    has_content = len(block) > 1
+    return has_content and isinstance(block_type, str)
 
 
 def _is_text_or_block(item: Any) -> bool:
@@ -321,7 +350,10 @@ def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
     for path in _BLOCK_TEXT_PATHS:
         value: Any = block
         for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
+            if not isinstance(value, Mapping):
+                value = None
+                break
+            value = value.get(key)
         if isinstance(value, str):
             yield path, value
 
@@ -331,8 +363,13 @@ def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
     if not path:
         return new_value
     key: Any = path[0]
-    copied: Any = list(value) if isinstance(value, list) else dict(value)
-    copied[key] = _replace_at(value[key], path[1:], new_value)
+    copied: Any
+    if isinstance(value, list):
+        copied = list(value)
+    else:
+        copied = dict(value)
+    inner_path = path[1:]
+    copied[key] = _replace_at(value[key], inner_path, new_value)
     return copied
 
 
@@ -341,7 +378,8 @@ def _rewritten_texts(result: DenoiseResult, passage_id: str) -> list[str]:
     rewritten_texts = []
     for passage in result.passages:
         source_ids = {span.passage_id for span in passage.source_spans}
-        if passage.is_rewritten and passage_id in (passage.id, *source_ids):
+        source_ids.add(passage.id)
+        if passage.is_rewritten and passage_id in source_ids:
             rewritten_texts.append(passage.text)
     return rewritten_texts
 
@@ -363,8 +401,10 @@ def _edge_lines(chunked: ChunkedText) -> Ranges:
 
 def _is_edge_line(text: str) -> bool:
     """Whether a line is short and no sentence."""
-    is_sentence = text.rstrip()[-1:] in ".!?。"
-    return len(text.strip()) <= MAX_EDGE_LINE_CHARACTERS and not is_sentence
+    line = text.strip()
+    is_short = len(line) <= MAX_EDGE_LINE_CHARACTERS
+    is_sentence = line[-1:] in ".!?。"
+    return is_short and not is_sentence
 
 
 def query_from_arguments(arguments: Mapping[str, Any]) -> str:
@@ -374,13 +414,20 @@ def query_from_arguments(arguments: Mapping[str, Any]) -> str:
     """
     texts = []
     for name in _QUERY_ARGUMENTS:
-        if isinstance(arguments.get(name), str):
-            texts.append(arguments[name])
+        argument = arguments.get(name)
+        if isinstance(argument, str):
+            texts.append(argument)
     if not texts:
         for argument in arguments.values():
-            if isinstance(argument, str) and len(argument.split()) > 1:
+            if not isinstance(argument, str):
+                continue
+            words = argument.split()
+            if len(words) > 1:
                 texts.append(argument)
-    return next(filter(str.strip, texts), "")
+    for text in texts:
+        if text.strip():
+            return text
+    return ""
 
 
 def arguments_text(arguments: Any) -> str:
@@ -395,7 +442,8 @@ def arguments_text(arguments: Any) -> str:
         if isinstance(argument, str):
             texts.append(argument)
         elif argument is not None:
-            texts.append(json.dumps(argument, ensure_ascii=False, default=str))
+            json_text = json.dumps(argument, ensure_ascii=False, default=str)
+            texts.append(json_text)
     return " ".join(texts)
 
 
@@ -406,17 +454,21 @@ def build_query(user_message: str, tool_query: str) -> str:
     """
     if user_message and tool_query in user_message:
         return user_message
-    return f"{user_message}\n{tool_query}".strip()
+    query = f"{user_message}\n{tool_query}"
+    return query.strip()
 
 
 def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
     """Return the first and the last chunks that fit into half of the characters each."""
     scored_chunks = chunked.scored_chunks
-    scored_length = sum(chunk.length for chunk in scored_chunks)
-    other_length = len(chunked.text) - scored_length
-    limit = max(0, max_characters - other_length) // 2
+    other_length = len(chunked.text)
+    for chunk in scored_chunks:
+        other_length -= chunk.length
+    remaining_characters = max(0, max_characters - other_length)
+    limit = remaining_characters // 2
+    reversed_chunks = scored_chunks[::-1]
     spans: Ranges = []
-    for chunks in (scored_chunks, scored_chunks[::-1]):
+    for chunks in (scored_chunks, reversed_chunks):
         length = 0
         for chunk in chunks:
             length += chunk.length
@@ -430,13 +482,18 @@ def _cut_middle(chunked: ChunkedText, max_characters: int, recall_id: str) -> st
     """Return head and tail of a text with a line between them that says what is cut."""
     text = chunked.text
     half = max_characters // 2
-    start, end = half, len(text) - half
-    note = f"{end - start} of {len(text)} characters left out here"
+    text_length = len(text)
+    tail_start = text_length - half
+    omitted_length = tail_start - half
+    note = f"{omitted_length} of {text_length} characters left out here"
     if recall_id:
         note += f"; recall({recall_id}) returns the whole text"
     if chunked.text_format not in ("text", "code", "entries"):
-        note += f"; no complete {chunked.text_format.upper()}"
-    return f"{text[:start]}\n[{note}]\n{text[end:]}"
+        format_name = chunked.text_format.upper()
+        note += f"; no complete {format_name}"
+    head = text[:half]
+    tail = text[tail_start:]
+    return f"{head}\n[{note}]\n{tail}"
 
 
 def recall_text(omitted_texts: Mapping[str, str], text_id: str) -> str:

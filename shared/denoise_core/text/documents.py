@@ -110,7 +110,8 @@ class DocumentReader:
             if start >= end:
                 break
             context_text, scored_text = chunked.chunk_context_and_text(chunk)
-            is_blank = not chunked.text[start:end].strip()
+            raw_text = chunked.text[start:end]
+            is_blank = not raw_text.strip()
             if chunk.is_structural or is_blank:
                 scored_text = ""
             yield PassageChunk(
@@ -145,12 +146,11 @@ class DocumentReader:
         for part_start, part_end in chunked.split_chunk(chunk):
             start = max(part_start, piece.joined_start)
             end = min(part_end, piece.joined_end)
-            if start < end:
-                yield PassageChunk(
-                    span=piece.to_span(start, end),
-                    context_text=context_text,
-                    text=chunked.readable_text(start, end),
-                )
+            if start >= end:
+                continue
+            part_span = piece.to_span(start, end)
+            part_text = chunked.readable_text(start, end)
+            yield PassageChunk(part_span, context_text, part_text)
 
 
 def _cut_chunks(
@@ -182,11 +182,13 @@ def _document_place(
         return cast(tuple[Hashable, int | None], known_place)
     own_document = ("passage", passage.id)
     source = passage.metadata.get("source")
-    is_address = isinstance(source, str) and not _ADDRESS_MARKS.isdisjoint(source)
-    if not is_address or not passage.text:
+    if not isinstance(source, str) or not passage.text:
         return own_document, None
-    page = str(passage.metadata.get("page"))
-    document = ("source", source, page)
+    has_address_marks = not _ADDRESS_MARKS.isdisjoint(source)
+    if not has_address_marks:
+        return own_document, None
+    page = passage.metadata.get("page")
+    document = ("source", source, str(page))
     position = passage.metadata.get("start_index")
     is_known = isinstance(position, int) and position >= 0
     if not is_known:
@@ -208,7 +210,10 @@ def _join_group(
 ) -> Iterator[tuple[JoinedText, Sequence[PlacedPiece]]]:
     """Yield the joined texts of one document, each with the passages' own pieces."""
     runs = _split_runs(group)
-    joined_texts = list(map(_join_run, runs))
+    joined_texts = []
+    for run in runs:
+        joined_text = _join_run(run)
+        joined_texts.append(joined_text)
     titles = []
     for joined_text, run in zip(joined_texts, runs, strict=True):
         title_span = _title_span(joined_text.chunked)
@@ -233,7 +238,8 @@ def _title_span(chunked: ChunkedText) -> Range | None:
     title = chunked.chunks[0]
     if not title.is_structural:
         return None
-    title_text = title.text_of(chunked.text).lstrip()
+    raw_title = title.text_of(chunked.text)
+    title_text = raw_title.lstrip()
     is_title = title_text.startswith(_TITLE_MARKS)
     if not is_title and chunked.text_format != "csv":
         return None
@@ -251,7 +257,8 @@ def _split_runs(
     if any(position is None for position, _ in group):
         single_runs: list[Run] = []
         for _, passage in group:
-            single_runs.append([(None, passage)])
+            single_run: Run = [(None, passage)]
+            single_runs.append(single_run)
         return single_runs
     runs: list[Run] = []
     run_text = ""
@@ -261,10 +268,13 @@ def _split_runs(
         passage = placed_passage[1]
         run_end = run_start + len(run_text)
         gap = position - run_end
-        shared_text = run_text[position - run_start :]
-        shared_text = shared_text[: len(passage.text)]
+        run_offset = position - run_start
+        passage_length = len(passage.text)
+        shared_text = run_text[run_offset:]
+        shared_text = shared_text[:passage_length]
         has_same_text = passage.text.startswith(shared_text)
-        if runs and gap <= _MAX_GAP and has_same_text:
+        is_near = gap <= _MAX_GAP
+        if runs and is_near and has_same_text:
             runs[-1].append((position, passage))
         else:
             runs.append([(position, passage)])
@@ -285,8 +295,10 @@ def _position_of(
 def _append_piece(joined_text: str, gap: int, piece_text: str) -> str:
     """Append a piece after stripped line breaks, or after what it shares, if gap < 0."""
     if gap < 0:
-        return joined_text + piece_text[-gap:]
-    return joined_text + "\n" * gap + piece_text
+        new_text = piece_text[-gap:]
+        return joined_text + new_text
+    line_breaks = "\n" * gap
+    return joined_text + line_breaks + piece_text
 
 
 def _join_run(
@@ -297,10 +309,12 @@ def _join_run(
     pieces = []
     if title_source is not None:
         start, end = title_span
-        joined_text = title_source.chunked.text[start:end].rstrip()
+        title_text = title_source.chunked.text[start:end]
+        joined_text = title_text.rstrip()
         title_end = start + len(joined_text)
         first_piece = title_source.pieces[0]
-        title = title_source.to_spans((start, title_end), first_piece)[0]
+        title_spans = title_source.to_spans((start, title_end), first_piece)
+        title = title_spans[0]
         title_piece = PlacedPiece(
             passage_id=title.passage_id,
             start=title.start,
@@ -309,9 +323,11 @@ def _join_run(
         )
         pieces.append(title_piece)
         joined_text += "\n"
-    base = len(joined_text) - _position_of(run[0])
-    for position, passage in run:
-        joined_start = base + (position or 0)
+    run_start = _position_of(run[0])
+    base = len(joined_text) - run_start
+    for placed_passage in run:
+        _, passage = placed_passage
+        joined_start = base + _position_of(placed_passage)
         gap = joined_start - len(joined_text)
         piece = PlacedPiece(
             passage_id=passage.id,
@@ -321,4 +337,5 @@ def _join_run(
         )
         pieces.append(piece)
         joined_text = _append_piece(joined_text, gap, passage.text)
-    return JoinedText(chunk_text(joined_text), tuple(pieces))
+    chunked = chunk_text(joined_text)
+    return JoinedText(chunked, tuple(pieces))

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from denoise_core.spans import Range, Ranges, clip_spans, merge_spans
@@ -83,7 +83,8 @@ def json_members(text: str, position: int) -> Iterator[JsonMember]:
         member_name: str | int = element_number
         if not is_list:
             member_name, position = _DECODER.raw_decode(text, position)
-            position = skip_space(text, skip_space(text, position) + 1)
+            colon_position = skip_space(text, position)
+            position = skip_space(text, colon_position + 1)
         value, value_end = _DECODER.raw_decode(text, position)
         yield JsonMember(member_name, member_start, position, value_end, value)
         position = skip_space(text, value_end)
@@ -100,7 +101,8 @@ def json_leaves(text: str, position: int) -> Iterator[tuple[JsonPath, int, int]]
         if text[start] not in _OPENING:
             yield path, start, end
             continue
-        for member in reversed(list(json_members(text, start))):
+        members = list(json_members(text, start))
+        for member in reversed(members):
             member_path = (*path, member.name)
             pending.append((member_path, member.value_start, member.end))
 
@@ -121,7 +123,8 @@ def field_ranges(text: str, start: int, end: int) -> Ranges | None:
         return None
     if len(field_starts) < 2:
         return None
-    return list(pairwise([start, *field_starts[1:], end]))
+    boundaries = [start, *field_starts[1:], end]
+    return list(pairwise(boundaries))
 
 
 def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
@@ -136,12 +139,14 @@ def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
     raw_offsets = [start]
     for escape in _ESCAPE.finditer(text, start, end):
         plain_characters = escape.start() - raw_offsets[-1]
-        value_offsets.append(value_offsets[-1] + plain_characters + 1)
+        next_offset = value_offsets[-1] + plain_characters + 1
+        value_offsets.append(next_offset)
         raw_offsets.append(escape.end())
 
     def raw_offset(value_offset: int) -> int:
         index = bisect_right(value_offsets, value_offset) - 1
-        return raw_offsets[index] + value_offset - value_offsets[index]
+        shift = value_offset - value_offsets[index]
+        return raw_offsets[index] + shift
 
     return raw_offset
 
@@ -159,9 +164,13 @@ def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
     parts: list[str] = []
     position = 0
     for edit in edits:
-        parts += (text[position : edit.start], edit.replacement)
+        text_before = text[position : edit.start]
+        parts.append(text_before)
+        parts.append(edit.replacement)
         position = edit.end
-    return "".join([*parts, text[position:]])
+    text_after = text[position:]
+    parts.append(text_after)
+    return "".join(parts)
 
 
 class ListCut(NamedTuple):
@@ -199,12 +208,13 @@ class ItemList(NamedTuple):
 
     def cut(self, kept_spans: Ranges) -> ListCut:
         """Return the cut of the items without a kept character."""
-        first_spans, *other_spans = [
-            _removed_items(spans, kept_spans) for spans in self.item_spans
-        ]
-        removed_spans = merge_spans(chain(first_spans, *other_spans))
-        item_count = len(self.item_spans[0])
-        dropped_count = len(first_spans)
+        first_items, *other_items = self.item_spans
+        removed_spans = _removed_items(first_items, kept_spans)
+        item_count = len(first_items)
+        dropped_count = len(removed_spans)
+        for items in other_items:
+            removed_spans += _removed_items(items, kept_spans)
+        removed_spans = merge_spans(removed_spans)
         return ListCut(
             self.start, removed_spans, item_count, dropped_count, self.is_table
         )
@@ -245,7 +255,10 @@ def object_fields(value: Any) -> dict[str, Any] | None:
         names = type(value).model_fields
     else:
         return None
-    return {name: getattr(value, name) for name in names}
+    value_fields = {}
+    for name in names:
+        value_fields[name] = getattr(value, name)
+    return value_fields
 
 
 def _with_fields(value: Any, changed_fields: dict[str, Any]) -> Any:
@@ -279,31 +292,44 @@ class _ValueEditor:
 
     def edit_part(self, part: Any, start: int, end: int) -> Any:
         start = skip_space(self.text, start)
-        edits = [edit for edit in self.edits if start < edit.end and edit.start < end]
+        edits = self._edits_inside(start, end)
         if not edits:
             return part
         if isinstance(part, str):
-            inner_text = apply_edits(self.text[:end], edits)[start:]
+            edited_text = apply_edits(self.text[:end], edits)
+            inner_text = edited_text[start:]
             return _DECODER.decode(inner_text)
-        value_fields = object_fields(part)
         if isinstance(part, dict):
             return self.edit_fields(part, start, edits)
+        value_fields = object_fields(part)
         if value_fields is not None:
-            return _with_fields(part, self.edit_fields(value_fields, start, edits))
-        if isinstance(part, list | tuple):
-            edited_elements = list(self.edit_elements(part, start, edits))
-            return (
-                tuple(edited_elements) if isinstance(part, tuple) else edited_elements
-            )
+            edited_fields = self.edit_fields(value_fields, start, edits)
+            return _with_fields(part, edited_fields)
+        if isinstance(part, tuple):
+            edited_elements = self.edit_elements(part, start, edits)
+            return tuple(edited_elements)
+        if isinstance(part, list):
+            edited_elements = self.edit_elements(part, start, edits)
+            return list(edited_elements)
         return part
+
+    def _edits_inside(self, start: int, end: int) -> list[TextEdit]:
+        inner_edits = []
+        for edit in self.edits:
+            if start < edit.end and edit.start < end:
+                inner_edits.append(edit)
+        return inner_edits
 
     def edit_fields(
         self, value_fields: dict[Any, Any], start: int, edits: list[TextEdit]
     ) -> dict[Any, Any]:
         edited_fields: dict[Any, Any] = {}
         for edit in edits:
-            if edit.start == edit.end == start + 1:
-                edited_fields |= load_json("{" + edit.replacement.rstrip(", ") + "}")
+            is_addition = edit.start == edit.end == start + 1
+            if is_addition:
+                added_members = edit.replacement.rstrip(", ")
+                added_object = "{" + added_members + "}"
+                edited_fields |= load_json(added_object)
         members = json_members(self.text, start)
         for (key, item), member in zip(value_fields.items(), members, strict=True):
             if _removing_edit(edits, member) is None:
@@ -326,11 +352,15 @@ class _ValueEditor:
             if replacement and removing_edit != noted_edit:
                 noted_edit = removing_edit
                 note = load_json(replacement)
-                yield tuple(note) if isinstance(element, tuple) else note
+                if isinstance(element, tuple):
+                    note = tuple(note)
+                yield note
 
 
 def _removing_edit(edits: list[TextEdit], member: JsonMember) -> TextEdit | None:
     for edit in edits:
-        if edit.start <= member.start < member.end <= edit.end:
+        holds_start = edit.start <= member.start < edit.end
+        holds_end = member.end <= edit.end
+        if holds_start and holds_end:
             return edit
     return None

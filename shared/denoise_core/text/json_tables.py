@@ -25,7 +25,11 @@ def find_table_rows(value: Any) -> TableRows | None:
     """Return the rows of a JSON value that is a table; None for any other value."""
     if not isinstance(value, dict):
         return None
-    return _split_rows(value) or _matrix_rows(value) or _parallel_rows(value)
+    for find_rows in (_split_rows, _matrix_rows, _parallel_rows):
+        rows = find_rows(value)
+        if rows:
+            return rows
+    return None
 
 
 def find_tied_lists(value: Any) -> frozenset[str]:
@@ -37,8 +41,12 @@ def find_tied_lists(value: Any) -> frozenset[str]:
         return frozenset()
     tied_names: set[str] = set()
     for length, paths in _lists_by_length(value).items():
-        if length > 1 and len(paths) > 1:
-            tied_names.update(str(path[0]) for path in paths)
+        has_partner = len(paths) > 1
+        if length <= 1 or not has_partner:
+            continue
+        for path in paths:
+            list_name = str(path[0])
+            tied_names.add(list_name)
     return frozenset(tied_names)
 
 
@@ -46,12 +54,18 @@ def _split_rows(value: Mapping[str, Any]) -> TableRows | None:
     """Return the rows of ``orient="split"`` or ``"tight"``."""
     if not _SPLIT_NAMES.issubset(value):
         return None
-    index, data = value["index"], value["data"]
+    index = value["index"]
+    data = value["data"]
     if not isinstance(index, list) or not isinstance(data, list):
         return None
-    if len(index) != len(data):
+    row_count = len(data)
+    if len(index) != row_count:
         return None
-    return [[("index", n), ("data", n)] for n in range(len(data))]
+    rows: TableRows = []
+    for n in range(row_count):
+        row_paths: list[JsonPath] = [("index", n), ("data", n)]
+        rows.append(row_paths)
+    return rows
 
 
 def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
@@ -61,21 +75,38 @@ def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
     are more rows than columns.
     """
     members = list(value.values())
-    if len(members) < 2 or not all(isinstance(member, dict) for member in members):
+    if len(members) < 2 or not _have_same_fields(members):
         return None
     outer_names = list(value)
     inner_names = list(members[0])
-    if any(list(member) != inner_names for member in members):
-        return None
-    numbered = [_are_numbers(outer_names), _are_numbers(inner_names)]
+    has_outer_numbers = _are_numbers(outer_names)
+    has_inner_numbers = _are_numbers(inner_names)
     has_outer_rows = len(outer_names) > len(inner_names)
-    if numbered[0] != numbered[1]:
-        has_outer_rows = numbered[0]
-    if has_outer_rows and len(outer_names) >= MIN_TABLE_ROWS:
-        return [[(name,)] for name in outer_names]
-    if not has_outer_rows and len(inner_names) >= MIN_TABLE_ROWS:
-        return [[(outer, inner) for outer in outer_names] for inner in inner_names]
-    return None
+    if has_outer_numbers != has_inner_numbers:
+        has_outer_rows = has_outer_numbers
+    row_names = inner_names
+    if has_outer_rows:
+        row_names = outer_names
+    if len(row_names) < MIN_TABLE_ROWS:
+        return None
+    rows: TableRows = []
+    for row_name in row_names:
+        row_paths: list[JsonPath] = [(row_name,)]
+        if not has_outer_rows:
+            row_paths = [(outer_name, row_name) for outer_name in outer_names]
+        rows.append(row_paths)
+    return rows
+
+
+def _have_same_fields(members: Sequence[Any]) -> bool:
+    """Whether all members are objects with the same keys in the same order."""
+    first_member = members[0]
+    for member in members:
+        if not isinstance(member, dict):
+            return False
+        if list(member) != list(first_member):
+            return False
+    return True
 
 
 def _are_numbers(names: Sequence[str]) -> bool:
@@ -84,9 +115,16 @@ def _are_numbers(names: Sequence[str]) -> bool:
 
 def _parallel_rows(value: Mapping[str, Any]) -> TableRows | None:
     """Return the rows of parallel lists: the longest that share their length."""
-    for length, paths in sorted(_lists_by_length(value).items(), reverse=True):
-        if length >= MIN_TABLE_ROWS and len(paths) > 1:
-            return [[(*path, n) for path in paths] for n in range(length)]
+    paths_by_length = _lists_by_length(value)
+    for length in sorted(paths_by_length, reverse=True):
+        paths = paths_by_length[length]
+        if length < MIN_TABLE_ROWS or len(paths) < 2:
+            continue
+        rows: TableRows = []
+        for n in range(length):
+            row_paths = [(*path, n) for path in paths]
+            rows.append(row_paths)
+        return rows
     return None
 
 
@@ -99,18 +137,23 @@ def _lists_by_length(value: Mapping[str, Any]) -> dict[int, list[JsonPath]]:
     lists: list[tuple[JsonPath, list[Any]]] = []
     for name, items in value.items():
         path: JsonPath = (name,)
-        if isinstance(items, list) and len(items) == 1 and isinstance(items[0], list):
+        if not isinstance(items, list):
+            continue
+        is_nested = len(items) == 1 and isinstance(items[0], list)
+        if is_nested:
             path = (name, 0)
             items = items[0]
-        if isinstance(items, list):
-            lists.append((path, items))
+        lists.append((path, items))
     widths: set[int] = set()
     for _, items in lists:
-        if items and all(isinstance(item, list) for item in items):
-            widths.update(len(item) for item in items)
+        if all(isinstance(item, list) for item in items):
+            widths.update(map(len, items))
     paths_by_length: dict[int, list[JsonPath]] = {}
     for path, items in lists:
-        is_header = len(items) in widths and all(isinstance(i, str) for i in items)
+        length = len(items)
+        has_only_names = all(isinstance(item, str) for item in items)
+        is_header = has_only_names and length in widths
         if not is_header:
-            paths_by_length.setdefault(len(items), []).append(path)
+            paths_of_length = paths_by_length.setdefault(length, [])
+            paths_of_length.append(path)
     return paths_by_length

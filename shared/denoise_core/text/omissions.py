@@ -98,7 +98,8 @@ def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
     """Return what the edits remove, readable, one part after the other."""
     parts = []
     for edit in edits:
-        part = chunked.readable_text(edit.start, edit.end).strip(" \t\r\n,")
+        removed_text = chunked.readable_text(edit.start, edit.end)
+        part = removed_text.strip(" \t\r\n,")
         if part:
             parts.append(part)
     return "\n".join(parts)
@@ -111,9 +112,10 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
     if chunked.text_format == "yaml":
         # A list of YAML without items would be read as null.
         empty_values = count_empty_values(new_text)
-        return empty_values is not None and (
-            empty_values == count_empty_values(chunked.text)
-        )
+        if empty_values is None:
+            return False
+        empty_values_before = count_empty_values(chunked.text)
+        return empty_values == empty_values_before
     if chunked.text_format == "xml":
         return parse_xml(new_text) is not None
     return True
@@ -133,15 +135,27 @@ def _list_edits(chunked: ChunkedText, cuts: JsonCuts, recall_id: str) -> list[Te
         if is_inner or not list_cut.dropped_count:
             continue
         new_edits = _edits_of_list(chunked, list_cut, noted_id)
-        if sum(edit.end - edit.start - len(edit.replacement) for edit in new_edits) > 0:
+        if _saved_characters(new_edits) > 0:
             edits += new_edits
             removed_spans += list_cut.removed_spans
             noted_id = ""
     for start, end in cuts.string_spans:
         is_inner = _is_inside(start, removed_spans)
-        if not is_inner and end - start > len(GAP_MARK):
-            edits.append(TextEdit(start, end, GAP_MARK))
+        gap_edit = TextEdit(start, end, GAP_MARK)
+        is_shorter = _saved_characters([gap_edit]) > 0
+        if not is_inner and is_shorter:
+            edits.append(gap_edit)
     return sorted(edits)
+
+
+def _saved_characters(edits: Iterable[TextEdit]) -> int:
+    """Return by how many characters the edits make a text shorter."""
+    saved_characters = 0
+    for edit in edits:
+        removed_characters = edit.end - edit.start
+        saved_characters += removed_characters
+        saved_characters -= len(edit.replacement)
+    return saved_characters
 
 
 def _is_inside(position: int, ranges: Ranges) -> bool:
@@ -156,12 +170,15 @@ def _edits_of_list(
     note = omission_note(*counts, unit, recall_id)
     edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]
     if list_cut.is_table:
-        member = f'"{LEFT_OUT_KEY}": {json.dumps(note)}, '
+        quoted_note = json.dumps(note)
+        member = f'"{LEFT_OUT_KEY}": {quoted_note}, '
         after_bracket = list_cut.start + 1
-        return [TextEdit(after_bracket, after_bracket, member), *edits]
+        note_edit = TextEdit(after_bracket, after_bracket, member)
+        return [note_edit, *edits]
     start, end = list_cut.removed_spans[0]
     removed_text = chunked.text[start:end]
-    element = _note_element(removed_text.lstrip(", \t\r\n")[:1], note)
+    first_item = removed_text.lstrip(", \t\r\n")
+    element = _note_element(first_item[:1], note)
     if removed_text.lstrip().startswith(","):
         element = f", {element}"
     elif removed_text.rstrip().endswith(","):
@@ -196,14 +213,16 @@ def _text_edits(
         kept_spans = _whole_chunks(chunked, kept_spans)
     retained_spans = chunked.retained_spans(kept_spans)
     if is_in_lines:
-        retained_spans = merge_spans(_whole_lines(text, retained_spans))
+        retained_lines = _whole_lines(text, retained_spans)
+        retained_spans = merge_spans(retained_lines)
     edits = []
     for start, end in complement_spans(retained_spans, 0, len(text)):
         replacement = ""
         if is_in_lines:
             replacement = _gap_text(chunked, start, end)
-        if end - start > len(replacement):
-            edits.append(TextEdit(start, end, replacement))
+        edit = TextEdit(start, end, replacement)
+        if _saved_characters([edit]) > 0:
+            edits.append(edit)
     if not edits:
         return []
     note = _text_note(chunked, edits, recall_id)
@@ -218,22 +237,27 @@ def _text_note(chunked: ChunkedText, edits: Sequence[TextEdit], recall_id: str) 
     if not dropped_count:  # parts of a paragraph leave
         unit = "characters"
         item_count = len(chunked.text)
-        dropped_count = sum(end - start for start, end in removed_spans)
+        for start, end in removed_spans:
+            dropped_count += end - start
     note = omission_note(item_count, dropped_count, unit, recall_id)
-    return _NOTE_FORMS.get(chunked.text_format, "[{}]").replace("{}", note)
+    note_form = _NOTE_FORMS.get(chunked.text_format, "[{}]")
+    return note_form.replace("{}", note)
 
 
 def _with_last_line(text: str, edits: list[TextEdit], note: str) -> list[TextEdit]:
     """Return the edits with the note as the last line of what they leave."""
-    last_edit = TextEdit(len(text), len(text))
-    if edits[-1].end == len(text):
+    text_end = len(text)
+    last_edit = TextEdit(text_end, text_end)
+    if edits[-1].end == text_end:
         *edits, last_edit = edits
     text_before = apply_edits(text[: last_edit.start], edits)
-    needs_break = bool(text_before) and not text_before.endswith("\n")
-    line_break = "\n" if needs_break else ""
-    end_break = "\n" if text.endswith("\n") else ""
-    note_line = f"{line_break}{note}{end_break}"
-    return [*edits, last_edit._replace(replacement=note_line)]
+    note_line = note
+    if text_before and not text_before.endswith("\n"):
+        note_line = f"\n{note_line}"
+    if text.endswith("\n"):
+        note_line = f"{note_line}\n"
+    note_edit = last_edit._replace(replacement=note_line)
+    return [*edits, note_edit]
 
 
 def _whole_chunks(chunked: ChunkedText, spans: Ranges) -> Ranges:
@@ -252,10 +276,13 @@ def _whole_lines(text: str, spans: Iterable[Range]) -> Ranges:
     extended_spans = []
     for start, end in spans:
         line_start, first_line_end = line_at(text, start)
-        last_line_start, line_end = line_at(text, max(end - 1, start))
-        if first_line_end - line_start <= _MAX_LINE_CHARACTERS:
+        last_position = max(end - 1, start)
+        last_line_start, line_end = line_at(text, last_position)
+        first_line_length = first_line_end - line_start
+        last_line_length = line_end - last_line_start
+        if first_line_length <= _MAX_LINE_CHARACTERS:
             start = line_start
-        if line_end - last_line_start <= _MAX_LINE_CHARACTERS:
+        if last_line_length <= _MAX_LINE_CHARACTERS:
             end = line_end
         extended_spans.append((start, end))
     return extended_spans
@@ -266,9 +293,13 @@ def _gap_text(chunked: ChunkedText, start: int, end: int) -> str:
     text = chunked.text
     if _is_unit_start(chunked, start) and _is_unit_start(chunked, end):
         return ""
+    lead = ""
+    is_after_word = start > 0 and not text[start - 1].isspace()
+    if is_after_word:
+        lead = " "
     gap = text[start:end]
-    lead = "" if start == 0 or text[start - 1].isspace() else " "
-    trail = gap[len(gap.rstrip()) :]
+    inner_text = gap.rstrip()
+    trail = gap[len(inner_text) :]
     if end < len(text) and not trail:
         trail = " "
     return f"{lead}{GAP_MARK}{trail}"
@@ -286,7 +317,8 @@ def _is_unit_start(chunked: ChunkedText, position: int) -> bool:
         return False
     if chunked.text_format == lines.LOG_ENTRIES:
         return text[position] not in INNER_LINE_STARTS
-    line = text[slice(*line_at(text, position))]
+    line_start, line_end = line_at(text, position)
+    line = text[line_start:line_end]
     return line_kind(line) in ("heading", "item", "row", "rule")
 
 
@@ -299,5 +331,7 @@ def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int
         remaining_text = join_spans(chunked.text, remaining_spans)
         if chunked.text_format in ("html", "xml"):
             remaining_text = markup.strip_tags(remaining_text)
-        dropped_count += not any(map(str.isalnum, remaining_text))
+        has_words = any(map(str.isalnum, remaining_text))
+        if not has_words:
+            dropped_count += 1
     return len(scored_chunks), dropped_count

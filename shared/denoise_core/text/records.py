@@ -64,7 +64,10 @@ def detect_record_format(text: str) -> str:
             return "json"
         if first_character == "[" and parse_python_rows(text) is not None:
             return "rows"
-        first_characters = {line.lstrip()[:1] for line in text.split("\n")}
+        first_characters = set()
+        for line in text.split("\n"):
+            line_text = line.lstrip()
+            first_characters.add(line_text[:1])
         if first_characters <= {"{", ""}:
             return "jsonl"
     if detect_delimiter(text):
@@ -83,9 +86,11 @@ def parse_python_rows(text: str) -> list[TextChunk] | None:
         if it is no list of at least two rows.
     """
     rows = []
-    depth = row_start = 0
+    depth = 0
+    row_start = 0
+    list_start = text.find("[") + 1
     list_end = text.rstrip().rfind("]")
-    for token in _PYTHON_TOKEN.finditer(text, text.find("[") + 1, list_end):
+    for token in _PYTHON_TOKEN.finditer(text, list_start, list_end):
         symbol = token[0]
         if symbol in "([{":
             if not depth:
@@ -110,9 +115,12 @@ def detect_delimiter(text: str) -> str:
 
     Every line must have as many cells as the first one.
     """
-    lines = text[:20_000].split("\n")[: _DETECTION_LINES + 1]
+    text_head = text[:20_000]
+    lines = text_head.split("\n")
+    lines = lines[: _DETECTION_LINES + 1]
     first_line = lines[0]
-    has_open_quote = '"' in first_line[1:] and first_line.count('"') % 2
+    has_inner_quote = '"' in first_line[1:]
+    has_open_quote = has_inner_quote and first_line.count('"') % 2
     if len(lines) < 3 or has_open_quote:
         return ""
     for delimiter in ",;\t":
@@ -128,10 +136,12 @@ def _is_table(lines: Sequence[str], delimiter: str, delimiter_count: int) -> boo
     if is_clear:
         min_rows = _MIN_CLEAR_ROWS
     try:
-        rows = list(csv.reader(filter(str.strip, lines), delimiter=delimiter))
+        filled_lines = filter(str.strip, lines)
+        rows = list(csv.reader(filled_lines, delimiter=delimiter))
     except csv.Error:
         return False
-    if len(rows) < min_rows or len(set(map(len, rows))) != 1:
+    row_lengths = set(map(len, rows))
+    if len(rows) < min_rows or len(row_lengths) != 1:
         return False
     return all(map(_is_header_cell, rows[0]))
 
@@ -149,7 +159,8 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
     line_offsets = [0, *accumulate(map(len, lines))]
     rows: list[TextChunk] = []
     header_cells = []
-    reader = csv.reader(lines, delimiter=detect_delimiter(text) or ",")
+    delimiter = detect_delimiter(text) or ","
+    reader = csv.reader(lines, delimiter=delimiter)
     row_start = 0
     try:
         for cells in reader:
@@ -169,7 +180,8 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
                 for column_name, cell in named_cells:
                     if cell:
                         cell_texts.append(f"{column_name}: {cell}")
-                rows.append(row._replace(display_text="; ".join(cell_texts)))
+                row_text = "; ".join(cell_texts)
+                rows.append(row._replace(display_text=row_text))
             row_start = row_end
     except csv.Error:
         return None
@@ -179,8 +191,11 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
 
 
 def _is_header_row(cells: Sequence[str]) -> bool:
-    has_numbers = any(cell[:1].isdigit() for cell in cells)
-    return not has_numbers and len(set(cells)) == len(cells)
+    for cell in cells:
+        if cell[:1].isdigit():
+            return False
+    different_cells = set(cells)
+    return len(different_cells) == len(cells)
 
 
 # --- JSON
@@ -191,9 +206,12 @@ def json_line_chunks(text: str) -> list[TextChunk]:
     rows = []
     for start, end in line_spans(text):
         line = text[start:end]
-        if line.strip():
-            row_text = render_json_value(load_json(line))
-            rows.append(TextChunk(start, end, display_text=row_text, is_atomic=True))
+        if not line.strip():
+            continue
+        value = load_json(line)
+        row_text = render_json_value(value)
+        row = TextChunk(start, end, display_text=row_text, is_atomic=True)
+        rows.append(row)
     return fill_gaps(text, rows)
 
 
@@ -242,7 +260,9 @@ class _JsonChunker:
             return
         is_tied = path in self.tied_paths
         by_element = _is_list_of_items(value) and not is_tied
-        self.tied_paths.update((*path, name) for name in find_tied_lists(value))
+        for list_name in find_tied_lists(value):
+            tied_path = (*path, list_name)
+            self.tied_paths.add(tied_path)
         is_record = bool(path) and isinstance(path[-1], int)
         inner_context = context_spans
 
@@ -396,7 +416,11 @@ def _member_spans(
 ) -> dict[JsonPath, Range]:
     """Return the range of each part of each row, names of fields included."""
     wanted_paths = set(chain.from_iterable(table_rows))
-    open_paths = {path[:n] for path in wanted_paths for n in range(len(path))}
+    open_paths: set[JsonPath] = set()
+    for path in wanted_paths:
+        for n in range(len(path)):
+            outer_path = path[:n]
+            open_paths.add(outer_path)
     part_spans: dict[JsonPath, Range] = {}
     pending: list[tuple[JsonPath, int]] = [((), start)]
     while pending:
@@ -419,15 +443,14 @@ def _value_at(value: Any, path: JsonPath) -> Any:
 def _render_row(table: Any, row_values: dict[str, Any]) -> str:
     """Render a row with the names of its columns."""
     columns = table.get("columns")
-    cells = row_values.get("data")
-    if (
-        isinstance(columns, list)
-        and isinstance(cells, list)
-        and len(columns) == len(cells)
-    ):
-        row_values = dict(zip(map(str, columns), cells, strict=True))
+    cells: Any = row_values.get("data")
+    has_lists = isinstance(columns, list) and isinstance(cells, list)
+    if has_lists and len(columns) == len(cells):
+        column_names = map(str, columns)
+        row_values = dict(zip(column_names, cells, strict=True))
     elif len(row_values) == 1:
-        return render_json_value(next(iter(row_values.values())))
+        (only_value,) = row_values.values()
+        return render_json_value(only_value)
     return render_json_value(row_values)
 
 
@@ -444,22 +467,27 @@ def _is_nested(value: Any, depth: int) -> bool:
 
 def _is_large(member: JsonMember, depth: int) -> bool:
     """Whether a member of a container at this depth is chunked by itself."""
-    is_long = member.end - member.value_start > _LONG_VALUE
+    value_length = member.end - member.value_start
+    is_long = value_length > _LONG_VALUE
     if isinstance(member.value, str):
         return is_long
-    is_splittable = _is_nested(member.value, depth)
-    return is_splittable and (is_long or _is_record_list(member.value))
+    if not _is_nested(member.value, depth):
+        return False
+    return is_long or _is_record_list(member.value)
 
 
 def _is_record_list(value: Any) -> bool:
     """Whether this is a list of objects, or of rows that each hold a text."""
     if not isinstance(value, list) or len(value) < 2:
         return False
-    return all(isinstance(item, dict) for item in value) or all(map(_is_row, value))
+    has_only_objects = all(isinstance(item, dict) for item in value)
+    return has_only_objects or all(map(_is_row, value))
 
 
 def _is_row(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(cell, str) for cell in value)
+    if not isinstance(value, list):
+        return False
+    return any(isinstance(cell, str) for cell in value)
 
 
 def _path_header(path: JsonPath) -> str:
@@ -514,10 +542,15 @@ def row_list_cut(
     """
     row_spans = []
     for chunk in chunks:
-        if not chunk.is_structural:
-            row_text = chunk.text_of(text).rstrip(", \t\r\n")
-            row_spans.append((chunk.start, chunk.start + len(row_text)))
-    return ItemList(text.find("["), [row_spans]).cut(kept_spans)
+        if chunk.is_structural:
+            continue
+        raw_row = chunk.text_of(text)
+        row_text = raw_row.rstrip(", \t\r\n")
+        row_end = chunk.start + len(row_text)
+        row_spans.append((chunk.start, row_end))
+    list_start = text.find("[")
+    rows = ItemList(list_start, [row_spans])
+    return rows.cut(kept_spans)
 
 
 def json_cuts(
@@ -540,10 +573,14 @@ def json_cuts(
         if string_span is not None and not clip_spans(kept_spans, *string_span):
             string_spans.append(string_span)
     chunker = _JsonChunker(text, lambda string: [])
-    chunker.add_container(skip_space(text, 0), load_json(text), (), ())
+    value = load_json(text)
+    value_start = skip_space(text, 0)
+    chunker.add_container(value_start, value, (), ())
     list_cuts = []
     for item_list in chunker.item_lists:
         outer_span = item_list.outer_span
         if outer_span is None or clip_spans(kept_spans, *outer_span):
-            list_cuts.append(item_list.cut(kept_spans))
-    return JsonCuts(list_cuts, merge_spans(string_spans))
+            list_cut = item_list.cut(kept_spans)
+            list_cuts.append(list_cut)
+    merged_spans = merge_spans(string_spans)
+    return JsonCuts(list_cuts, merged_spans)

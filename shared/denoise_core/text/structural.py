@@ -88,7 +88,11 @@ class ChunkedText:
     @property
     def scored_chunks(self) -> list[TextChunk]:
         """The chunks that are neither structure nor white space."""
-        return [chunk for chunk in self.chunks if chunk.is_scored_in(self.text)]
+        scored_chunks = []
+        for chunk in self.chunks:
+            if chunk.is_scored_in(self.text):
+                scored_chunks.append(chunk)
+        return scored_chunks
 
     def chunk_index(self, position: int) -> int:
         """Return the index of the chunk that holds this character."""
@@ -99,9 +103,11 @@ class ChunkedText:
         """Return the chunk's context (headings, header row, question) and own text."""
         context_texts = [chunk.header]
         for start, end in nearest_spans(chunk.context_spans):
-            context_texts.append(self.readable_text(start, end).strip())
+            span_text = self.readable_text(start, end)
+            context_texts.append(span_text.strip())
+        context_text = "\n".join(filter(None, context_texts))
         chunk_text = chunk.display_text or chunk.text_of(self.text)
-        return "\n".join(filter(None, context_texts)), chunk_text
+        return context_text, chunk_text
 
     def context_ranges(self, start: int, end: int) -> Ranges:
         """Return the ranges that keeping ``text[start:end]`` must also keep.
@@ -109,9 +115,11 @@ class ChunkedText:
         These are the context spans of every chunk it touches, the sentence that a
         pronoun at a chunk's start refers to, and later chunks that refer to it.
         """
-        last_index = self.chunk_index(max(start, end - 1))
+        last_position = max(start, end - 1)
+        first_index = self.chunk_index(start)
+        last_index = self.chunk_index(last_position)
         ranges: Ranges = []
-        for index in range(self.chunk_index(start), last_index + 1):
+        for index in range(first_index, last_index + 1):
             chunk = self.chunks[index]
             ranges += chunk.context_spans
             for later_index in self.references.get(index, ()):
@@ -135,7 +143,10 @@ class ChunkedText:
             ranges = line_spans(self.text, *chunk.span)
         elif not chunk.is_atomic and not self._has_inner_tags(chunk):
             ranges = sentence_ranges(self.text, *chunk.span)
-        return tuple(ranges or ()) or (chunk.span,)
+        parts = tuple(ranges or ())
+        if not parts:
+            return (chunk.span,)
+        return parts
 
     def readable_text(self, start: int, end: int) -> str:
         """Return ``text[start:end]`` for a person to read: HTML without its tags."""
@@ -163,19 +174,22 @@ class ChunkedText:
             removed_spans = list(cuts.string_spans)
             for list_cut in cuts.list_cuts:
                 removed_spans += list_cut.removed_spans
-            return complement_spans(merge_spans(removed_spans), 0, len(self.text))
+            removed_spans = merge_spans(removed_spans)
+            return complement_spans(removed_spans, 0, len(self.text))
         ranges, context_spans = self._kept_and_context(kept_spans)
         if self._is_container:
             return [(0, len(self.text))]  # it could not be read as JSON
         if self.text_format in _TREE_FORMATS:
             all_spans = merge_spans([*ranges, *context_spans])
-            return complement_spans(self._dropped_records(all_spans), 0, len(self.text))
+            dropped_spans = self._dropped_records(all_spans)
+            return complement_spans(dropped_spans, 0, len(self.text))
         # A chunk kept only as context brings no further context.
         main_chunks = []
         for chunk in self._touched_chunks(ranges):
             if chunk.span not in context_spans:
                 main_chunks.append(chunk)
-        retained_spans = merge_spans([*_context_spans(main_chunks), *ranges])
+        main_context = _context_spans(main_chunks)
+        retained_spans = merge_spans([*main_context, *ranges])
         if self.text_format != "html":
             return retained_spans
         tag_spans: Ranges = []
@@ -209,12 +223,18 @@ class ChunkedText:
         """
         retained_spans = self.retained_spans(kept_spans)
         removed_spans = complement_spans(retained_spans, 0, len(self.text))
-        return self.apply([TextEdit(start, end) for start, end in removed_spans])
+        edits = []
+        for start, end in removed_spans:
+            edit = TextEdit(start, end)
+            edits.append(edit)
+        return self.apply(edits)
 
     def apply(self, edits: Sequence[TextEdit]) -> Any:
         """Return the source value with edits of its text, in the type it had."""
         if not edits:
-            return self.text if self.source_value is None else self.source_value
+            if self.source_value is None:
+                return self.text
+            return self.source_value
         if self._is_container:
             return edit_value(self.source_value, self.text, edits)
         if isinstance(self.source_value, bytes):
@@ -232,16 +252,25 @@ class ChunkedText:
             start, end = _to_range(kept_span)
             if start < end:
                 valid_ranges.append((start, end))
-        ranges = clip_spans(merge_spans(valid_ranges), 0, len(self.text))
-        return ranges, _context_spans(self._touched_chunks(ranges))
+        merged_ranges = merge_spans(valid_ranges)
+        ranges = clip_spans(merged_ranges, 0, len(self.text))
+        touched_chunks = self._touched_chunks(ranges)
+        return ranges, _context_spans(touched_chunks)
 
     def _touched_chunks(self, ranges: Ranges) -> list[TextChunk]:
         """Return the chunks that merged ranges touch."""
-        return [chunk for chunk in self.chunks if clip_spans(ranges, *chunk.span)]
+        touched_chunks = []
+        for chunk in self.chunks:
+            if clip_spans(ranges, *chunk.span):
+                touched_chunks.append(chunk)
+        return touched_chunks
 
     def _has_inner_tags(self, chunk: TextChunk) -> bool:
-        is_html = self.text_format == "html"
-        return is_html and "<" in chunk.text_of(self.text).strip()[1:-1]
+        if self.text_format != "html":
+            return False
+        raw_text = chunk.text_of(self.text)
+        inner_text = raw_text.strip()[1:-1]
+        return "<" in inner_text
 
     @property
     def _is_container(self) -> bool:
@@ -278,7 +307,8 @@ def chunk_text(source_value: Any) -> ChunkedText:
         if not is_object and not isinstance(source_value, dict | list | tuple):
             raise TypeError("not a list or an object")
         json_text = json.dumps(source_value, ensure_ascii=False, default=_to_json)
-        return replace(_chunk_string(json_text), source_value=source_value)
+        chunked = _chunk_string(json_text)
+        return replace(chunked, source_value=source_value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             "chunk_text: expected a text, bytes, or a list or dict that JSON holds, "
@@ -298,8 +328,9 @@ def _to_json(value: Any) -> Any:
 
 def structural_chunker(passage: Passage) -> tuple[Span, ...]:
     """Chunk a passage into spans that tile it; an empty passage is one empty span."""
-    chunks = chunk_text(passage.text).chunks
-    return passage_spans(passage.id, [chunk.span for chunk in chunks])
+    chunked = chunk_text(passage.text)
+    ranges = [chunk.span for chunk in chunked.chunks]
+    return passage_spans(passage.id, ranges)
 
 
 def nearest_spans(context_spans: RangeTuple) -> Ranges:
@@ -347,22 +378,26 @@ def _chunk_string(text: str) -> ChunkedText:
     )
     chunks = None
     if text_format in _FORMAT_CHUNKERS:
-        chunks = _FORMAT_CHUNKERS[text_format](text)
+        chunk_format = _FORMAT_CHUNKERS[text_format]
+        chunks = chunk_format(text)
         if not chunks:
             text_format = lines.PLAIN_TEXT
     if not chunks:
         chunks = lines.line_chunks(text, text_format)
     if text_format not in ("json", "rows"):  # whose lists lose single elements
         filled_characters = sum(map(len, text.split()))
+        paid_chunks = filled_characters // MIN_MEAN_CHARACTERS
         chunks = merge_small_chunks(
             text,
             chunks,
-            FREE_CHUNKS + filled_characters // MIN_MEAN_CHARACTERS,
+            FREE_CHUNKS + paid_chunks,
             shows_structure=text_format != "html",
         )
     if not any(chunk.is_scored_in(text) for chunk in chunks):
         # Nothing but structure: keep it scorable, by its beginning.
-        chunks = [TextChunk(0, len(text), display_text=text[:MAX_CONTEXT_CHARACTERS])]
+        text_start = text[:MAX_CONTEXT_CHARACTERS]
+        whole_chunk = TextChunk(0, len(text), display_text=text_start)
+        chunks = [whole_chunk]
     references: Mapping[int, Sequence[int]] = {}
     if text_format in (lines.PLAIN_TEXT, lines.LOG_ENTRIES):
         references = later_references(text, chunks)
@@ -376,8 +411,9 @@ def _chunk_embedded(text: str) -> list[TextChunk]:
         return [TextChunk(0, len(text), display_text=text)]
     chunks = []
     for chunk in chunked.chunks:
-        context, chunk_text = chunked.chunk_context_and_text(chunk)
-        chunks.append(chunk._replace(header=context, display_text=chunk_text))
+        context_text, own_text = chunked.chunk_context_and_text(chunk)
+        readable_chunk = chunk._replace(header=context_text, display_text=own_text)
+        chunks.append(readable_chunk)
     return chunks
 
 

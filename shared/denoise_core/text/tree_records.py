@@ -6,6 +6,7 @@ tag, so what is left without it can be parsed. Everything else is structure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
@@ -28,15 +29,22 @@ _MIN_YAML_LINES = 0.8  # of the lines look like YAML before it is parsed
 
 def detect_tree_format(text: str) -> str:
     """Return ``"xml"``, ``"yaml"``, or ``""`` for neither."""
-    text_head = text.lstrip()[:200].lower()
+    text_head = text.lstrip()[:200]
+    text_head = text_head.lower()
     if text_head.startswith("<"):
         is_page = text_head.startswith(("<!doctype html", "<html"))
-        if not is_page and find_xml_records(text) is not None:
-            return "xml"
+        if is_page:
+            return ""
+        xml_records = find_xml_records(text)
+        if xml_records is None:
+            return ""
+        return "xml"
+    if not _looks_like_yaml(text):
         return ""
-    if _looks_like_yaml(text) and load_yaml_nodes(text) is not None:
-        return "yaml"
-    return ""
+    yaml_nodes = load_yaml_nodes(text)
+    if yaml_nodes is None:
+        return ""
+    return "yaml"
 
 
 # --- YAML
@@ -46,18 +54,33 @@ def _looks_like_yaml(text: str) -> bool:
     """Whether most lines are a key or a list item, as they rarely are in prose."""
     if len(text) > MAX_PARSED_CHARACTERS:
         return False
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    if len(lines) < _MIN_LINES or lines[0][0] in "{[":
+    lines = []
+    for raw_line in text.split("\n"):
+        line = raw_line.strip()
+        if line:
+            lines.append(line)
+    line_count = len(lines)
+    if line_count < _MIN_LINES or lines[0].startswith(("{", "[")):
         return False
-    yaml_lines = 0
-    for line in lines:
-        has_key = ": " in line or line.endswith(":")
-        key = line.removeprefix("- ").removesuffix(":").partition(": ")[0]
-        # A colon or a dash inside: a log's time, or prose.
-        is_plain = ":" not in key and " - " not in key
-        is_short_key = has_key and is_plain and 0 < len(key) <= 40
-        yaml_lines += is_short_key or line.startswith(("#", "---"))
-    return yaml_lines >= _MIN_YAML_LINES * len(lines)
+    yaml_lines = sum(map(_is_yaml_line, lines))
+    min_yaml_lines = _MIN_YAML_LINES * line_count
+    return yaml_lines >= min_yaml_lines
+
+
+def _is_yaml_line(line: str) -> bool:
+    """Whether a line without outer white space is a key, an item or a comment."""
+    if line.startswith(("#", "---")):
+        return True
+    has_key = ": " in line or line.endswith(":")
+    if not has_key:
+        return False
+    entry = line.removeprefix("- ")
+    entry = entry.removesuffix(":")
+    key, _, _ = entry.partition(": ")
+    # A colon or a dash inside: a log's time, or prose.
+    if ":" in key or " - " in key:
+        return False
+    return 0 < len(key) <= 40
 
 
 def load_yaml_nodes(text: str) -> list[Any] | None:
@@ -74,10 +97,13 @@ def load_yaml_nodes(text: str) -> list[Any] | None:
         nodes = list(yaml.compose_all(text, Loader=safe_loader))
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
-    is_tree = nodes and all(isinstance(node, yaml.CollectionNode) for node in nodes)
-    if not is_tree:
+    if not nodes or not _are_collections(nodes):
         return None
     return nodes
+
+
+def _are_collections(nodes: Iterable[Any]) -> bool:
+    return all(isinstance(node, yaml.CollectionNode) for node in nodes)
 
 
 def count_empty_values(text: str) -> int | None:
@@ -93,7 +119,8 @@ def count_empty_values(text: str) -> int | None:
     while pending:
         node = pending.pop()
         if isinstance(node, yaml.MappingNode):
-            pending += [member for _, member in node.value]
+            for _, member in node.value:
+                pending.append(member)
         elif isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
             count += 1
     return count
@@ -106,7 +133,10 @@ def yaml_chunks(text: str) -> list[TextChunk] | None:
         _collect_yaml_items(text, root, item_spans)
     if not item_spans:
         return [TextChunk(0, len(text), is_atomic=True)]
-    chunks = [TextChunk(*span, is_atomic=True) for span in sorted(item_spans)]
+    chunks = []
+    for start, end in sorted(item_spans):
+        chunk = TextChunk(start, end, is_atomic=True)
+        chunks.append(chunk)
     return fill_gaps(text, chunks)
 
 
@@ -115,15 +145,27 @@ def _collect_yaml_items(text: str, node: Any, item_spans: Ranges) -> None:
         for _, member in node.value:
             _collect_yaml_items(text, member, item_spans)
     elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
-        items = node.value
-        if len(items) > 1 and all(isinstance(i, yaml.CollectionNode) for i in items):
-            item_starts = [line_at(text, item.start_mark.index)[0] for item in items]
-            end, _ = line_at(text, node.end_mark.index)
-            if not text[node.end_mark.index :].strip():
-                end = len(text)
-            item_ends = [*item_starts[1:], end]
-            if item_starts == sorted(set(item_starts)) and item_starts[-1] < end:
-                item_spans += zip(item_starts, item_ends, strict=True)
+        has_items = len(node.value) > 1
+        if has_items and _are_collections(node.value):
+            item_spans += _yaml_item_spans(text, node)
+
+
+def _yaml_item_spans(text: str, node: Any) -> Ranges:
+    """Return the lines of each item of a list; empty if two items share a line."""
+    item_starts = []
+    for item in node.value:
+        item_start, _ = line_at(text, item.start_mark.index)
+        item_starts.append(item_start)
+    node_end = node.end_mark.index
+    end, _ = line_at(text, node_end)
+    text_after = text[node_end:]
+    if not text_after.strip():
+        end = len(text)
+    line_starts = sorted(set(item_starts))
+    if item_starts != line_starts or item_starts[-1] >= end:
+        return []
+    item_ends = [*item_starts[1:], end]
+    return list(zip(item_starts, item_ends, strict=True))
 
 
 # --- XML
@@ -153,7 +195,8 @@ def parse_xml(text: str) -> XmlElement | None:
     def start_element(name: str, attributes: dict[str, str]) -> None:
         element = XmlElement(name, parser.CurrentByteIndex)
         element.has_attributes = bool(attributes)
-        open_elements[-1].children.append(element)
+        parent = open_elements[-1]
+        parent.children.append(element)
         open_elements.append(element)
 
     def end_element(name: str) -> None:
@@ -204,25 +247,30 @@ def find_xml_records(text: str) -> Ranges | None:
     end = len(text) - len(text.lstrip())
     previous_end = 0
     for record in records:
-        start = end + _count_characters(source[previous_end : record.start])
-        end = start + _count_characters(source[record.start : record.end])
+        source_before = source[previous_end : record.start]
+        record_source = source[record.start : record.end]
+        start = end + _count_characters(source_before)
+        end = start + _count_characters(record_source)
         spans.append((start, end))
         previous_end = record.end
     return spans
 
 
 def _count_characters(source: bytes) -> int:
-    return len(source.decode("utf-8", "replace"))
+    text = source.decode("utf-8", "replace")
+    return len(text)
 
 
 def _collect_xml_records(element: XmlElement, records: list[XmlElement]) -> None:
     """Collect the children of the outermost elements that repeat one name."""
     counts: dict[str, int] = {}
     for child in element.children:
-        counts[child.name] = counts.get(child.name, 0) + 1
+        previous_count = counts.get(child.name, 0)
+        counts[child.name] = previous_count + 1
     for child in element.children:
+        is_repeated = counts[child.name] > 2
         has_parts = bool(child.children) or child.has_attributes
-        if counts[child.name] > 2 and has_parts:
+        if is_repeated and has_parts:
             records.append(child)
         else:
             _collect_xml_records(child, records)
@@ -235,7 +283,9 @@ def xml_chunks(text: str) -> list[TextChunk] | None:
         return [TextChunk(0, len(text), is_atomic=True)]
     chunks = []
     for start, end in records:
-        record_text = strip_tags(text[start:end].replace("><", "> <"))
+        raw_record = text[start:end]
+        spaced_record = raw_record.replace("><", "> <")
+        record_text = strip_tags(spaced_record)
         chunk = TextChunk(start, end, display_text=record_text, is_atomic=True)
         chunks.append(chunk)
     return fill_gaps(text, chunks)
