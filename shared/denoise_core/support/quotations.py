@@ -73,7 +73,8 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
     for start, end in quoted_ranges:
-        if _count_words(clean_text[start:end]) >= MIN_WORDS:
+        visible_text = clean_text[start:end]
+        if _count_words(visible_text) >= MIN_WORDS:
             cited_ids = _ids_cited_for(start, end, parsed_answer.units, citations)
             text = answer[start:end]
             status, spans = _locate_quotation(text, passages, cited_ids)
@@ -150,7 +151,8 @@ def _block_quotes(text: str) -> Iterator[Range]:
 
 def _closing_position(text: str, position: int) -> int:
     """Where the quotation ends whose mark is at ``position``; 0 where none begins."""
-    closing_marks = _CLOSING_MARKS.get(text[position], "")
+    opening_mark = text[position]
+    closing_marks = _CLOSING_MARKS.get(opening_mark, "")
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
     if not closing_marks or before.isalnum() or not after.strip():
@@ -161,8 +163,10 @@ def _closing_position(text: str, position: int) -> int:
         paragraph_end = limit
     for end in range(position + 1, paragraph_end):
         is_closing = text[end] in closing_marks and not text[end - 1].isspace()
+        if not is_closing:
+            continue
         next_character = text[end + 1 : end + 2]
-        if is_closing and not next_character.isalnum():
+        if not next_character.isalnum():
             return end
     return 0
 
@@ -232,8 +236,8 @@ def _locate_parts(parts: Sequence[str], passage: Passage) -> tuple[Span, ...] | 
             if part_range is None:
                 break
             start, end = part_range
-            span = Span(passage.id, position + start, position + end)
-            spans.append(span)
+            part_span = Span(passage.id, position + start, position + end)
+            spans.append(part_span)
             position += end
         else:
             return tuple(spans)
