@@ -166,7 +166,10 @@ def _scan_line(
     line: str,
 ) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
     """Read a line as unit numbers, a verdict, labels and words; None if it is none."""
-    tokens = [token for token in _tokenize_line(line) if token.text not in _FILLERS]
+    tokens = []
+    for token in _tokenize_line(line):
+        if token.text not in _FILLERS:
+            tokens.append(token)
     number_tokens = list(takewhile(lambda x: x.kind in ("number", "range"), tokens))
     after_numbers = tokens[len(number_tokens) :]
     name_tokens = list(takewhile(lambda x: x.kind in ("word", "range"), after_numbers))
@@ -179,7 +182,8 @@ def _scan_line(
         return None
     if is_positive and not _are_labels(details):
         return None
-    numbers = [int(number) for number in _expand_ranges(number_tokens)]
+    number_texts = _expand_ranges(number_tokens)
+    numbers = list(map(int, number_texts))
     labels = tuple(label for label in _expand_ranges(details) if "." in label)
     quoted_words = [token.text for token in details if token.kind == "words"]
     words = ""
