@@ -43,7 +43,8 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     else, and those in code, cite nothing. A year of four digits counts none.
     """
     passage_ids = {passage.id for passage in passages}
-    code_ranges = [match.span() for match in re.finditer(r"`[^`\n]*`", answer)]
+    code_matches = re.finditer(r"`[^`\n]*`", answer)
+    code_ranges = [match.span() for match in code_matches]
     citations: list[Citation] = []
     for match in BRACKETED.finditer(answer):
         position = match.start()
@@ -74,7 +75,8 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
         else:
             start, end = match.span()
             unique_ids = tuple(dict.fromkeys(cited_ids))
-            citation = Citation(start, end, unique_ids, tuple(unknown_names))
+            unknown = tuple(unknown_names)
+            citation = Citation(start, end, unique_ids, unknown)
             citations.append(citation)
     return citations
 
