@@ -114,11 +114,19 @@ def with_evidence(
                 f"evidence: expected Passages, got a {type(passage).__name__}"
             )
     passages = merge_by_rank((), [tuple(evidence)])
-    counted = tuple(passage for passage in passages if passage.counts)
-    excluded = tuple(passage for passage in passages if not passage.counts)
+    counted = []
+    excluded = []
+    for passage in passages:
+        if passage.counts:
+            counted.append(passage)
+        else:
+            excluded.append(passage)
     shown = blank_over_budget(counted, limits.evidence_tokens, memory.question)
     return replace(
-        memory, evidence=shown, retrieved=counted, excluded_evidence=excluded
+        memory,
+        evidence=shown,
+        retrieved=tuple(counted),
+        excluded_evidence=tuple(excluded),
     )
 
 
@@ -161,14 +169,17 @@ def restore_evidence(
     if count_tokens(restored.evidence) <= limits.evidence_tokens:
         return restored
     shown_before = {(passage.id, passage.text) for passage in memory.evidence}
-    changed = tuple(
-        passage
-        for passage in restored.evidence
-        if (passage.id, passage.text) not in shown_before
-    )
+    changed = []
+    for passage in restored.evidence:
+        if (passage.id, passage.text) not in shown_before:
+            changed.append(passage)
     changed_ids = {passage.id for passage in changed}
-    unchanged = tuple(p for p in memory.evidence if p.id not in changed_ids)
-    return _fit_evidence(replace(restored, evidence=()), unchanged, changed, limits)
+    unchanged = []
+    for passage in memory.evidence:
+        if passage.id not in changed_ids:
+            unchanged.append(passage)
+    without_evidence = replace(restored, evidence=())
+    return _fit_evidence(without_evidence, tuple(unchanged), changed, limits)
 
 
 def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:

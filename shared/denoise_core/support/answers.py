@@ -145,10 +145,13 @@ class AnswerUnit:
     def shown_text(self) -> str:
         """What a judge reads of it who reads the units before it, too."""
         is_field = self.kind in ("field", "talk")
-        text = self.standalone_text if is_field else self.text
+        text = self.text
+        if is_field:
+            text = self.standalone_text
         if self.kind == "code":
             text = text.replace("\n", " ⏎ ")
-        return normalize_text(text).text
+        normal = normalize_text(text)
+        return normal.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +164,20 @@ class ParsedAnswer:
     @property
     def claims(self) -> tuple[AnswerUnit, ...]:
         """The units that claim something."""
-        return tuple(unit for unit in self.units if unit.is_claim)
+        claims = []
+        for unit in self.units:
+            if unit.is_claim:
+                claims.append(unit)
+        return tuple(claims)
 
     @property
     def shown_units(self) -> tuple[AnswerUnit, ...]:
         """The units that a judge is shown: all but the model's reasoning."""
-        return tuple(unit for unit in self.units if unit.kind != "reasoning")
+        shown_units = []
+        for unit in self.units:
+            if unit.kind != "reasoning":
+                shown_units.append(unit)
+        return tuple(shown_units)
 
     @property
     def text_without_reasoning(self) -> str:
@@ -372,9 +383,13 @@ class _AnswerReader:
             for citation_start, citation_end in cell_citations:
                 citations.append((start + citation_start, start + citation_end))
             without_citations = blank_ranges(cell_text, cell_citations)
-            visible_text = _HTML_TAG.sub(" ", without_citations).translate(_EMPHASIS)
-            cell_texts.append(" ".join(visible_text.split()).strip("_~ "))
-        start, end = cell_ranges[0][0], cell_ranges[-1][1]
+            without_tags = _HTML_TAG.sub(" ", without_citations)
+            visible_text = without_tags.translate(_EMPHASIS)
+            spaced_text = " ".join(visible_text.split())
+            plain_text = spaced_text.strip("_~ ")
+            cell_texts.append(plain_text)
+        start = cell_ranges[0][0]
+        end = cell_ranges[-1][1]
         kind: UnitKind = "lead"
         column_names = [""] * len(cell_texts)
         if header_cells is not None:
@@ -404,10 +419,13 @@ class _AnswerReader:
             label = tuple(split_key_words(key) for key in path if isinstance(key, str))
             raw_value = clean_text[start:end]
             is_empty = raw_value in ("null", '""')
-            is_claim = not is_empty and not any(map(_is_about_reply, label))
+            is_about_reply = any(map(_is_about_reply, label))
+            is_claim = not is_empty and not is_about_reply
             units = []
             if raw_value.startswith('"'):
-                units = list(self._split_sentences(raw_value[1:-1], start + 1, "field"))
+                quoted_text = raw_value[1:-1]
+                sentences = self._split_sentences(quoted_text, start + 1, "field")
+                units = list(sentences)
             first_start = _first_word_start(clean_text, previous_end, start)
             if not units:
                 units = [AnswerUnit("field", raw_value, start, end)]
@@ -533,7 +551,9 @@ def _opens_with_yes_or_no(text: str) -> bool:
     lexemes = [*tokenize_text(text[:40])]
     if not lexemes or lexemes[0].folded_text not in _YES_NO_WORDS:
         return False
-    return len(lexemes) == 1 or lexemes[1].text in ",.:;!，。！—–-"
+    if len(lexemes) == 1:
+        return True
+    return lexemes[1].text in ",.:;!，。！—–-"
 
 
 def _is_small_talk(text: str, question: str) -> bool:
@@ -578,7 +598,8 @@ def folded_sentences(text: str, language: str) -> Ranges:
     """The sentences of a text; a line break that only folds a line ends none."""
     if language not in ("de", "fr", "es", "zh"):
         language = "en"
-    return sentence_ranges(_join_folded_lines(text), language=language)
+    joined_text = _join_folded_lines(text)
+    return sentence_ranges(joined_text, language=language)
 
 
 def _join_folded_lines(text: str) -> str:

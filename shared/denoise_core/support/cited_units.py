@@ -54,7 +54,9 @@ class CitationJudge(LLMJudge):
 
 def _cited_labels(answer: str, unit: AnswerUnit) -> Iterator[str]:
     for start, end in unit.citations:
-        for name in answer[start + 1 : end - 1].replace(";", ",").split(","):
+        inner_text = answer[start + 1 : end - 1]
+        separated_text = inner_text.replace(";", ",")
+        for name in separated_text.split(","):
             yield name.strip()
 
 
@@ -64,8 +66,11 @@ def _is_in_sources(
     """Whether the sources or the question have all that a unit says, word by word."""
     source_text = evidence.source_text(labels)
     unit_text = unit.shown_text
-    own_words = set(split_words(unit_text)) - _NEUTRAL_WORDS
+    unit_words = set(split_words(unit_text))
+    own_words = unit_words - _NEUTRAL_WORDS
+    if not own_words:
+        return False
     known_words = {*split_words(source_text), *split_words(question)}
-    if not own_words or not own_words <= known_words:
+    if not own_words <= known_words:
         return False
     return not find_differences(unit_text, source_text, known_text=question)

@@ -43,7 +43,8 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     else, and those in code, cite nothing. A year of four digits counts none.
     """
     passage_ids = {passage.id for passage in passages}
-    code_ranges = [match.span() for match in re.finditer(r"`[^`\n]*`", answer)]
+    code_matches = re.finditer(r"`[^`\n]*`", answer)
+    code_ranges = [match.span() for match in code_matches]
     citations: list[Citation] = []
     for match in BRACKETED.finditer(answer):
         position = match.start()
@@ -52,7 +53,8 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
         cited_ids: list[str] = []
         unknown_names: list[str] = []
         inner_text = match[1] or match[2]
-        for part in re.split(r"[,;]", inner_text):
+        parts = re.split(r"[,;]", inner_text)
+        for part in parts:
             name = part.strip()
             numbers = _citation_numbers(name)
             last_number = numbers.stop - 1
@@ -73,18 +75,23 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
         else:
             start, end = match.span()
             unique_ids = tuple(dict.fromkeys(cited_ids))
-            citation = Citation(start, end, unique_ids, tuple(unknown_names))
+            unknown = tuple(unknown_names)
+            citation = Citation(start, end, unique_ids, unknown)
             citations.append(citation)
     return citations
 
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
     """The numbers that cite one of ``count`` passages, in order of first mention."""
-    passages = [Passage("", f"\0{number}") for number in range(1, count + 1)]
+    passages = []
+    for number in range(1, count + 1):
+        passage = Passage("", f"\0{number}")
+        passages.append(passage)
     numbers: dict[int, None] = {}
     for citation in find_citations(answer, passages):
         for passage_id in citation.ids:
-            numbers[int(passage_id[1:])] = None
+            cited_number = int(passage_id[1:])
+            numbers[cited_number] = None
     return tuple(numbers)
 
 
@@ -92,14 +99,17 @@ def remove_citations(answer: str) -> str:
     """The answer without numbers in brackets."""
     number = r"\d{1,3}(?:\.\d{1,3})?"
     separator = r"\s{0,9}[,;–-]\s{0,9}"
-    return re.sub(rf"\s?\[{number}(?:{separator}{number})*\]", "", answer)
+    citation = rf"\s?\[{number}(?:{separator}{number})*\]"
+    return re.sub(citation, "", answer)
 
 
 def _labelled_passage(name: str) -> int:
     """The number of the passage in a label such as ``2.3``; 0 for another name."""
     number, _, sentence = name.partition(".")
-    is_label = number.isdecimal() and sentence.isdecimal() and len(name) <= 7
-    return int(number) if is_label else 0
+    has_numbers = number.isdecimal() and sentence.isdecimal()
+    if not has_numbers or len(name) > 7:
+        return 0
+    return int(number)
 
 
 def _citation_numbers(name: str) -> range:
@@ -119,16 +129,19 @@ def matching_runs(words: Sequence[str], source_words: Sequence[str]) -> Iterator
     """
     source_positions: dict[str, list[int]] = {}
     for position, word in enumerate(source_words):
-        source_positions.setdefault(word, []).append(position)
+        same_positions = source_positions.setdefault(word, [])
+        same_positions.append(position)
     offset = 0
     while offset < len(words):
         longest_run = 0
-        word_positions = source_positions.get(words[offset], [])
+        first_word = words[offset]
+        word_positions = source_positions.get(first_word, [])
         for position in word_positions[:_MAX_STARTS]:
             run_length = _common_length(words, offset, source_words, position)
             longest_run = max(longest_run, run_length)
         if longest_run:
-            yield offset, offset + longest_run
+            run_end = offset + longest_run
+            yield offset, run_end
         offset += max(longest_run, 1)
 
 

@@ -24,14 +24,17 @@ class EvidenceIndex:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.evidence = LabelledEvidence(passages)
         self.ids = tuple(passage.id for passage in passages)
-        texts = [sentence.text for sentence in self.evidence.sentences.values()]
+        all_sentences = self.evidence.sentences.values()
+        texts = [sentence.text for sentence in all_sentences]
         self.text = "\n".join(texts)
-        self.language = detect_language(self.text[:4000])
+        first_text = self.text[:4000]
+        self.language = detect_language(first_text)
         self.sentence_terms: dict[str, frozenset[str]] = {}
         for sentences in self.evidence.passage_sentences:
             header_terms: frozenset[str] = frozenset()
             for sentence in sentences:
-                terms = content_terms(sentence.text, self.language) | header_terms
+                own_terms = content_terms(sentence.text, self.language)
+                terms = own_terms | header_terms
                 self.sentence_terms[sentence.label] = terms
                 if sentence.label.endswith(".0"):
                     header_terms = terms
@@ -52,31 +55,36 @@ class EvidenceIndex:
         most_terms = 0
         best_label = ""
         for label, sentence_terms in self.sentence_terms.items():
-            passage_id = self.evidence.sentences[label].passage_id
-            if passage_ids is not None and passage_id not in passage_ids:
+            sentence = self.evidence.sentences[label]
+            if passage_ids is not None and sentence.passage_id not in passage_ids:
                 continue
             common_count = len(terms & sentence_terms)
             if common_count > most_terms:
                 most_terms = common_count
                 best_label = label
-        term_fraction = most_terms / max(1, len(terms))
-        return term_fraction, self.evidence.quote(best_label)
+        term_count = max(1, len(terms))
+        term_fraction = most_terms / term_count
+        best_quote = self.evidence.quote(best_label)
+        return term_fraction, best_quote
 
 
 def has_words(passage: Passage) -> bool:
     """Whether its text or its header says anything."""
     has_text = bool(passage.text.strip())
-    return has_text or bool(passage.header.strip())
+    has_header = bool(passage.header.strip())
+    return has_text or has_header
 
 
 @cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)
 def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers as plain digits."""
     lexemes = tokenize_text(text)
-    terms = set(content_stems(lexemes, language))
+    stems = content_stems(lexemes, language)
+    terms = set(stems)
     for lexeme in lexemes:
         if lexeme.kind == "number":
-            plain_digits = lexeme.text.replace(",", "").replace(".", "")
+            plain_digits = lexeme.text.replace(",", "")
+            plain_digits = plain_digits.replace(".", "")
             terms.add(plain_digits)
         elif lexeme.kind == "word":
             number = parse_cardinal(lexeme.folded_text)

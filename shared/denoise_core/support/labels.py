@@ -56,7 +56,8 @@ class LabelledEvidence:
         for number, passage in enumerate(self.passages, 1):
             sentences = _label_passage(number, passage)
             self.passage_sentences.append(sentences)
-            self.sentences |= {sentence.label: sentence for sentence in sentences}
+            for sentence in sentences:
+                self.sentences[sentence.label] = sentence
 
     def prompt_text(self) -> str:
         """The evidence as a prompt shows it: an envelope for each passage."""
@@ -76,21 +77,25 @@ class LabelledEvidence:
         sentence = self.sentences.get(label)
         if sentence is None or sentence.start == sentence.end:
             return None
-        number = int(label.partition(".")[0])
-        passage = self.passages[number - 1]
+        passage_number, _, _ = label.partition(".")
+        position = int(passage_number) - 1
+        passage = self.passages[position]
         span = Span(passage.id, sentence.start, sentence.end)
-        return Quote(span, passage.text[sentence.start : sentence.end], relation)
+        quoted_text = passage.text[sentence.start : sentence.end]
+        return Quote(span, quoted_text, relation)
 
     def source_text(self, labels: Sequence[str]) -> str:
         """The normal form of what the labels name, with the headers of their passages."""
         texts = []
         for label in labels:
-            header_label = f"{label.partition('.')[0]}.0"
+            passage_number, _, _ = label.partition(".")
+            header_label = f"{passage_number}.0"
             for known_label in (header_label, label):
                 sentence = self.sentences.get(known_label)
                 if sentence is not None:
                     texts.append(sentence.text)
-        return "\n".join(dict.fromkeys(texts))
+        unique_texts = dict.fromkeys(texts)
+        return "\n".join(unique_texts)
 
 
 def evidence_prefix(evidence: LabelledEvidence, question: str) -> str:
@@ -109,23 +114,29 @@ def passage_header(passage: Passage) -> str:
         return passage.header
     parts = []
     for key, value in passage.metadata.items():
-        is_value = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-        if not is_value or key.startswith(_ADAPTER_KEYS):
+        is_plain = isinstance(value, (str, int, float))
+        if not is_plain or isinstance(value, bool):
             continue
-        if 0 < len(str(value)) <= _MAX_VALUE_CHARACTERS:
+        if key.startswith(_ADAPTER_KEYS):
+            continue
+        value_length = len(str(value))
+        if 0 < value_length <= _MAX_VALUE_CHARACTERS:
             parts.append(f"{key}: {value}")
-    return "; ".join(parts[:_MAX_FIELDS])
+    first_parts = parts[:_MAX_FIELDS]
+    return "; ".join(first_parts)
 
 
 def _label_passage(number: int, passage: Passage) -> list[EvidenceSentence]:
     sentences = []
-    header_text = normalize_text(passage_header(passage)).text
+    raw_header = passage_header(passage)
+    header_text = normalize_text(raw_header).text
     if header_text:
         header = EvidenceSentence(f"{number}.0", passage.id, 0, 0, header_text)
         sentences.append(header)
     ranges = evidence_ranges(passage.text)
     for index, (start, end) in enumerate(ranges, 1):
-        shown_text = normalize_text(passage.text[start:end]).text
+        raw_text = passage.text[start:end]
+        shown_text = normalize_text(raw_text).text
         sentence = EvidenceSentence(
             f"{number}.{index}", passage.id, start, end, shown_text
         )
@@ -143,7 +154,8 @@ def evidence_ranges(text: str) -> Ranges:
     language = detect_language(text[:4000])
     for sentence_start, sentence_end in folded_sentences(text, language):
         start, end = trim_range(text, sentence_start, sentence_end)
-        if not any(map(str.isalnum, text[start:end])):
+        sentence_text = text[start:end]
+        if not any(map(str.isalnum, sentence_text)):
             continue
         if ranges and _is_in_row_of(text, ranges[-1][0], start):
             ranges[-1] = (ranges[-1][0], end)
@@ -154,4 +166,6 @@ def evidence_ranges(text: str) -> Ranges:
 
 def _is_in_row_of(text: str, row_start: int, position: int) -> bool:
     """Whether a position is in the table row that begins at ``row_start``."""
-    return text[row_start] == "|" and "\n" not in text[row_start:position]
+    if text[row_start] != "|":
+        return False
+    return "\n" not in text[row_start:position]

@@ -26,7 +26,8 @@ def normalize_line_breaks(text: str) -> str:
 
     The text keeps its length.
     """
-    text = text.replace("\r\n", " \n").replace("\r", "\n")
+    text = text.replace("\r\n", " \n")
+    text = text.replace("\r", "\n")
     return text.replace("\x00", "\ufffd")
 
 
@@ -36,7 +37,8 @@ def blank_ranges(text: str, ranges: Iterable[Range]) -> str:
     offset = 0
     for start, end in ranges:
         text_before = text[offset:start]
-        blanks = re.sub(r"[^\n]", " ", text[start:end])
+        covered_text = text[start:end]
+        blanks = re.sub(r"[^\n]", " ", covered_text)
         parts += [text_before, blanks]
         offset = end
     parts.append(text[offset:])
@@ -45,7 +47,8 @@ def blank_ranges(text: str, ranges: Iterable[Range]) -> str:
 
 def markdown_tokens(text: str) -> list[Token]:
     """Markdown's tokens; HTML is text, and so are indented lines."""
-    return _markdown_parser().parse(text)
+    parser = _markdown_parser()
+    return parser.parse(text)
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +56,9 @@ def _markdown_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 40})
-    return parser.enable(["table", "strikethrough"]).disable(["code", "text_join"])
+    parser.enable(["table", "strikethrough"])
+    parser.disable(["code", "text_join"])
+    return parser
 
 
 def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
@@ -79,8 +84,11 @@ def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
         if position >= 0:
             raw_length = len(raw_text)
             offset = position + raw_length
-            visible_text = child.content[:raw_length].ljust(raw_length)
-            characters[position - start : offset - start] = visible_text
+            cut_text = child.content[:raw_length]
+            visible_text = cut_text.ljust(raw_length)
+            first = position - start
+            last = offset - start
+            characters[first:last] = visible_text
     return "".join(characters)
 
 
@@ -88,12 +96,17 @@ def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:
     """The cells of a table row, between bars that no backslash escapes."""
     row_text = clean_text[start:end].rstrip()
     end = start + len(row_text)
-    bars = [start + bar.start() for bar in re.finditer(r"(?<!\\)\|", row_text)]
+    bars = []
+    for match in re.finditer(r"(?<!\\)\|", row_text):
+        bar_position = start + match.start()
+        bars.append(bar_position)
     edges = [start - 1, *bars, end]
-    if bars and not clean_text[start : bars[0]].strip():
-        edges = edges[1:]
-    if bars and bars[-1] == end - 1:
-        edges = edges[:-1]
+    if bars:
+        text_before = clean_text[start : bars[0]]
+        if not text_before.strip():
+            edges = edges[1:]
+        if bars[-1] == end - 1:
+            edges = edges[:-1]
     for left_edge, right_edge in itertools.pairwise(edges):
         yield trim_range(clean_text, left_edge + 1, right_edge)
 
@@ -109,22 +122,33 @@ def trim_range(text: str, start: int, end: int) -> Range:
 
 def line_starts(text: str) -> list[int]:
     """The offset of each line, and the length of the text."""
-    line_ends = [line_break.end() for line_break in re.finditer("\n", text)]
-    return [0, *line_ends, len(text)]
+    offsets = [0]
+    for line_break in re.finditer("\n", text):
+        line_end = line_break.end()
+        offsets.append(line_end)
+    text_length = len(text)
+    offsets.append(text_length)
+    return offsets
 
 
 def split_key_words(key: str) -> str:
     """``completedIn`` and ``completed_in`` are "completed in"."""
     spaced_key = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key)
-    return " ".join(spaced_key.split())
+    key_words = spaced_key.split()
+    return " ".join(key_words)
 
 
 def json_start(text: str, start: int = 0, end: int = sys.maxsize) -> int | None:
     """Where the JSON object or list begins that ``text[start:end]`` is; else None."""
-    start, end = trim_range(text, start, min(end, len(text)))
-    if text[start : min(start + 1, end)] not in ("{", "["):
+    text_end = min(end, len(text))
+    start, end = trim_range(text, start, text_end)
+    if start >= end or text[start] not in "{[":
         return None
     parsed_value = parse_json_at(text, start)
-    if parsed_value is None or text[parsed_value[1] : end].strip():
+    if parsed_value is None:
+        return None
+    _, value_end = parsed_value
+    text_behind = text[value_end:end]
+    if text_behind.strip():
         return None
     return start

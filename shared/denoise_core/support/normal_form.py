@@ -59,14 +59,19 @@ class _TextBuilder:
             is_blank = character.isspace()
             if is_blank and self.characters[-1:] in ([], [" "]):
                 continue
-            self.characters.append(" " if is_blank else character)
+            shown_character = character
+            if is_blank:
+                shown_character = " "
+            self.characters.append(shown_character)
             self.origin_starts.append(start)
             self.origin_ends.append(end)
 
     def build(self) -> NormalText:
         """The text, without a blank at its end."""
         text = "".join(self.characters).rstrip()
-        return NormalText(text, tuple(self.origin_starts), tuple(self.origin_ends))
+        origin_starts = tuple(self.origin_starts)
+        origin_ends = tuple(self.origin_ends)
+        return NormalText(text, origin_starts, origin_ends)
 
 
 def normalize_text(text: str) -> NormalText:
@@ -98,7 +103,8 @@ def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
             end += 1
         cluster = text[start:end]
         if not cluster.isascii():
-            cluster = unicodedata.normalize("NFC", cluster).translate(_UNIFIED)
+            composed_text = unicodedata.normalize("NFC", cluster)
+            cluster = composed_text.translate(_UNIFIED)
         elif not cluster.isprintable() and not cluster.isspace():
             cluster = ""
         yield start, end, cluster
@@ -110,7 +116,9 @@ def _continues_cluster(character: str) -> bool:
     if character < "\u0300":
         return False
     is_hangul_part = "\u1160" <= character <= "\u11ff"
-    return is_hangul_part or unicodedata.combining(character) > 0
+    if is_hangul_part:
+        return True
+    return unicodedata.combining(character) > 0
 
 
 def _broken_word_end(text: str, start: int) -> int:
@@ -122,7 +130,8 @@ def _broken_word_end(text: str, start: int) -> int:
     while end < len(text) and text[end].isspace():
         end += 1
     has_line_break = "\n" in text[start:end]
-    if has_line_break and text[end : end + 1].islower():
+    next_character = text[end : end + 1]
+    if has_line_break and next_character.islower():
         return end
     return 0
 
@@ -155,8 +164,12 @@ def _bracketed_number_end(text: str, position: int) -> int:
     if text[position] != "[":
         return 0
     closing = text.find("]", position, position + _MAX_CITED_DIGITS + 2)
-    is_number = closing > 0 and text[position + 1 : closing].isdecimal()
-    return closing + 1 if is_number else 0
+    if closing < 0:
+        return 0
+    inner_text = text[position + 1 : closing]
+    if not inner_text.isdecimal():
+        return 0
+    return closing + 1
 
 
 def _fold_character(text: str, position: int) -> str:
@@ -167,12 +180,16 @@ def _fold_character(text: str, position: int) -> str:
         return character.casefold()
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
-    if character in "-'" and before.isalpha() and after.isalpha():
+    is_inside_word = before.isalpha() and after.isalpha()
+    if is_inside_word and character in "-'":
         return ""
     is_sign = category == "Sc" or character in _MEASURE_SIGNS
     is_inside_number = character in ".,:/" and before.isdecimal()
     is_minus = character == "-" and not before.isalnum()
-    if is_sign or ((is_inside_number or is_minus) and after.isdecimal()):
+    if is_sign:
+        return character
+    is_part_of_number = is_inside_number or is_minus
+    if is_part_of_number and after.isdecimal():
         return character
     return " "
 
@@ -184,10 +201,14 @@ def find_words(words: str, text: str) -> Range | None:
     """
     folded_words = fold_text(words).text
     folded = fold_text(text)
-    position = folded.text.find(folded_words) if folded_words else -1
+    if not folded_words:
+        return None
+    position = folded.text.find(folded_words)
     while position >= 0:
         end = position + len(folded_words)
-        if is_word_edge(folded.text, position) and is_word_edge(folded.text, end):
+        begins_at_edge = is_word_edge(folded.text, position)
+        ends_at_edge = is_word_edge(folded.text, end)
+        if begins_at_edge and ends_at_edge:
             return folded.original_range(position, end)
         position = folded.text.find(folded_words, position + 1)
     return None
@@ -198,11 +219,14 @@ def is_word_edge(folded_text: str, position: int) -> bool:
     if not 0 < position < len(folded_text):
         return True
     sides = folded_text[position - 1 : position + 1]
-    return " " in sides or any(map(_is_unspaced, sides))
+    if " " in sides:
+        return True
+    return any(map(_is_unspaced, sides))
 
 
 def _is_unspaced(character: str) -> bool:
     """Whether a character is of a script without blanks: Thai, Khmer, Chinese ..."""
     is_south_east_asian = "\u0e00" <= character <= "\u109f"
     is_khmer = "\u1780" <= character <= "\u17ff"
-    return is_south_east_asian or is_khmer or character >= "\u2e80"
+    is_east_asian = character >= "\u2e80"
+    return is_south_east_asian or is_khmer or is_east_asian

@@ -60,21 +60,25 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
         The quotations in order. What is `verbatim` is proven; nothing here says that a
         sentence is supported.
     """
-    parsed_answer = parse_answer(answer, ids=[passage.id for passage in passages])
+    passage_ids = [passage.id for passage in passages]
+    parsed_answer = parse_answer(answer, ids=passage_ids)
     citations = find_citations(answer, passages)
     skipped_ranges = [
         (unit.start, unit.end)
         for unit in parsed_answer.units
         if unit.kind in _SKIPPED_KINDS
     ]
-    clean_text = blank_ranges(normalize_line_breaks(answer), skipped_ranges)
+    full_text = normalize_line_breaks(answer)
+    clean_text = blank_ranges(full_text, skipped_ranges)
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
     for start, end in quoted_ranges:
-        if _count_words(clean_text[start:end]) >= MIN_WORDS:
+        visible_text = clean_text[start:end]
+        if _count_words(visible_text) >= MIN_WORDS:
             cited_ids = _ids_cited_for(start, end, parsed_answer.units, citations)
-            status, spans = _locate_quotation(answer[start:end], passages, cited_ids)
-            quotation = Quotation(answer[start:end], start, end, status, spans)
+            text = answer[start:end]
+            status, spans = _locate_quotation(text, passages, cited_ids)
+            quotation = Quotation(text, start, end, status, spans)
             quotations.append(quotation)
     for citation in citations:
         if citation.unknown:
@@ -90,15 +94,21 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
             status, spans = _locate_quotation(unit.text, passages, cited_ids)
             if status in ("verbatim", "misattributed"):
                 text = answer[unit.start : unit.end]
-                quotations.append(Quotation(text, unit.start, unit.end, status, spans))
-    return tuple(sorted(quotations, key=lambda quotation: quotation.start))
+                quotation = Quotation(text, unit.start, unit.end, status, spans)
+                quotations.append(quotation)
+    quotations.sort(key=lambda quotation: quotation.start)
+    return tuple(quotations)
 
 
 def _count_words(text: str) -> int:
     """Words; of scripts without blanks, characters."""
     count = 0
-    for word in fold_text(text).text.split():
-        count += len(word) if max(word) >= "\u0e00" else 1
+    folded = fold_text(text)
+    for word in folded.text.split():
+        if max(word) >= "\u0e00":
+            count += len(word)
+        else:
+            count += 1
     return count
 
 
@@ -128,17 +138,21 @@ def _block_quotes(text: str) -> Iterator[Range]:
             depth -= 1
         elif token.type == "inline" and depth and token.map:
             first_line, last_line = token.map
-            last_text = text[
-                line_offsets[last_line - 1] : line_offsets[last_line]
-            ].lstrip("> \t")
-            if last_text.startswith(("-", "–", "—")) and last_line > first_line + 1:
+            line_start = line_offsets[last_line - 1]
+            line_end = line_offsets[last_line]
+            last_text = text[line_start:line_end].lstrip("> \t")
+            begins_with_dash = last_text.startswith(("-", "–", "—"))
+            if begins_with_dash and last_line > first_line + 1:
                 last_line -= 1
-            yield trim_range(text, line_offsets[first_line], line_offsets[last_line])
+            start = line_offsets[first_line]
+            end = line_offsets[last_line]
+            yield trim_range(text, start, end)
 
 
 def _closing_position(text: str, position: int) -> int:
     """Where the quotation ends whose mark is at ``position``; 0 where none begins."""
-    closing_marks = _CLOSING_MARKS.get(text[position], "")
+    opening_mark = text[position]
+    closing_marks = _CLOSING_MARKS.get(opening_mark, "")
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
     if not closing_marks or before.isalnum() or not after.strip():
@@ -149,7 +163,10 @@ def _closing_position(text: str, position: int) -> int:
         paragraph_end = limit
     for end in range(position + 1, paragraph_end):
         is_closing = text[end] in closing_marks and not text[end - 1].isspace()
-        if is_closing and not text[end + 1 : end + 2].isalnum():
+        if not is_closing:
+            continue
+        next_character = text[end + 1 : end + 2]
+        if not next_character.isalnum():
             return end
     return 0
 
@@ -176,16 +193,25 @@ def _locate_quotation(
     text: str, passages: Sequence[Passage], cited_ids: Sequence[str]
 ) -> tuple[QuotationStatus, tuple[Span, ...]]:
     """Where the words of a quotation are, the cited passages first."""
-    plain_text = text.replace("...", _ELISION).replace(f"[{_ELISION}]", _ELISION)
-    parts = [part for part in plain_text.split(_ELISION) if fold_text(part).text]
+    plain_text = text.replace("...", _ELISION)
+    plain_text = plain_text.replace(f"[{_ELISION}]", _ELISION)
+    parts = []
+    for part in plain_text.split(_ELISION):
+        if fold_text(part).text:
+            parts.append(part)
     cited_first = sorted(passages, key=lambda passage: passage.id not in cited_ids)
     for passage in cited_first:
         spans = _locate_parts(parts, passage)
         if spans is not None:
-            is_cited = not cited_ids or passage.id in cited_ids
-            return "verbatim" if is_cited else "misattributed", spans
-    pieces = _locate_pieces(fold_text(text).text.split(), cited_first)
-    return ("stitched", pieces) if pieces else ("nowhere", ())
+            if cited_ids and passage.id not in cited_ids:
+                return "misattributed", spans
+            return "verbatim", spans
+    folded = fold_text(text)
+    folded_words = folded.text.split()
+    pieces = _locate_pieces(folded_words, cited_first)
+    if not pieces:
+        return "nowhere", ()
+    return "stitched", pieces
 
 
 def _locate_parts(parts: Sequence[str], passage: Passage) -> tuple[Span, ...] | None:
@@ -197,17 +223,21 @@ def _locate_parts(parts: Sequence[str], passage: Passage) -> tuple[Span, ...] | 
         span = find_words(parts[0], passage.text)
         if span is not None:
             return (Span(passage.id, *span),)
-        is_in_header = find_words(parts[0], passage_header(passage)) is not None
-        return () if is_in_header else None
+        header = passage_header(passage)
+        if find_words(parts[0], header) is None:
+            return None
+        return ()
     for sentence_start, sentence_end in evidence_ranges(passage.text):
         spans = []
         position = sentence_start
         for part in parts:
-            part_range = find_words(part, passage.text[position:sentence_end])
+            text_left = passage.text[position:sentence_end]
+            part_range = find_words(part, text_left)
             if part_range is None:
                 break
             start, end = part_range
-            spans.append(Span(passage.id, position + start, position + end))
+            part_span = Span(passage.id, position + start, position + end)
+            spans.append(part_span)
             position += end
         else:
             return tuple(spans)
@@ -223,10 +253,12 @@ def _locate_pieces(
     while position < len(words):
         longest_run = 0
         longest_span: Span | None = None
+        words_left = words[position:]
         for passage in passages:
-            run_length, span = _longest_run(words[position:], passage)
+            run_length, span = _longest_run(words_left, passage)
             if run_length > longest_run:
-                longest_run, longest_span = run_length, span
+                longest_run = run_length
+                longest_span = span
         if longest_span is None:
             return ()
         spans.append(longest_span)
@@ -236,12 +268,15 @@ def _locate_pieces(
 
 def _longest_run(words: Sequence[str], passage: Passage) -> tuple[int, Span | None]:
     """How many of the first words a passage has in a row, at least three, and where."""
-    passage_words = fold_text(passage.text).text.split()
-    first_run = next(matching_runs(words, passage_words), (0, 0))
-    run_length = first_run[1] - first_run[0]
-    if first_run[0] != 0 or run_length < _MIN_PIECE_WORDS:
+    folded = fold_text(passage.text)
+    passage_words = folded.text.split()
+    runs = matching_runs(words, passage_words)
+    start, end = next(runs, (0, 0))
+    if start != 0 or end < _MIN_PIECE_WORDS:
         return 0, None
-    run_range = find_words(" ".join(words[:run_length]), passage.text)
+    run_text = " ".join(words[:end])
+    run_range = find_words(run_text, passage.text)
     if run_range is None:
         return 0, None
-    return run_length, Span(passage.id, *run_range)
+    span = Span(passage.id, *run_range)
+    return end, span

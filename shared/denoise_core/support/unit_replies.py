@@ -92,7 +92,8 @@ def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
         text = strip_reasoning(reply_text)
     except UnparsableReply:
         return replies  # it ends inside its reasoning
-    for line in list(_reply_lines(text))[:_MAX_LINES]:
+    lines = list(_reply_lines(text))
+    for line in lines[:_MAX_LINES]:
         scanned = _scan_line(line)
         if scanned is None:
             continue
@@ -120,10 +121,11 @@ def _reply_lines(text: str) -> Iterator[str]:
         is_unit_key = isinstance(key, str) and key.isdecimal()
         if is_unit_key and not parts:
             parts.append(str(key))
-        value = text[value_start:value_end].strip('"')
-        is_text = " " in value and any(map(str.isalpha, value))
-        is_words = len(path) > 1 and is_text and not _is_verdict(value)
-        parts.append(f'"{value}"' if is_words else value)
+        raw_value = text[value_start:value_end]
+        value = raw_value.strip('"')
+        if len(path) > 1 and _is_quoted_text(value):
+            value = f'"{value}"'
+        parts.append(value)
     for parts in groups.values():
         # The number of the unit first, wherever the object has it.
         ordered_parts = sorted(parts, key=lambda part: not part.isdecimal())
@@ -132,16 +134,24 @@ def _reply_lines(text: str) -> Iterator[str]:
 
 def _group_key(path: JsonPath) -> object:
     """The part of a JSON path that values of one unit share."""
-    if path and isinstance(path[0], str) and path[0].isdecimal():
-        return path[0]
+    if path:
+        first_name = path[0]
+        if isinstance(first_name, str) and first_name.isdecimal():
+            return first_name
     for position, name in enumerate(path):
         if isinstance(name, int):
             return path[: position + 1]
     return path
 
 
-def _is_verdict(value: str) -> bool:
-    return "_".join(value.lower().split()) in (*_VERDICTS, *_SYNONYMS)
+def _is_quoted_text(value: str) -> bool:
+    """Whether a value of JSON is words of the evidence, no verdict or label."""
+    has_letter = any(map(str.isalpha, value))
+    if not has_letter or " " not in value:
+        return False
+    value_words = value.lower().split()
+    name = "_".join(value_words)
+    return name not in (*_VERDICTS, *_SYNONYMS)
 
 
 @dataclass(slots=True)
@@ -156,7 +166,10 @@ def _scan_line(
     line: str,
 ) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
     """Read a line as unit numbers, a verdict, labels and words; None if it is none."""
-    tokens = [token for token in _tokenize_line(line) if token.text not in _FILLERS]
+    tokens = []
+    for token in _tokenize_line(line):
+        if token.text not in _FILLERS:
+            tokens.append(token)
     number_tokens = list(takewhile(lambda x: x.kind in ("number", "range"), tokens))
     after_numbers = tokens[len(number_tokens) :]
     name_tokens = list(takewhile(lambda x: x.kind in ("word", "range"), after_numbers))
@@ -165,12 +178,17 @@ def _scan_line(
     name = _SYNONYMS.get(name, name)
     is_known = name in _VERDICTS or name in _ANSWER_KINDS
     is_positive = name in ("supported", "inferred")
-    if not is_known or (is_positive and not _are_labels(details)):
+    if not is_known:
         return None
-    numbers = [int(number) for number in _expand_ranges(number_tokens)]
+    if is_positive and not _are_labels(details):
+        return None
+    number_texts = _expand_ranges(number_tokens)
+    numbers = list(map(int, number_texts))
     labels = tuple(label for label in _expand_ranges(details) if "." in label)
     quoted_words = [token.text for token in details if token.kind == "words"]
-    words = quoted_words[0] if quoted_words else ""
+    words = ""
+    if quoted_words:
+        words = quoted_words[0]
     return numbers, name, labels, words  # type: ignore[return-value]
 
 
@@ -188,12 +206,14 @@ def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:
         if token.kind in ("label", "number"):
             part, point, number = token.text.rpartition(".")
             if is_range and part == first_part:
-                last = min(int(number), first_number + _MAX_RANGE)
+                highest_number = first_number + _MAX_RANGE
+                last = min(int(number), highest_number)
                 for n in range(first_number + 1, last + 1):
                     yield f"{part}{point}{n}"
             else:
                 yield token.text
-            first_part, first_number = part, int(number)
+            first_part = part
+            first_number = int(number)
         is_range = token.kind == "range"
 
 
@@ -206,7 +226,8 @@ def _tokenize_line(line: str) -> Iterator[_Token]:
         if character in _QUOTATION_MARKS:
             closing_mark = _QUOTATION_MARKS[character]
             closing = line.find(closing_mark, end)
-            closing = len(line) if closing < 0 else closing
+            if closing < 0:
+                closing = len(line)
             yield _Token("words", line[end:closing])
             end = closing + 1
         elif character.isdecimal() and character.isascii():
@@ -222,7 +243,8 @@ def _tokenize_line(line: str) -> Iterator[_Token]:
         elif character.isalpha():
             while line[end : end + 1].isalnum():
                 end += 1
-            for word in line[position:end].lower().split("_"):
+            name = line[position:end].lower()
+            for word in name.split("_"):
                 yield _Token("word", word)
         elif character in "-–—":
             yield _Token("range", character)
@@ -233,8 +255,10 @@ def _number_end(line: str, position: int) -> int:
     """The end of the digits here, and of digits behind a point that follows."""
     end = _digits_end(line, position)
     fraction_end = _digits_end(line, end + 1)
-    has_fraction = line[end : end + 1] == "." and fraction_end > end + 1
-    return fraction_end if has_fraction else end
+    has_point = line[end : end + 1] == "."
+    if has_point and fraction_end > end + 1:
+        return fraction_end
+    return end
 
 
 def _digits_end(line: str, position: int) -> int:
