@@ -277,19 +277,23 @@ def case_from_question(
         return EvaluationCase(question, line_number, "labels")
     if not question.answers:
         return EvaluationCase(question, line_number)
-    gold_ids = frozenset(
-        passage.id
-        for passage in question.passages
-        if contains_answer(passage.text, question.answers)
-    )
-    return EvaluationCase(replace(question, gold=gold_ids), line_number, "answers")
+    gold_ids = set()
+    for passage in question.passages:
+        if contains_answer(passage.text, question.answers):
+            gold_ids.add(passage.id)
+    answered_question = replace(question, gold=frozenset(gold_ids))
+    return EvaluationCase(answered_question, line_number, "answers")
 
 
 def _parse_needs(json_record: Record) -> tuple[str, ...]:
-    values = json_record.get("needs") or ()
+    values = json_record.get("needs") or []
+    if not isinstance(values, list):
+        values = [values]
     texts = []
-    for value in values if isinstance(values, list) else [values] * bool(values):
-        text = value.get("text") if isinstance(value, Mapping) else value
+    for value in values:
+        text = value
+        if isinstance(value, Mapping):
+            text = value.get("text")
         if not isinstance(text, str) or not text.strip():
             raise InputError(
                 "'needs': expected a list of texts, or of objects with 'text', got "
@@ -329,7 +333,9 @@ def _passage_rows(json_record: Record) -> PassageRows | None:
     if raw_rows is None:
         return None
     if not isinstance(raw_rows, list | tuple) or not raw_rows:
-        type_name = "an empty list" if raw_rows in ([], ()) else type(raw_rows).__name__
+        type_name = type(raw_rows).__name__
+        if raw_rows in ([], ()):
+            type_name = "an empty list"
         raise InputError(
             f"'passages': expected a list of texts or objects, got {type_name}"
         )
@@ -340,9 +346,10 @@ def _passage_rows(json_record: Record) -> PassageRows | None:
                 "'passages': expected texts or objects with 'text', "
                 f"got {type(raw_row).__name__}"
             )
-        passage_rows.append(
-            {"text": raw_row} if isinstance(raw_row, str) else dict(raw_row)
-        )
+        passage_row: dict[str, Any] = {"text": raw_row}
+        if isinstance(raw_row, Mapping):
+            passage_row = dict(raw_row)
+        passage_rows.append(passage_row)
     return passage_rows
 
 
@@ -350,22 +357,26 @@ def _parse_passages(passage_rows: PassageRows) -> tuple[Passage, ...]:
     given_ids = []
     for passage_row in passage_rows:
         given_id = passage_row.get("id")
-        given_ids.append(None if given_id is None else str(given_id))
-    return tuple(map(_parse_passage, passage_rows, unique_ids(given_ids)))
+        if given_id is not None:
+            given_id = str(given_id)
+        given_ids.append(given_id)
+    passage_ids = unique_ids(given_ids)
+    return tuple(map(_parse_passage, passage_rows, passage_ids))
 
 
 def _parse_passage(passage_row: dict[str, Any], passage_id: str) -> Passage:
     """Parse a passage; its title goes in front of a text that does not begin with it."""
     passage_text = passage_row.get("text")
     if not isinstance(passage_text, str):
-        type_name = "nothing" if passage_text is None else type(passage_text).__name__
+        type_name = type(passage_text).__name__
+        if passage_text is None:
+            type_name = "nothing"
         raise InputError(f"'text': expected a text, got {type_name}")
     passage_text = replace_surrogates(passage_text)
-    passage_metadata = {
-        name: str(passage_row[name])
-        for name in ("title", "source")
-        if passage_row.get(name)
-    }
+    passage_metadata = {}
+    for name in ("title", "source"):
+        if passage_row.get(name):
+            passage_metadata[name] = str(passage_row[name])
     page_title = passage_metadata.get("title", "").strip()
     if page_title and not passage_text.startswith(page_title):
         passage_text = f"{page_title}\n{passage_text}"
@@ -389,13 +400,18 @@ def _labelled_ids(
             "'labels': expected true or false (1 or 0), one for each of "
             f"{len(passage_rows)} passages, got {gold_labels!r}"
         )
-    labelled_pairs = zip(passages, gold_labels, strict=True)
-    return frozenset(passage.id for passage, gold_label in labelled_pairs if gold_label)
+    labelled_ids = set()
+    for passage, gold_label in zip(passages, gold_labels, strict=True):
+        if gold_label:
+            labelled_ids.add(passage.id)
+    return frozenset(labelled_ids)
 
 
 def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
     """The ids of the passages that ``gold`` refers to by id, source, text or index."""
-    gold_references = gold if isinstance(gold, list) else [gold]
+    gold_references = gold
+    if not isinstance(gold, list):
+        gold_references = [gold]
     gold_ids: set[str] = set()
     for n, passage in enumerate(passages):
         passage_keys = (n, passage.id, passage.metadata.get("source"), passage.text)
@@ -422,8 +438,12 @@ def _parse_answers(json_record: Record) -> tuple[str, ...]:
             "'answers': expected a text or a list of texts, got "
             f"{type(given_answers).__name__}"
         )
-    answer_texts = map(str, given_answers)
-    return tuple(dict.fromkeys(text for text in answer_texts if text.strip()))
+    answer_texts = []
+    for given_answer in given_answers:
+        answer_text = str(given_answer)
+        if answer_text.strip():
+            answer_texts.append(answer_text)
+    return tuple(dict.fromkeys(answer_texts))
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Any]]:
@@ -441,7 +461,8 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
         ".xz": lzma.decompress,
     }
     try:
-        file_bytes = unpack_by_suffix.get(path.suffix, bytes)(path.read_bytes())
+        unpack = unpack_by_suffix.get(path.suffix, bytes)
+        file_bytes = unpack(path.read_bytes())
         file_text = file_bytes.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(

@@ -227,10 +227,13 @@ def rows_values(
         if bytes_left < 0 and shown_rows:
             break
         # Folded when nothing is kept, and beyond the first kept ones.
-        is_kept = any(marked_text.is_kept for marked_text in passage_values["pieces"])
+        all_pieces = passage_values["pieces"]
+        is_kept = any(marked_text.is_kept for marked_text in all_pieces)
         group_name = "dropped"
         if is_kept:
-            group_name = "open" if unfolded_count < UNFOLDED_PASSAGES else "more"
+            group_name = "more"
+            if unfolded_count < UNFOLDED_PASSAGES:
+                group_name = "open"
             unfolded_count += 1
         shown_row = {
             "any_kept": is_kept,
@@ -238,13 +241,15 @@ def rows_values(
             "group": group_name,
         }
         shown_rows.append({**passage_values, **shown_row, "pieces": marked_texts})
-    row_groups = groupby(shown_rows, lambda passage_values: passage_values["group"])
+    row_groups = []
+    for group_name, run in groupby(shown_rows, lambda shown_row: shown_row["group"]):
+        row_groups.append((group_name, list(run)))
     template_values = {
         "query": result.query,
         "fallback": result.fallback,
         "facts": (),
         "left_out": len(passage_rows) - len(shown_rows),
-        "groups": [(group_name, list(run)) for group_name, run in row_groups],
+        "groups": row_groups,
     }
     return template_values, bytes_left
 
@@ -261,8 +266,10 @@ def _shorten_marked_texts(
             shown_pieces.append(
                 replace(marked_text, text=marked_text.text[:characters_left])
             )
-        hidden_characters += max(0, len(marked_text.text) - max(0, characters_left))
-        characters_left -= len(marked_text.text)
+        text_length = len(marked_text.text)
+        shown_length = max(0, characters_left)
+        hidden_characters += max(0, text_length - shown_length)
+        characters_left -= text_length
     return shown_pieces, hidden_characters
 
 
@@ -278,8 +285,11 @@ def render_template(
             own styles.
         template_values: The template's values.
     """
-    frame_name = "part.html" if title is None else "page.html"
-    page_template = _templates((*packages, __package__)).get_template(frame_name)
+    frame_name = "page.html"
+    if title is None:
+        frame_name = "part.html"
+    environment = _templates((*packages, __package__))
+    page_template = environment.get_template(frame_name)
     html: str = page_template.render(body=body, title=title, **template_values)
     return html
 

@@ -77,21 +77,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="folder to write stack, scale and card to",
     )
     given = parser.parse_args(argv)
-    fitting = {name: halves(given.data, name, given.limit)[0] for name in SETS}
+    fitting = {}
+    for name in SETS:
+        fitting_half, _ = halves(given.data, name, given.limit)
+        fitting[name] = fitting_half
     given.out.mkdir(parents=True, exist_ok=True)
     encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=given.keep)
     made = fit(fitting, encoder)
-    write_whole(
-        given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n"
-    )
-    write_whole(
-        given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n"
-    )
-    write_whole(given.out / "card.json", json.dumps(made.card, indent=1) + "\n")
-    if not (given.out / "nq_sample.jsonl.xz").exists():
-        write_sample(
-            halves(given.data, NQ)[1][:SAMPLE], given.out / "nq_sample.jsonl.xz"
-        )
+    records = {
+        "stack.json": made.stack.to_dict(),
+        "scale.json": made.scale.to_dict(),
+        "card.json": made.card,
+    }
+    for file_name, record in records.items():
+        record_text = json.dumps(record, indent=1)
+        write_whole(given.out / file_name, record_text + "\n")
+    sample_path = given.out / "nq_sample.jsonl.xz"
+    if not sample_path.exists():
+        _, reported_half = halves(given.data, NQ)
+        write_sample(reported_half[:SAMPLE], sample_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,48 +110,50 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
     from rich.console import Console
 
     say = Console().print
-    mix = {name: read(encoder, questions) for name, questions in fitting.items()}
+    mix = {}
+    for name, questions in fitting.items():
+        mix[name] = read(encoder, questions)
     names, study = earning(mix, say)
-    columns = [NAMES.index(n) for n in names]
-    chosen = {name: [r.only(columns) for r in rows] for name, rows in mix.items()}
-    small = {name: questions[:15] for name, questions in fitting.items()}
+    chosen = only_signals(mix, names)
+    unasked = {}
+    shuffled = {}
+    for name, questions in fitting.items():
+        unasked[name] = read(encoder, asking_the_same(questions))
+        shuffled[name] = read(random_encoder(), questions[:15])
+    unasked_gold = gold_left_out(only_signals(unasked, names), names)
+    shuffled_gold = gold_left_out(only_signals(shuffled, names), names)
     controls = {
         "as it is": gold_left_out(chosen, names).mean(),
-        "without the question": gold_left_out(
-            {
-                n: [r.only(columns) for r in read(encoder, asking_the_same(q))]
-                for n, q in fitting.items()
-            },
-            names,
-        ).mean(),
-        "random weights (15 questions a set)": gold_left_out(
-            {
-                n: [r.only(columns) for r in read(random_encoder(), q)]
-                for n, q in small.items()
-            },
-            names,
-        ).mean(),
+        "without the question": unasked_gold.mean(),
+        "random weights (15 questions a set)": shuffled_gold.mean(),
         "by chance": float(np.mean(SHARES)),
     }
     for name, kept in controls.items():
         say(f"gold kept, {name}: {kept:.3f}")
     fitted = fitted_on(chosen, names)
     # The margin is calibrated on scores of weights that did not see the question's set.
-    apart = {
-        left: fitted_on({n: r for n, r in chosen.items() if n != left}, names)
-        for left in chosen
-    }
-    scored = {
-        n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows]
-        for n, rows in chosen.items()
-    }
-    scale = replace(calibrate_margins(scored, miss_rate=FLOOR_MISS_RATE), language="en")
+    scored = {}
+    for left_set, rows in chosen.items():
+        apart_stack = fitted_on(without_set(chosen, left_set), names)
+        scored_rows = []
+        for row in rows:
+            row_scores = apart_stack.combine(row.signals)
+            scored_rows.append((row_scores, row.labels.tolist()))
+        scored[left_set] = scored_rows
+    unnamed_scale = calibrate_margins(scored, miss_rate=FLOOR_MISS_RATE)
+    scale = replace(unnamed_scale, language="en")
     whole = complete(fitted, names)
+    question_counts = {}
+    for name, questions in fitting.items():
+        question_counts[name] = len(questions)
+    rounded_controls = {}
+    for name, kept in controls.items():
+        rounded_controls[name] = round(float(kept), 4)
     card = {
-        "fitted on": {name: len(questions) for name, questions in fitting.items()},
+        "fitted on": question_counts,
         "parting": "denoise_lab.split: places below 0.5 of a hash of the id",
         "signals, gold kept on sets left out of the fit (mean of 30 % and 50 % kept)": study,
-        "controls": {name: round(float(kept), 4) for name, kept in controls.items()},
+        "controls": rounded_controls,
     }
     say(whole.to_dict())
     say(scale.to_dict())
@@ -161,37 +167,54 @@ def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, 
     What counts is gold kept on sets left out of the fit. Every set of signals is tried, since taking the weakest
     away one by one ends elsewhere when two of them are nearly as weak.
     """
-    tried: dict[tuple[str, ...], NDArray[np.float64]] = {
-        names: gold_left_out(
-            {
-                n: [r.only([NAMES.index(x) for x in names]) for r in rows]
-                for n, rows in mix.items()
-            },
-            names,
-        )
-        for size in range(1, len(NAMES) + 1)
-        for names in combinations(NAMES, size)
-    }
-    means = {names: float(gold.mean()) for names, gold in tried.items()}
-    enough = max(means.values()) - 1 / sum(map(len, mix.values()))
+    tried: dict[tuple[str, ...], NDArray[np.float64]] = {}
+    for size in range(1, len(NAMES) + 1):
+        for names in combinations(NAMES, size):
+            tried[names] = gold_left_out(only_signals(mix, names), names)
+    means = {}
+    kept = {}
+    for names, gold in tried.items():
+        mean_gold = float(gold.mean())
+        means[names] = mean_gold
+        kept[" + ".join(names)] = round(mean_gold, 4)
+    question_count = sum(map(len, mix.values()))
+    enough = max(means.values()) - 1 / question_count
+    good_sets = [names for names in means if means[names] >= enough]
     best = min(
-        (n for n in means if means[n] >= enough),
-        key=lambda n: (len(n), "bm25" in n, -means[n]),
+        good_sets,
+        key=lambda names: (len(names), "bm25" in names, -means[names]),
     )
     gains = {}
-    for name in best if len(best) > 1 else ():
-        gain = tried[best] - tried[*(x for x in best if x != name)]
-        gains[name] = [
-            round(float(gain.mean()), 4),
-            [round(e, 4) for e in bootstrap_interval(gain)],
-        ]
-    kept = {
-        " + ".join(names): round(float(gold.mean()), 4) for names, gold in tried.items()
-    }
-    for names, gold in kept.items():
-        say(f"{names}: gold kept {gold:.4f}")
-    say(f"the best: {' + '.join(best)}; gains {gains}")
-    return [*best], {"gold kept": kept, "gain by each of the best": gains}
+    if len(best) > 1:
+        for name in best:
+            other_names = [other for other in best if other != name]
+            gain = tried[best] - tried[tuple(other_names)]
+            interval_ends = []
+            for interval_end in bootstrap_interval(gain):
+                interval_ends.append(round(interval_end, 4))
+            mean_gain = round(float(gain.mean()), 4)
+            gains[name] = [mean_gain, interval_ends]
+    for set_name, set_gold in kept.items():
+        say(f"{set_name}: gold kept {set_gold:.4f}")
+    best_name = " + ".join(best)
+    say(f"the best: {best_name}; gains {gains}")
+    return list(best), {"gold kept": kept, "gain by each of the best": gains}
+
+
+def only_signals(mix: Mix, names: Sequence[str]) -> dict[str, list[Read]]:
+    """The sets with the columns of these signals."""
+    columns = [NAMES.index(name) for name in names]
+    narrow_sets = {}
+    for set_name, rows in mix.items():
+        narrow_sets[set_name] = [row.only(columns) for row in rows]
+    return narrow_sets
+
+
+def without_set(mix: Mix, left_set: str) -> Mix:
+    """All sets but one."""
+    other_sets = dict(mix)
+    del other_sets[left_set]
+    return other_sets
 
 
 def gold_left_out(mix: Mix, names: Sequence[str]) -> NDArray[np.float64]:
@@ -199,55 +222,73 @@ def gold_left_out(mix: Mix, names: Sequence[str]) -> NDArray[np.float64]:
     out = []
     size = max(map(len, mix.values()))
     for left, rows in mix.items():
-        stack = fitted_on({n: r for n, r in mix.items() if n != left}, names)
-        scores = np.concatenate([stack.combine(r.signals) for r in rows])
-        labels, groups = (
-            np.concatenate([r.labels for r in rows]),
-            np.repeat(np.arange(len(rows)), list(map(_n, rows))),
-        )
-        kept = np.mean(
-            [recall_at(scores, labels, groups, share) for share in SHARES], axis=0
-        )
-        out.append(
-            np.resize(kept, size)
-        )  # a smaller set is repeated, so that each counts the same
+        stack = fitted_on(without_set(mix, left), names)
+        scores = np.concatenate([stack.combine(row.signals) for row in rows])
+        labels = np.concatenate([row.labels for row in rows])
+        groups = question_groups(rows)
+        recalls = []
+        for share in SHARES:
+            recalls.append(recall_at(scores, labels, groups, share))
+        kept = np.mean(recalls, axis=0)
+        # A smaller set is repeated, so that each counts the same.
+        out.append(np.resize(kept, size))
     return np.concatenate(out)
 
 
 def fitted_on(mix: Mix, names: Sequence[str]) -> Stack:
-    rows = [r for of_set in mix.values() for r in of_set]
-    groups = np.repeat(np.arange(len(rows)), list(map(_n, rows))).tolist()
-    return fit_stack(
-        names,
-        np.concatenate([r.signals for r in rows]),
-        np.concatenate([r.labels for r in rows]),
-        groups,
-    )
+    rows: list[Read] = []
+    for set_rows in mix.values():
+        rows += set_rows
+    groups = question_groups(rows).tolist()
+    all_signals = np.concatenate([row.signals for row in rows])
+    all_labels = np.concatenate([row.labels for row in rows])
+    return fit_stack(names, all_signals, all_labels, groups)
+
+
+def question_groups(rows: Sequence[Read]) -> NDArray[np.intp]:
+    """The question of each passage, by number."""
+    passage_counts = [len(row.labels) for row in rows]
+    question_numbers = np.arange(len(rows))
+    return np.repeat(question_numbers, passage_counts)
 
 
 def complete(stack: Stack, names: Sequence[str]) -> Stack:
     """The stack over all signals of the encoder, those that did not earn a place with weight 0."""
-    place_of = {name: i for i, name in enumerate(names)}
-    wanted = list(SentenceEncoder.names) + [
-        n for n in names if n not in SentenceEncoder.names
-    ]
-    cells = [place_of.get(n) for n in wanted]
-    return Stack(
-        tuple(wanted),
-        tuple(0.0 if i is None else stack.weight[i] for i in cells),
-        tuple(0.0 if i is None else stack.mean[i] for i in cells),
-        tuple(1.0 if i is None else stack.deviation[i] for i in cells),
-    )
+    wanted = list(SentenceEncoder.names)
+    for name in names:
+        if name not in wanted:
+            wanted.append(name)
+    weights = []
+    means = []
+    deviations = []
+    for name in wanted:
+        weight = 0.0
+        mean = 0.0
+        deviation = 1.0
+        if name in names:
+            place = names.index(name)
+            weight = stack.weight[place]
+            mean = stack.mean[place]
+            deviation = stack.deviation[place]
+        weights.append(weight)
+        means.append(mean)
+        deviations.append(deviation)
+    return Stack(tuple(wanted), tuple(weights), tuple(means), tuple(deviations))
 
 
 def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
-    return [Read(signals(encoder, q.text, q), np.array(q.labels)) for q in questions]
+    question_rows = []
+    for question in questions:
+        labels = np.array(question.labels)
+        question_signals = signals(encoder, question.text, question)
+        question_rows.append(Read(question_signals, labels))
+    return question_rows
 
 
 def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
-    return collect_signals(
-        [encoder, BM25Scorer()], query, [p.text_with_header for p in of.passages]
-    )
+    sources = [encoder, BM25Scorer()]
+    passage_texts = [passage.text_with_header for passage in of.passages]
+    return collect_signals(sources, query, passage_texts)
 
 
 def asking_the_same(questions: Sequence[Question]) -> list[Question]:
@@ -259,22 +300,14 @@ def random_encoder(seed: int = 0) -> SentenceEncoder:
     network, tokenizer = load_encoder(minilm_folder())
     rng = np.random.default_rng(seed)
     fresh = copy(network)
-    fresh.layers = [
-        replace(
-            layer,
-            **{
-                part: (
-                    rng.permutation(getattr(layer, part)[0].ravel()).reshape(
-                        getattr(layer, part)[0].shape
-                    ),
-                    bias,
-                )
-                for part in ("qkv", "out", "up", "down")
-                for bias in [getattr(layer, part)[1]]
-            },
-        )
-        for layer in network.layers
-    ]
+    fresh.layers = []
+    for layer in network.layers:
+        shuffled_parts = {}
+        for part in ("qkv", "out", "up", "down"):
+            weight, bias = getattr(layer, part)
+            shuffled_weight = rng.permutation(weight.ravel())
+            shuffled_parts[part] = (shuffled_weight.reshape(weight.shape), bias)
+        fresh.layers.append(replace(layer, **shuffled_parts))
     return _Given(fresh, tokenizer)
 
 
@@ -287,10 +320,6 @@ class _Given(SentenceEncoder):
 
     def _load(self) -> tuple[MiniLM, Any]:
         return self._given
-
-
-def _n(row: Read) -> int:
-    return len(row.labels)
 
 
 if __name__ == "__main__":

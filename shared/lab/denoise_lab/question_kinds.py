@@ -162,7 +162,10 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def embed_questions(questions: Sequence[KindQuestion]) -> Floats:
     encoder = shared_encoder()
-    return np.stack([encoder.embed_question(question.text) for question in questions])
+    question_vectors = []
+    for question in questions:
+        question_vectors.append(encoder.embed_question(question.text))
+    return np.stack(question_vectors)
 
 
 def fit_kinds(questions: Sequence[KindQuestion], vectors: Floats) -> KindWeights:
@@ -170,9 +173,12 @@ def fit_kinds(questions: Sequence[KindQuestion], vectors: Floats) -> KindWeights
 
     regression: Any = LogisticRegression(C=PENALTY, max_iter=2000)  # type: ignore[no-untyped-call]
     kind_numbers = [KINDS.index(question.kind) for question in questions]
-    question_weights = [
-        1.0 if question.origin == WRITTEN else SET_WEIGHT for question in questions
-    ]
+    question_weights = []
+    for question in questions:
+        question_weight = SET_WEIGHT
+        if question.origin == WRITTEN:
+            question_weight = 1.0
+        question_weights.append(question_weight)
     regression.fit(vectors, kind_numbers, sample_weight=question_weights)
     return KindWeights(
         regression.coef_.T.astype(np.float32), regression.intercept_.astype(np.float32)
@@ -187,7 +193,10 @@ def count_outcomes(
     for question, name in zip(questions, names, strict=True):
         key = f"{question.origin}: {question.kind}"
         outcomes.setdefault(key, Counter())[name] += 1
-    return {key: dict(counts.most_common()) for key, counts in outcomes.items()}
+    sorted_outcomes = {}
+    for key, counts in outcomes.items():
+        sorted_outcomes[key] = dict(counts.most_common())
+    return sorted_outcomes
 
 
 if __name__ == "__main__":

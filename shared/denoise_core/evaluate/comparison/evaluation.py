@@ -134,14 +134,19 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values. Questions are named by their line, without text."""
-        test_records = [
-            {
-                **asdict(best_comparison),
-                "is_significant": best_comparison.is_significant,
-                "text": str(best_comparison),
-            }
-            for best_comparison in self.comparisons
-        ]
+        test_records = []
+        for best_comparison in self.comparisons:
+            test_record = asdict(best_comparison)
+            test_record["is_significant"] = best_comparison.is_significant
+            test_record["text"] = str(best_comparison)
+            test_records.append(test_record)
+        strategy_records = [asdict(figures) for figures in self.figures]
+        rejection_records = [asdict(problem) for problem in self.rejected_records]
+        warning_records = [asdict(problem) for problem in self.warnings]
+        question_records = {}
+        for name, outcomes in self.outcomes.items():
+            outcome_records = [_outcome_record(outcome) for outcome in outcomes]
+            question_records[name] = outcome_records
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -150,15 +155,12 @@ class Evaluation:
             "notes": list(self.notes),
             "answered_by": self.answered_by,
             "budget": self.budget,
-            "strategies": [asdict(figures) for figures in self.figures],
+            "strategies": strategy_records,
             "comparisons": test_records,
             "recommendation": asdict(self.recommendation),
-            "rejected_records": [asdict(problem) for problem in self.rejected_records],
-            "warnings": [asdict(problem) for problem in self.warnings],
-            "by_question": {
-                name: [*map(_outcome_record, outcomes)]
-                for name, outcomes in self.outcomes.items()
-            },
+            "rejected_records": rejection_records,
+            "warnings": warning_records,
+            "by_question": question_records,
         }
 
     def save_setting(self, path: str | Path) -> Path:
@@ -202,13 +204,16 @@ class Evaluation:
 
 
 def _outcome_record(outcome: QuestionOutcome) -> dict[str, Any]:
+    reply_text = None
+    if outcome.reply is not None:
+        reply_text = outcome.reply.text
     return {
         "line_number": outcome.case.line_number,
         "kept_ids": sorted(outcome.kept_ids),
         "kept_tokens": outcome.kept_tokens,
         "gold_recall": outcome.gold_recall,
         "needed_kept": outcome.needed_kept,
-        "reply": None if outcome.reply is None else outcome.reply.text,
+        "reply": reply_text,
         "is_correct": outcome.is_correct,
         "error": outcome.error,
     }
@@ -243,7 +248,9 @@ def _measured_mean(measure: str, figures_row: StrategyFigures) -> MeanInterval |
 
 def _cost_key(strategy: Strategy, figures_row: StrategyFigures) -> tuple[float, int]:
     """Order strategies by cost: the share of the text kept, then the work to choose it."""
-    kind = "" if strategy.setting is None else strategy.setting.get("kind", "")
+    kind = ""
+    if strategy.setting is not None:
+        kind = strategy.setting.get("kind", "")
     work_rank = len(KINDS_BY_WORK)
     if kind in KINDS_BY_WORK:
         work_rank = KINDS_BY_WORK.index(kind)
@@ -267,7 +274,9 @@ def _recommend(
         for strategy in strategies
         if strategy.setting is not None and strategy.answerer is None
     }
-    measure = NEEDED_KEPT if rankings[NEEDED_KEPT] else RIGHT_ANSWERS
+    measure = RIGHT_ANSWERS
+    if rankings[NEEDED_KEPT]:
+        measure = NEEDED_KEPT
     ranked_names = [name for name in rankings[measure] if name in settable]
     if not ranked_names:
         reason_text = (
@@ -380,7 +389,9 @@ def _short_row(figures: StrategyFigures) -> dict[str, str]:
     if needed_kept is not None:
         interval_ends = _format_ends(needed_kept, ".0f", "-")
         table_row["needed kept"] = f"{needed_kept.value:.0%} ({interval_ends})"
-    accuracy = None if figures.accuracy is None else figures.accuracy.value
+    accuracy = None
+    if figures.accuracy is not None:
+        accuracy = figures.accuracy.value
     table_row |= {
         "right": _format_value(".0%", accuracy),
         "hurt/help": "",
@@ -407,11 +418,15 @@ def _format_ends(mean_value: MeanInterval, template: str, separator: str) -> str
 
 
 def _format_mean(mean_value: MeanInterval | None) -> str:
-    return "" if mean_value is None else f"{mean_value.value:.0%}"
+    if mean_value is None:
+        return ""
+    return f"{mean_value.value:.0%}"
 
 
 def _format_value(template: str, needed_percent: float | None) -> str:
-    return "" if needed_percent is None else format(needed_percent, template)
+    if needed_percent is None:
+        return ""
+    return format(needed_percent, template)
 
 
 _GOLD_SOURCES = {
@@ -484,16 +499,20 @@ def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
         lines_by_reason[problem.reason].append(problem.line_number)
     sentences = []
     for reason_text, line_numbers in list(lines_by_reason.items())[:SHOWN_PROBLEMS]:
-        is_single = len(line_numbers) == 1
-        subject_text = "1 question" if is_single else f"{len(line_numbers)} questions"
+        subject_text = f"{len(line_numbers)} questions"
+        verb = " have"
+        line_word = "lines"
+        if len(line_numbers) == 1:
+            subject_text = "1 question"
+            verb = " has"
+            line_word = "line"
         if reason_text == NO_ANSWER:
-            subject_text += " has" if is_single else " have"
+            subject_text += verb
         else:
             subject_text += ":"
         shown_lines = ", ".join(map(str, line_numbers[:SHOWN_PROBLEMS]))
         if len(line_numbers) > SHOWN_PROBLEMS:
             shown_lines += ", ..."
-        line_word = "line" if is_single else "lines"
         sentences.append(
             f"{prefix}{subject_text} {reason_text}: {line_word} {shown_lines}."
         )
@@ -504,7 +523,8 @@ def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
 
 
 def _capitalize(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
+    first_letter = sentence[:1]
+    return first_letter.upper() + sentence[1:]
 
 
 def evaluate(

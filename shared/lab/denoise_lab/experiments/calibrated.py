@@ -51,14 +51,16 @@ def held_out(
         texts = [p.text_with_header for p in q.passages]
         signals = collect_signals([read, BM25Scorer()], q.text, texts)
         own = fit.stack.combine(signals)
-        sizes, gold = (
-            np.array([len(t) for t in texts], dtype=np.float64),
-            np.array(q.labels),
-        )
+        text_lengths = [len(passage_text) for passage_text in texts]
+        sizes = np.array(text_lengths, dtype=np.float64)
+        gold = np.array(q.labels)
         kept = rule.choose(own, texts)
-        lost.append(1 - kept[gold].mean())
-        text.append(sizes[kept].sum() / sizes.sum())
-        columns.append((own, default_stack().combine(signals[:, :-1]), signals[:, 0]))
+        gold_kept = kept[gold].mean()
+        lost.append(1 - gold_kept)
+        kept_size = sizes[kept].sum()
+        text.append(kept_size / sizes.sum())
+        default_scores = default_stack().combine(signals[:, :-1])
+        columns.append((own, default_scores, signals[:, 0]))
     scores = zip(
         ("fitted", "default", "cosine"),
         map(np.concatenate, zip(*columns, strict=True)),
@@ -78,8 +80,12 @@ def held_out(
 
 def middle(values: Floats, share: float = 0.9) -> tuple[float, float]:
     """The interval of the mean in which ``share`` of samples of the questions lie."""
-    picks = np.random.default_rng(0).integers(0, len(values), (2000, len(values)))
-    low, high = np.quantile(values[picks].mean(1), [(1 - share) / 2, (1 + share) / 2])
+    rng = np.random.default_rng(0)
+    picks = rng.integers(0, len(values), (2000, len(values)))
+    sample_means = values[picks].mean(1)
+    low_share = (1 - share) / 2
+    high_share = (1 + share) / 2
+    low, high = np.quantile(sample_means, [low_share, high_share])
     return float(low), float(high)
 
 

@@ -44,7 +44,9 @@ class Scored:
 
     def share(self, kept: Mask) -> float:
         """Of the text."""
-        return float(self.lengths[kept].sum() / max(1.0, self.lengths.sum()))
+        kept_length = self.lengths[kept].sum()
+        whole_length = max(1.0, self.lengths.sum())
+        return float(kept_length / whole_length)
 
     def auto(self, risk: float = DEFAULT_RISK) -> Mask:
         """What the default keeps."""
@@ -56,7 +58,8 @@ class Scored:
 
     def best(self, scorer: str, n: int) -> Mask:
         kept = np.zeros(len(self.lengths), dtype=np.bool_)
-        kept[np.argsort(-self.by[scorer], kind="stable")[:n]] = True
+        ranking = np.argsort(-self.by[scorer], kind="stable")
+        kept[ranking[:n]] = True
         return kept
 
 
@@ -71,10 +74,14 @@ def reported(
         return {NQ: quick_questions()}
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-    return {
-        name: halves(Path(options.data), name, limit)[0 if fitting else 1]
-        for name in names
-    }
+    folder = Path(options.data)
+    sets = {}
+    for name in names:
+        fitting_half, reported_half = halves(folder, name, limit)
+        sets[name] = reported_half
+        if fitting:
+            sets[name] = fitting_half
+    return sets
 
 
 def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scored]:

@@ -27,15 +27,13 @@ def with_second_look(
     bench: Bench, sets: Mapping[str, Sequence[Scored]], read: SentenceEncoder
 ) -> None:
     """Rows of each set, and of ``twostep`` where there is data: the half on which nothing was chosen."""
-    path = None if bench.options.data is None else bench.options.data / "twostep.jsonl"
+    data_folder = bench.options.data
     known = dict(sets)
-    if path is not None and not bench.options.quick:
-        known["twostep"] = scored(
-            two_steps(
-                [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-            ),
-            read,
-        )
+    if data_folder is not None and not bench.options.quick:
+        file_text = (data_folder / "twostep.jsonl").read_text("utf-8")
+        records = [json.loads(line) for line in file_text.splitlines()]
+        questions = two_steps(records)
+        known["twostep"] = scored(questions, read)
     for name, rows in known.items():
         texts = [[p.text_with_header for p in s.question.passages] for s in rows]
         first = [s.by["default"] for s in rows]
@@ -70,26 +68,34 @@ def with_second_look(
                 at_least=least,
             )
         rule = default_scale().rule()
-        kept = [rule.choose(scores, t) for scores, t in zip(second, texts, strict=True)]
-        gold = float(np.mean([s.gold(k) for s, k in zip(rows, kept, strict=True)]))
+        gold_shares = []
+        text_shares = []
+        for row, scores, row_texts in zip(rows, second, texts, strict=True):
+            kept = rule.choose(scores, row_texts)
+            gold_shares.append(row.gold(kept))
+            text_shares.append(row.share(kept))
+        gold = float(np.mean(gold_shares))
         bench.row(f"{name}: gold kept, default with a second look", gold, "share")
-        text = float(np.mean([s.share(k) for s, k in zip(rows, kept, strict=True)]))
+        text = float(np.mean(text_shares))
         bench.row(f"{name}: text kept, default with a second look", text, "share")
 
 
 def two_steps(records: Sequence[Mapping[str, Any]]) -> tuple[Question, ...]:
     """Those of ``twostep.jsonl`` that nothing was chosen on."""
-    made = [
-        {
-            **r,
-            "passages": [
-                {**p, "is_gold": p["id"] in r["needed"]} for p in r["passages"]
-            ],
-        }
-        for r in records
-    ]
-    questions = parse_cases(enumerate(made, 1), labelled=True, skip_bad=False).questions
-    return tuple(q for q in questions if place(q.id) >= FITTING)
+    made = []
+    for record in records:
+        passages = []
+        for passage in record["passages"]:
+            is_gold = passage["id"] in record["needed"]
+            passages.append({**passage, "is_gold": is_gold})
+        made.append({**record, "passages": passages})
+    numbered_records = enumerate(made, 1)
+    cases = parse_cases(numbered_records, labelled=True, skip_bad=False)
+    held_out_questions = []
+    for question in cases.questions:
+        if place(question.id) >= FITTING:
+            held_out_questions.append(question)
+    return tuple(held_out_questions)
 
 
 def in_text(of: Scored, scores: NDArray[np.float32], share: float) -> float:
@@ -97,5 +103,7 @@ def in_text(of: Scored, scores: NDArray[np.float32], share: float) -> float:
     order = np.argsort(-scores, kind="stable")
     sizes = of.lengths[order]
     before = np.cumsum(sizes) - sizes
-    part = np.clip((share * sizes.sum() - before) / np.maximum(sizes, 1), 0, 1)
-    return float(part[of.labels[order]].mean())
+    text_left = share * sizes.sum() - before
+    part = np.clip(text_left / np.maximum(sizes, 1), 0, 1)
+    gold_parts = part[of.labels[order]]
+    return float(gold_parts.mean())

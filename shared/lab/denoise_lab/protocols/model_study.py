@@ -80,9 +80,13 @@ class StudyTable:
         """A header and the rows, as texts."""
         table_cells = [list(self.rows[0])]
         for row in self.rows:
-            table_cells.append(
-                [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()]
-            )
+            row_texts = []
+            for value in row.values():
+                value_text = str(value)
+                if isinstance(value, float):
+                    value_text = f"{value:.3f}"
+                row_texts.append(value_text)
+            table_cells.append(row_texts)
         return table_cells
 
 
@@ -111,8 +115,12 @@ class ModelStudy:
         self.answer_count = answer_count
         self.progress = progress
         self.main_set = next(iter(sets))
-        step = 1 + (self.reader.layers > MANY_LAYERS)
-        self.layers = list(layers or range(step, self.reader.layers + 1, step))
+        layer_count = self.reader.layers
+        step = 1
+        if layer_count > MANY_LAYERS:
+            step = 2
+        default_layers = range(step, layer_count + 1, step)
+        self.layers = list(layers or default_layers)
         self._fit: ProbeFit | None = None
 
     def tables(self) -> Iterator[StudyTable]:
@@ -141,21 +149,25 @@ class ModelStudy:
         """Each layer and pooling on the questions that were not fitted on."""
         poolings = swept_poolings(self.reader)
         reader = self.reader.with_pooling(poolings[-1])
-        states = self._states(
-            reader, self.sets[self.main_set][1], self.layers, "layers"
-        )
+        _, measured = self.sets[self.main_set]
+        states = self._states(reader, measured, self.layers, "layers")
         rows = []
         for layer_fit in self.probe_fit.layers:
-            is_chosen = layer_fit is self.probe_fit.chosen
-            low, high = np.quantile(layer_fit.operations[1:], (0.025, 0.975))
+            chosen_text = ""
+            if layer_fit is self.probe_fit.chosen:
+                chosen_text = "chosen"
+            sampled_operations = layer_fit.operations[1:]
+            low, high = np.quantile(sampled_operations, (0.025, 0.975))
+            pooled_states = states.with_pooling(layer_fit.pooling)
+            figures = _figures(layer_fit, pooled_states)
             rows.append(
                 {
                     "layer": layer_fit.layer,
                     "pooling": layer_fit.pooling,
-                    **_figures(layer_fit, states.with_pooling(layer_fit.pooling)),
-                    "operations": float(layer_fit.operations[1:].mean()),
+                    **figures,
+                    "operations": float(sampled_operations.mean()),
                     "operations, 95 %": f"{low:.2f} to {high:.2f}",
-                    "chosen": "chosen" if is_chosen else "",
+                    "chosen": chosen_text,
                 }
             )
         return rows
@@ -167,16 +179,19 @@ class ModelStudy:
             if not layout.pair:
                 settings = ReadingSettings(layout=layout, pooling="last")
                 reader = self._reader(self.model, settings)
-                rows.append({"prompt": name, **self._own_fit(reader, name)})
+                figures = self._own_fit(reader, name)
+                rows.append({"prompt": name, **figures})
         return rows
 
     def control_rows(self) -> list[Cells]:
         """The chosen layer with fresh blocks (paper, Table 3), next to the model's own."""
         fresh = with_fresh_blocks(self.reader.backbone)
         rows = []
+        settings = ReadingSettings(pooling=self._pooling)
         for name, model in (("the model", self.model), ("random weights", fresh)):
-            reader = self._reader(model, ReadingSettings(pooling=self._pooling))
-            rows.append({"weights": name, **self._own_fit(reader, name)})
+            reader = self._reader(model, settings)
+            figures = self._own_fit(reader, name)
+            rows.append({"weights": name, **figures})
         return rows
 
     def task_rows(self) -> list[Cells]:
@@ -191,9 +206,9 @@ class ModelStudy:
                 (self.main_set, self.probe_fit.chosen),
                 (name, own_fit),
             ):
-                rows.append(
-                    {"task": name, "fitted on": source, **_figures(layer_fit, states)}
-                )
+                figures = _figures(layer_fit, states)
+                task_row = {"task": name, "fitted on": source}
+                rows.append(task_row | figures)
         return rows
 
     def scorer_rows(self) -> list[Cells]:
@@ -213,16 +228,20 @@ class ModelStudy:
             list_scores = []
             for done, question in enumerate(questions):
                 texts = [text for _, text in text_pairs_of([question])]
-                list_scores.append(scorer.score(question.text, texts))
+                question_scores = scorer.score(question.text, texts)
+                list_scores.append(question_scores)
                 self._report(name, done + 1, len(questions))
-            seconds = (time.process_time() - start_time) / len(questions)
-            figures = _score_figures(np.concatenate(list_scores), questions)
+            total_seconds = time.process_time() - start_time
+            seconds = total_seconds / len(questions)
+            all_scores = np.concatenate(list_scores)
+            figures = _score_figures(all_scores, questions)
             rows.append({"scorer": name, **figures, "CPU seconds": seconds})
         return rows
 
     def answer_rows(self) -> list[Cells]:
         """Answers of the same model from the needed passages, with noise, and from what END keeps."""
-        questions = [q for q in self.sets[self.main_set][1] if q.answers]
+        _, measured = self.sets[self.main_set]
+        questions = [question for question in measured if question.answers]
         questions = questions[: self.answer_count]
         if not questions:
             return [{"read": "no question has an accepted answer"}]
@@ -231,12 +250,16 @@ class ModelStudy:
             ways[f"{count} passages"] = partial(_with_noise, count=count)
         scorer = ProbeScorer(self.reader, self.probe_fit.probe)
         for count in KEPT_COUNTS:
-            ways[f"END keeps {count}"] = partial(
-                _kept_passages, ENDDenoiser(scorer, keep=count)
-            )
-        default = ENDDenoiser(DefaultScorer(), keep=KEPT_COUNTS[0])
-        ways[f"default keeps {KEPT_COUNTS[0]}"] = partial(_kept_passages, default)
-        return [self._answer_row(name, ways[name], questions) for name in ways]
+            probe_denoiser = ENDDenoiser(scorer, keep=count)
+            ways[f"END keeps {count}"] = partial(_kept_passages, probe_denoiser)
+        default_count = KEPT_COUNTS[0]
+        default = ENDDenoiser(DefaultScorer(), keep=default_count)
+        ways[f"default keeps {default_count}"] = partial(_kept_passages, default)
+        rows = []
+        for name, choose_passages in ways.items():
+            answer_row = self._answer_row(name, choose_passages, questions)
+            rows.append(answer_row)
+        return rows
 
     def _answer_row(
         self,
@@ -245,16 +268,24 @@ class ModelStudy:
         questions: Sequence[Question],
     ) -> Cells:
         llm = LocalLLM(self.model, self.tokenizer, max_new_tokens=32)
-        found, exact, likelihoods = [], [], []
+        found = []
+        exact = []
+        likelihoods = []
         start_time = time.process_time()
         for done, question in enumerate(questions):
-            messages = answer_messages(question.text, choose_passages(question))
+            chosen_passages = choose_passages(question)
+            messages = answer_messages(question.text, chosen_passages)
             text = llm.complete(messages).text
-            found.append(float(contains_answer(text, question.answers)))
-            exact.append(float(exact_match(text, question.answers)))
-            likelihoods.append(self._answer_likelihood(messages, question.answers[0]))
+            is_found = contains_answer(text, question.answers)
+            found.append(float(is_found))
+            is_exact = exact_match(text, question.answers)
+            exact.append(float(is_exact))
+            first_answer = question.answers[0]
+            likelihood = self._answer_likelihood(messages, first_answer)
+            likelihoods.append(likelihood)
             self._report(name, done + 1, len(questions))
-        seconds = (time.process_time() - start_time) / len(questions)
+        total_seconds = time.process_time() - start_time
+        seconds = total_seconds / len(questions)
         return {
             "read": name,
             "answer found": float(np.mean(found)),
@@ -270,11 +301,16 @@ class ModelStudy:
         torch = require("torch", extra="end")
         prompt_ids = tokenize_messages(self.tokenizer, messages)
         answer_ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
-        token_ids = torch.tensor([prompt_ids + answer_ids], device=self.model.device)
+        all_ids = prompt_ids + answer_ids
+        token_ids = torch.tensor([all_ids], device=self.model.device)
+        answer_length = len(answer_ids)
         with torch.inference_mode():
-            logits = self.model(token_ids, logits_to_keep=len(answer_ids) + 1).logits
-        log_probabilities = logits[0, -len(answer_ids) - 1 : -1].float().log_softmax(-1)
-        return float(log_probabilities[range(len(answer_ids)), answer_ids].mean())
+            model_output = self.model(token_ids, logits_to_keep=answer_length + 1)
+        answer_logits = model_output.logits[0, -answer_length - 1 : -1]
+        log_probabilities = answer_logits.float().log_softmax(-1)
+        answer_places = range(answer_length)
+        answer_log_probabilities = log_probabilities[answer_places, answer_ids]
+        return float(answer_log_probabilities.mean())
 
     # -- parts -------------------------------------------------------------------------
 
@@ -321,15 +357,19 @@ class ModelStudy:
 
 def _figures(layer_fit: LayerFit, states: HiddenStates) -> Cells:
     """What a fit reaches on states that it was not fitted on."""
-    rows = np.asarray(states.by_layer[layer_fit.layer], dtype=np.float32)
-    scores = rows @ layer_fit.line.weight + np.float32(layer_fit.line.bias)
+    layer_states = states.by_layer[layer_fit.layer]
+    rows = np.asarray(layer_states, dtype=np.float32)
+    bias = np.float32(layer_fit.line.bias)
+    scores = rows @ layer_fit.line.weight + bias
     return _ranking_figures(scores, states.labels, states.question_index)
 
 
 def _score_figures(scores: Floats, questions: Sequence[Question]) -> Cells:
     labels = np.concatenate([question.labels for question in questions])
     counts = [len(question.passages) for question in questions]
-    return _ranking_figures(scores, labels, np.repeat(np.arange(len(counts)), counts))
+    question_numbers = np.arange(len(counts))
+    groups = np.repeat(question_numbers, counts)
+    return _ranking_figures(scores, labels, groups)
 
 
 def _ranking_figures(
@@ -355,7 +395,8 @@ def _with_noise(question: Question, count: int) -> list[Passage]:
         key=lambda place: question.passages[place].id not in question.gold,
     )
     count = max(count, len(question.gold))
-    return [question.passages[place] for place in sorted(places[:count])]
+    chosen_places = sorted(places[:count])
+    return [question.passages[place] for place in chosen_places]
 
 
 def _kept_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passage]:
@@ -384,9 +425,16 @@ def question_sets(
     for name, path in files.items():  # type: ignore[assignment]
         questions = list(sample_questions())
         if path is not None:
-            records = ((n, r) for n, r in read_records(path) if isinstance(r, dict))
-            questions = list(parse_cases(records, labelled=True).questions)
-        usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
+            records = []
+            for line_number, record in read_records(path):
+                if isinstance(record, dict):
+                    records.append((line_number, record))
+            cases = parse_cases(records, labelled=True)
+            questions = list(cases.questions)
+        usable = []
+        for question in questions:
+            if 0 < len(question.gold) < len(question.passages):
+                usable.append(question)
         half = min(count, len(usable) // 2)
         if half < 2:
             raise InputError(
@@ -409,7 +457,8 @@ def save_study(
         "tables": {table.name: table.rows for table in tables},
     }
     results_path = folder / "results.json"
-    results_path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record_text = json.dumps(record, indent=1)
+    results_path.write_text(record_text + "\n", encoding="utf-8")
     tables_path = folder / "tables.md"
     sections = [
         f"## {table.title}\n\n{markdown_table(table.cells())}\n" for table in tables

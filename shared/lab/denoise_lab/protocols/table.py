@@ -19,33 +19,40 @@ RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
 def rows_of(table: Table) -> list[list[str]]:
     """Header and one row a system: percent, its 95 % interval, and the paper's figure where it has one."""
     headers = {"input_tokens": "read", "output_tokens": "written"}
-    shown = [
-        name for name in headers if any(getattr(line, name) for line in table.lines)
-    ]
-    rows = [
-        [
-            "system",
-            *(c.replace("_", " ") for c in table.columns),
-            *(headers[name] for name in shown),
-        ]
-    ]
+    shown = []
+    for name in headers:
+        if any(getattr(line, name) for line in table.lines):
+            shown.append(name)
+    header_row = ["system"]
+    for column in table.columns:
+        header_row.append(column.replace("_", " "))
+    for name in shown:
+        header_row.append(headers[name])
+    rows = [header_row]
     for line in table.lines:
-        cells = [_cell(line, column) for column in table.columns]
-        used = (getattr(line, name) for name in shown)
-        rows.append(
-            [
-                line.system,
-                *cells,
-                *("" if v is None else f"{v:,.0f}" for v in used),
-            ]
-        )
+        table_row = [line.system]
+        for column in table.columns:
+            table_row.append(_cell(line, column))
+        for name in shown:
+            token_count = getattr(line, name)
+            token_text = ""
+            if token_count is not None:
+                token_text = f"{token_count:,.0f}"
+            table_row.append(token_text)
+        rows.append(table_row)
     return rows
 
 
 def _cell(line: Line, column: str) -> str:
-    own, paper = line.cells.get(column), line.paper.get(column)
-    said = "-" if own is None else f"{own.value:.0f} ({own.low:.0f}-{own.high:.0f})"
-    return said if paper is None else f"{said} [{paper:g}]"
+    own_value = line.cells.get(column)
+    paper_value = line.paper.get(column)
+    cell_text = "-"
+    if own_value is not None:
+        interval_text = f"{own_value.low:.0f}-{own_value.high:.0f}"
+        cell_text = f"{own_value.value:.0f} ({interval_text})"
+    if paper_value is None:
+        return cell_text
+    return f"{cell_text} [{paper_value:g}]"
 
 
 def told(table: Table) -> list[str]:
@@ -54,8 +61,10 @@ def told(table: Table) -> list[str]:
     out = [
         f"{table.measure} over {cases} cases, 95 % intervals in brackets.",
         f"In square brackets the paper's figures: {table.source}.",
-        *(f"{note[:1].upper()}{note[1:]}." for note in table.notes),
     ]
+    for note in table.notes:
+        first_letter = note[:1].upper()
+        out.append(f"{first_letter}{note[1:]}.")
     for line in table.lines:
         if line.failed:
             out.append(
@@ -72,22 +81,31 @@ def told(table: Table) -> list[str]:
 
 def markdown(table: Table) -> str:
     """Title, table and what must be said."""
-    header, *rows = (
-        [cell.replace("|", "\\|") for cell in row] for row in rows_of(table)
-    )
+    row_texts = []
+    for row in rows_of(table):
+        escaped_cells = [cell.replace("|", "\\|") for cell in row]
+        joined_cells = " | ".join(escaped_cells)
+        row_texts.append(f"| {joined_cells} |")
+    rule_marks = "|---" * len(escaped_cells)
     lines = [
         f"## {table.title}",
         "",
-        f"| {' | '.join(header)} |",
-        "|---" * len(header) + "|",
+        row_texts[0],
+        f"{rule_marks}|",
     ]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([*lines, "", *told(table), ""])
+    lines += row_texts[1:]
+    lines.append("")
+    lines += told(table)
+    lines.append("")
+    return "\n".join(lines)
 
 
 def page(tables: Sequence[Table], model: str) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
-    shown = [(t.title, rows_of(t), told(t)) for t in tables]
+    shown = []
+    for table in tables:
+        table_rows = rows_of(table)
+        shown.append((table.title, table_rows, told(table)))
     title = "The papers' tables on another model"
     return render_template(
         "tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown
@@ -102,11 +120,12 @@ def fragment(table: Table) -> str:
 
 def to_dict(tables: Sequence[Table], model: str) -> dict[str, Any]:
     """Plain JSON values."""
+    table_records = [asdict(table) for table in tables]
     return {
         "format": FORMAT,
         "version": VERSION,
         "model": model,
-        "tables": [asdict(t) for t in tables],
+        "tables": table_records,
     }
 
 
@@ -115,10 +134,11 @@ def save(tables: Sequence[Table], model: str, folder: str | Path) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written = page(tables, model)
-    record = json.dumps(
-        to_dict(tables, model), indent=1, ensure_ascii=False, allow_nan=False
-    )
+    study_record = to_dict(tables, model)
+    record = json.dumps(study_record, indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(folder / RESULTS, record + "\n")
-    write_whole(folder / TABLES, f"# {model}\n\n" + "\n".join(map(markdown, tables)))
+    table_texts = [markdown(table) for table in tables]
+    joined_tables = "\n".join(table_texts)
+    write_whole(folder / TABLES, f"# {model}\n\n{joined_tables}")
     write_whole(folder / PAGE, written)
     return folder
