@@ -103,7 +103,10 @@ class FittedScorer(StackedScorer):
         sentence_encoders = [
             part for part in self.parts if isinstance(part, SentenceEncoder)
         ]
-        return sum(encoder.precompute(texts) for encoder in sentence_encoders)
+        embedded_count = 0
+        for encoder in sentence_encoders:
+            embedded_count += encoder.precompute(texts)
+        return embedded_count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,7 +311,8 @@ def load_denoiser(
     folder = Path(folder)
     manifest_data = _read_manifest(folder)
     fitted_stack = Stack.from_dict(manifest_data["stack"])
-    score_scale = _drop_weak_floor(ScoreCalibration.from_dict(manifest_data["scale"]))
+    score_scale = ScoreCalibration.from_dict(manifest_data["scale"])
+    score_scale = _drop_weak_floor(score_scale)
     probe_scorer = None
     if manifest_data["probe"]:
         probe = Probe.load(folder / PROBE)
@@ -323,7 +327,9 @@ def load_denoiser(
         risk = manifest_data.get("risk")
         if risk is None:
             has_default = DEFAULT_RISK in score_scale.margins
-            risk = DEFAULT_RISK if has_default else max(score_scale.margins)
+            risk = max(score_scale.margins)
+            if has_default:
+                risk = DEFAULT_RISK
     return ENDDenoiser(
         FittedScorer(_stack_parts(probe_scorer), fitted_stack, score_scale),
         keep=keep,
@@ -390,7 +396,9 @@ def _usable_calibration(
     usable: Sequence[Question], calibration: Sequence[Question]
 ) -> list[Question]:
     calibration_questions = [q for q in calibration if q.gold]
-    shared_queries = {q.text for q in usable} & {q.text for q in calibration_questions}
+    fitted_queries = {q.text for q in usable}
+    calibration_queries = {q.text for q in calibration_questions}
+    shared_queries = fitted_queries & calibration_queries
     if shared_queries:
         raise InputError(
             f"{len(shared_queries)} questions are both fitted and calibrated on: keep them apart"
@@ -402,17 +410,20 @@ def _promised_risks(question_count: int, risk: float | None) -> list[float]:
     """The risks that so many questions can promise, with the requested one."""
     if risk is not None and not 0 < risk < 1:
         raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    requested_risk = max(CALIBRATED_RISKS) if risk is None else risk
+    requested_risk = risk
+    if requested_risk is None:
+        requested_risk = max(CALIBRATED_RISKS)
     if question_count < min_question_count(requested_risk):
         raise InputError(
             f"a risk of {100 * requested_risk:g} % needs {min_question_count(requested_risk)} "
             f"calibration questions with a relevant passage, here are {question_count}: "
             "give more, or accept a higher risk"
         )
-    promised_risks = {
-        r for r in CALIBRATED_RISKS if question_count >= min_question_count(r)
-    }
-    return sorted(promised_risks | {requested_risk})
+    promised_risks = {requested_risk}
+    for calibrated_risk in CALIBRATED_RISKS:
+        if question_count >= min_question_count(calibrated_risk):
+            promised_risks.add(calibrated_risk)
+    return sorted(promised_risks)
 
 
 def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
@@ -424,7 +435,11 @@ def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
 
 def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
     """Each question with the texts of its passages, as a scorer takes them."""
-    return [(q.text, [p.text_with_header for p in q.passages]) for q in questions]
+    query_texts = []
+    for question in questions:
+        passage_texts = [p.text_with_header for p in question.passages]
+        query_texts.append((question.text, passage_texts))
+    return query_texts
 
 
 def _read_signals(
@@ -450,7 +465,9 @@ def _stack_parts(
     probe_scorer: ProbeScorer | None = None,
 ) -> list[Scorer | SignalSource]:
     parts: list[Scorer | SignalSource] = [shared_encoder(), BM25Scorer()]
-    return parts if probe_scorer is None else [probe_scorer, *parts]
+    if probe_scorer is not None:
+        parts.insert(0, probe_scorer)
+    return parts
 
 
 def _check_signal(signal: str, model: Any) -> None:
@@ -481,7 +498,8 @@ def _fit_control(
 
 def _add_probe(signal_columns: Floats, fit: ProbeFit | HeadFit) -> Floats:
     """Put the probe's logits by folds that had not seen the question in front."""
-    return np.column_stack([fit.held_out, signal_columns]).astype(np.float32)
+    all_columns = np.column_stack([fit.held_out, signal_columns])
+    return all_columns.astype(np.float32)
 
 
 def _cross_fitted_scores(
@@ -651,5 +669,6 @@ def percentile_interval(
         1.0 if fold_numbers is None else sqrt(1 + fold_numbers / (fold_numbers - 1))
     )
     interval_ends = np.quantile(text_samples[1:], (0.025, 0.975))
-    low, high = np.clip(value + widening * (interval_ends - value), -1, 1).tolist()
+    widened_ends = value + widening * (interval_ends - value)
+    low, high = np.clip(widened_ends, -1, 1).tolist()
     return value, low, high

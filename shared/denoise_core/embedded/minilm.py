@@ -199,18 +199,24 @@ class MiniLM:
             One float32 array ``(len(row), width)`` per row, in their order.
         """
         row_states: dict[int, Floats] = {}
-        for row_indices in batch_by_length([len(row) for row in id_rows], BATCH_TOKENS):
-            padded_length = len(id_rows[row_indices[-1]])
-            token_ids = np.zeros((len(row_indices), padded_length), dtype=np.intp)
+        row_lengths = list(map(len, id_rows))
+        for row_indices in batch_by_length(row_lengths, BATCH_TOKENS):
+            padded_length = row_lengths[row_indices[-1]]
+            padded_shape = (len(row_indices), padded_length)
+            token_ids = np.zeros(padded_shape, dtype=np.intp)
             is_token = np.zeros(token_ids.shape, dtype=np.bool_)
             for n, i in enumerate(row_indices):
-                token_ids[n, : len(id_rows[i])] = id_rows[i]
-                is_token[n, : len(id_rows[i])] = True
+                row_length = row_lengths[i]
+                token_ids[n, :row_length] = id_rows[i]
+                is_token[n, :row_length] = True
             stop_if_abandoned()
             batch_states = self.forward(token_ids, is_token)
             for i, padded_states in zip(row_indices, batch_states, strict=True):
-                row_states[i] = padded_states[: len(id_rows[i])]
-        return [row_states[i] for i in range(len(id_rows))]
+                row_states[i] = padded_states[: row_lengths[i]]
+        ordered_states = []
+        for i in range(len(id_rows)):
+            ordered_states.append(row_states[i])
+        return ordered_states
 
     def forward(
         self, token_ids: NDArray[np.integer[Any]], is_token: NDArray[np.bool_]
@@ -267,9 +273,14 @@ def _layer(weights: Weights, index: int) -> LayerWeights:
     layer_prefix = f"encoder.layer.{index}"
 
     def product(*names: str) -> Affine:
-        affine_parts = [_affine(weights, f"{layer_prefix}.{name}") for name in names]
-        joined_kernel = np.concatenate([weight for weight, _ in affine_parts])
-        joined_bias = np.concatenate([part_bias for _, part_bias in affine_parts])
+        kernel_parts = []
+        bias_parts = []
+        for name in names:
+            part_kernel, part_bias = _affine(weights, f"{layer_prefix}.{name}")
+            kernel_parts.append(part_kernel)
+            bias_parts.append(part_bias)
+        joined_kernel = np.concatenate(kernel_parts)
+        joined_bias = np.concatenate(bias_parts)
         return as_float32(joined_kernel.T), joined_bias
 
     return LayerWeights(
@@ -283,7 +294,9 @@ def _layer(weights: Weights, index: int) -> LayerWeights:
 
 
 def _affine(weights: Weights, name: str) -> Affine:
-    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+    kernel = weights[f"{name}.weight"]
+    bias = weights[f"{name}.bias"]
+    return kernel, bias
 
 
 def apply_layer(
@@ -307,7 +320,8 @@ def apply_layer(
         *batch_shape, 3, config.head_count, -1
     )
     query_heads, key_heads, value_heads = qkv_heads.transpose(2, 0, 3, 1, 4)
-    query_scale = np.float32(query_heads.shape[-1] ** -0.5)
+    head_width = query_heads.shape[-1]
+    query_scale = np.float32(head_width**-0.5)
     attention_weights = np.matmul(
         query_heads * query_scale, key_heads.transpose(0, 1, 3, 2)
     )
@@ -316,13 +330,15 @@ def apply_layer(
     attention_weights -= attention_weights.max(-1, keepdims=True)
     np.exp(attention_weights, out=attention_weights)
     attention_weights /= attention_weights.sum(-1, keepdims=True)
-    context_vectors = np.matmul(attention_weights, value_heads).transpose(0, 2, 1, 3)
+    context_vectors = np.matmul(attention_weights, value_heads)
+    context_vectors = context_vectors.transpose(0, 2, 1, 3)
     attention_output = _project(
         context_vectors.reshape(len(layer_states), -1), layer.out
     )
     attention_output += layer_states
     layer_norm(attention_output, layer.attention_norm, config.epsilon)
-    layer_output = _project(gelu(_project(attention_output, layer.up)), layer.down)
+    widened_states = gelu(_project(attention_output, layer.up))
+    layer_output = _project(widened_states, layer.down)
     layer_output += attention_output
     return layer_norm(layer_output, layer.output_norm, config.epsilon)
 
@@ -363,9 +379,11 @@ def gelu(input_values: Floats) -> Floats:
 def layer_norm(input_values: Floats, norm_weights: Affine, epsilon: float) -> Floats:
     """Normalise the last axis in place."""
     input_values -= input_values.mean(-1, keepdims=True)
-    row_variances = np.einsum("ij,ij->i", input_values, input_values)[:, None]
+    row_variances = np.einsum("ij,ij->i", input_values, input_values)
+    row_variances = row_variances[:, None]
     row_variances /= np.float32(input_values.shape[1])
-    input_values /= np.sqrt(row_variances + np.float32(epsilon))
+    row_deviations = np.sqrt(row_variances + np.float32(epsilon))
+    input_values /= row_deviations
     input_values *= norm_weights[0]
     input_values += norm_weights[1]
     return input_values

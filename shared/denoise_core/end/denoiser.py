@@ -250,7 +250,8 @@ class ENDDenoiser:
             chunk_interval = max(1, len(scorer_texts))
         for first_chunk in range(0, len(scorer_texts), chunk_interval):
             stop_chunk = min(first_chunk + chunk_interval, len(scorer_texts))
-            read_count += self.scorer.precompute(scorer_texts[first_chunk:stop_chunk])
+            interval_texts = scorer_texts[first_chunk:stop_chunk]
+            read_count += self.scorer.precompute(interval_texts)
             if progress is not None:
                 progress(stop_chunk, len(scorer_texts))
         return read_count
@@ -262,7 +263,8 @@ class ENDDenoiser:
             return ScoredTexts(np.zeros(0, dtype=np.float32), ())
         if isinstance(self.scorer, WindowedScorer):
             return self.scorer.score_with_windows(query, scorer_texts)
-        return ScoredTexts(to_float32(self.scorer.score(query, scorer_texts)), ())
+        text_scores = self.scorer.score(query, scorer_texts)
+        return ScoredTexts(to_float32(text_scores), ())
 
     def _denoise_steps(self, query: str, passages: Sequence[Passage]) -> DenoiseSteps:
         """All but the scoring, so that `denoise` and `adenoise` share it.
@@ -595,7 +597,8 @@ def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Sp
     """
     next_start = 0
     for chunk_span in passage_spans:
-        is_next = chunk_span.passage_id == passage.id and chunk_span.start == next_start
+        is_same_passage = chunk_span.passage_id == passage.id
+        is_next = is_same_passage and chunk_span.start == next_start
         if not is_next or chunk_span.end < next_start:
             break
         next_start = chunk_span.end

@@ -79,7 +79,10 @@ class HiddenStateSpec:
         if kind != ATTENTION:
             return ()
         try:
-            return tuple(_parse_head(name) for name in head_names)
+            heads = []
+            for name in head_names:
+                heads.append(_parse_head(name))
+            return tuple(heads)
         except ValueError as error:
             raise InputError(f"pooling={self.pooling!r}: {error}") from error
 
@@ -114,7 +117,9 @@ class HiddenStateSpec:
             )
         field_values: dict[str, Any] = {}
         for field_name in ("layer", "layout", "pooling", "normalisation"):
-            expected_type = int if field_name == "layer" else str
+            expected_type: type = str
+            if field_name == "layer":
+                expected_type = int
             field_values[field_name] = data.get(field_name)
             if type(field_values[field_name]) is not expected_type:
                 raise InputError(
@@ -293,7 +298,10 @@ class Probe:
 
 def format_heads(heads: Iterable[Head]) -> str:
     """The pooling of a probe on these heads; `HiddenStateSpec.heads` reads it."""
-    return " ".join([ATTENTION, *(f"{block}.{head}" for block, head in heads)])
+    pooling_words = [ATTENTION]
+    for block, head in heads:
+        pooling_words.append(f"{block}.{head}")
+    return " ".join(pooling_words)
 
 
 def _parse_head(name: str) -> Head:
@@ -303,7 +311,8 @@ def _parse_head(name: str) -> Head:
 
 def _load_manifest(file_path: Path) -> dict[str, Any]:
     try:
-        probe_manifest = json.loads(_read_file(file_path).decode("utf-8"))
+        manifest_bytes = _read_file(file_path)
+        probe_manifest = json.loads(manifest_bytes.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -342,8 +351,12 @@ def _load_tensors(file_path: Path, sha256: object) -> Tensors:
         named_tensors: Tensors = tensor_library.load(tensor_bytes)
     except Exception as error:  # safetensors raises its own class, not a ValueError
         raise InputError(f"{file_path} is not a safetensors file: {error}") from error
-    tensor_shapes = {name: named_tensors[name].shape for name in named_tensors}
-    if tensor_shapes.get("bias") != (1,) or len(tensor_shapes.get("weight", ())) != 1:
+    tensor_shapes = {}
+    for name, tensor in named_tensors.items():
+        tensor_shapes[name] = tensor.shape
+    has_bias = tensor_shapes.get("bias") == (1,)
+    weight_shape = tensor_shapes.get("weight", ())
+    if not has_bias or len(weight_shape) != 1:
         raise InputError(
             f"{file_path}: expected tensors 'weight' (d,) and 'bias' (1,), got "
             f"{sorted(tensor_shapes)}"
@@ -381,7 +394,8 @@ def replace_folder(folder: Path, *, own_names: frozenset[str]) -> Iterator[Path]
     """
     check_replaceable(folder, own_names)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    stage_folder = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
+    random_suffix = secrets.token_hex(8)
+    stage_folder = folder.with_name(f".{folder.name}.{random_suffix}.part")
     try:
         stage_folder.mkdir()  # with the permissions of the user's umask
         yield stage_folder
@@ -458,7 +472,8 @@ def markdown_table(table_rows: Iterable[Iterable[Any]]) -> str:
             " ".join(str(cell_value).split()).replace("|", "\\|")
             for cell_value in table_row
         ]
-        table_lines.append(f"| {' | '.join(row_cells)} |")
+        row_text = " | ".join(row_cells)
+        table_lines.append(f"| {row_text} |")
         if len(table_lines) == 1:
             table_lines.append("|" + "---|" * len(row_cells))
     return "\n".join(table_lines)

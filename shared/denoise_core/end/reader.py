@@ -108,9 +108,9 @@ class HiddenReader:
             )
         if self.settings.pooling is not None:
             pooling_parts(self.settings.pooling)
-        self.prefix: PrefixCache = (
-            PrefixCache(PREFIX_BYTES) if prefix is None else prefix
-        )
+        if prefix is None:
+            prefix = PrefixCache(PREFIX_BYTES)
+        self.prefix: PrefixCache = prefix
         self._model = model
         self._tokenizer = tokenizer
         self._load_options = load
@@ -157,7 +157,9 @@ class HiddenReader:
         norm_kind = self.settings.normalisation
         if norm_kind is None:
             has_norm = pools_question_only(self.pooling)
-            norm_kind = model_norm.kind if has_norm else "none"
+            norm_kind = "none"
+            if has_norm:
+                norm_kind = model_norm.kind
         return replace(model_norm, kind=norm_kind, epsilon=model_norm.epsilon or 1e-6)
 
     def with_pooling(self, pooling: str) -> HiddenReader:
@@ -207,12 +209,17 @@ class HiddenReader:
         batch_order: list[int] = []
         for prompt_rows, _ in prompt_batches:
             batch_order += prompt_rows
-        row_of_prompt = dict(zip(unique_prompts, np.argsort(batch_order), strict=True))
-        row_order = [row_of_prompt[prompt] for prompt in token_prompts]
+        row_ranks = np.argsort(batch_order)
+        row_of_prompt = dict(zip(unique_prompts, row_ranks, strict=True))
+        row_order = []
+        for prompt in token_prompts:
+            row_order.append(row_of_prompt[prompt])
         state_norm = self.norm
         by_layer = {}
         for layer in sorted_layers:
-            layer_states = [batch_states[layer] for _, batch_states in prompt_batches]
+            layer_states = []
+            for _, batch_states in prompt_batches:
+                layer_states.append(batch_states[layer])
             if not layer_states:
                 layer_states = [
                     np.zeros((0, partial_forward.hidden_size), dtype=np.float32)
@@ -269,7 +276,9 @@ class HiddenReader:
             )
 
         def run_batch(prompt_rows: list[int]) -> StatesByLayer:
-            batch_prompts = [token_prompts[row] for row in prompt_rows]
+            batch_prompts = []
+            for row in prompt_rows:
+                batch_prompts.append(token_prompts[row])
             return self._run_batch(batch_prompts, layers)
 
         return run_in_batches(
@@ -375,8 +384,13 @@ def build_prompts(
     Raises:
         InputError: A question leaves no room for the text.
     """
-    text_ids = prompt_layout.encode([text for _, text in pairs])
-    unique_questions = list(dict.fromkeys(question for question, _ in pairs))
+    texts = []
+    questions = []
+    for question, text in pairs:
+        texts.append(text)
+        questions.append(question)
+    text_ids = prompt_layout.encode(texts)
+    unique_questions = list(dict.fromkeys(questions))
     encoded_questions = prompt_layout.encode(unique_questions)
     ids_of_question = dict(zip(unique_questions, encoded_questions, strict=True))
     token_prompts = []

@@ -111,11 +111,13 @@ class TopFraction:
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """The `fraction_count` best chunks."""
-        return top_k_mask(scores, fraction_count(self.fraction, len(scores)))
+        kept_count = fraction_count(self.fraction, len(scores))
+        return top_k_mask(scores, kept_count)
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""
-        return f"not among the best {100 * self.fraction:g} %"
+        percentage = 100 * self.fraction
+        return f"not among the best {percentage:g} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +264,19 @@ class ScoreCalibration:
         """
         piece_rule = None
         if self.piece_calibration is not None:
-            piece_risk = PIECES_RISK if risk is None else risk
+            piece_risk = risk
+            if piece_risk is None:
+                piece_risk = PIECES_RISK
             piece_rule = self.piece_calibration.rule(piece_risk)
             piece_rule = replace(piece_rule, input_kind=FILE_PIECES)
-        risk = DEFAULT_RISK if risk is None else risk
+        if risk is None:
+            risk = DEFAULT_RISK
         margin_of_risk = {
-            round(known_risk, 6): risk_margin
-            for known_risk, risk_margin in self.margins.items()
+            round(known_risk, 6): known_margin
+            for known_risk, known_margin in self.margins.items()
         }
-        if round(risk, 6) not in margin_of_risk:
+        rounded_risk = round(risk, 6)
+        if rounded_risk not in margin_of_risk:
             known_risks = ", ".join(
                 f"{known_risk:g}" for known_risk in sorted(margin_of_risk)
             )
@@ -278,7 +284,8 @@ class ScoreCalibration:
                 f"risk={risk}: this scorer's keep='auto' is calibrated for "
                 f"{known_risks}"
             )
-        return MarginRule(self, risk, margin_of_risk[round(risk, 6)], piece_rule)
+        risk_margin = margin_of_risk[rounded_risk]
+        return MarginRule(self, risk, risk_margin, piece_rule)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` reads it."""
@@ -370,7 +377,8 @@ class MarginRule:
         """True for each chunk to keep; chunks without a score are never kept."""
         is_scored = np.isfinite(scores)
         count = int(is_scored.sum())
-        within_margin = scores.astype(np.float64) >= self.keep_threshold(scores)
+        lowest_score = self.keep_threshold(scores)
+        within_margin = scores.astype(np.float64) >= lowest_score
         if len(self.documents) == len(scores):
             within_margin |= self._best_of_documents(scores)
         kept_mask = np.asarray(within_margin & is_scored, dtype=np.bool_)
@@ -401,13 +409,15 @@ class MarginRule:
         finite_scores = chunk_scores[np.isfinite(chunk_scores)]
         if not len(finite_scores):
             return math.inf
-        return float(finite_scores.max()) - self._limit(finite_scores) - 1e-9
+        best_score = float(finite_scores.max())
+        return best_score - self._limit(finite_scores) - 1e-9
 
     def _limit(self, finite_scores: Floats) -> float:
         risk_margin = self.margin
         if finite_scores.max() > self.calibration.top_score:
             risk_margin = max(self.calibration.margins.values())
-        return list_length_factor(len(finite_scores)) * risk_margin
+        length_factor = list_length_factor(len(finite_scores))
+        return length_factor * risk_margin
 
     def reason(self) -> str:
         """Why the other chunks are dropped; `reasons` has the distances."""
@@ -505,16 +515,19 @@ def select_chunks(
     Raises:
         BadScores: A score is NaN.
     """
-    chunk_scores = check_no_nan(np.asarray(chunk_scores, dtype=np.float32))
+    chunk_scores = np.asarray(chunk_scores, dtype=np.float32)
+    chunk_scores = check_no_nan(chunk_scores)
     if isinstance(keep_rule, MarginRule):
         drop_reasons = keep_rule.reasons(chunk_scores)
     else:
         drop_reasons = [keep_rule.reason()] * len(chunk_scores)
-    chosen_mask = np.array(keep_rule.choose(chunk_scores, chunk_texts), dtype=np.bool_)
+    chosen_mask = keep_rule.choose(chunk_scores, chunk_texts)
+    chosen_mask = np.array(chosen_mask, dtype=np.bool_)
     kept_mask = ensure_min(min_keep, chosen_mask, chunk_scores)
     if max_keep is not None:
         score_order = rank_by_score(chunk_scores)
-        for i in score_order[kept_mask[score_order]][max_keep:].tolist():
+        kept_order = score_order[kept_mask[score_order]]
+        for i in kept_order[max_keep:].tolist():
             kept_mask[i] = False
             drop_reasons[i] = f"more than {max_keep} chunks"
     return kept_mask, drop_reasons
@@ -538,7 +551,8 @@ def ensure_min(min_count: int, kept_mask: Mask, chunk_scores: Floats) -> Mask:
     missing_count = min_count - int(kept_mask.sum())
     if missing_count > 0:
         score_order = rank_by_score(chunk_scores)
-        kept_mask[score_order[~kept_mask[score_order]][:missing_count]] = True
+        dropped_order = score_order[~kept_mask[score_order]]
+        kept_mask[dropped_order[:missing_count]] = True
     return kept_mask
 
 
@@ -561,14 +575,17 @@ def rank_by_score(chunk_scores: Floats) -> NDArray[np.intp]:
 def top_k_mask(chunk_scores: Floats, k: int) -> Mask:
     """True for the ``k`` best chunks."""
     kept_mask = np.zeros(len(chunk_scores), dtype=np.bool_)
-    kept_mask[rank_by_score(chunk_scores)[:k]] = True
+    score_order = rank_by_score(chunk_scores)
+    kept_mask[score_order[:k]] = True
     return kept_mask
 
 
 def fraction_count(fraction: float, n: int) -> int:
     """``ceil(fraction * n)``, safe from products like 0.1 * 30 = 3.0000000000000004."""
     exact_product = fraction * n
-    return min(n, math.ceil(exact_product - 1e-9 * max(1.0, exact_product)))
+    tolerance = 1e-9 * max(1.0, exact_product)
+    rounded_product = math.ceil(exact_product - tolerance)
+    return min(n, rounded_product)
 
 
 def list_length_factor(n: int) -> float:

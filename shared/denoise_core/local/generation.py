@@ -239,7 +239,9 @@ class LocalLLM:
 
     def _end_tokens(self) -> set[int]:
         end_ids = self.model.generation_config.eos_token_id
-        return set(end_ids if isinstance(end_ids, list) else [end_ids])
+        if isinstance(end_ids, list):
+            return set(end_ids)
+        return {end_ids}
 
     def _prompt_inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
         self.load()
@@ -263,7 +265,9 @@ class LocalLLM:
 
     def _padding_token(self) -> int:
         padding_id = self.tokenizer.pad_token_id
-        return int(self.tokenizer.eos_token_id if padding_id is None else padding_id)
+        if padding_id is None:
+            padding_id = self.tokenizer.eos_token_id
+        return int(padding_id)
 
     def _token_budget(self, prompt_length: int) -> int:
         """How many tokens may follow a prompt of ``prompt_length``: past the window a model knows no positions."""
@@ -326,8 +330,10 @@ def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     mark_contents = dict(
         zip(message_marks, (message.content for message in messages), strict=True)
     )
-    pieces = re.split("(" + "|".join(message_marks) + ")", text)
-    if [piece for piece in pieces if piece in mark_contents] != message_marks:
+    mark_pattern = "|".join(message_marks)
+    pieces = re.split("(" + mark_pattern + ")", text)
+    shown_marks = [piece for piece in pieces if piece in mark_contents]
+    if shown_marks != message_marks:
         raise InputError(
             "the tokenizer's chat template does not show the messages as they are, each once"
         )
@@ -438,8 +444,11 @@ def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[s
             max(0, len(pending_text) + 1 - longest_stop),
         )  # no stop that begins before is half
         is_stopped = stop_offset < len(pending_text) and stop_offset <= safe_length
-        if token_list := pending_text[: min(stop_offset, safe_length)]:
+        shown_length = min(stop_offset, safe_length)
+        if token_list := pending_text[:shown_length]:
             yield token_list
-        pending_text = "" if is_stopped else pending_text[len(token_list) :]
+        pending_text = pending_text[len(token_list) :]
+        if is_stopped:
+            pending_text = ""
     if last_text := truncate_at_stop(pending_text, stops):
         yield last_text

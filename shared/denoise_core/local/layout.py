@@ -213,8 +213,9 @@ class BoundLayout:
             layout_part.value if isinstance(layout_part, Slot) else list(layout_part)
             for layout_part in self.parts
         ]
-        serialized = json.dumps([plain_parts, list(self.segment_ids)]).encode()
-        return f"{self.name}:{hashlib.sha256(serialized).hexdigest()[:16]}"
+        contents_json = json.dumps([plain_parts, list(self.segment_ids)])
+        digest = hashlib.sha256(contents_json.encode()).hexdigest()
+        return f"{self.name}:{digest[:16]}"
 
     @property
     def overhead_tokens(self) -> int:
@@ -236,8 +237,11 @@ class BoundLayout:
     @property
     def is_question_last(self) -> bool:
         """Whether the question follows the passage, so that its tokens see both."""
-        slots = [part for part in self.parts if isinstance(part, Slot)]
-        return slots == [PASSAGE, QUERY]
+        slot_order = []
+        for layout_part in self.parts:
+            if isinstance(layout_part, Slot):
+                slot_order.append(layout_part)
+        return slot_order == [PASSAGE, QUERY]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts from outside. Text that spells a special token stays text."""
@@ -258,7 +262,8 @@ class BoundLayout:
                 else query
             )
             if isinstance(part, Slot):
-                slot_spans[part] = (len(ids), len(ids) + len(part_ids))
+                slot_end = len(ids) + len(part_ids)
+                slot_spans[part] = (len(ids), slot_end)
                 if part is QUERY:
                     prefix_length = len(ids)
             ids += part_ids
@@ -282,7 +287,10 @@ def tokenize_texts(
 ) -> list[list[int]]:
     """Ids of each text, nothing added. Unless it is our ``own_text``, what spells a special token stays text."""
     # A lone surrogate, as broken JSON has it, is no Unicode text and would stop the tokenizer.
-    clean_texts = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+    clean_texts = []
+    for text in texts:
+        text_bytes = text.encode("utf-8", "replace")
+        clean_texts.append(text_bytes.decode("utf-8"))
     if not clean_texts:
         return []
     with _tokenizer_lock:  # whether special tokens count is a setting of the tokenizer object, not of the call
@@ -294,7 +302,10 @@ def tokenize_texts(
             return_token_type_ids=False,
             verbose=False,  # longer than the window is expected here: the reader splits
         )
-    return [list(map(int, ids)) for ids in all_parts["input_ids"]]
+    id_lists = []
+    for ids in all_parts["input_ids"]:
+        id_lists.append(list(map(int, ids)))
+    return id_lists
 
 
 def _special_start(tokenizer: Any) -> list[int]:
@@ -317,7 +328,10 @@ def _render_template(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
         )
         for parts in (layout.system, layout.parts)
     )
-    wanted_slots = {slot for slot in slot_marks if slot_marks[slot] in system + user}
+    wanted_slots = set()
+    for slot, slot_mark in slot_marks.items():
+        if slot_mark in system + user:
+            wanted_slots.add(slot)
     conversations = [
         [
             {
@@ -349,8 +363,11 @@ def _render_template(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
             refusal = str(error)
             continue
         if all(text.count(slot_marks[slot]) == 1 for slot in wanted_slots):
-            text_parts = re.split("(" + "|".join(slot_marks.values()) + ")", text)
-            slots = {slot_mark: slot for slot, slot_mark in slot_marks.items()}
+            mark_pattern = "|".join(slot_marks.values())
+            text_parts = re.split("(" + mark_pattern + ")", text)
+            slots = {}
+            for slot, slot_mark in slot_marks.items():
+                slots[slot_mark] = slot
             return [
                 slots.get(text_part, text_part) for text_part in text_parts if text_part
             ]

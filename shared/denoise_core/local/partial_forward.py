@@ -106,7 +106,9 @@ class LayerHook:
 
     def __init__(self, layer_index: int, owner: PartialForward | None) -> None:
         self.n = layer_index
-        self.owner = weakref.ref(owner) if owner is not None else lambda: None
+        self.owner: Callable[[], PartialForward | None] = lambda: None
+        if owner is not None:
+            self.owner = weakref.ref(owner)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LayerHook, (self.n, None)  # in a copy of the model it watches nothing
@@ -280,7 +282,8 @@ class PartialForward:
             pass
         finally:
             current_request.reset(token)
-        missing_layers = sorted(request.pools.keys() - request.states.keys())
+        unread_layers = request.pools.keys() - request.states.keys()
+        missing_layers = sorted(unread_layers)
         if missing_layers or request.entered != request.stop:
             raise InputError(
                 f"the model's forward pass went around its blocks: expected {request.stop} of {self.block_count} to "  # noqa: E501
@@ -291,7 +294,9 @@ class PartialForward:
 
     def parameters_below(self, layer: int) -> list[tuple[str, torch.Tensor]]:
         """Named tensors that decide ``h_layer``: the first blocks, and what runs outside them before."""
-        block_modules = {id(module) for module in self.blocks.modules()}
+        block_modules = set()
+        for module in self.blocks.modules():
+            block_modules.add(id(module))
         outside = [
             (module_path, module)
             for module_path, module in self.decoder.named_modules()
@@ -348,7 +353,8 @@ class PartialForward:
     def _sample_ids(self) -> torch.Tensor:
         # A generator of our own: the global one belongs to the user.
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(int(self.config.vocab_size), (1, 8), generator=generator)
+        vocabulary_size = int(self.config.vocab_size)
+        ids = torch.randint(vocabulary_size, (1, 8), generator=generator)
         return ids.to(self.device)
 
     def _try_last(self, layer: int) -> bool:
@@ -390,7 +396,8 @@ class PartialForward:
             return
         ids = self._sample_ids()
         changed_ids = ids.clone()
-        changed_ids[0, -1] = (changed_ids[0, -1] + 1) % int(self.config.vocab_size)
+        next_id = changed_ids[0, -1] + 1
+        changed_ids[0, -1] = next_id % int(self.config.vocab_size)
         try:
             first_state, changed_state = (
                 self.read_layers(
@@ -418,7 +425,8 @@ class PartialForward:
         state = self.read_layers(inputs, [layer], lambda hidden: hidden)[layer]
         full_output = self.decoder(**inputs, output_hidden_states=True)
         if layer == self.block_count:
-            state = state if self.final_norm is None else self.final_norm(state)
+            if self.final_norm is not None:
+                state = self.final_norm(state)
             expected_states = [full_output.last_hidden_state]
         else:
             # Mamba-2 lists its states one place earlier; the blocks that ran were counted, so both are h_L.
@@ -490,13 +498,15 @@ def model_inputs(
     mask = torch.zeros(len(prompts), width, dtype=torch.long)
     types = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        row_start = width - len(prompt.ids) if partial_forward.is_causal else 0
-        ids[row, row_start : row_start + len(prompt.ids)] = torch.tensor(prompt.ids)
-        mask[row, row_start : row_start + len(prompt.ids)] = 1
+        row_start = 0
+        if partial_forward.is_causal:
+            row_start = width - len(prompt.ids)
+        row_end = row_start + len(prompt.ids)
+        ids[row, row_start:row_end] = torch.tensor(prompt.ids)
+        mask[row, row_start:row_end] = 1
         if prompt.segment_ids:
-            types[row, row_start : row_start + len(prompt.ids)] = torch.tensor(
-                prompt.segment_ids
-            )
+            segment_row = torch.tensor(prompt.segment_ids)
+            types[row, row_start:row_end] = segment_row
     input_tensors: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
     if partial_forward.is_causal and partial_forward.accepts_argument("position_ids"):
         input_tensors["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -524,12 +534,17 @@ def pooling_function(
     parts = pooling_parts(pooling)
 
     def pool_parts(hidden: torch.Tensor) -> torch.Tensor:
-        row_starts = [
-            hidden.shape[1] - len(prompt.ids) if is_causal else 0 for prompt in prompts
-        ]
+        row_starts = []
+        for prompt in prompts:
+            row_start = 0
+            if is_causal:
+                row_start = hidden.shape[1] - len(prompt.ids)
+            row_starts.append(row_start)
         pooled_parts = []
         for part in parts:
-            spans = [part_span(part, prompt) for prompt in prompts]
+            spans = []
+            for prompt in prompts:
+                spans.append(part_span(part, prompt))
             if part == "last" and is_causal:
                 pooled_parts.append(hidden[:, -1].float())
             else:
@@ -542,9 +557,11 @@ def pooling_function(
 def _mean_over_spans(
     hidden: torch.Tensor, spans: Sequence[tuple[int, int]], row_starts: Sequence[int]
 ) -> torch.Tensor:
-    span_ends = torch.tensor(spans) + torch.tensor(row_starts)[:, None]
+    start_offsets = torch.tensor(row_starts)[:, None]
+    span_ends = torch.tensor(spans) + start_offsets
     first_token = int(span_ends[:, 0].min())
-    span_states = hidden[:, first_token : int(span_ends[:, 1].max())].float()
+    stop_token = int(span_ends[:, 1].max())
+    span_states = hidden[:, first_token:stop_token].float()
     token_positions = first_token + torch.arange(span_states.shape[1])
     is_in_span = (token_positions >= span_ends[:, :1]) & (
         token_positions < span_ends[:, 1:]

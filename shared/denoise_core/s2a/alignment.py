@@ -71,7 +71,8 @@ def align_outcome(
     for span in split_pieces(
         Passage(written_text, passage.id), language=options.language
     ):
-        sentence_text = written_text[span.start : span.end].strip()
+        sentence_text = written_text[span.start : span.end]
+        sentence_text = sentence_text.strip()
         if (
             not sentence_text
             or sentence_text.casefold().split() == question.casefold().split()
@@ -82,23 +83,27 @@ def align_outcome(
         is_supported = None
         check_reason = ""
         if is_checked:
-            verdict = check("", sentence_text, [Passage(outcome.part.text, passage.id)])
+            source = Passage(outcome.part.text, passage.id)
+            verdict = check("", sentence_text, [source])
             missing_facts = [
                 str(difference)
                 for claim in verdict.claims
                 for difference in claim.differences
             ]
-            is_supported = False if missing_facts else None
+            if missing_facts:
+                is_supported = False
             check_reason = "; ".join(missing_facts) or verdict.reason
         start = offset + span.start
         end = offset + span.end
-        spans = tuple(pieces[index] for index in alignment.sentence_indices)
+        spans = []
+        for index in alignment.sentence_indices:
+            spans.append(pieces[index])
         written_sentences.append(
             WrittenSentence(
                 sentence_text,
                 start,
                 end,
-                spans,
+                tuple(spans),
                 alignment.covered_fraction,
                 is_supported,
                 check_reason,
@@ -284,6 +289,7 @@ def _content_terms(text: str, language: str) -> Iterator[str]:
         elif lexeme.kind == "ideograph":
             yield lexeme.text
         elif lexeme.kind == "word":
-            for word_part in lexeme.folded_text.removesuffix("'s").split("-"):
+            word = lexeme.folded_text.removesuffix("'s")
+            for word_part in word.split("-"):
                 if word_part and word_part not in FUNCTION_WORDS:
                     yield stem_word(word_part, language)

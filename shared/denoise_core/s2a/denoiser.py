@@ -88,14 +88,20 @@ class PassageReport:
     @property
     def uncovered_sentences(self) -> tuple[WrittenSentence, ...]:
         """The written sentences that no source sentence covers."""
-        return tuple(sentence for sentence in self.sentences if not sentence.spans)
+        uncovered_sentences = []
+        for sentence in self.sentences:
+            if not sentence.spans:
+                uncovered_sentences.append(sentence)
+        return tuple(uncovered_sentences)
 
     @property
     def unsupported_sentences(self) -> tuple[WrittenSentence, ...]:
         """The written sentences that the checker does not find in the source; empty where it was not asked."""
-        return tuple(
-            sentence for sentence in self.sentences if sentence.supported is False
-        )
+        unsupported_sentences = []
+        for sentence in self.sentences:
+            if sentence.supported is False:
+                unsupported_sentences.append(sentence)
+        return tuple(unsupported_sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +427,9 @@ def _describe_fallbacks(passage_failures: Mapping[str, str], policy: OnError) ->
     by_problem: dict[str, list[str]] = {}
     for passage_id, failure_reason in passage_failures.items():
         by_problem.setdefault(failure_reason, []).append(repr(passage_id))
-    policy_effect = "kept as they were" if policy == "keep" else "dropped"
+    policy_effect = "dropped"
+    if policy == "keep":
+        policy_effect = "kept as they were"
     return "; ".join(
         f"{', '.join(ids)} {policy_effect}: {failure_reason}"
         for failure_reason, ids in by_problem.items()
@@ -454,8 +462,10 @@ def assemble_passage(
     what kept pieces, also of other passages, are about; they are kept in any case.
     """
     if not slice_outcomes:
-        blank_drop = Drop(Span(passage.id, 0, len(passage.text)), "blank")
-        return AssembledPassage(None, [blank_drop], PassageReport(passage.id, 0))
+        whole_span = Span(passage.id, 0, len(passage.text))
+        blank_drop = Drop(whole_span, "blank")
+        blank_report = PassageReport(passage.id, 0)
+        return AssembledPassage(None, [blank_drop], blank_report)
     slice_outcomes, sentences = _resolve_outcomes(
         slice_outcomes, policy, options, question
     )
@@ -465,7 +475,8 @@ def assemble_passage(
     reasons: list[str] = []
     failure_reasons: list[str] = []
     call_notes: list[str] = []
-    text = "\n".join(filter(None, map(_GET_WRITTEN_TEXT, slice_outcomes)))
+    written_texts = map(_GET_WRITTEN_TEXT, slice_outcomes)
+    text = "\n".join(filter(None, written_texts))
     call_count = 0
     for slice_outcome in slice_outcomes:
         for piece_index, piece in enumerate(slice_outcome.part.pieces):
@@ -594,7 +605,8 @@ def _resolve_outcomes(
 def _trim_end(text: str, kept_spans: list[Span]) -> list[Drop]:
     """The white space behind the last piece kept, which the model did not name; it is taken off ``kept_spans``."""
     last_span = kept_spans[-1]
-    end = last_span.start + len(text[last_span.start : last_span.end].rstrip())
+    last_text = text[last_span.start : last_span.end]
+    end = last_span.start + len(last_text.rstrip())
     if end == last_span.end:
         return []
     kept_spans[-1] = replace(last_span, end=end)
@@ -677,5 +689,9 @@ def _merge_recheck(first: SliceOutcome, second: SliceOutcome | None) -> SliceOut
         return first.with_note(
             f"{_LOOKED_RELEVANT} in vain: {second.problem}", second.calls
         )
-    note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept_places else 'confirmed'}"
-    return replace(second, notes=first.notes).with_note(note, first.calls)
+    result_word = "confirmed"
+    if second.kept_places:
+        result_word = "kept"
+    note = f"{_LOOKED_RELEVANT}, and {result_word}"
+    recheck = replace(second, notes=first.notes)
+    return recheck.with_note(note, first.calls)

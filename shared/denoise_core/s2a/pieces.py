@@ -69,14 +69,19 @@ def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     text = passage.text
     end_offsets: list[int] = []
     for start, end, is_prose in _split_blocks(text):
-        end_offsets += _sentence_ends(text, start, end, language) if is_prose else [end]
+        block_ends = [end]
+        if is_prose:
+            block_ends = _sentence_ends(text, start, end, language)
+        end_offsets += block_ends
     pieces: list[Span] = []
     # White space alone goes with what is before it, or after it at the very beginning.
     has_text = True
-    for start, end in itertools.pairwise(sorted({0, *end_offsets, len(text)})):
+    cut_offsets = {0, *end_offsets, len(text)}
+    for start, end in itertools.pairwise(sorted(cut_offsets)):
         is_blank = text[start:end].isspace()
         if pieces and (is_blank or not has_text):
-            pieces[-1] = Span(passage.id, pieces[-1].start, end)
+            piece_start = pieces[-1].start
+            pieces[-1] = Span(passage.id, piece_start, end)
             has_text = has_text or not is_blank
         else:
             pieces.append(Span(passage.id, start, end))
@@ -155,7 +160,9 @@ def _line_kind(line: str, speaker_names: set[str], has_one_initial: bool) -> str
         return "turn"
     if _LIST_ITEM.match(line) and not (has_one_initial and _NAME_INITIAL.match(line)):
         return "item"
-    return "text" if line.strip() else "blank"
+    if line.strip():
+        return "text"
+    return "blank"
 
 
 def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
@@ -198,12 +205,18 @@ class PassageSlice:
     @property
     def text(self) -> str:
         """All of its pieces."""
-        return self.passage.text[self.pieces[0].start : self.pieces[-1].end]
+        start = self.pieces[0].start
+        end = self.pieces[-1].end
+        return self.passage.text[start:end]
 
     @property
     def piece_texts(self) -> list[str]:
         """The text of each piece."""
-        return [self.passage.text[piece.start : piece.end] for piece in self.pieces]
+        text = self.passage.text
+        piece_texts = []
+        for piece in self.pieces:
+            piece_texts.append(text[piece.start : piece.end])
+        return piece_texts
 
     def lines(self, first_number: int | None) -> list[str]:
         """What a request shows; without a number it is the text as it is.
@@ -213,7 +226,8 @@ class PassageSlice:
         """
         lines: list[str] = []
         for line in self.heading:
-            lines.append(f"({_CONTINUATION_BREAK.join(line.splitlines())})")
+            heading_line = _CONTINUATION_BREAK.join(line.splitlines())
+            lines.append(f"({heading_line})")
         if first_number is None:
             return [*lines, self.text.strip()]
         for number, text in enumerate(self.piece_texts, first_number):
@@ -221,7 +235,8 @@ class PassageSlice:
             if len(text) > self.window:
                 half_length = max(1, self.window // 2)
                 text = f"{text[:half_length]} (... {len(text) - 2 * half_length} characters ...) {text[-half_length:]}"  # noqa: E501
-            lines.append(f"{number} {_CONTINUATION_BREAK.join(text.splitlines())}")
+            piece_line = _CONTINUATION_BREAK.join(text.splitlines())
+            lines.append(f"{number} {piece_line}")
         return lines
 
 
@@ -313,7 +328,8 @@ def _needed_before(
         return _list_opening(index, piece_texts)
     if text[:1] in (" ", "\t") and text.strip():
         return _outer_lines(index, piece_texts)
-    if kept_indices.intersection(range(index - _MAX_CHAINED_SENTENCES, index)):
+    indices_before = range(index - _MAX_CHAINED_SENTENCES, index)
+    if kept_indices.intersection(indices_before):
         return []  # what it points to is most likely in what is kept right before
     needed_indices: list[int] = []
     while (
@@ -379,7 +395,8 @@ def _outer_lines(
     """The less indented lines that an indented line belongs to, as far as they are of the ``line_kind``."""
     needed_indices: list[int] = []
     indent_width = _indent_width(piece_texts[line])
-    for previous_text in range(line - 1, max(-1, line - _MAX_LOOK_BACK), -1):
+    stop_line = max(-1, line - _MAX_LOOK_BACK)
+    for previous_text in range(line - 1, stop_line, -1):
         text = piece_texts[previous_text]
         if line_kind is not None and not line_kind.match(text):
             break
@@ -390,8 +407,12 @@ def _outer_lines(
 
 
 def _indent_width(text: str) -> int:
-    return len(text) - len(text.lstrip(" \t"))
+    unindented_text = text.lstrip(" \t")
+    return len(text) - len(unindented_text)
 
 
 def _ends_paragraph(text: str) -> bool:
-    return text.endswith("\n") and text.rstrip(" \t")[:-1].rstrip(" \t").endswith("\n")
+    if not text.endswith("\n"):
+        return False
+    earlier_text = text[:-1].rstrip(" \t")
+    return earlier_text.endswith("\n")

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
-from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from denoise_core.errors import (
@@ -123,14 +122,19 @@ def parse_texts(reply: Reply | str, *label_names: str) -> tuple[str, ...]:
             raise UnparsableReply(
                 f"expected JSON with {label_names!r} as text; it has {tuple(texts)!r}"
             )
-        contents.append("" if _is_none(content) else content.strip())
+        stripped_content = content.strip()
+        if _is_none(content):
+            stripped_content = ""
+        contents.append(stripped_content)
     return tuple(contents)
 
 
 def _call_arguments(value: dict[str, Any]) -> dict[str, Any]:
     """The object itself, or the arguments of the tool call that it describes."""
     arguments = value.get("arguments") or value.get("parameters")
-    return arguments if isinstance(arguments, dict) else value
+    if isinstance(arguments, dict):
+        return arguments
+    return value
 
 
 def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, str]:
@@ -144,7 +148,9 @@ def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, st
             and list_key in ("context", "question")
             and len(list_label) <= len(list_key) + 3
         ):
-            label_name = list_key if list_key not in texts else "a label twice"
+            label_name = list_key
+            if list_key in texts:
+                label_name = "a label twice"
             texts[label_name] = unlabelled_line
         elif label_name or line.strip():
             texts[label_name] = f"{texts.get(label_name, '')}\n{line}"
@@ -169,7 +175,9 @@ def clean_reply_text(reply: Reply | str) -> str:
         raise UnparsableReply(
             f"expected a text as reply, got {type(reply_part).__name__}"
         )
-    reply_part = strip_fence(strip_tag(strip_reasoning(reply_part), _REPLY_TAGS))
+    reply_part = strip_reasoning(reply_part)
+    reply_part = strip_tag(reply_part, _REPLY_TAGS)
+    reply_part = strip_fence(reply_part)
     if not reply_part:
         raise UnparsableReply("the reply is empty")
     if copies_envelope(reply_part):
@@ -178,14 +186,17 @@ def clean_reply_text(reply: Reply | str) -> str:
 
 
 def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
-    values = _call_arguments(value) if isinstance(value, dict) else {"": value}
+    values = {"": value}
+    if isinstance(value, dict):
+        values = _call_arguments(value)
     number_lists = {
         str(list_key).lower(): list_items
         for list_key, list_items in values.items()
         if isinstance(list_items, list)
     }
     if "request" in number_lists:
-        second_list, _ = _parse_items(number_lists.get("opinion", []), piece_count)
+        opinion_items = number_lists.get("opinion", [])
+        second_list, _ = _parse_items(opinion_items, piece_count)
         return ParsedSelection(
             _parse_items(number_lists["request"], piece_count)[0],
             "keep",
@@ -248,11 +259,14 @@ def _parse_items(
 
 
 def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
-    line = reply_part.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
+    line = reply_part.translate(_DASHES_AND_DIGITS)
+    line = line.strip(" \n\t*#_.")
+    line = line.casefold()
     number_ranges = parse_number_ranges(line)
     list_verb = None
     if number_ranges is None:
-        says_none = line.startswith("none") and not any(map(str.isdigit, line))
+        has_digits = any(map(str.isdigit, line))
+        says_none = line.startswith("none") and not has_digits
         if says_none or (line and _is_none(line)):
             return ParsedSelection(())
         list_items, list_verb = _split_label(line)
@@ -276,7 +290,9 @@ def _split_label(line: str) -> tuple[str, ListVerb | None]:
         if list_items != unlabelled_line and (
             list_items[:1].isspace() or list_items.startswith(":")
         ):
-            return list_items.lstrip().removeprefix(":").lstrip(), list_verb
+            list_items = list_items.lstrip()
+            list_items = list_items.removeprefix(":")
+            return list_items.lstrip(), list_verb
     return line, None
 
 
@@ -296,7 +312,8 @@ def _check_numbers(
             raise UnparsableReply(
                 f"there are the pieces 1 to {piece_count}, and it names {first}-{last}"
             )
-        piece_numbers.update(dict.fromkeys(range(first, last + 1)))
+        number_range = range(first, last + 1)
+        piece_numbers.update(dict.fromkeys(number_range))
     return tuple(piece_numbers)
 
 
@@ -336,7 +353,8 @@ class SliceRequest:
                 )
             )
             piece_number += len(passage_slice.pieces)
-        return self.prompt.enclose("\n\n".join(document_blocks).rstrip())
+        document = "\n\n".join(document_blocks)
+        return self.prompt.enclose(document.rstrip())
 
     @property
     def piece_texts(self) -> list[str]:
@@ -378,7 +396,9 @@ class SliceOutcome:
 
     def with_note(self, note: str, calls: int) -> SliceOutcome:
         """The outcome with a note, after so many ``calls`` more."""
-        return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
+        notes = (*self.notes, note)
+        call_count = self.calls + calls
+        return replace(self, notes=notes, calls=call_count)
 
 
 def read_selection(
@@ -388,7 +408,9 @@ def read_selection(
 
     Raises `UnparsableReply`, also where first words do not agree.
     """
-    piece_count = sum(map(len, map(_GET_PIECES, request.parts)))
+    piece_count = 0
+    for passage_slice in request.parts:
+        piece_count += len(passage_slice.pieces)
     selection = parse_selection(reply, piece_count)
     if (
         variant == "auto" and selection.verb is None
@@ -397,10 +419,14 @@ def read_selection(
     if selection.first_words:
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
-    default_verb = "drop" if variant == "remove" else "keep"
+    default_verb = "keep"
+    if variant == "remove":
+        default_verb = "drop"
     # An explicit KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
     if (selection.verb or default_verb) == "drop":
-        piece_numbers = sorted(set(range(1, piece_count + 1)).difference(piece_numbers))
+        all_numbers = set(range(1, piece_count + 1))
+        other_numbers = all_numbers.difference(piece_numbers)
+        piece_numbers = sorted(other_numbers)
     reply_places = dict(zip(piece_numbers, count()))
     outcomes: list[SliceOutcome] = []
     piece_number = 0
@@ -412,9 +438,6 @@ def read_selection(
                 kept_places[index] = reply_places[piece_number]
         outcomes.append(SliceOutcome(passage_slice, kept_places))
     return outcomes
-
-
-_GET_PIECES = attrgetter("pieces")
 
 
 def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) -> None:
@@ -433,7 +456,9 @@ def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) ->
 
 
 def _first_letters(reply_part: str) -> str:
-    return "".join(filter(str.isalnum, reply_part.casefold()))[:_FIRST_LETTERS]
+    folded_text = reply_part.casefold()
+    letters = "".join(filter(str.isalnum, folded_text))
+    return letters[:_FIRST_LETTERS]
 
 
 def read_rewriting(
@@ -445,13 +470,15 @@ def read_rewriting(
     """
     (passage_slice,) = request.parts
     reply_part = clean_reply_text(reply)
-    if len(reply_part) > 4 * len(passage_slice.text) + 20_000:
+    max_characters = 4 * len(passage_slice.text) + 20_000
+    if len(reply_part) > max_characters:
         raise UnparsableReply(
             f"a reply of {len(reply_part)} characters for a text of {len(passage_slice.text)}"
         )
     if request.prompt.is_enclosed:
         # A model may copy the envelope's marker; it is no part of the text.
-        marker = request.document.partition("\n")[0].rpartition(" ")[2]
+        first_line = request.document.partition("\n")[0]
+        marker = first_line.rpartition(" ")[2]
         reply_part = reply_part.replace(marker, "")
     context, *question = parse_texts(reply_part, *label_names)
     return [
@@ -601,7 +628,8 @@ class LLMCaller:
         for outcomes in results:
             call_errors.append(outcomes[0].error)
         if any(call_errors):
-            retry_depth = retry_depth if all(call_errors) else 0
+            if not all(call_errors):
+                retry_depth = 0
             half_sizes: dict[int, int] = {}
             for request_index, request in enumerate(requests):
                 if len(request.parts) > 1 and _may_concern_one_part(
@@ -650,12 +678,15 @@ class LLMCaller:
         is_held = (
             self.options.use_json_schema and supports_schema(self.llm) is not False
         )
-        llm = with_schema(self.llm, request.form.schema) if is_held else self.llm
+        llm = self.llm
+        if is_held:
+            llm = with_schema(llm, request.form.schema)
         if self.options.cache is not None:
             llm = self.options.cache.bind(
                 llm, lambda reply: not _is_unread(self._read_outcomes(request, reply))
             )
-        return Complete((*request.messages(is_held), *extra_messages), self.tag, llm)
+        messages = (*request.messages(is_held), *extra_messages)
+        return Complete(messages, self.tag, llm)
 
     def _ask_correction(self, request: SliceRequest, outcome: SliceOutcome) -> Complete:
         """The same call with the reply in it, and one turn that asks for the form alone.
@@ -753,8 +784,10 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
         return None
     kept_places: dict[int, int] = {}
     try:
+        piece_indices = range(len(passage_slice.pieces))
         for index, reply_place in json.loads(reply_part):
-            kept_places[range(len(passage_slice.pieces))[index]] = int(reply_place)
+            piece_index = piece_indices[index]
+            kept_places[piece_index] = int(reply_place)
     except (ValueError, TypeError, IndexError):
         return None  # another program's entry
     return SliceOutcome(passage_slice, kept_places, notes=(CACHED_NOTE,), calls=0)

@@ -63,7 +63,9 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         records.append({"line": "effect", **event_to_json(event)})
     records.append({"line": "memory", **memory_to_json(answer.memory)})
     for record in records:
-        shown = _redact_record(record, redact, ()) if redact else record
+        shown = record
+        if redact:
+            shown = _redact_record(record, redact, ())
         line = json.dumps(shown, ensure_ascii=False, allow_nan=False)
         # Half a character must not make the file unwritable.
         yield line.encode("utf-8", "replace").decode()
@@ -138,7 +140,9 @@ def event_to_json(event: Event) -> dict[str, Any]:
     result = None
     if reply is not None:
         names = ("query", "passages", "dropped", "fallback")
-        result = {name: _to_json(getattr(reply, name)) for name in names}
+        result = {}
+        for name in names:
+            result[name] = _to_json(getattr(reply, name))
     return {"kind": "denoise", **common, **_to_json(effect), "reply": result}
 
 
@@ -163,7 +167,8 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
     effect: Complete | Retrieve | DenoiseCall
     match data["kind"]:
         case "complete":
-            effect = Complete(from_jsonable(tuple[Message, ...], data["messages"]), tag)
+            messages = from_jsonable(tuple[Message, ...], data["messages"])
+            effect = Complete(messages, tag)
             if reply is not None:
                 reply = _completion_from_json(data, usage)
         case "retrieve":
@@ -204,9 +209,15 @@ def _completion_from_json(data: Mapping[str, Any], usage: Usage | None) -> Reply
 
 def _redact_record(value: Any, redact: Redact, path: tuple[str, ...]) -> Any:
     if isinstance(value, str):
-        return value if "/".join(path) in _OWN_VALUES else redact(value)
+        if "/".join(path) in _OWN_VALUES:
+            return value
+        return redact(value)
     if isinstance(value, list):
-        return [_redact_record(item, redact, (*path, "*")) for item in value]
+        item_path = (*path, "*")
+        redacted_items = []
+        for item in value:
+            redacted_items.append(_redact_record(item, redact, item_path))
+        return redacted_items
     if not isinstance(value, dict):
         return value
     redacted = {}
@@ -221,13 +232,24 @@ def _redact_record(value: Any, redact: Redact, path: tuple[str, ...]) -> Any:
 def _redact_metadata(value: Any, redact: Redact) -> Any:
     """Redact keys, texts and numbers; a number that ``redact`` keeps stays a number."""
     if isinstance(value, dict):
-        return {redact(k): _redact_metadata(v, redact) for k, v in value.items()}
+        redacted_fields = {}
+        for key, item in value.items():
+            redacted_key = redact(key)
+            redacted_fields[redacted_key] = _redact_metadata(item, redact)
+        return redacted_fields
     if isinstance(value, list):
-        return [_redact_metadata(item, redact) for item in value]
+        redacted_items = []
+        for item in value:
+            redacted_items.append(_redact_metadata(item, redact))
+        return redacted_items
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number_text = redact(str(value))
-        return value if number_text == str(value) else number_text
-    return redact(value) if isinstance(value, str) else value
+        if number_text == str(value):
+            return value
+        return number_text
+    if isinstance(value, str):
+        return redact(value)
+    return value
 
 
 _ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
@@ -278,9 +300,9 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
         def rows_at(positions: Iterable[int]) -> tuple[Passage, ...]:
             return tuple(passages[i] for i in positions)
 
-        passage_fields: dict[str, Any] = {
-            name: rows_at(data[key]) for name, key in _PASSAGE_FIELDS.items()
-        }
+        passage_fields: dict[str, Any] = {}
+        for name, key in _PASSAGE_FIELDS.items():
+            passage_fields[name] = rows_at(data[key])
         return WorkingMemory(
             **passage_fields,
             **{
@@ -317,7 +339,11 @@ class _Table:
         self._at: dict[tuple[str, str], list[int]] = {}
 
     def add(self, passages: Iterable[Passage]) -> list[int]:
-        return [self._row_index(_to_json(p)) for p in passages]
+        row_indices = []
+        for passage in passages:
+            row = _to_json(passage)
+            row_indices.append(self._row_index(row))
+        return row_indices
 
     def _row_index(self, row: dict[str, Any]) -> int:
         same = self._at.setdefault((row["id"], row["text"]), [])
@@ -325,5 +351,6 @@ class _Table:
             if self.rows[at] == row:
                 return at
         self.rows.append(row)
-        same.append(len(self.rows) - 1)
-        return same[-1]
+        last_index = len(self.rows) - 1
+        same.append(last_index)
+        return last_index
