@@ -222,6 +222,7 @@ async def test_model_calls_are_concurrent_and_bounded(
         (False, test_kit.chat(seconds=0.15)),
     ):
         denoiser = test_kit.s2a_with(model, max_concurrency=6)
+        denoiser.record.is_readable = True  # a new model is asked once alone
         compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=own_setting)
         input_value = (
             {"documents": documents, "query": "q"},

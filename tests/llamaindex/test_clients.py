@@ -127,6 +127,7 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
         max_concurrency=10,
         options=Options(join_passages=False),
     )
+    denoiser.record.is_readable = True  # a new model is asked once alone
     work = asyncio.create_task(
         DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(
             twenty(), query_str="q"

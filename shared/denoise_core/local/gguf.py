@@ -135,12 +135,17 @@ def _convert_file(gguf_path: Path, folder: Path) -> None:
     file_options: dict[str, Any] = {"gguf_file": gguf_path.name}
     source_folder = str(gguf_path.parent)
     try:
-        config = transformers.AutoConfig.from_pretrained(source_folder, **file_options)
+        config = transformers.AutoConfig.from_pretrained(
+            source_folder, trust_remote_code=False, **file_options
+        )
         quantised_model = transformers.AutoModelForCausalLM.from_pretrained(
-            source_folder, dtype="float32", **file_options
+            source_folder,
+            dtype="float32",
+            trust_remote_code=False,
+            **file_options,
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            source_folder, **file_options
+            source_folder, trust_remote_code=False, **file_options
         )
     except Exception as error:  # whatever a foreign file makes of its readers
         raise InputError(

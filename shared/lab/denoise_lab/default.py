@@ -30,6 +30,7 @@ from denoise_core.end.calibration import FLOOR_MISS_RATE, calibrate_margins
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.selection import ScoreCalibration
 from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
+from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import SignalSource, Stack, collect_signals
@@ -286,7 +287,7 @@ def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
 
 
 def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
-    sources = [encoder, BM25Scorer()]
+    sources: list[SignalSource | Scorer] = [encoder, BM25Scorer()]
     passage_texts = [passage.text_with_header for passage in of.passages]
     return collect_signals(sources, query, passage_texts)
 

@@ -148,7 +148,7 @@ def test_a_line_says_which_sections_were_kept(command):
         "2",
     )
     completed_run = command(*seen_prompts, stdin=HANDBOOK)
-    assert completed_run.stderr == "kept 60 %: § Travel (2 pieces); dropped 1\n"
+    assert completed_run.stderr == "kept 72 %: § Travel (2 pieces); dropped 1\n"
     assert "Salaries" not in completed_run.stdout
     reason = command(*seen_prompts, "--why", stdin=HANDBOOK).stdout
     assert "not among the best 2, score" in reason
