@@ -89,7 +89,7 @@ class KeepSettings(NamedTuple):
         Raises:
             InputError: Two settings say how much is kept, or a risk is given for a fixed amount.
         """
-        amounts = {}
+        amounts: dict[str, Any] = {}
         for name in ("keep", "threshold", "max_tokens"):
             value = getattr(self, name)
             if value is not None:
@@ -105,7 +105,7 @@ class KeepSettings(NamedTuple):
         if "max_tokens" in amounts:
             from denoise_core.end.selection import TokenLimit
 
-            amounts = {"keep": TokenLimit(amounts["max_tokens"])}
+            amounts["keep"] = TokenLimit(amounts.pop("max_tokens"))
         if self.on_irrelevant is not None:
             amounts["on_irrelevant"] = self.on_irrelevant
         return amounts

@@ -64,8 +64,8 @@ class CancelToken:
         try:
             yield
         finally:
-            for token in tokens:
-                token._callbacks.pop(registration, None)
+            for registered_token in tokens:
+                registered_token._callbacks.pop(registration, None)
 
     def run_in(self, call: Callable[[], T]) -> T:
         """Run ``call`` in a job's own context copy, where all inner calls see this."""

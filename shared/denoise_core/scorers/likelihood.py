@@ -99,7 +99,8 @@ class QueryLikelihood:
         (query_ids,) = layout.encode([query])
         if not query_ids:
             raise InputError("the question has no tokens: there is nothing to score")
-        window = position_limit(self.model, self.model.config.get_text_config())
+        model: Any = self.model  # loaded by `_open`
+        window = position_limit(model, model.config.get_text_config())
         prompts = []
         text_index = []
         for position, text_ids in enumerate(layout.encode(texts)):
@@ -136,10 +137,11 @@ class QueryLikelihood:
             mask[row, width - len(prompt.ids) :] = 1
         start, end = prompts[0].query_span
         query_length = end - start
-        device = next(self.model.parameters()).device
+        model: Any = self.model  # loaded by `_open`
+        device = next(model.parameters()).device
         with torch.inference_mode():
             # The question is last in every row, and each token is predicted by the one before.
-            logits = self.model(
+            logits = model(
                 input_ids=token_ids.to(device),
                 attention_mask=mask.to(device),
                 position_ids=(mask.cumsum(-1) - 1).clamp(min=0).to(device),

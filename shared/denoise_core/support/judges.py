@@ -137,7 +137,9 @@ class FunctionJudge:
         arguments = (question, evidence, claim.full_text)
         if not self._is_called_by_name:
             return self.function(*arguments)
-        values = dict(zip(_PARAMETERS, arguments, strict=True))
+        values: dict[str, Any] = {}
+        for name, argument in zip(_PARAMETERS, arguments, strict=True):
+            values[name] = argument
         signature = inspect.signature(self.function)
         named_values = {name: values[name] for name in signature.parameters}
         return self.function(**named_values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 from xml.parsers import expat
 
@@ -16,9 +17,9 @@ from denoise_core.text.markup import strip_tags
 from denoise_core.text.text_chunk import TextChunk, fill_gaps, line_at
 
 try:
-    import yaml
+    yaml: Any = import_module("yaml")
 except ModuleNotFoundError:  # the adapters' frameworks bring PyYAML, the core does not
-    yaml = None  # type: ignore[assignment]
+    yaml = None
 
 MAX_PARSED_CHARACTERS = 400_000
 """A longer text is not parsed as YAML, which takes a second for so many characters."""

@@ -255,7 +255,7 @@ def question_groups(rows: Sequence[Read]) -> NDArray[np.intp]:
 
 def complete(stack: Stack, names: Sequence[str]) -> Stack:
     """The stack over all signals of the encoder, those that did not earn a place with weight 0."""
-    wanted = list(SentenceEncoder.names)
+    wanted: list[str] = list(SentenceEncoder.names)
     for name in names:
         if name not in wanted:
             wanted.append(name)

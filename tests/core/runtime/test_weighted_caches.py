@@ -7,22 +7,20 @@ import pytest
 from growing_texts import TEXTS
 
 from denoise_core.runtime.caches import MemoryStore
-from denoise_core.support import answers, evidence, quoting
+from denoise_core.support import answers, evidence, normal_form
 from denoise_core.text import structural
 from denoise_core.weighted_cache import cache_by_bytes, cache_fills
 
 CACHED = (
     structural._chunk_string,
-    evidence._split_sentences,
     evidence.content_terms,
     answers._parse_cached,
-    quoting._normalize,
+    normal_form.fold_text,
 )
 FUNCTIONS = {
     "chunked texts": structural._chunk_string,
-    "sentences": lambda text: evidence._split_sentences(text, "en"),
     "answers": lambda text: answers._parse_cached(text, "q", ()),
-    "folded texts": quoting._normalize,
+    "folded texts": normal_form.fold_text,
 }
 
 
