@@ -2,7 +2,7 @@
 
 Twenty results by another hand (search, SQL, tickets, code, mail, MCP, tables, logs), each with the task it was
 asked for, substrings that an answer needs and substrings of its form that must stay. Then the twenty of
-`payload_cases`, on which nothing was chosen.
+`_payload_cases`, on which nothing was chosen.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from _payload_cases import build_cases
 from harness import Benchmark, arguments
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
-from payload_cases import build_cases
 
 from langchain_denoise.middleware import DenoiseToolResults
 

@@ -33,7 +33,6 @@ FULL = frozenset({
     "core/test_browser.py",
     "core/test_small_model.py",
     "core/test_small_model_heads.py",
-    "core/text/test_time_follows_size.py",
     "docs/test_blocks.py::test_a_script_prints_what_its_page_shows",
     "docs/test_drawn.py",
     "docs/test_site.py",
