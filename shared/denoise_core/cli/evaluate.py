@@ -97,9 +97,9 @@ def evaluate_command(
 ) -> None:
     """Does it help on your data? Compare the ways to denoise on your questions.
 
-    Compares everything, the first few passages, BM25, cosine and the default, each with as many tokens as the
-    default keeps: how many gold passages they keep and, with --llm, how many answers from that are right. Prints a
-    table, and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
+    Compares everything, the default, and the first few passages, BM25 and cosine with at most the default's
+    tokens: whether what is needed is kept and, with --llm, how many answers from that are right. Prints a table,
+    and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
     frameworks.
 
     [bold]Examples[/bold]

@@ -53,6 +53,7 @@ QUESTION_FIELDS = (
 PASSAGE_FIELDS = ("text", "title", "source", "is_gold")
 FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
 NO_ANSWER = "no answer in the retrieved passages"
+NEEDS_NOT_THERE = "a text of 'needs' is in none of its passages"
 _NO_LABELS = (
     "the relevant passages are not labelled: add 'labels', or 'is_gold' to each passage, "
     "1 for a relevant one and 0 for others"
@@ -210,7 +211,14 @@ def parse_cases(
         for evaluation_case in cases
         if evaluation_case.gold_from == "answers" and not evaluation_case.question.gold
     )
-    return EvaluationCases(tuple(cases), tuple(rejected_records), case_warnings)
+    needs_warnings = tuple(
+        RecordProblem(evaluation_case.line_number, NEEDS_NOT_THERE)
+        for evaluation_case in cases
+        if not _has_needs(evaluation_case)
+    )
+    return EvaluationCases(
+        tuple(cases), tuple(rejected_records), (*case_warnings, *needs_warnings)
+    )
 
 
 def _parse_case(
@@ -283,6 +291,13 @@ def case_from_question(
             gold_ids.add(passage.id)
     answered_question = replace(question, gold=frozenset(gold_ids))
     return EvaluationCase(answered_question, line_number, "answers")
+
+
+def _has_needs(evaluation_case: EvaluationCase) -> bool:
+    """Whether the passages have every text that the case needs."""
+    passage_texts = [p.text_with_header for p in evaluation_case.question.passages]
+    folded_text = " ".join("\n".join(passage_texts).split())
+    return all(" ".join(text.split()) in folded_text for text in evaluation_case.needs)
 
 
 def _parse_needs(json_record: Record) -> tuple[str, ...]:
@@ -408,15 +423,25 @@ def _labelled_ids(
 
 
 def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
-    """The ids of the passages that ``gold`` refers to by id, source, text or index."""
+    """The ids of the passages that ``gold`` refers to by id, source, text or index.
+
+    A number is an id where a passage has it as its id, else the index from 0.
+    """
     gold_references = gold
     if not isinstance(gold, list):
         gold_references = [gold]
+    known_ids = {passage.id for passage in passages}
+    wanted_keys: set[Any] = set()
+    for reference in gold_references:
+        is_number = isinstance(reference, int) and not isinstance(reference, bool)
+        if is_number and str(reference) in known_ids:
+            wanted_keys.add(str(reference))
+        elif is_number or isinstance(reference, str):
+            wanted_keys.add(reference)
     gold_ids: set[str] = set()
     for n, passage in enumerate(passages):
-        passage_keys = (n, passage.id, passage.metadata.get("source"), passage.text)
-        # True would equal the index 1.
-        if any(r in passage_keys for r in gold_references if not isinstance(r, bool)):
+        passage_keys = {n, passage.id, passage.metadata.get("source"), passage.text}
+        if passage_keys & wanted_keys:
             gold_ids.add(passage.id)
     if gold_references and not gold_ids:
         raise InputError(

@@ -21,7 +21,11 @@ from denoise_core.evaluate.comparison.setting import (
     read_setting,
     save_setting,
 )
-from denoise_core.evaluate.datasets import EvaluationCases
+from denoise_core.evaluate.datasets import (
+    NEEDS_NOT_THERE,
+    EvaluationCases,
+    parse_cases,
+)
 from denoise_core.evaluate.metrics import exact_match
 from denoise_core.question import Question
 from denoise_core.testing import FunctionScorer
@@ -359,6 +363,36 @@ def test_a_peer_that_is_as_good_and_cheaper_is_recommended():
     evaluation = evaluate([question(n) for n in range(10, 20)], strategies)
     assert evaluation.recommendation.name == "BM25"
     assert "cheaper than default" in evaluation.recommendation.reason
+
+
+def test_what_the_passages_never_had_counts_for_no_strategy():
+    missing = {
+        "question": "How loud is it?",
+        "passages": ["Rain fell.", "It is 58 dB."],
+        "needs": ["99 dB"],
+        "answers": ["12 dB"],
+        "gold": [1],
+    }
+    cases = parse_cases([(1, missing)])
+    assert [problem.reason for problem in cases.warnings] == [NEEDS_NOT_THERE]
+    evaluation = evaluate(cases)
+    assert evaluation.figures_for("everything").needed_kept.value == 1
+    lines = " ".join(summary_lines(evaluation))
+    assert "by gold passages of which something is kept" in lines
+
+
+def test_a_retriever_for_questions_with_passages_is_refused():
+    class NeverAsked:
+        def retrieve(self, query):
+            raise AssertionError
+
+    with pytest.raises(InputError, match="retriever= finds"):
+        evaluate([question(10)], retriever=NeverAsked())
+
+
+def test_everything_cannot_be_replaced():
+    with pytest.raises(InputError, match="take another name"):
+        evaluate([question(10)], {"everything": ENDDenoiser(OriginalOrderScorer())})
 
 
 def test_the_users_own_retriever_finds_the_passages():

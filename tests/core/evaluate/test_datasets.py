@@ -175,3 +175,15 @@ def test_an_unreadable_file(tmp_path):
 )
 def test_an_answer_is_found_as_whole_words(file_text, answers, found):
     assert contains_answer(file_text, answers) is found
+
+
+def test_a_number_in_gold_is_an_id_where_a_passage_has_it():
+    texts = [{"id": number, "text": f"Text {number}."} for number in (1, 2, 3)]
+    record = {"question": "Which?", "passages": texts}
+    by_id = parse_cases([(1, record | {"gold": [1, 3]})]).questions[0]
+    assert by_id.gold == {"1", "3"}
+    plain = {"question": "Which?", "passages": ["a", "b"], "gold": [1]}
+    by_index = parse_cases([(1, plain)]).questions[0]
+    assert by_index.gold == {by_index.passages[1].id}
+    with pytest.raises(InputError, match="none of its passages"):
+        parse_cases([(1, record | {"gold": [None]})])

@@ -38,6 +38,7 @@ from denoise_core.evaluate.comparison.figures import (
     compare_best,
     count_case_tokens,
     measure_outcome,
+    needed_measure,
     strategy_figures,
 )
 from denoise_core.evaluate.comparison.setting import (
@@ -480,14 +481,7 @@ def _needed_line(evaluation: Evaluation) -> str:
     """Say by what "needed kept" was measured, and on how many questions."""
     counts = Counter[str]()
     for outcome in evaluation.outcomes.get(EVERYTHING, ()):
-        if outcome.case.needs:
-            counts["by all texts that they need"] += 1
-        elif outcome.case.question.answers and outcome.needed_kept is not None:
-            counts["by an answer that is still in the kept text"] += 1
-        elif outcome.needed_kept is not None:
-            counts["by gold passages of which something is kept"] += 1
-        else:
-            counts["not measured"] += 1
+        counts[needed_measure(outcome.case)] += 1
     parts = [f"{count} {source}" for source, count in counts.items()]
     return f"Needed kept: {', '.join(parts)}."
 
@@ -629,9 +623,14 @@ def _as_cases(
     questions: EvaluationCases | Iterable[Question | Mapping[str, Any]],
     retriever: Retriever | None,
 ) -> EvaluationCases:
-    """Number plain questions and records; raises `InputError` when there is none."""
+    """Number plain questions and records.
+
+    Raises:
+        InputError: There is no question, or a retriever for questions with passages.
+    """
     if isinstance(questions, EvaluationCases):
         cases = questions
+        _refuse_retriever(retriever)
     else:
         numbered = list(enumerate(questions, 1))
         records = [(n, item) for n, item in numbered if not isinstance(item, Question)]
@@ -640,12 +639,23 @@ def _as_cases(
             return parse_cases(records, search_passages=search_passages)
         if records:
             raise InputError("questions: expected Questions or records, got both")
-        cases = EvaluationCases(
-            tuple(case_from_question(q, n) for n, q in numbered)  # type: ignore[arg-type]
-        )
+        _refuse_retriever(retriever)
+        plain_cases = []
+        for number, question in numbered:
+            if isinstance(question, Question):
+                plain_cases.append(case_from_question(question, number))
+        cases = EvaluationCases(tuple(plain_cases))
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
     return cases
+
+
+def _refuse_retriever(retriever: Retriever | None) -> None:
+    if retriever is not None:
+        raise InputError(
+            "retriever= finds the passages of records without any: give the questions "
+            'as records, [{"question": ..., "answers": [...]}]'
+        )
 
 
 def _token_budgets(

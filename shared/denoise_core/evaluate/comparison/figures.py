@@ -15,7 +15,7 @@ from denoise_core.evaluate.metrics import (
     wilson_interval,
 )
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Reply, Usage
+from denoise_core.types import Passage, Reply, Usage
 
 NEEDED_KEPT = "needed kept"
 RIGHT_ANSWERS = "right answers"
@@ -87,23 +87,50 @@ def measure_needed(
 ) -> float | None:
     """Measure whether the kept text still has what the question needs.
 
-    The first of these that is known decides: all texts that the case needs, white space
-    aside; an accepted answer, where the passages had one; the gold passages of which
-    something is kept.
+    `needed_measure` says by what.
 
     Returns:
         From 0 to 1; None when nothing is known.
     """
-    kept_text = "\n".join(p.text_with_header for p in result.passages)
-    if case.needs:
-        folded_text = " ".join(kept_text.split())
-        missing = [t for t in case.needs if " ".join(t.split()) not in folded_text]
-        return 0.0 if missing else 1.0
-    answers = case.question.answers
-    all_text = "\n".join(p.text_with_header for p in case.question.passages)
-    if answers and contains_answer(all_text, answers):
-        return float(contains_answer(kept_text, answers))
+    measure = needed_measure(case)
+    kept_text = _joined_text(result.passages)
+    if measure == NEEDED_TEXTS:
+        return float(_holds_texts(kept_text, case.needs))
+    if measure == ANSWER_KEPT:
+        return float(contains_answer(kept_text, case.question.answers))
     return gold_recall
+
+
+NEEDED_TEXTS = "by all texts that they need"
+ANSWER_KEPT = "by an answer that is still in the kept text"
+GOLD_TOUCHED = "by gold passages of which something is kept"
+NOT_MEASURED = "not measured"
+
+
+def needed_measure(case: EvaluationCase) -> str:
+    """Say by what `measure_needed` goes: the first of these that the passages can show.
+
+    All texts that the case needs, white space aside; an accepted answer; the gold
+    passages of which something is kept. What the passages never had, no strategy can
+    keep: it counts for none.
+    """
+    all_text = _joined_text(case.question.passages)
+    if case.needs and _holds_texts(all_text, case.needs):
+        return NEEDED_TEXTS
+    if contains_answer(all_text, case.question.answers):
+        return ANSWER_KEPT
+    if case.question.gold:
+        return GOLD_TOUCHED
+    return NOT_MEASURED
+
+
+def _joined_text(passages: Iterable[Passage]) -> str:
+    return "\n".join(passage.text_with_header for passage in passages)
+
+
+def _holds_texts(text: str, needed_texts: Iterable[str]) -> bool:
+    folded_text = " ".join(text.split())
+    return all(" ".join(needed.split()) in folded_text for needed in needed_texts)
 
 
 def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:

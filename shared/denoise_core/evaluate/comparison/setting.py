@@ -305,6 +305,11 @@ def select_strategies(
         return list(by_name.values())
     by_name = {strategy.name: strategy for strategy in STANDARD_STRATEGIES}
     for name, strategy_source in (strategies or {}).items():
+        if name == EVERYTHING:
+            raise InputError(
+                f"strategies[{name!r}]: all passages, the bar for the others, are always "
+                "compared; take another name"
+            )
         if isinstance(strategy_source, Strategy):
             by_name[name] = replace(strategy_source, name=name)
         elif isinstance(strategy_source, Mapping):
