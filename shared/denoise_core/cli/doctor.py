@@ -28,7 +28,7 @@ EXTRA_PURPOSES = {
     "remote": "remote rerankers",
     "serve": "the HTTP service",
     "mcp": "the MCP server",
-    "evaluate": "plots",
+    "evaluate": "the laboratory's plots",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -292,11 +293,24 @@ def _try_parse_json(text: str) -> Any:
 
 def _parse_json_file(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return json.loads(
+            text, parse_constant=_reject_constant, parse_float=_parse_finite
+        )
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON ({error.msg} at character {error.pos})") from error
     except RecursionError as error:
         raise InputError("not usable JSON: nested too deeply") from error
+    except InputError:
+        raise
+    except ValueError as error:  # a whole number of thousands of digits
+        raise InputError(f"not usable JSON: {error}") from error
+
+
+def _parse_finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise InputError(f"not usable JSON: {digits[:40]} is too large a number")
+    return number
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -319,6 +333,8 @@ def _record_passage(record: Any) -> tuple[str | None, Passage]:
         if score_value is not None:
             passage_score = float(score_value)
     except (TypeError, ValueError):
+        passage_score = math.nan
+    if passage_score is not None and not math.isfinite(passage_score):
         raise InputError(f"expected 'score' as a number, got {score_value!r}") from None
     passage = Passage(text, str(record_id), passage_score, metadata)
     return None if record_id is None else str(record_id), passage

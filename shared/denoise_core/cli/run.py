@@ -127,7 +127,7 @@ def run(
     if denoise_result.relevant is False:
         print_line(
             error_console,
-            "nothing relevant: no passage seems to answer the question",
+            "nothing relevant: no passage is about the question",
             "yellow",
         )
         raise typer.Exit(NOTHING_RELEVANT)

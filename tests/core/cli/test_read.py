@@ -352,3 +352,19 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     write(tmp_path, "a.txt", "Prose.")
     assert [p.id for p in read_passages(str(tmp_path)).passages] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"text": "a", "n": ' + "9" * 5000 + "}",
+        '{"text": "a", "n": 1e999}',
+        '{"text": "a", "score": "nan"}',
+    ],
+)
+def test_numbers_that_no_json_reply_can_carry_are_refused(tmp_path, line):
+    (tmp_path / "a.jsonl").write_text(line + '\n{"text": "b"}\n')
+    loaded = read_passages(str(tmp_path / "a.jsonl"), skip_bad=True)
+    assert [passage.text for passage in loaded.passages] == ["b"]
+    with pytest.raises(InputError):
+        read_passages(str(tmp_path / "a.jsonl"))
