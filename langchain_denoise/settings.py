@@ -347,6 +347,12 @@ class Denoise(BaseModel):
         if self.denoiser is not None:
             return _with_overrides(self.denoiser, settings, variant)
         if self.model is not None and self.probe is None:
+            for name in ("keep", "threshold", "risk", "on_irrelevant"):
+                if overrides.get(name) is not None:
+                    raise InputError(
+                        f"{name}={overrides[name]!r}: a setting of END; a model decides "
+                        "itself what to keep, within max_tokens"
+                    )
             return self._build_s2a(variant, settings.max_tokens)
         if variant is not None:
             raise InputError(

@@ -2,8 +2,10 @@
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.prompts import ChatPromptTemplate
 
+from denoise_core import InputError
 from langchain_denoise import (
     AugmentedRunnable,
     ChatModelLLM,
@@ -160,3 +162,15 @@ def test_a_variant_in_one_request(test_kit):
         DenoiseCompressor.from_llm(test_kit.chat()).invoke(
             {"documents": SOURCE_DOCUMENTS, "query": "q"}, asked_input
         )
+
+
+@pytest.mark.parametrize(
+    "override",
+    [{"keep": 1}, {"threshold": 0.9}, {"risk": 0.01}, {"on_irrelevant": "drop"}],
+)
+def test_a_request_cannot_set_what_a_model_decides(override):
+    model = GenericFakeChatModel(messages=iter([]))
+    compressor = DenoiseCompressor(model=model, max_tokens=50)
+    with pytest.raises(InputError, match="a setting of END"):
+        compressor.denoiser_for(override)
+    assert compressor.denoiser_for({}).keep is not None
