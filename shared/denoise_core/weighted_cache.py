@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeGuard, TypeVar
 from weakref import WeakSet
 
 from cachetools import LRUCache
@@ -88,11 +88,17 @@ class WeightedLRUCache(Generic[K, V]):
             return value
 
     def put(self, key: K, value: V) -> None:
-        """Store ``value`` under ``key``; replaces an earlier one."""
-        if self.weight(value) > self.max_weight:
-            return
+        """Store ``value`` under ``key`` instead of an earlier one, if it is not too heavy."""
+        is_too_heavy = self.weight(value) > self.max_weight
         with self._lock:
-            self._entries[key] = value
+            if is_too_heavy:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = value
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def cache_fills() -> dict[str, tuple[int, int]]:
@@ -127,7 +133,8 @@ def cache_by_bytes(
             key = (args, tuple(kwargs.items()))
             entry = cache.get(key)
             if entry is None:
-                characters = sum(len(part) for part in args if isinstance(part, str))
+                texts = filter(_is_text, (*args, *kwargs.values()))
+                characters = sum(map(len, texts))
                 weight = _VALUE_BYTES + characters * bytes_per_character
                 entry = (function(*args, **kwargs), weight)
                 cache.put(key, entry)

@@ -101,7 +101,7 @@ class Engine:
     """Requests to servers that answer alike.
 
     A document goes to the replica that its key names (`Replicas`), to the next one
-    while that is down. Status 408, 425, 429, 5xx and lost connections are tried again,
+    while that is down. Status 408, 425, 429, 500, 502, 503, 504, 529 and lost connections are tried again,
     with growing random pauses and no sooner than ``Retry-After`` says. 401 and 403
     raise `InputError`: the key is wrong. Any other status, and a reply that is no JSON
     or too long, raises `BadReply`, a failure; 400, 413 and 422 cost only the documents

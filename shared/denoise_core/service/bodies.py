@@ -204,6 +204,16 @@ class ClaimBody(BaseModel):
     reason: str
 
 
+class QuotationBody(BaseModel):
+    """A quotation or citation of the answer, and where its words are."""
+
+    text: str
+    start: int
+    end: int
+    status: str
+    spans: list[SpanBody]
+
+
 class CheckResponse(BaseModel):
     """The verdict on an answer, claim by claim."""
 
@@ -214,7 +224,10 @@ class CheckResponse(BaseModel):
     kind: str
     reason: str
     judge: str
+    threshold: float
+    calls: int
     claims: list[ClaimBody]
+    quotations: list[QuotationBody]
 
 
 class Health(BaseModel):

@@ -195,8 +195,8 @@ class RequestQueue:
             await asyncio.sleep(seconds)
             try:
                 cpu_seconds = time.clock_gettime(turn.cpu_clock or _NO_CLOCK)
-            except OSError:  # the thread has ended, or the system has no such clock
-                return
+            except (OSError, AttributeError):
+                return  # the thread has ended, or the system has no such clock
             if cpu_seconds - turn.cpu_seconds < MIN_CPU_SECONDS:
                 self._release(turn)
             turn.cpu_seconds = cpu_seconds
