@@ -130,7 +130,7 @@ def _joined_text(passages: Iterable[Passage]) -> str:
 
 def _holds_texts(text: str, needed_texts: Iterable[str]) -> bool:
     folded_text = " ".join(text.split())
-    return all(" ".join(needed.split()) in folded_text for needed in needed_texts)
+    return all(" ".join(text.split()) in folded_text for text in needed_texts)
 
 
 def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:
