@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.s2a.llm_labels import calibrate
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "LLM",

@@ -1,3 +1,3 @@
 """The laboratory of `denoise_core`: the papers' protocols on real models, and what training and measuring need."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
