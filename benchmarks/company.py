@@ -2,7 +2,8 @@
 
 ``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are places of the files, verbatim, all of which
 the answer needs; ``identity`` the title, sender, date, header row or key without which they cannot be attributed.
-Another set of the same form, on which nothing was tuned, is in ``benchmarks/data/unseen``. Files are asked whole
+Another set of the same form, on which nothing was tuned, asks about the files that ship with the
+package; its questions are in ``benchmarks/data/unseen``. Files are asked whole
 and in the pieces of 600 characters that a retriever returns, with and without the position of each piece.
 """
 
@@ -20,7 +21,7 @@ from harness import Benchmark, arguments
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
-from denoise_core.embedded import default_denoiser
+from denoise_core.embedded import default_denoiser, sample_folder
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Passage
 
@@ -106,13 +107,14 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 
 
 def read_questions(folder: Path, limit: int | None) -> list[CompanyQuestion]:
+    files_folder = sample_folder() if folder == UNSEEN else folder
     question_lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
     questions = []
     for line in question_lines[:limit]:
         row: dict[str, Any] = json.loads(line)
         files = {}
         for name in row["documents"]:
-            files[name] = (folder / name).read_text("utf-8")
+            files[name] = (files_folder / name).read_text("utf-8")
         questions.append(
             CompanyQuestion(
                 row["type"], row["question"], files, row["needs"], row["identity"]

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 DOCS, STAGE = ROOT / "docs", ROOT / "build" / "site"
 BROUGHT = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md"}
 PICTURES = {".svg", ".png"}
+NOT_ON_SITE = {"listing", "tools", "style.md"}  # for other places, and for contributors
 BAR = re.compile(r"(?<=`)[^`\n]*\\\|[^`\n]*(?=`)")
 NO_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # the width is for the script
 TABS = re.compile(r"<!-- tabs -->\n(.*?)<!-- end tabs -->\n", re.S)  # on the site each ### between them is a tab
@@ -48,7 +49,8 @@ def linked(text: str, source: Path) -> str:
         up = "../" * (len(source.relative_to(DOCS).parts) - 1) if source.is_relative_to(DOCS) else ""
         if target in to_page:
             return up + to_page[target]
-        if target.is_relative_to(DOCS) and target.suffix in {".md", *PICTURES}:
+        on_site = target.is_relative_to(DOCS) and target.relative_to(DOCS).parts[0] not in NOT_ON_SITE
+        if on_site and target.suffix in {".md", *PICTURES}:
             return up + str(target.relative_to(DOCS)) if not source.is_relative_to(DOCS) else found[1]
         if target.suffix in PICTURES:
             (STAGE / "docs" / "brought").mkdir(parents=True, exist_ok=True)
@@ -73,11 +75,11 @@ def stage() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     for source in sorted(DOCS.rglob("*")):
         target = STAGE / "docs" / source.relative_to(DOCS)
-        if source.suffix == ".md" and source.relative_to(DOCS).parts[0] not in {"listing", "tools"}:
+        if source.suffix == ".md" and source.relative_to(DOCS).parts[0] not in NOT_ON_SITE:
             target.parent.mkdir(parents=True, exist_ok=True)
             text = tabbed(linked(source.read_text("utf-8"), source))
             target.write_text(NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8")
-        elif source.suffix in {".css", *PICTURES}:
+        elif source.suffix in {".css", *PICTURES} or source.name == "llms.txt":
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     for name, page in BROUGHT.items():

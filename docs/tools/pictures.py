@@ -1,6 +1,6 @@
 """``python docs/tools/pictures.py``: draws the pictures of README and site into ``docs/pictures``, as small SVG.
 
-The curves are of ``benchmarks/results/default.json``, the passages of what the default keeps and drops. All stand
+The curves are of ``benchmarks/results/default.json``, the lines of what the default keeps of a file that ships. All stand
 on a light card of their own, so that they are read on dark pages too.
 """
 
@@ -136,39 +136,40 @@ def curve() -> str:
     )
 
 
-def kept_and_dropped() -> str:
-    """What the default keeps of a question that ships: of kept text the words around the answer, which is bold."""
-    from denoise_core.embedded import default_denoiser, sample_questions
+SHOWN_FILE = "course-navigation-2.md"
+SHOWN_QUESTION = "What does the second navigation course cost somebody who is not a member?"
 
-    question = sample_questions()[6]
-    result = default_denoiser().denoise(question.text, question.passages)
-    kept = {chunk.span.passage_id: chunk.score for chunk in result.kept}
-    scores = kept | {c.span.passage_id: c.score for c in result.dropped if c.span.passage_id not in kept}
-    shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[:7]
-    drawn = [text(14, 26, question.text[0].upper() + question.text[1:] + "?", 14, font_weight="bold")]
-    drawn.append(text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY))
-    y = 60
-    for passage in shown:
-        stays = passage.id in kept
-        colour = KEPT if stays else DROPPED
-        answer = (
-            next((a for a in question.answers if a in passage.text), "") if passage.id in question.gold else ""
-        )
-        start = max(0, passage.text.find(answer) - 60) if answer else 0
-        lines = wrap(passage.text[start:], 46)[: 3 if stays else 1]
-        drawn.append(f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>')
-        drawn.append(text(26, y + 12, f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}", 11, colour))
-        for n, line in enumerate(lines):
-            end = " ..." if n + 1 == len(lines) else ""
-            struck = {} if stays else {"text_decoration": "line-through"}
-            drawn.append(text(26, y + 29 + 16 * n, line + end, 12, INK if stays else GREY, **struck))
-            if answer and answer in line:
-                drawn[-1] = drawn[-1].replace(
-                    escape(answer), f'<tspan font-weight="bold">{escape(answer)}</tspan>', 1
-                )
-        y += 16 * len(lines) + 30
-    drawn.append(text(14, y + 8, f"and {len(question.passages) - len(shown)} more that were dropped", 12, GREY))
-    return card(WIDE, y + 22, "Passages of one question, kept and dropped", drawn)
+
+def kept_and_dropped() -> str:
+    """One of the files that ship, line by line: what the default keeps of it for a question about all of them."""
+    from denoise_core import Passage
+    from denoise_core.embedded import default_denoiser, sample_folder
+
+    passages = [Passage(path.read_text("utf-8"), path.name) for path in sorted(sample_folder().iterdir())]
+    result = default_denoiser().denoise(SHOWN_QUESTION, passages)
+    total = sum(len(passage.text) for passage in passages)
+    share = sum(len(passage.text) for passage in result.passages) / total
+    whole = next(passage.text for passage in passages if passage.id == SHOWN_FILE)
+    spans = next(passage.source_spans for passage in result.passages if passage.id == SHOWN_FILE)
+    drawn = [text(14, 26 + 18 * n, line, 14, font_weight="bold") for n, line in enumerate(wrap(SHOWN_QUESTION, 48))]
+    drawn.append(text(14, 66, f"{len(passages)} files, {share:.0%} of the text kept; of this one:", 12, GREY))
+    drawn.append(text(14, 84, SHOWN_FILE, 12, font_family="monospace"))
+    y, start = 92, 0
+    for line in whole.splitlines(keepends=True):
+        end = start + len(line.rstrip())
+        is_kept = any(span.start < end and start < span.end for span in spans)
+        start += len(line)
+        if not line.strip():
+            continue
+        lines = wrap(line.strip(), 54)[: 3 if is_kept else 1]
+        colour = KEPT if is_kept else DROPPED
+        drawn.append(f'<rect x="14" y="{y}" width="4" height="{15 * len(lines)}" fill="{colour}"/>')
+        for n, words in enumerate(lines):
+            struck = {} if is_kept else {"text_decoration": "line-through"}
+            fill = INK if is_kept else GREY
+            drawn.append(text(24, y + 12 + 15 * n, words, 11, fill, **struck))
+        y += 15 * len(lines) + 3
+    return card(WIDE, y + 14, "Lines of one file, kept and dropped for a question", drawn)
 
 
 def drawn() -> Iterator[tuple[str, str]]:

@@ -122,6 +122,61 @@ def buys() -> str:
     return "\n".join([*lines, "", *textwrap.wrap(told, 118, break_on_hyphens=False)])
 
 
+FILTERS = {
+    "no filter": "no filter",
+    "cosine, top 2": "cosine, `top_n=2` (LlamaIndex's default)",
+    "cosine, top 4": "cosine, `top_n=4` (LangChain's default)",
+    "BM25, top 4": "BM25, `top_n=4`",
+    "BM25 at as much text": "BM25, as much text as the default",
+    "cosine at as much text": "cosine, as much text as the default",
+    "cross-encoder, top 4": "cross-encoder, `top_n=4`",
+    "the default": "**the default** of rag-denoise",
+}
+
+
+def _filter_rows() -> dict[str, dict]:
+    record = json.loads((RESULTS / "company_filters.json").read_text("utf-8"))
+    return {row["measure"]: row for row in record["rows"]}
+
+
+def filters() -> str:
+    """What filters keep of company files on which nothing was tuned."""
+    found = _filter_rows()
+    lines = [
+        "| filter | needed text kept | with its title | text | tokens | ms |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, shown in FILTERS.items():
+        if f"unseen set, {name}: text" not in found or name == "BM25 at as much text":
+            continue
+        cells = []
+        for what in ("needed text", "needed text with its title", "text"):
+            cells.append(f"{found[f'unseen set, {name}: {what}']['value']:.0%}")
+        for what in ("tokens", "time"):
+            row = found.get(f"unseen set, {name}: {what}")
+            cells.append("" if row is None else f"{row['value']:.0f}")
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def company() -> str:
+    """The same on both sets, with intervals."""
+    found = _filter_rows()
+    lines = [
+        "| set | filter | needed text with its title | text |",
+        "|---|---|---|---|",
+    ]
+    for set_name in ("unseen set", "development half"):
+        count = found[f"{set_name}: questions"]["value"]
+        for name, shown in FILTERS.items():
+            if f"{set_name}, {name}: text" not in found:
+                continue
+            kept = interval(found[f"{set_name}, {name}: needed text with its title"])
+            text = found[f"{set_name}, {name}: text"]["value"]
+            lines.append(f"| {set_name}, {count:.0f} | {shown} | {kept} | {text:.2f} |")
+    return "\n".join(lines)
+
+
 def recorded() -> str:
     """Every row of `real_model` that compares ways, with model, date and the prompts' version."""
     about, found = real_model()
@@ -167,10 +222,12 @@ def checking() -> str:
 
 
 TABLES = {
+    "filters": filters,
     "gold": gold,
     "behind": behind,
     "buys": buys,
     "checking": checking,
+    "company": company,
     "recorded": recorded,
     "rewriting": rewriting,
     "gpu": gpu,

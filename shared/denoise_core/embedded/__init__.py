@@ -3,7 +3,7 @@
 In comes a question with passages, out comes END with calibrated scores. Read `default`
 first: `default_denoiser` and its scorer. `encoder` computes the three signals and caches
 embeddings, `kinds` names what a question asks for, `minilm` is the network, `fitted` fits
-a denoiser on the user's own questions, and `sample` has the questions that ship.
+a denoiser on the user's own questions, and `sample` has the questions and files that ship.
 
 A new signal goes into `encoder.SentenceEncoder.signals_with_windows`; the weights that ship
 are then made anew by `denoise_lab.default`.
@@ -17,7 +17,7 @@ from denoise_core.embedded.default import (
     embedding_scorer,
     shared_encoder,
 )
-from denoise_core.embedded.sample import sample_questions
+from denoise_core.embedded.sample import sample_folder, sample_questions
 
 __all__ = [
     "DefaultScorer",
@@ -25,6 +25,7 @@ __all__ = [
     "default_scale",
     "default_stack",
     "embedding_scorer",
+    "sample_folder",
     "sample_questions",
     "shared_encoder",
 ]

@@ -1,6 +1,7 @@
-"""Forty questions of Natural Questions with twenty real passages each, for demos and tests.
+"""Samples for demos and tests: forty questions with twenty passages each, and twelve files.
 
-Nothing that ships was fitted on them. Sources and licences: ``data/ATTRIBUTION.md``.
+The questions are of Natural Questions, the files invented. Nothing that ships was fitted on
+either. Sources and licences: ``data/ATTRIBUTION.md``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import lzma
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from denoise_core.question import Question
@@ -45,6 +47,11 @@ def sample_answers() -> tuple[AnsweredQuestion, ...]:
         )
         for question, record in zip(sample_questions(), _read_records(), strict=True)
     )
+
+
+def sample_folder() -> Path:
+    """Return the folder of twelve small files: course sheets, a log, mails, a timetable, rules."""
+    return Path(str(files("denoise_core.embedded") / "data" / "files"))
 
 
 def _read_records() -> list[dict[str, Any]]:
