@@ -1,10 +1,10 @@
 """Company files in a retriever's pieces: what each way of filtering keeps, in how many tokens and milliseconds.
 
 Peers run at their own defaults: LangChain's retrievers return four pieces, LlamaIndex's two. ``cosine`` is the
-encoder that ships. ``at as much text`` gives a peer as many characters as the default keeps of each question. Times
-are those of a second call, when the passages are known. A cross-encoder is measured where ``CROSS_ENCODER`` names
-a folder with one. Needed text and its title as in ``company.py``; the unseen set was written before anything was
-measured on it.
+encoder that ships. ``at as much text`` gives a peer as many characters as the default keeps of each question.
+Times are those of a second call, when the passages are known. A cross-encoder is measured where ``CROSS_ENCODER``
+names a folder with one. Needed text and its title as in ``company.py``; the unseen set was written before anything
+was measured on it.
 """
 
 from __future__ import annotations

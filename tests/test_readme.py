@@ -15,7 +15,7 @@ def test_there_are_examples_for_both_frameworks_and_the_core():
         for name in (
             "langchain_denoise",
             "llamaindex_denoise",
-            "denoise_core.augmenter",
+            "denoise_core",
         )
     )
 

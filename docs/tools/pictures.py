@@ -1,7 +1,7 @@
 """``python docs/tools/pictures.py``: draws the pictures of README and site into ``docs/pictures``, as small SVG.
 
-The curves are of ``benchmarks/results/default.json``, the lines of what the default keeps of a file that ships. All stand
-on a light card of their own, so that they are read on dark pages too.
+The curves are of ``benchmarks/results/default.json``, the lines of what the default keeps of a file that ships.
+All have a light card of their own, so that they are read on dark pages too.
 """
 
 import json
@@ -151,7 +151,9 @@ def kept_and_dropped() -> str:
     share = sum(len(passage.text) for passage in result.passages) / total
     whole = next(passage.text for passage in passages if passage.id == SHOWN_FILE)
     spans = next(passage.source_spans for passage in result.passages if passage.id == SHOWN_FILE)
-    drawn = [text(14, 26 + 18 * n, line, 14, font_weight="bold") for n, line in enumerate(wrap(SHOWN_QUESTION, 48))]
+    drawn = [
+        text(14, 26 + 18 * n, line, 14, font_weight="bold") for n, line in enumerate(wrap(SHOWN_QUESTION, 48))
+    ]
     drawn.append(text(14, 66, f"{len(passages)} files, {share:.0%} of the text kept; of this one:", 12, GREY))
     drawn.append(text(14, 84, SHOWN_FILE, 12, font_family="monospace"))
     y, start = 92, 0

@@ -142,10 +142,7 @@ def _filter_rows() -> dict[str, dict]:
 def filters() -> str:
     """What filters keep of company files on which nothing was tuned."""
     found = _filter_rows()
-    lines = [
-        "| filter | needed text kept | with its title | text | tokens | ms |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = ["| filter | needed text kept | with its title | text | tokens | ms |", "|---|---|---|---|---|---|"]
     for name, shown in FILTERS.items():
         if f"unseen set, {name}: text" not in found or name == "BM25 at as much text":
             continue
@@ -162,10 +159,7 @@ def filters() -> str:
 def company() -> str:
     """The same on both sets, with intervals."""
     found = _filter_rows()
-    lines = [
-        "| set | filter | needed text with its title | text |",
-        "|---|---|---|---|",
-    ]
+    lines = ["| set | filter | needed text with its title | text |", "|---|---|---|---|"]
     for set_name in ("unseen set", "development half"):
         count = found[f"{set_name}: questions"]["value"]
         for name, shown in FILTERS.items():
