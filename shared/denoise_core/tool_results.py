@@ -25,11 +25,17 @@ from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.spans import Ranges
-from denoise_core.text.json_spans import JsonPath, apply_edits, object_fields
+from denoise_core.text.json_spans import (
+    JsonPath,
+    TextEdit,
+    apply_edits,
+    object_fields,
+)
 from denoise_core.text.omissions import cut_text, left_out_text
 from denoise_core.text.structural import ChunkedText, chunk_text
-from denoise_core.types import Passage
+from denoise_core.types import Passage, replace_surrogates
 
 EMPTY_RESULT_TEXT = "(No part of this result helps with the question.)"
 """Replaces a result of which nothing is kept: models reject an empty tool message."""
@@ -126,60 +132,71 @@ class ToolResult:
             has_recall: Whether the notes name the id of the omitted text.
         """
         kept_spans = []
-        rewritten_texts = {}
+        rewritten_values: dict[int, Any] = {}
         for n, passage in enumerate(self.passages):
             passage_spans = self._kept_spans(n, result)
             kept_spans.append(passage_spans)
             texts = _rewritten_texts(result, passage.id)
             if texts:
-                rewritten_texts[n] = "\n\n".join(texts)
-        return self._keep_spans(kept_spans, has_recall, rewritten_texts)
+                new_text = "\n\n".join(texts)
+                rewritten_values[n] = new_text
+                if isinstance(self.chunked_texts[n].source_value, bytes):
+                    rewritten_values[n] = replace_surrogates(new_text).encode()
+        return self._keep_spans(kept_spans, has_recall, rewritten_values)
 
     def cap(self, max_characters: int, *, has_recall: bool = False) -> ReducedResult:
         """Return the value with the head and the tail of each text.
 
         Whole records stay where the format has records. A text of which even the rest
-        is too long is cut in the middle, and says that its format is broken there.
+        is too long is cut in the middle, and says that its format is broken there. An
+        object without a list of records and a text with a pinned part are not cut in
+        the middle: they may stay longer than the limit, which is logged once.
 
         Args:
             max_characters: Characters of all texts together, but for the notes.
             has_recall: Whether the notes name the id of the omitted text.
         """
-        if self.characters <= max_characters:
+        characters = self.characters
+        if characters <= max_characters:
             return ReducedResult(self.value)
         kept_spans: list[Ranges] = []
-        cut_texts: dict[int, str] = {}
+        cut_values: dict[int, Any] = {}
         for n, chunked in enumerate(self.chunked_texts):
-            text_length = len(chunked.text)
-            limit = max_characters * text_length // self.characters
-            spans = _head_and_tail(chunked, limit)
-            spans += self._pinned_spans(chunked)
-            edits = cut_text(chunked, spans)
+            limit = max_characters * len(chunked.text) // characters
+            pinned_spans = self._pinned_spans(chunked)
+            spans = _head_and_tail(chunked, limit) + pinned_spans
+            kept_spans.append(spans)
+            new_text = apply_edits(chunked.text, cut_text(chunked, spans))
+            is_too_long = len(new_text) > limit + MAX_NOTE_CHARACTERS
             is_string = isinstance(chunked.source_value, str | bytes | None)
-            new_text = apply_edits(chunked.text, edits)
-            new_length = len(new_text)
-            is_too_long = new_length > limit + MAX_NOTE_CHARACTERS
-            if is_string and (is_too_long or not spans):
+            can_cut_middle = is_string and not pinned_spans
+            if can_cut_middle and (is_too_long or not spans):
                 recall_id = ""
                 if has_recall:
                     recall_id = self.passages[n].id
-                cut_texts[n] = _cut_middle(chunked, limit, recall_id)
-            kept_spans.append(spans)
-        return self._keep_spans(kept_spans, has_recall, cut_texts)
+                middle_edit = _middle_edit(chunked, limit, recall_id)
+                cut_values[n] = chunked.apply([middle_edit])
+            elif is_too_long:
+                log_fallback(
+                    "ToolResult.cap",
+                    "an object without a list, or a text with a pinned part",
+                    "a result stayed longer than its limit",
+                )
+        return self._keep_spans(kept_spans, has_recall, cut_values)
 
     def _keep_spans(
         self,
         kept_spans: Sequence[Ranges],
         has_recall: bool,
-        replaced_texts: Mapping[int, str],
+        replaced_values: Mapping[int, Any],
     ) -> ReducedResult:
         value = self.value
         omitted_texts = []
         for n, path in enumerate(self.paths):
             chunked = self.chunked_texts[n]
             text_id = self.passages[n].id
-            if n in replaced_texts:
-                value = _replace_at(value, path, replaced_texts[n])
+            if n in replaced_values:
+                value = _replace_at(value, path, replaced_values[n])
                 whole_text = OmittedText(text_id, chunked.text)
                 omitted_texts.append(whole_text)
                 continue
@@ -478,11 +495,10 @@ def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
     return spans
 
 
-def _cut_middle(chunked: ChunkedText, max_characters: int, recall_id: str) -> str:
-    """Return head and tail of a text with a line between them that says what is cut."""
-    text = chunked.text
+def _middle_edit(chunked: ChunkedText, max_characters: int, recall_id: str) -> TextEdit:
+    """Return the edit that puts a line about it in the place of a text's middle."""
     half = max_characters // 2
-    text_length = len(text)
+    text_length = len(chunked.text)
     tail_start = text_length - half
     omitted_length = tail_start - half
     note = f"{omitted_length} of {text_length} characters left out here"
@@ -491,9 +507,7 @@ def _cut_middle(chunked: ChunkedText, max_characters: int, recall_id: str) -> st
     if chunked.text_format not in ("text", "code", "entries"):
         format_name = chunked.text_format.upper()
         note += f"; no complete {format_name}"
-    head = text[:half]
-    tail = text[tail_start:]
-    return f"{head}\n[{note}]\n{tail}"
+    return TextEdit(half, tail_start, f"\n[{note}]\n")
 
 
 def recall_text(omitted_texts: Mapping[str, str], text_id: str) -> str:
