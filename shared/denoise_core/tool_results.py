@@ -131,12 +131,14 @@ class ToolResult:
             result: The result of denoising ``passages``.
             has_recall: Whether the notes name the id of the omitted text.
         """
+        source_spans = _source_spans_by_id(result)
+        rewritten_texts = _rewritten_texts_by_id(result)
         kept_spans = []
         rewritten_values: dict[int, Any] = {}
         for n, passage in enumerate(self.passages):
-            passage_spans = self._kept_spans(n, result)
+            passage_spans = self._kept_spans(n, source_spans.get(passage.id, []))
             kept_spans.append(passage_spans)
-            texts = _rewritten_texts(result, passage.id)
+            texts = rewritten_texts.get(passage.id)
             if texts:
                 new_text = "\n\n".join(texts)
                 rewritten_values[n] = new_text
@@ -213,17 +215,10 @@ class ToolResult:
             omitted_texts.append(omitted_text)
         return ReducedResult(value, tuple(omitted_texts))
 
-    def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
+    def _kept_spans(self, n: int, source_spans: Ranges) -> Ranges:
         """Return the kept spans of the n-th text, its pins, and its edge lines."""
         chunked = self.chunked_texts[n]
-        passage_id = self.passages[n].id
-        kept_spans = self._pinned_spans(chunked)
-        for passage in result.passages:
-            if passage.is_rewritten:
-                continue
-            for span in passage.source_spans:
-                if span.passage_id == passage_id:
-                    kept_spans.append((span.start, span.end))
+        kept_spans = self._pinned_spans(chunked) + source_spans
         if kept_spans:
             edge_lines = _edge_lines(chunked)
             return kept_spans + edge_lines
@@ -390,14 +385,29 @@ def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
     return copied
 
 
-def _rewritten_texts(result: DenoiseResult, passage_id: str) -> list[str]:
-    """Return the texts that a model wrote from this passage."""
-    rewritten_texts = []
+def _source_spans_by_id(result: DenoiseResult) -> dict[str, Ranges]:
+    """Return the spans that are kept as they are, by the id of their passage."""
+    source_spans: dict[str, Ranges] = {}
     for passage in result.passages:
+        if passage.is_rewritten:
+            continue
+        for span in passage.source_spans:
+            passage_spans = source_spans.setdefault(span.passage_id, [])
+            passage_spans.append((span.start, span.end))
+    return source_spans
+
+
+def _rewritten_texts_by_id(result: DenoiseResult) -> dict[str, list[str]]:
+    """Return the texts that a model wrote, by the id of the passages they replace."""
+    rewritten_texts: dict[str, list[str]] = {}
+    for passage in result.passages:
+        if not passage.is_rewritten:
+            continue
         source_ids = {span.passage_id for span in passage.source_spans}
         source_ids.add(passage.id)
-        if passage.is_rewritten and passage_id in source_ids:
-            rewritten_texts.append(passage.text)
+        for source_id in source_ids:
+            passage_texts = rewritten_texts.setdefault(source_id, [])
+            passage_texts.append(passage.text)
     return rewritten_texts
 
 
