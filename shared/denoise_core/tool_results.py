@@ -56,6 +56,24 @@ MAX_NOTE_CHARACTERS = 200
 """Upper bound of the notes that a capped text gets."""
 
 _MCP_CONTENT_KEYS = ("content", "structuredContent", "structured_content")
+# A list of such blocks is content even where none holds a text; other objects with a
+# field "type" are records.
+_BLOCK_TYPES = frozenset(
+    (
+        "audio",
+        "document",
+        "file",
+        "image",
+        "image_url",
+        "input_audio",
+        "input_file",
+        "input_image",
+        "resource",
+        "resource_link",
+        "text",
+        "video",
+    )
+)
 _BLOCK_TEXT_PATHS = (("text",), ("resource", "text"))
 _QUERY_ARGUMENTS = (
     "query",
@@ -319,7 +337,7 @@ def read_result(
 
 
 def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
-    if isinstance(value, list) and value and all(map(_is_text_or_block, value)):
+    if _is_content(value):
         for n, block in enumerate(value):
             for path, text in _block_texts(block):
                 yield (n, *path), chunk_text(text)
@@ -337,21 +355,33 @@ def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
 
 
 def _is_block_list(content: Any) -> bool:
-    if not isinstance(content, list):
+    """Whether this is a list of content blocks, without a plain string."""
+    if not isinstance(content, list) or not all(map(_is_typed_object, content)):
         return False
-    return all(map(_is_block, content))
+    return not content or _is_content(content)
 
 
-def _is_block(block: Any) -> bool:
-    if not isinstance(block, Mapping):
+def _is_content(value: Any) -> bool:
+    """Whether this is a list of texts and content blocks.
+
+    Objects with a field ``type`` are records instead if none of them holds a text and
+    if a type is unknown, as in a list of events.
+    """
+    if not isinstance(value, list) or not value:
         return False
-    block_type = block.get("type")
-    has_content = len(block) > 1
-    return has_content and isinstance(block_type, str)
+    blocks = [item for item in value if not isinstance(item, str)]
+    if not all(map(_is_typed_object, blocks)):
+        return False
+    has_text = any(any(_block_texts(item)) for item in value)
+    return has_text or all(block["type"] in _BLOCK_TYPES for block in blocks)
 
 
-def _is_text_or_block(item: Any) -> bool:
-    return isinstance(item, str) or _is_block(item)
+def _is_typed_object(item: Any) -> bool:
+    if not isinstance(item, Mapping):
+        return False
+    item_type = item.get("type")
+    has_content = len(item) > 1
+    return has_content and isinstance(item_type, str)
 
 
 def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
