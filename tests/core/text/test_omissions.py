@@ -48,6 +48,19 @@ def test_a_table_in_any_shape_keeps_whole_rows_and_counts_the_rest(shape, rows, 
         )
 
 
+@pytest.mark.parametrize("shape", [name for name in SHAPES if "yaml" not in name])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_table_without_a_kept_row_has_no_row_and_says_so(shape, indent):
+    write, read = SHAPES[shape]
+    rows = [(f"k{n}", f"place {n}", n * 31, f"{n} wet {n}") for n in range(20)]
+    text = write(rows)
+    if indent and shape.startswith("json") and shape != "json lines":
+        text = json.dumps(json.loads(text), indent=indent)
+    after = reduced(text, lambda text: []).value
+    assert read(after) == []
+    assert "0 of 20" in after
+
+
 @given(VALUES | TEXTS, st.booleans(), st.integers(0, 99))
 @example(["", ""], False, 0)
 def test_no_result_becomes_longer_or_loses_text_in_silence(value, as_text, seed):
