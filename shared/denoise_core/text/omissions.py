@@ -25,6 +25,7 @@ from denoise_core.text.json_spans import (
     TextEdit,
     apply_edits,
     load_json,
+    skip_space,
 )
 from denoise_core.text.line_groups import INNER_LINE_STARTS
 from denoise_core.text.prose import line_kind
@@ -171,7 +172,9 @@ def _edits_of_list(
     edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]
     if list_cut.is_table:
         quoted_note = json.dumps(note)
-        member = f'"{LEFT_OUT_KEY}": {quoted_note}, '
+        member = f'"{LEFT_OUT_KEY}": {quoted_note}'
+        if not _is_emptied(chunked.text, list_cut):
+            member += ", "
         after_bracket = list_cut.start + 1
         note_edit = TextEdit(after_bracket, after_bracket, member)
         return [note_edit, *edits]
@@ -186,6 +189,14 @@ def _edits_of_list(
         element += removed_text[last_item_end:]
     edits[0] = TextEdit(start, end, element)
     return edits
+
+
+def _is_emptied(text: str, table_cut: ListCut) -> bool:
+    """Whether every member of the object that is the table leaves."""
+    member_start = skip_space(text, table_cut.start + 1)
+    removed_start, removed_end = table_cut.removed_spans[0]
+    bracket_position = skip_space(text, removed_end)
+    return removed_start == member_start and text[bracket_position] == "}"
 
 
 def _note_element(bracket: str, note: str) -> str:

@@ -4,6 +4,7 @@ import pytest
 from growing_texts import TEXTS, nested_list
 from growth import slope
 
+from denoise_core import DenoiseResult
 from denoise_core.spans import merge_spans
 from denoise_core.text import structural
 from denoise_core.text.structural import (
@@ -12,6 +13,7 @@ from denoise_core.text.structural import (
     chunk_text,
 )
 from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
+from denoise_core.tool_results import read_result
 
 WITH_SINGLE_ELEMENTS = ("json", "rows")
 
@@ -79,3 +81,15 @@ def test_small_texts_keep_every_piece():
     assert merge_spans([chunk.span for chunk in chunked.chunks]) == [
         (0, len(chunked.text))
     ]
+
+
+@pytest.mark.parametrize("name", ["reduce", "cap"])
+def test_many_texts_of_a_result_are_reduced_in_linear_time(name):
+    def prepare(size):
+        tool_result = read_result([f"Text {n} of many." for n in range(size)])
+        result = DenoiseResult("q", tool_result.passages[::2])
+        if name == "cap":
+            return lambda: tool_result.cap(1000)
+        return lambda: tool_result.reduce(result)
+
+    assert slope(prepare, (100, 400)) < 1.15
