@@ -8,6 +8,7 @@ a comment, tables a line, prose a mark at each gap and a line at the end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 
 from denoise_core.spans import (
@@ -48,7 +49,6 @@ _NOTE_FORMS = {
     "yaml": "# {}",
     "xml": "<!-- {} -->",
     "html": "<!-- {} -->",
-    "jsonl": f'{{"{LEFT_OUT_KEY}": "{{}}"}}',
 }
 
 
@@ -110,6 +110,9 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
     """Whether a parser of the format reads the text as it read the one before."""
     if chunked.text_format == "json":
         return load_json(new_text) is not None
+    if chunked.text_format == "jsonl":
+        unread_lines = _count_unread_lines(new_text)
+        return unread_lines <= _count_unread_lines(chunked.text)
     if chunked.text_format == "yaml":
         # A list of YAML without items would be read as null.
         empty_values = count_empty_values(new_text)
@@ -120,6 +123,15 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
     if chunked.text_format == "xml":
         return parse_xml(new_text) is not None
     return True
+
+
+def _count_unread_lines(text: str) -> int:
+    """Return how many lines hold something else than a JSON value."""
+    count = 0
+    for line in text.split("\n"):
+        if line.strip() and load_json(line) is None:
+            count += 1
+    return count
 
 
 # --- JSON, and lists that Python printed
@@ -251,6 +263,12 @@ def _text_note(chunked: ChunkedText, edits: Sequence[TextEdit], recall_id: str) 
         for start, end in removed_spans:
             dropped_count += end - start
     note = omission_note(item_count, dropped_count, unit, recall_id)
+    if chunked.text_format == "jsonl":
+        return json.dumps({LEFT_OUT_KEY: note})
+    # A recall id may hold anything: the note stays one line, and one comment.
+    note = " ".join(note.split())
+    if chunked.text_format in ("xml", "html"):
+        note = re.sub("-(?=-)", "- ", note)
     note_form = _NOTE_FORMS.get(chunked.text_format, "[{}]")
     return note_form.replace("{}", note)
 

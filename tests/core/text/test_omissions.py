@@ -61,6 +61,18 @@ def test_a_table_without_a_kept_row_has_no_row_and_says_so(shape, indent):
     assert "0 of 20" in after
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", ['a"b', "a--b", "a---", "a\nb", "a\\"])
+def test_any_recall_id_leaves_the_format_readable(shape, name):
+    write, read = SHAPES[shape]
+    rows = [(f"k{n}", f"place {n}", n * 31, f"{n} wet {n}") for n in range(20)]
+    text = write(rows)
+    start = text.index("place 7")
+    after = reduced(text, lambda text: [(start, start + 7)], name=name).value
+    assert read(after) == [rows[7]]
+    assert "recall(" in after
+
+
 @given(VALUES | TEXTS, st.booleans(), st.integers(0, 99))
 @example(["", ""], False, 0)
 def test_no_result_becomes_longer_or_loses_text_in_silence(value, as_text, seed):
