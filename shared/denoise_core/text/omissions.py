@@ -142,18 +142,17 @@ def _list_edits(chunked: ChunkedText, cuts: JsonCuts, recall_id: str) -> list[Te
     edits: list[TextEdit] = []
     removed_spans: Ranges = []
     noted_id = recall_id
-    # Outer lists come first: what is inside a dropped element needs no edit.
     for list_cut in sorted(cuts.list_cuts, key=lambda cut: cut.start):
-        is_inner = _is_inside(list_cut.start, removed_spans)
-        if is_inner or not list_cut.dropped_count:
+        if not list_cut.dropped_count:
             continue
         new_edits = _edits_of_list(chunked, list_cut, noted_id)
         if _saved_characters(new_edits) > 0:
             edits += new_edits
             removed_spans += list_cut.removed_spans
             noted_id = ""
+    removed_spans = merge_spans(removed_spans)
     for start, end in cuts.string_spans:
-        is_inner = _is_inside(start, removed_spans)
+        is_inner = bool(clip_spans(removed_spans, start, end))
         gap_edit = TextEdit(start, end, GAP_MARK)
         is_shorter = _saved_characters([gap_edit]) > 0
         if not is_inner and is_shorter:
@@ -169,10 +168,6 @@ def _saved_characters(edits: Iterable[TextEdit]) -> int:
         saved_characters += removed_characters
         saved_characters -= len(edit.replacement)
     return saved_characters
-
-
-def _is_inside(position: int, ranges: Ranges) -> bool:
-    return any(start <= position < end for start, end in ranges)
 
 
 def _edits_of_list(

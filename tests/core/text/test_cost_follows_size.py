@@ -1,8 +1,11 @@
 """Chunking, what is read of a text, and how many pieces it has grow as the text does, whatever it looks like."""
 
+import re
+
 import pytest
 from growing_texts import TEXTS, nested_list
 from growth import slope
+from kept_texts import Keeping
 
 from denoise_core import DenoiseResult
 from denoise_core.spans import merge_spans
@@ -93,3 +96,26 @@ def test_many_texts_of_a_result_are_reduced_in_linear_time(name):
         return lambda: tool_result.reduce(result)
 
     assert slope(prepare, (100, 400)) < 1.15
+
+
+def test_the_lists_and_strings_of_an_object_are_cut_in_linear_time():
+    sentences = "A sentence about the rain. " * 40
+
+    def prepare(size):
+        records = []
+        for n in range(size):
+            notes = [sentences.upper()] * 3
+            records.append({"notes": notes, "text": f"First {n}. {sentences}"})
+        tool_result = read_result(records)
+
+        def find_firsts(text):
+            return [match.span() for match in re.finditer(r'"First \d+', text)]
+
+        denoiser = Keeping(find_firsts)
+        result = denoiser.denoise("q", tool_result.passages)
+        first_record, *_ = tool_result.reduce(result).value
+        assert len(first_record["notes"]) == 1
+        assert len(first_record["text"]) < len(sentences)
+        return lambda: tool_result.reduce(result)
+
+    assert slope(prepare, (25, 100)) < 1.15
