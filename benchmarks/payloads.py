@@ -1,17 +1,22 @@
 """What tools return to agents, through `DenoiseToolResults(tools=[...])`: shape, needed parts, characters left.
 
 Twenty results by another hand (search, SQL, tickets, code, mail, MCP, tables, logs), each with the task it was
-asked for, substrings that an answer needs and substrings of its form that must stay. Then the twenty of
-`_payload_cases`, on which nothing was chosen.
+asked for, substrings that an answer needs and substrings of its form that must stay. Then the two sets of twenty
+of `_payload_cases`, on which nothing was chosen. Of all: results that a parser no longer reads, values that moved to
+another record, and cuts without a note.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from xml.etree import ElementTree
 
-from _payload_cases import build_cases
+import yaml
+from _payload_cases import LOANS, SHIPMENTS, build_cases
 from harness import Benchmark, arguments
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -45,14 +50,16 @@ def main(argv: list[str] | None = None) -> Benchmark:
         ]
     measure_cases(bench, "", cases)
     if not options.quick:
-        measure_cases(bench, "second set: ", build_cases())
+        measure_cases(bench, "second set: ", build_cases(SHIPMENTS))
+        measure_cases(bench, "third set: ", build_cases(LOANS, ("tsv", "json values")))
     bench.about["middleware"] = (
         "DenoiseToolResults(tools=[...], min_characters=0, where='state'), the embedded default; the user's "
         "message is the task"
     )
     bench.about["chosen on"] = (
         "the first twenty: weights, share and cutting were chosen with these results in sight; the second set was "
-        "written before the notes and the parsers, and nothing was chosen on it"
+        "written before the notes and the parsers, the third, of another domain, after them; nothing was chosen on "
+        "either"
     )
     return bench.finish()
 
@@ -60,6 +67,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
 def measure_cases(bench: Benchmark, title: str, cases: list[dict[str, Any]]) -> None:
     """Add the rows of one set of results."""
     shaped, complete, whole, shares = [], [], [], []
+    unread_count = moved_count = silent_count = 0
     for case in cases:
         middleware = DenoiseToolResults(
             tools=[case["tool"]], min_characters=0, where="state"
@@ -71,6 +79,12 @@ def measure_cases(bench: Benchmark, title: str, cases: list[dict[str, Any]]) -> 
         stands = in_shape(given, got) and all(
             m in after or m in said(got) for m in case["must_stay"]
         )
+        texts_before, texts_after = texts_of(given), texts_of(got)
+        for before, after_text in zip(texts_before, texts_after, strict=True):
+            unread_count += not is_read_as_before(before, after_text)
+            moved_count += count_moved_values(before, after_text)
+            has_note = "left out" in after_text or "[...]" in after_text
+            silent_count += after_text != before and not has_note
         shaped.append(stands)
         complete.append(not missing)
         whole.append(stands and not missing)
@@ -93,6 +107,112 @@ def measure_cases(bench: Benchmark, title: str, cases: list[dict[str, Any]]) -> 
         at_least=0.9 * len(cases),
     )
     bench.mean(f"{title}characters left, mean", shares, at_most=0.40)
+    for measure, count in (
+        ("results that a parser no longer reads", unread_count),
+        ("records with a value of another one", moved_count),
+        ("texts cut without a note", silent_count),
+    ):
+        bench.row(f"{title}{measure}", count, "results", at_most=0)
+
+
+def texts_of(result: Any) -> list[str]:
+    """The texts that a model reads, one a block."""
+    texts = []
+    for message in messages_of(result):
+        content = message.content
+        blocks = [content] if isinstance(content, str) else content
+        for block in blocks:
+            texts.append(block if isinstance(block, str) else block.get("text", ""))
+    return texts
+
+
+def is_read_as_before(before: str, after: str) -> bool:
+    """Whether every parser that reads the one text reads the other as the same type."""
+    for parse in _PARSERS:
+        value = _value_of(parse, before)
+        if value is not None and type(value) is not type(_value_of(parse, after)):
+            return False
+    return True
+
+
+def count_moved_values(before: str, after: str) -> int:
+    """Return how many records of JSON, JSON lines or printed rows are not one of those before."""
+    for parse in _RECORD_PARSERS:
+        value = _value_of(parse, before)
+        if value is None:
+            continue
+        records_before = list(records_of(value))
+        count = 0
+        for record in records_of(_value_of(parse, after)):
+            is_same = any(_is_same_record(record, other) for other in records_before)
+            count += not is_same
+        return count
+    return 0
+
+
+def records_of(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects without objects in them, and the rows of tables by column or in parts."""
+    if isinstance(value, tuple):
+        value = dict(enumerate(value))
+    if isinstance(value, list):
+        for item in value:
+            yield from records_of(item)
+        return
+    if not isinstance(value, dict) or ("left_out" in value and len(value) == 1):
+        return
+    value = {name: item for name, item in value.items() if name != "left_out"}
+    members = list(value.values())
+    if {"columns", "index", "data"} <= set(value):
+        for number, row in zip(value["index"], value["data"], strict=True):
+            yield {"index": number, "row": row}
+    elif members and all(isinstance(member, dict) for member in members):
+        has_columns = all(name.isdigit() for member in members for name in member)
+        if has_columns:
+            for number in members[0]:
+                yield {name: value[name][number] for name in value}
+        else:
+            yield from records_of(members)
+    elif any(isinstance(member, (dict, list)) for member in members):
+        yield from records_of(members)
+    elif len(members) > 1:
+        yield value
+
+
+def _is_same_record(record: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two records agree, but for the strings that were cut."""
+    if list(record) != list(other):
+        return False
+    for name, item in record.items():
+        is_cut = isinstance(item, str) and "[...]" in item
+        if item != other[name] and not is_cut:
+            return False
+    return True
+
+
+def _json_lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _yaml_value(text: str) -> Any:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(text, Loader=loader)
+
+
+_RECORD_PARSERS: tuple[Callable[[str], Any], ...] = (
+    json.loads,
+    _json_lines,
+    ast.literal_eval,
+)
+_PARSERS = (*_RECORD_PARSERS, _yaml_value, ElementTree.fromstring)
+
+
+def _value_of(parse: Callable[[str], Any], text: str) -> Any:
+    """What a parser makes of a text if it is more than a string; None for a text that it cannot read."""
+    with contextlib.suppress(ValueError, SyntaxError, yaml.YAMLError):
+        value = parse(text)
+        if not isinstance(value, str | int | float):
+            return value
+    return None
 
 
 def request_of(case: dict[str, Any]) -> ToolCallRequest:

@@ -25,11 +25,17 @@ from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.spans import Ranges
-from denoise_core.text.json_spans import JsonPath, apply_edits, object_fields
+from denoise_core.text.json_spans import (
+    JsonPath,
+    TextEdit,
+    apply_edits,
+    object_fields,
+)
 from denoise_core.text.omissions import cut_text, left_out_text
 from denoise_core.text.structural import ChunkedText, chunk_text
-from denoise_core.types import Passage
+from denoise_core.types import Passage, replace_surrogates
 
 EMPTY_RESULT_TEXT = "(No part of this result helps with the question.)"
 """Replaces a result of which nothing is kept: models reject an empty tool message."""
@@ -50,6 +56,24 @@ MAX_NOTE_CHARACTERS = 200
 """Upper bound of the notes that a capped text gets."""
 
 _MCP_CONTENT_KEYS = ("content", "structuredContent", "structured_content")
+# A list of such blocks is content even where none holds a text; other objects with a
+# field "type" are records.
+_BLOCK_TYPES = frozenset(
+    (
+        "audio",
+        "document",
+        "file",
+        "image",
+        "image_url",
+        "input_audio",
+        "input_file",
+        "input_image",
+        "resource",
+        "resource_link",
+        "text",
+        "video",
+    )
+)
 _BLOCK_TEXT_PATHS = (("text",), ("resource", "text"))
 _QUERY_ARGUMENTS = (
     "query",
@@ -125,61 +149,74 @@ class ToolResult:
             result: The result of denoising ``passages``.
             has_recall: Whether the notes name the id of the omitted text.
         """
+        source_spans = _source_spans_by_id(result)
+        rewritten_texts = _rewritten_texts_by_id(result)
         kept_spans = []
-        rewritten_texts = {}
+        rewritten_values: dict[int, Any] = {}
         for n, passage in enumerate(self.passages):
-            passage_spans = self._kept_spans(n, result)
+            passage_spans = self._kept_spans(n, source_spans.get(passage.id, []))
             kept_spans.append(passage_spans)
-            texts = _rewritten_texts(result, passage.id)
+            texts = rewritten_texts.get(passage.id)
             if texts:
-                rewritten_texts[n] = "\n\n".join(texts)
-        return self._keep_spans(kept_spans, has_recall, rewritten_texts)
+                new_text = "\n\n".join(texts)
+                rewritten_values[n] = new_text
+                if isinstance(self.chunked_texts[n].source_value, bytes):
+                    rewritten_values[n] = replace_surrogates(new_text).encode()
+        return self._keep_spans(kept_spans, has_recall, rewritten_values)
 
     def cap(self, max_characters: int, *, has_recall: bool = False) -> ReducedResult:
         """Return the value with the head and the tail of each text.
 
         Whole records stay where the format has records. A text of which even the rest
-        is too long is cut in the middle, and says that its format is broken there.
+        is too long is cut in the middle, and says that its format is broken there. An
+        object without a list of records and a text with a pinned part are not cut in
+        the middle: they may stay longer than the limit, which is logged once.
 
         Args:
             max_characters: Characters of all texts together, but for the notes.
             has_recall: Whether the notes name the id of the omitted text.
         """
-        if self.characters <= max_characters:
+        characters = self.characters
+        if characters <= max_characters:
             return ReducedResult(self.value)
         kept_spans: list[Ranges] = []
-        cut_texts: dict[int, str] = {}
+        cut_values: dict[int, Any] = {}
         for n, chunked in enumerate(self.chunked_texts):
-            text_length = len(chunked.text)
-            limit = max_characters * text_length // self.characters
-            spans = _head_and_tail(chunked, limit)
-            spans += self._pinned_spans(chunked)
-            edits = cut_text(chunked, spans)
+            limit = max_characters * len(chunked.text) // characters
+            pinned_spans = self._pinned_spans(chunked)
+            spans = _head_and_tail(chunked, limit) + pinned_spans
+            kept_spans.append(spans)
+            new_text = apply_edits(chunked.text, cut_text(chunked, spans))
+            is_too_long = len(new_text) > limit + MAX_NOTE_CHARACTERS
             is_string = isinstance(chunked.source_value, str | bytes | None)
-            new_text = apply_edits(chunked.text, edits)
-            new_length = len(new_text)
-            is_too_long = new_length > limit + MAX_NOTE_CHARACTERS
-            if is_string and (is_too_long or not spans):
+            can_cut_middle = is_string and not pinned_spans
+            if can_cut_middle and (is_too_long or not spans):
                 recall_id = ""
                 if has_recall:
                     recall_id = self.passages[n].id
-                cut_texts[n] = _cut_middle(chunked, limit, recall_id)
-            kept_spans.append(spans)
-        return self._keep_spans(kept_spans, has_recall, cut_texts)
+                middle_edit = _middle_edit(chunked, limit, recall_id)
+                cut_values[n] = chunked.apply([middle_edit])
+            elif is_too_long:
+                log_fallback(
+                    "ToolResult.cap",
+                    "an object without a list, or a text with a pinned part",
+                    "a result stayed longer than its limit",
+                )
+        return self._keep_spans(kept_spans, has_recall, cut_values)
 
     def _keep_spans(
         self,
         kept_spans: Sequence[Ranges],
         has_recall: bool,
-        replaced_texts: Mapping[int, str],
+        replaced_values: Mapping[int, Any],
     ) -> ReducedResult:
         value = self.value
         omitted_texts = []
         for n, path in enumerate(self.paths):
             chunked = self.chunked_texts[n]
             text_id = self.passages[n].id
-            if n in replaced_texts:
-                value = _replace_at(value, path, replaced_texts[n])
+            if n in replaced_values:
+                value = _replace_at(value, path, replaced_values[n])
                 whole_text = OmittedText(text_id, chunked.text)
                 omitted_texts.append(whole_text)
                 continue
@@ -196,17 +233,10 @@ class ToolResult:
             omitted_texts.append(omitted_text)
         return ReducedResult(value, tuple(omitted_texts))
 
-    def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
+    def _kept_spans(self, n: int, source_spans: Ranges) -> Ranges:
         """Return the kept spans of the n-th text, its pins, and its edge lines."""
         chunked = self.chunked_texts[n]
-        passage_id = self.passages[n].id
-        kept_spans = self._pinned_spans(chunked)
-        for passage in result.passages:
-            if passage.is_rewritten:
-                continue
-            for span in passage.source_spans:
-                if span.passage_id == passage_id:
-                    kept_spans.append((span.start, span.end))
+        kept_spans = self._pinned_spans(chunked) + source_spans
         if kept_spans:
             edge_lines = _edge_lines(chunked)
             return kept_spans + edge_lines
@@ -307,7 +337,7 @@ def read_result(
 
 
 def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
-    if isinstance(value, list) and value and all(map(_is_text_or_block, value)):
+    if _is_content(value):
         for n, block in enumerate(value):
             for path, text in _block_texts(block):
                 yield (n, *path), chunk_text(text)
@@ -325,21 +355,33 @@ def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
 
 
 def _is_block_list(content: Any) -> bool:
-    if not isinstance(content, list):
+    """Whether this is a list of content blocks, without a plain string."""
+    if not isinstance(content, list) or not all(map(_is_typed_object, content)):
         return False
-    return all(map(_is_block, content))
+    return not content or _is_content(content)
 
 
-def _is_block(block: Any) -> bool:
-    if not isinstance(block, Mapping):
+def _is_content(value: Any) -> bool:
+    """Whether this is a list of texts and content blocks.
+
+    Objects with a field ``type`` are records instead if none of them holds a text and
+    if a type is unknown, as in a list of events.
+    """
+    if not isinstance(value, list) or not value:
         return False
-    block_type = block.get("type")
-    has_content = len(block) > 1
-    return has_content and isinstance(block_type, str)
+    blocks = [item for item in value if not isinstance(item, str)]
+    if not all(map(_is_typed_object, blocks)):
+        return False
+    has_text = any(any(_block_texts(item)) for item in value)
+    return has_text or all(block["type"] in _BLOCK_TYPES for block in blocks)
 
 
-def _is_text_or_block(item: Any) -> bool:
-    return isinstance(item, str) or _is_block(item)
+def _is_typed_object(item: Any) -> bool:
+    if not isinstance(item, Mapping):
+        return False
+    item_type = item.get("type")
+    has_content = len(item) > 1
+    return has_content and isinstance(item_type, str)
 
 
 def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
@@ -373,14 +415,29 @@ def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
     return copied
 
 
-def _rewritten_texts(result: DenoiseResult, passage_id: str) -> list[str]:
-    """Return the texts that a model wrote from this passage."""
-    rewritten_texts = []
+def _source_spans_by_id(result: DenoiseResult) -> dict[str, Ranges]:
+    """Return the spans that are kept as they are, by the id of their passage."""
+    source_spans: dict[str, Ranges] = {}
     for passage in result.passages:
+        if passage.is_rewritten:
+            continue
+        for span in passage.source_spans:
+            passage_spans = source_spans.setdefault(span.passage_id, [])
+            passage_spans.append((span.start, span.end))
+    return source_spans
+
+
+def _rewritten_texts_by_id(result: DenoiseResult) -> dict[str, list[str]]:
+    """Return the texts that a model wrote, by the id of the passages they replace."""
+    rewritten_texts: dict[str, list[str]] = {}
+    for passage in result.passages:
+        if not passage.is_rewritten:
+            continue
         source_ids = {span.passage_id for span in passage.source_spans}
         source_ids.add(passage.id)
-        if passage.is_rewritten and passage_id in source_ids:
-            rewritten_texts.append(passage.text)
+        for source_id in source_ids:
+            passage_texts = rewritten_texts.setdefault(source_id, [])
+            passage_texts.append(passage.text)
     return rewritten_texts
 
 
@@ -478,11 +535,10 @@ def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
     return spans
 
 
-def _cut_middle(chunked: ChunkedText, max_characters: int, recall_id: str) -> str:
-    """Return head and tail of a text with a line between them that says what is cut."""
-    text = chunked.text
+def _middle_edit(chunked: ChunkedText, max_characters: int, recall_id: str) -> TextEdit:
+    """Return the edit that puts a line about it in the place of a text's middle."""
     half = max_characters // 2
-    text_length = len(text)
+    text_length = len(chunked.text)
     tail_start = text_length - half
     omitted_length = tail_start - half
     note = f"{omitted_length} of {text_length} characters left out here"
@@ -491,9 +547,7 @@ def _cut_middle(chunked: ChunkedText, max_characters: int, recall_id: str) -> st
     if chunked.text_format not in ("text", "code", "entries"):
         format_name = chunked.text_format.upper()
         note += f"; no complete {format_name}"
-    head = text[:half]
-    tail = text[tail_start:]
-    return f"{head}\n[{note}]\n{tail}"
+    return TextEdit(half, tail_start, f"\n[{note}]\n")
 
 
 def recall_text(omitted_texts: Mapping[str, str], text_id: str) -> str:

@@ -149,6 +149,33 @@ def test_a_value_without_text_is_returned_unchanged(value):
     assert tool_result.reduce(DenoiseResult("q", tool_result.passages)).value == value
 
 
+EVENTS = [
+    {"type": f"{kind}Event", "repo": f"harbour-{n}", "note": f"Sentence {n} . " * 9}
+    for n, kind in enumerate(["Push", "Fork", "Watch", "Issues"] * 3)
+]
+
+
+@pytest.mark.parametrize("key", ["", "content", "events"])
+def test_records_with_a_type_are_records_and_not_content_blocks(key):
+    value = {key: EVENTS} if key else EVENTS
+    tool_result = read_result(value)
+    result = keep_only("Sentence 7 ").denoise("q", tool_result.passages)
+    restored_value = tool_result.reduce(result).value
+    restored_events = restored_value[key] if key else restored_value
+    assert EVENTS[7] in restored_events
+    assert len(restored_events) == 2  # and the note
+
+
+@pytest.mark.parametrize("image_type", ["image", "image_url", "resource_link"])
+def test_content_blocks_without_a_text_are_unchanged(image_type):
+    blocks = [{"type": image_type, "data": "aGFyYm91cg==" * 99}] * 4
+    for value in (blocks, {"content": blocks}, ["", *blocks]):
+        tool_result = read_result(value)
+        assert tool_result.passages == ()
+        empty_result = DenoiseResult("q", tool_result.passages)
+        assert tool_result.reduce(empty_result).value == value
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner_values: (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -159,16 +160,21 @@ class TextEdit(NamedTuple):
     replacement: str = ""
 
 
-def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
-    """Return the text with each edit made; edits are in order and do not overlap."""
+def apply_edits(
+    text: str, edits: Iterable[TextEdit], start: int = 0, end: int = sys.maxsize
+) -> str:
+    """Return ``text[start:end]`` with each edit made.
+
+    The edits are inside it and in order, and do not overlap.
+    """
     parts: list[str] = []
-    position = 0
+    position = start
     for edit in edits:
         text_before = text[position : edit.start]
         parts.append(text_before)
         parts.append(edit.replacement)
         position = edit.end
-    text_after = text[position:]
+    text_after = text[position:end]
     parts.append(text_after)
     return "".join(parts)
 
@@ -275,8 +281,8 @@ def edit_value(value: Any, text: str, edits: Sequence[TextEdit]) -> Any:
     Args:
         value: The value whose JSON is ``text``.
         text: The JSON.
-        edits: List elements that leave, with an element that replaces them; parts of
-            strings; fields that leave or are added.
+        edits: In order, without overlaps: list elements that leave, with an element
+            that replaces them; parts of strings; fields that leave or are added.
 
     Returns:
         A changed copy. Parts without an edit are the same objects, so keys and rows
@@ -286,65 +292,76 @@ def edit_value(value: Any, text: str, edits: Sequence[TextEdit]) -> Any:
 
 
 class _ValueEditor:
+    """Edits parts of a value; the edits are in order and do not overlap."""
+
     def __init__(self, text: str, edits: Sequence[TextEdit]) -> None:
         self.text = text
         self.edits = edits
 
     def edit_part(self, part: Any, start: int, end: int) -> Any:
         start = skip_space(self.text, start)
-        edits = self._edits_inside(start, end)
-        if not edits:
+        if not self._has_edit(start, end):
             return part
         if isinstance(part, str):
-            edited_text = apply_edits(self.text[:end], edits)
-            inner_text = edited_text[start:]
-            return _DECODER.decode(inner_text)
+            edited_text = self._edited_text(start, end)
+            return _DECODER.decode(edited_text)
         if isinstance(part, dict):
-            return self.edit_fields(part, start, edits)
+            return self.edit_fields(part, start)
         value_fields = object_fields(part)
         if value_fields is not None:
-            edited_fields = self.edit_fields(value_fields, start, edits)
+            edited_fields = self.edit_fields(value_fields, start)
             return _with_fields(part, edited_fields)
         if isinstance(part, tuple):
-            edited_elements = self.edit_elements(part, start, edits)
-            return tuple(edited_elements)
+            return tuple(self.edit_elements(part, start))
         if isinstance(part, list):
-            edited_elements = self.edit_elements(part, start, edits)
-            return list(edited_elements)
+            return list(self.edit_elements(part, start))
         return part
 
-    def _edits_inside(self, start: int, end: int) -> list[TextEdit]:
-        inner_edits = []
-        for edit in self.edits:
-            if start < edit.end and edit.start < end:
-                inner_edits.append(edit)
-        return inner_edits
+    def _edits_from(self, position: int) -> int:
+        """Return the index of the first edit that ends after this position."""
+        return bisect_right(self.edits, position, key=lambda edit: edit.end)
 
-    def edit_fields(
-        self, value_fields: dict[Any, Any], start: int, edits: list[TextEdit]
-    ) -> dict[Any, Any]:
+    def _has_edit(self, start: int, end: int) -> bool:
+        index = self._edits_from(start)
+        return index < len(self.edits) and self.edits[index].start < end
+
+    def _edited_text(self, start: int, end: int) -> str:
+        inner_edits = []
+        for edit in self.edits[self._edits_from(start) :]:
+            if edit.start >= end:
+                break
+            inner_edits.append(edit)
+        return apply_edits(self.text, inner_edits, start, end)
+
+    def _removing_edit(self, member: JsonMember) -> TextEdit | None:
+        index = self._edits_from(member.start)
+        if index == len(self.edits):
+            return None
+        edit = self.edits[index]
+        holds_member = edit.start <= member.start and member.end <= edit.end
+        return edit if holds_member else None
+
+    def edit_fields(self, value_fields: dict[Any, Any], start: int) -> dict[Any, Any]:
         edited_fields: dict[Any, Any] = {}
-        for edit in edits:
-            is_addition = edit.start == edit.end == start + 1
-            if is_addition:
-                added_members = edit.replacement.rstrip(", ")
-                added_object = "{" + added_members + "}"
-                edited_fields |= load_json(added_object)
+        first_edit = self.edits[self._edits_from(start)]
+        is_addition = first_edit.start == first_edit.end == start + 1
+        if is_addition:
+            added_members = first_edit.replacement.rstrip(", ")
+            added_object = "{" + added_members + "}"
+            edited_fields |= load_json(added_object)
         members = json_members(self.text, start)
         for (key, item), member in zip(value_fields.items(), members, strict=True):
-            if _removing_edit(edits, member) is None:
+            if self._removing_edit(member) is None:
                 edited_fields[key] = self.edit_part(
                     item, member.value_start, member.end
                 )
         return edited_fields
 
-    def edit_elements(
-        self, elements: Sequence[Any], start: int, edits: list[TextEdit]
-    ) -> Iterator[Any]:
+    def edit_elements(self, elements: Sequence[Any], start: int) -> Iterator[Any]:
         noted_edit: TextEdit | None = None
         members = json_members(self.text, start)
         for element, member in zip(elements, members, strict=True):
-            removing_edit = _removing_edit(edits, member)
+            removing_edit = self._removing_edit(member)
             if removing_edit is None:
                 yield self.edit_part(element, member.value_start, member.end)
                 continue
@@ -355,12 +372,3 @@ class _ValueEditor:
                 if isinstance(element, tuple):
                     note = tuple(note)
                 yield note
-
-
-def _removing_edit(edits: list[TextEdit], member: JsonMember) -> TextEdit | None:
-    for edit in edits:
-        holds_start = edit.start <= member.start < edit.end
-        holds_end = member.end <= edit.end
-        if holds_start and holds_end:
-            return edit
-    return None

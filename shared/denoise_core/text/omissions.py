@@ -8,6 +8,7 @@ a comment, tables a line, prose a mark at each gap and a line at the end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 
 from denoise_core.spans import (
@@ -25,6 +26,7 @@ from denoise_core.text.json_spans import (
     TextEdit,
     apply_edits,
     load_json,
+    skip_space,
 )
 from denoise_core.text.line_groups import INNER_LINE_STARTS
 from denoise_core.text.prose import line_kind
@@ -47,7 +49,6 @@ _NOTE_FORMS = {
     "yaml": "# {}",
     "xml": "<!-- {} -->",
     "html": "<!-- {} -->",
-    "jsonl": f'{{"{LEFT_OUT_KEY}": "{{}}"}}',
 }
 
 
@@ -109,6 +110,9 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
     """Whether a parser of the format reads the text as it read the one before."""
     if chunked.text_format == "json":
         return load_json(new_text) is not None
+    if chunked.text_format == "jsonl":
+        unread_lines = _count_unread_lines(new_text)
+        return unread_lines <= _count_unread_lines(chunked.text)
     if chunked.text_format == "yaml":
         # A list of YAML without items would be read as null.
         empty_values = count_empty_values(new_text)
@@ -121,6 +125,15 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
     return True
 
 
+def _count_unread_lines(text: str) -> int:
+    """Return how many lines hold something else than a JSON value."""
+    count = 0
+    for line in text.split("\n"):
+        if line.strip() and load_json(line) is None:
+            count += 1
+    return count
+
+
 # --- JSON, and lists that Python printed
 
 
@@ -129,18 +142,17 @@ def _list_edits(chunked: ChunkedText, cuts: JsonCuts, recall_id: str) -> list[Te
     edits: list[TextEdit] = []
     removed_spans: Ranges = []
     noted_id = recall_id
-    # Outer lists come first: what is inside a dropped element needs no edit.
     for list_cut in sorted(cuts.list_cuts, key=lambda cut: cut.start):
-        is_inner = _is_inside(list_cut.start, removed_spans)
-        if is_inner or not list_cut.dropped_count:
+        if not list_cut.dropped_count:
             continue
         new_edits = _edits_of_list(chunked, list_cut, noted_id)
         if _saved_characters(new_edits) > 0:
             edits += new_edits
             removed_spans += list_cut.removed_spans
             noted_id = ""
+    removed_spans = merge_spans(removed_spans)
     for start, end in cuts.string_spans:
-        is_inner = _is_inside(start, removed_spans)
+        is_inner = bool(clip_spans(removed_spans, start, end))
         gap_edit = TextEdit(start, end, GAP_MARK)
         is_shorter = _saved_characters([gap_edit]) > 0
         if not is_inner and is_shorter:
@@ -158,10 +170,6 @@ def _saved_characters(edits: Iterable[TextEdit]) -> int:
     return saved_characters
 
 
-def _is_inside(position: int, ranges: Ranges) -> bool:
-    return any(start <= position < end for start, end in ranges)
-
-
 def _edits_of_list(
     chunked: ChunkedText, list_cut: ListCut, recall_id: str
 ) -> list[TextEdit]:
@@ -171,7 +179,9 @@ def _edits_of_list(
     edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]
     if list_cut.is_table:
         quoted_note = json.dumps(note)
-        member = f'"{LEFT_OUT_KEY}": {quoted_note}, '
+        member = f'"{LEFT_OUT_KEY}": {quoted_note}'
+        if not _is_emptied(chunked.text, list_cut):
+            member += ", "
         after_bracket = list_cut.start + 1
         note_edit = TextEdit(after_bracket, after_bracket, member)
         return [note_edit, *edits]
@@ -186,6 +196,14 @@ def _edits_of_list(
         element += removed_text[last_item_end:]
     edits[0] = TextEdit(start, end, element)
     return edits
+
+
+def _is_emptied(text: str, table_cut: ListCut) -> bool:
+    """Whether every member of the object that is the table leaves."""
+    member_start = skip_space(text, table_cut.start + 1)
+    removed_start, removed_end = table_cut.removed_spans[0]
+    bracket_position = skip_space(text, removed_end)
+    return removed_start == member_start and text[bracket_position] == "}"
 
 
 def _note_element(bracket: str, note: str) -> str:
@@ -240,6 +258,12 @@ def _text_note(chunked: ChunkedText, edits: Sequence[TextEdit], recall_id: str) 
         for start, end in removed_spans:
             dropped_count += end - start
     note = omission_note(item_count, dropped_count, unit, recall_id)
+    if chunked.text_format == "jsonl":
+        return json.dumps({LEFT_OUT_KEY: note})
+    # A recall id may hold anything: the note stays one line, and one comment.
+    note = " ".join(note.split())
+    if chunked.text_format in ("xml", "html"):
+        note = re.sub("-(?=-)", "- ", note)
     note_form = _NOTE_FORMS.get(chunked.text_format, "[{}]")
     return note_form.replace("{}", note)
 

@@ -6,6 +6,7 @@ tag, so what is left without it can be parsed. Everything else is structure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -87,20 +88,28 @@ def _is_yaml_line(line: str) -> bool:
 def load_yaml_nodes(text: str) -> list[Any] | None:
     """Return the root nodes of the documents of a YAML text, with their positions.
 
-    None for a text that is not valid, or without PyYAML. Nothing is constructed from
-    the nodes, so tags in the text have no effect.
+    None for a text that is not valid or has an alias, and without PyYAML. An alias
+    makes nodes share parts, or contain themselves, so they would not be a tree.
+    Nothing is constructed from the nodes, so tags in the text have no effect.
     """
     if yaml is None:
         return None
     # In C where PyYAML was built with it.
     safe_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        if "*" in text and _has_alias(text, safe_loader):
+            return None
         nodes = list(yaml.compose_all(text, Loader=safe_loader))
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
     if not nodes or not _are_collections(nodes):
         return None
     return nodes
+
+
+def _has_alias(text: str, loader: Any) -> bool:
+    events = yaml.parse(text, Loader=loader)
+    return any(isinstance(event, yaml.AliasEvent) for event in events)
 
 
 def _are_collections(nodes: Iterable[Any]) -> bool:
@@ -129,9 +138,7 @@ def count_empty_values(text: str) -> int | None:
 
 def yaml_chunks(text: str) -> list[TextChunk] | None:
     """Chunk a YAML text: one chunk for each item of its outermost lists of objects."""
-    item_spans: Ranges = []
-    for root in load_yaml_nodes(text) or ():
-        _collect_yaml_items(text, root, item_spans)
+    item_spans = _find_yaml_items(text)
     if not item_spans:
         return [TextChunk(0, len(text), is_atomic=True)]
     chunks = []
@@ -141,14 +148,20 @@ def yaml_chunks(text: str) -> list[TextChunk] | None:
     return fill_gaps(text, chunks)
 
 
-def _collect_yaml_items(text: str, node: Any, item_spans: Ranges) -> None:
-    if isinstance(node, yaml.MappingNode):
-        for _, member in node.value:
-            _collect_yaml_items(text, member, item_spans)
-    elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
-        has_items = len(node.value) > 1
-        if has_items and _are_collections(node.value):
-            item_spans += _yaml_item_spans(text, node)
+def _find_yaml_items(text: str) -> Ranges:
+    """Return the lines of each item of the outermost lists of objects, in any order."""
+    item_spans: Ranges = []
+    pending = list(load_yaml_nodes(text) or ())
+    while pending:
+        node = pending.pop()
+        if isinstance(node, yaml.MappingNode):
+            for _, member in node.value:
+                pending.append(member)
+        elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
+            has_items = len(node.value) > 1
+            if has_items and _are_collections(node.value):
+                item_spans += _yaml_item_spans(text, node)
+    return item_spans
 
 
 def _yaml_item_spans(text: str, node: Any) -> Ranges:
@@ -178,12 +191,16 @@ class _RefusedDeclaration(ValueError):
 
 @dataclass(slots=True)
 class XmlElement:
-    """An element: its name, its range in the UTF-8 text, and its elements."""
+    """An element: its name, its range in the UTF-8 text, and its elements.
+
+    ``is_record`` says that it repeats the name of its siblings.
+    """
 
     name: str
     start: int
     end: int = 0
     has_attributes: bool = False
+    is_record: bool = False
     children: list[XmlElement] = field(default_factory=list)
 
 
@@ -242,8 +259,7 @@ def find_xml_records(text: str) -> Ranges | None:
     if root is None:
         return None
     source = text.strip().encode("utf-8", "replace")
-    records: list[XmlElement] = []
-    _collect_xml_records(root, records)
+    records = _collect_xml_records(root)
     spans: Ranges = []
     end = len(text) - len(text.lstrip())
     previous_end = 0
@@ -262,19 +278,21 @@ def _count_characters(source: bytes) -> int:
     return len(text)
 
 
-def _collect_xml_records(element: XmlElement, records: list[XmlElement]) -> None:
-    """Collect the children of the outermost elements that repeat one name."""
-    counts: dict[str, int] = {}
-    for child in element.children:
-        previous_count = counts.get(child.name, 0)
-        counts[child.name] = previous_count + 1
-    for child in element.children:
-        is_repeated = counts[child.name] > 2
-        has_parts = bool(child.children) or child.has_attributes
-        if is_repeated and has_parts:
-            records.append(child)
-        else:
-            _collect_xml_records(child, records)
+def _collect_xml_records(root: XmlElement) -> list[XmlElement]:
+    """Return the children of the outermost elements that repeat one name, in order."""
+    records = []
+    pending = [root]
+    while pending:
+        element = pending.pop()
+        if element.is_record:
+            records.append(element)
+            continue
+        names = Counter(child.name for child in element.children)
+        for child in reversed(element.children):
+            has_parts = bool(child.children) or child.has_attributes
+            child.is_record = has_parts and names[child.name] > 2
+            pending.append(child)
+    return records
 
 
 def xml_chunks(text: str) -> list[TextChunk] | None:

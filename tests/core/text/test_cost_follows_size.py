@@ -1,9 +1,13 @@
 """Chunking, what is read of a text, and how many pieces it has grow as the text does, whatever it looks like."""
 
+import re
+
 import pytest
 from growing_texts import TEXTS, nested_list
 from growth import slope
+from kept_texts import Keeping
 
+from denoise_core import DenoiseResult
 from denoise_core.spans import merge_spans
 from denoise_core.text import structural
 from denoise_core.text.structural import (
@@ -12,6 +16,7 @@ from denoise_core.text.structural import (
     chunk_text,
 )
 from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
+from denoise_core.tool_results import read_result
 
 WITH_SINGLE_ELEMENTS = ("json", "rows")
 
@@ -79,3 +84,38 @@ def test_small_texts_keep_every_piece():
     assert merge_spans([chunk.span for chunk in chunked.chunks]) == [
         (0, len(chunked.text))
     ]
+
+
+@pytest.mark.parametrize("name", ["reduce", "cap"])
+def test_many_texts_of_a_result_are_reduced_in_linear_time(name):
+    def prepare(size):
+        tool_result = read_result([f"Text {n} of many." for n in range(size)])
+        result = DenoiseResult("q", tool_result.passages[::2])
+        if name == "cap":
+            return lambda: tool_result.cap(1000)
+        return lambda: tool_result.reduce(result)
+
+    assert slope(prepare, (100, 400)) < 1.15
+
+
+def test_the_lists_and_strings_of_an_object_are_cut_in_linear_time():
+    sentences = "A sentence about the rain. " * 40
+
+    def prepare(size):
+        records = []
+        for n in range(size):
+            notes = [sentences.upper()] * 3
+            records.append({"notes": notes, "text": f"First {n}. {sentences}"})
+        tool_result = read_result(records)
+
+        def find_firsts(text):
+            return [match.span() for match in re.finditer(r'"First \d+', text)]
+
+        denoiser = Keeping(find_firsts)
+        result = denoiser.denoise("q", tool_result.passages)
+        first_record, *_ = tool_result.reduce(result).value
+        assert len(first_record["notes"]) == 1
+        assert len(first_record["text"]) < len(sentences)
+        return lambda: tool_result.reduce(result)
+
+    assert slope(prepare, (25, 100)) < 1.15

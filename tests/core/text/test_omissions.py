@@ -3,6 +3,7 @@
 import json
 import re
 import zlib
+from collections import Counter
 
 import pytest
 from hypothesis import Phase, example, given, settings
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from kept_texts import TEXTS, VALUES, Keeping, ranges_in
 from tool_payloads import SHAPES, tables
 
-from denoise_core import DenoiseResult, InputError
+from denoise_core import DenoiseResult, InputError, Passage
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.tool_results import read_result
 
 FEW = settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
@@ -44,6 +46,31 @@ def test_a_table_in_any_shape_keeps_whole_rows_and_counts_the_rest(shape, rows, 
             len(rows),
             len(rows) - len(kept_rows),
         )
+
+
+@pytest.mark.parametrize("shape", [name for name in SHAPES if "yaml" not in name])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_table_without_a_kept_row_has_no_row_and_says_so(shape, indent):
+    write, read = SHAPES[shape]
+    rows = [(f"k{n}", f"place {n}", n * 31, f"{n} wet {n}") for n in range(20)]
+    text = write(rows)
+    if indent and shape.startswith("json") and shape != "json lines":
+        text = json.dumps(json.loads(text), indent=indent)
+    after = reduced(text, lambda text: []).value
+    assert read(after) == []
+    assert "0 of 20" in after
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", ['a"b', "a--b", "a---", "a\nb", "a\\"])
+def test_any_recall_id_leaves_the_format_readable(shape, name):
+    write, read = SHAPES[shape]
+    rows = [(f"k{n}", f"place {n}", n * 31, f"{n} wet {n}") for n in range(20)]
+    text = write(rows)
+    start = text.index("place 7")
+    after = reduced(text, lambda text: [(start, start + 7)], name=name).value
+    assert read(after) == [rows[7]]
+    assert "recall(" in after
 
 
 @given(VALUES | TEXTS, st.booleans(), st.integers(0, 99))
@@ -123,6 +150,46 @@ def test_a_cap_where_no_record_can_leave_says_what_is_cut():
     assert "characters left out here; recall(result1)" in after.value
     assert "no complete JSON" in after.value
     assert after.omitted_texts[0].text == value
+
+
+def test_a_cap_never_drops_a_pinned_part():
+    rows = [f"Run number {n} ended well. " * 9 for n in range(40)]
+    rows[20] = "One run FAILED. " * 90
+    text = "\n\n".join(rows)
+    value = json.dumps({"numbers": list(range(2000)), "state": "FAILED"})
+    for source in (text, value):
+        after = read_result(source, must_keep="FAILED").cap(1000).value
+        assert "FAILED" in after
+        assert "characters left out here" not in after
+    after = read_result(text, must_keep="FAILED").cap(1000).value
+    assert rows[20] in after
+    assert len(after) < len(text) / 2
+    assert "left out" in after
+
+
+def test_bytes_stay_bytes_in_a_cap_and_where_a_model_rewrote_them():
+    numbers = json.dumps(list(range(2000)))
+    source = b'{"name": "\xff\xfe", "numbers": ' + numbers.encode() + b"}"
+    after = read_result(source).cap(1000)
+    assert isinstance(after.value, bytes)
+    assert after.value.startswith(source[:400])
+    assert after.value.endswith(source[-400:])
+    assert b"characters left out here" in after.value
+    tool_result = read_result(source)
+    (passage,) = tool_result.passages
+    rewritten = Passage("Short. \ud83d", passage.id, is_rewritten=True)
+    after = tool_result.reduce(DenoiseResult("q", (rewritten,)))
+    assert after.value == "Short. \ufffd".encode()
+
+
+def test_an_object_without_a_list_stays_longer_than_its_cap_and_it_is_logged():
+    value = {f"field {n}": n for n in range(500)}
+    kinds_before = fallback_counts()
+    assert read_result(value).cap(1000).value == value
+    assert read_result([value] * 50).cap(10_000).value != [value] * 50
+    new_counts = Counter(fallback_counts())
+    new_counts.subtract(kinds_before)
+    assert [count for _, count in new_counts.items() if count] == [1]
 
 
 def test_a_count_that_the_text_states_is_marked():

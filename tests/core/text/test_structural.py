@@ -15,6 +15,7 @@ from denoise_core.text.structural import (
     chunk_text,
     structural_chunker,
 )
+from denoise_core.text.tree_records import count_empty_values, load_yaml_nodes
 from denoise_core.types import Span
 
 MARKDOWN = """# Hotel Sun
@@ -586,3 +587,37 @@ def test_long_code_without_indentation_has_no_empty_context():
     last_chunks = [c for c in chunked_text.chunks if c.start > text.index("call_1(")]
     assert len(last_chunks) > 1
     assert not any(chunk.context_spans for chunk in last_chunks)
+
+
+YAML_ROWS = "".join(f"  - name: n{n}\n    size: {n}\n" for n in range(4))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"rows: &rows\n{YAML_ROWS}loop: &loop\n  me: *loop\n",
+        f"rows: &rows\n{YAML_ROWS}again: *rows\n",
+        "a0: &a0\n  x: 1\n"
+        + "".join(f"a{n + 1}: &a{n + 1}\n  x: *a{n}\n  y: *a{n}\n" for n in range(40)),
+    ],
+    ids=["cyclic", "a list twice", "chain"],
+)
+def test_yaml_with_an_alias_is_chunked_by_its_lines(text):
+    chunked = chunk_text(text)
+    check_tiling(Passage(text, "x"), structural_chunker(Passage(text, "x")))
+    assert chunked.text_format != "yaml"
+    assert load_yaml_nodes(text) is None
+    assert count_empty_values(text) is None
+    assert load_yaml_nodes(text.replace("*", "")) is not None
+
+
+@pytest.mark.parametrize("depth", [20, 3000])
+def test_xml_of_any_depth_is_chunked(depth):
+    records = "".join(f"<row id='{n}'>town {n}</row>" for n in range(4))
+    text = "<a>" * depth + records + "</a>" * depth
+    chunked = chunk_text(text)
+    check_tiling(Passage(text, "x"), structural_chunker(Passage(text, "x")))
+    assert chunked.text_format == "xml"
+    assert [c.display_text for c in chunked.scored_chunks] == [
+        f"town {n}" for n in range(4)
+    ]
