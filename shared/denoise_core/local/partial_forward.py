@@ -36,6 +36,8 @@ from denoise_core.local.blocks import (
 from denoise_core.local.layout import TokenPrompt, part_span, pooling_parts
 from denoise_core.runtime.thread_pool import stop_if_abandoned
 
+# Why a trial of a model said nothing; it is made again at the next use.
+TRIAL_TOO_LARGE = "its trial on random tokens does not fit into memory"
 PoolingFunction = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
 
@@ -369,7 +371,11 @@ class PartialForward:
             whole_state = self._read_last(inputs, layer, is_narrow=False)
             try:
                 token_state = self._read_last(inputs, layer, is_narrow=True)
-            except Exception:  # whatever a foreign block makes of one token and a past
+            except (
+                Exception
+            ) as error:  # whatever a foreign block makes of one token and a past
+                if is_out_of_memory(error):
+                    raise
                 return False
             is_near = (
                 _is_close(token_state, whole_state, 1e-5)
@@ -573,8 +579,10 @@ def _mean_over_spans(
     return span_states.sum(1) / span_lengths
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether the batch was too large for the device or the machine; torch reports it in several ways."""
+    if isinstance(error, InputError):  # of `run_halving`
+        error = error.__cause__
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
