@@ -342,18 +342,10 @@ class HiddenReader:
 
         partial_forward = self.backbone.partial_forward
         input_tensors = model_inputs(partial_forward, token_prompts, self._pad_id)
-        is_causal = partial_forward.is_causal
-        if self.pooling == "last" and len(layers) == 1 and is_causal:
-            state_tensors = {
-                layers[0]: partial_forward.read_last_token(input_tensors, layers[0])
-            }
-        else:
-            pool_states = pooling_function(
-                self.pooling, token_prompts, is_causal=is_causal
-            )
-            state_tensors = partial_forward.read_layers(
-                input_tensors, layers, pool_states
-            )
+        pool_states = pooling_function(
+            self.pooling, token_prompts, is_causal=partial_forward.is_causal
+        )
+        state_tensors = partial_forward.read_layers(input_tensors, layers, pool_states)
         layer_states = {}
         for layer, state_tensor in state_tensors.items():
             layer_states[layer] = np.asarray(
