@@ -2,27 +2,18 @@
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
-
 from denoise_core.embedded.sample import sample_questions
-from denoise_core.end import HeadReader, ProbeScorer
+from denoise_core.end import HeadReader
 from denoise_core.end.fit import fit_heads
 from denoise_lab.controls import with_fresh_blocks
 
 LAYERS = range(3, 11)  # of 30
-FITTED = HELD_OUT = 12  # questions
-
-
-@pytest.fixture(scope="module")
-def reader():
-    return HeadReader("smollm2", first_layers=max(LAYERS))
 
 
 def short_questions():
     """Each with the passages that are needed and three that are not, cut short."""
     questions = []
-    for question in sample_questions()[: FITTED + HELD_OUT]:
+    for question in sample_questions():
         needed = [p for p in question.passages if p.id in question.gold]
         others = [p for p in question.passages if p.id not in question.gold]
         passages = [replace(p, text=p.text[:300]) for p in others[:3] + needed]
@@ -30,25 +21,20 @@ def short_questions():
     return questions
 
 
-def share_above(reader):
-    """For questions that were not fitted on: the share of other passages that the needed ones are above."""
-    questions = short_questions()
-    probe = fit_heads(reader, questions[:FITTED], layers=LAYERS, max_heads=4).probe
-    scorer = ProbeScorer(reader, probe)
-    shares = []
-    for question in questions[FITTED:]:
-        scores = scorer.score(question.text, [p.text for p in question.passages])
-        labels = np.array(question.labels)
-        shares.append((scores[labels][:, None] > scores[~labels]).mean())
-    return float(np.mean(shares))
+def held_out_area(reader):
+    """Over all questions, by heads and weights from folds without the question.
+
+    Of a part of them the figure moves by a tenth with the part, and so would it with the
+    few that are chosen on another processor.
+    """
+    return fit_heads(reader, short_questions(), layers=LAYERS, max_heads=4).auc
 
 
-def test_a_few_heads_turn_to_what_is_asked_for(reader):
-    assert share_above(reader) > 0.8
-
-
-def test_heads_of_random_blocks_do_not(reader):
+def test_a_few_heads_turn_to_what_is_asked_for_and_with_random_blocks_none():
+    reader = HeadReader("smollm2", first_layers=max(LAYERS))
+    area = held_out_area(reader)
     fresh = HeadReader(
         with_fresh_blocks(reader.backbone), tokenizer=reader.backbone.tokenizer
     )
-    assert share_above(fresh) < 0.75
+    assert area > 0.65
+    assert held_out_area(fresh) < area - 0.1

@@ -1,4 +1,4 @@
-"""A tiny random model as a `LocalLLM`: bytes in, bytes out, no end of its own, so that limits and stops show."""
+"""A tiny random model as a `LocalLLM`: bytes in, bytes out, no end of its own, so that limits show."""
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -52,10 +52,3 @@ def tiny_llm(**settings):
         i for i in range(len(alphabet)) if i not in letters
     ]
     return LocalLLM(model, tokenizer, **{"max_new_tokens": 24, **settings})
-
-
-def passes(llm):
-    """A list that grows by one with each token that the model computes."""
-    seen = []
-    llm.model.model.layers[0].register_forward_pre_hook(lambda *_: seen.append(1))
-    return seen

@@ -59,6 +59,13 @@ def fit(
             "smollm2 where its package is installed."
         ),
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Embed with this sentence-transformers model, a name or a folder, "
+            "instead of the embedded one: intfloat/multilingual-e5-small."
+        ),
+    ] = None,
     signal: Annotated[
         str,
         typer.Option(
@@ -115,6 +122,7 @@ def fit(
         denoiser = fit_denoiser(
             questions,
             model,
+            encoder=encoder,
             keep="auto" if keep is None else parse_keep(keep),
             recall=recall,
             signal=signal,

@@ -9,8 +9,9 @@ executed or unpickled.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +49,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.encoders import EmbeddingScorer
 from denoise_core.scorers.stack import (
     SignalSource,
     Stack,
@@ -121,6 +123,7 @@ class FittedDenoiser:
         probe: The probe on the user's model; None without a model.
         risk: What ``keep="auto"`` runs with; None for the default, or the lowest risk that
             the questions allow.
+        encoder: The name of the model that embeds; None for the embedded one.
     """
 
     stack: Stack
@@ -129,6 +132,7 @@ class FittedDenoiser:
     evaluation: FitEvaluation
     probe: ProbeFit | HeadFit | None = None
     risk: float | None = None
+    encoder: str | None = None
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder, whole or not at all.
@@ -146,6 +150,7 @@ class FittedDenoiser:
             "scale": self.scale.to_dict(),
             "keep": self.keep,
             "risk": self.risk,
+            "encoder": self.encoder,
             "verdict": asdict(self.evaluation) | {"warnings": self.evaluation.warnings},
             "probe": self.probe is not None,
         }
@@ -172,6 +177,7 @@ def fit_denoiser(
     questions: Sequence[Question],
     model: Any = None,
     *,
+    encoder: str | None = None,
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
     recall: float = RECALL,
@@ -189,6 +195,9 @@ def fit_denoiser(
         questions: Questions with relevant and other passages, better 200 than 20.
         model: A model by name, path or object, or a `HiddenReader`. A probe on it becomes
             one more signal. Without it the embedded signals are weighed, without torch.
+        encoder: Name or folder of a sentence-transformers model, whose cosine takes the
+            place of the embedded signals; for other languages than English, such as
+            "intfloat/multilingual-e5-small". Needs the extra ``dense``.
         keep: What the denoiser will keep.
         layers: Where to fit probes, everywhere when None. The layer is taken that keeps
             ``recall`` of the gold with the least operations.
@@ -241,10 +250,12 @@ def fit_denoiser(
     passage_counts = [len(q.passages) for q in usable]
     question_groups = np.repeat(np.arange(len(usable)), passage_counts)
     query_texts = _query_texts(usable)
-    signal_columns = _read_signals(query_texts, map_function, progress)
+    read_signals = partial(_signals_of_query, encoder)
+    signal_columns = _read_signals(read_signals, query_texts, map_function, progress)
     control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
-    control_columns = _read_signals(control_queries, map_function)
-    signal_names: tuple[str, ...] = (*SentenceEncoder.names, "bm25")
+    control_columns = _read_signals(read_signals, control_queries, map_function)
+    encoder_names = SentenceEncoder.names if encoder is None else ("cosine",)
+    signal_names: tuple[str, ...] = (*encoder_names, "bm25")
     if probe is not None:
         signal_names = ("probe", *signal_names)
         control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
@@ -260,7 +271,8 @@ def fit_denoiser(
     question_scores = np.split(unseen_scores, np.cumsum(passage_counts)[:-1])
     if calibration:
         probe_scorer = None if probe is None else ProbeScorer(model, probe.probe)
-        scorer = StackedScorer(_stack_parts(probe_scorer), fitted_stack)
+        parts = _stack_parts(probe_scorer, encoder)
+        scorer = StackedScorer(parts, fitted_stack)
         question_scores = [scorer.score(*pair) for pair in _query_texts(calibrated_on)]
     question_labels = [list(q.labels) for q in calibrated_on]
     score_scale = calibrate_margins(
@@ -284,7 +296,9 @@ def fit_denoiser(
         [[float(len(t)) for t in texts] for _, texts in query_texts]
     )
     evaluation = evaluate_fit(scores, passage_labels, passage_sizes, question_groups)
-    return FittedDenoiser(fitted_stack, score_scale, keep, evaluation, probe, risk)
+    return FittedDenoiser(
+        fitted_stack, score_scale, keep, evaluation, probe, risk, encoder
+    )
 
 
 def load_denoiser(
@@ -330,8 +344,9 @@ def load_denoiser(
             risk = max(score_scale.margins)
             if has_default:
                 risk = DEFAULT_RISK
+    parts = _stack_parts(probe_scorer, manifest_data.get("encoder"))
     return ENDDenoiser(
-        FittedScorer(_stack_parts(probe_scorer), fitted_stack, score_scale),
+        FittedScorer(parts, fitted_stack, score_scale),
         keep=keep,
         risk=risk,
         chunker="auto",
@@ -443,31 +458,41 @@ def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
 
 
 def _read_signals(
+    read_signals: Callable[[QueryTexts], Floats],
     query_texts: Sequence[QueryTexts],
     map_function: MapFunction,
     progress: Progress | None = None,
 ) -> Floats:
-    """The signals of all passages, ``(passages, 4)``."""
+    """The signals of all passages, ``(passages, signals)``."""
     signal_columns = []
-    for signals in map_function(_signals_of_query, query_texts):
+    for signals in map_function(read_signals, query_texts):
         signal_columns.append(signals)
         if progress is not None:
             progress(len(signal_columns), len(query_texts))
     return np.concatenate(signal_columns)
 
 
-def _signals_of_query(query: QueryTexts) -> Floats:
+def _signals_of_query(encoder: str | None, query: QueryTexts) -> Floats:
     # A module's function, so that a pool of processes finds it by its name.
-    return collect_signals(_stack_parts(), *query)
+    return collect_signals(_stack_parts(encoder=encoder), *query)
 
 
 def _stack_parts(
-    probe_scorer: ProbeScorer | None = None,
+    probe_scorer: ProbeScorer | None = None, encoder: str | None = None
 ) -> list[Scorer | SignalSource]:
-    parts: list[Scorer | SignalSource] = [shared_encoder(), BM25Scorer()]
+    encoder_part: Scorer | SignalSource = shared_encoder()
+    if encoder is not None:
+        encoder_part = _encoder_scorer(encoder)
+    parts: list[Scorer | SignalSource] = [encoder_part, BM25Scorer()]
     if probe_scorer is not None:
         parts.insert(0, probe_scorer)
     return parts
+
+
+@lru_cache(maxsize=1)
+def _encoder_scorer(name: str) -> EmbeddingScorer:
+    # Kept, or the model would be loaded again for each question.
+    return EmbeddingScorer(name)
 
 
 def _check_signal(signal: str, model: Any) -> None:

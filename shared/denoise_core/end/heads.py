@@ -129,9 +129,12 @@ class HeadReader(HiddenReader):
                 list_attention, window_index = self._read_list(list_pairs, blocks)
             lists.append(list_attention)
             text_index += [numbers[index] for index in window_index]
+        head_count = partial_forward.config.num_attention_heads
+        no_rows = np.zeros((0, head_count), dtype=np.float32)
         by_block = {}
         for block in blocks:
-            by_block[block] = np.concatenate([attention[block] for attention in lists])
+            list_rows = [attention[block] for attention in lists]
+            by_block[block] = np.concatenate(list_rows or [no_rows])
         return LayerStates(
             self._select_heads(by_block, sorted_layers),
             np.array(text_index, dtype=np.intp),

@@ -215,17 +215,17 @@ class HiddenReader:
         for prompt in token_prompts:
             row_order.append(row_of_prompt[prompt])
         state_norm = self.norm
+        part_count = len(pooling_parts(self.pooling))
+        width = part_count * partial_forward.hidden_size
         by_layer = {}
         for layer in sorted_layers:
             layer_states = []
             for _, batch_states in prompt_batches:
                 layer_states.append(batch_states[layer])
             if not layer_states:
-                layer_states = [
-                    np.zeros((0, partial_forward.hidden_size), dtype=np.float32)
-                ]
+                layer_states = [np.zeros((0, width), dtype=np.float32)]
             rows = np.concatenate(layer_states)[row_order]
-            parts = rows.reshape(len(rows), -1, partial_forward.hidden_size)
+            parts = rows.reshape(len(rows), part_count, partial_forward.hidden_size)
             by_layer[layer] = state_norm(parts).reshape(rows.shape)
         return LayerStates(by_layer, text_index)
 
@@ -342,18 +342,10 @@ class HiddenReader:
 
         partial_forward = self.backbone.partial_forward
         input_tensors = model_inputs(partial_forward, token_prompts, self._pad_id)
-        is_causal = partial_forward.is_causal
-        if self.pooling == "last" and len(layers) == 1 and is_causal:
-            state_tensors = {
-                layers[0]: partial_forward.read_last_token(input_tensors, layers[0])
-            }
-        else:
-            pool_states = pooling_function(
-                self.pooling, token_prompts, is_causal=is_causal
-            )
-            state_tensors = partial_forward.read_layers(
-                input_tensors, layers, pool_states
-            )
+        pool_states = pooling_function(
+            self.pooling, token_prompts, is_causal=partial_forward.is_causal
+        )
+        state_tensors = partial_forward.read_layers(input_tensors, layers, pool_states)
         layer_states = {}
         for layer, state_tensor in state_tensors.items():
             layer_states[layer] = np.asarray(

@@ -33,9 +33,11 @@ from denoise_core.local.kv_cache.recording import (
     make_cache,
 )
 from denoise_core.local.partial_forward import (
+    TRIAL_TOO_LARGE,
     PartialForward,
     StopForward,
     current_request,
+    is_out_of_memory,
     run_halving,
 )
 
@@ -113,9 +115,9 @@ class BlockAttention:
 
     def check(self, layer: int) -> None:
         """Raises `InputError` with the reason when this model's attention cannot be read like this."""
-        if layer not in self._refusals:
-            self._refusals[layer] = self._find_problem(layer)
-        reason = self._refusals[layer]
+        reason = self._refusals.get(layer, TRIAL_TOO_LARGE)
+        if reason == TRIAL_TOO_LARGE:  # not tried yet, or in vain
+            reason = self._refusals[layer] = self._find_problem(layer)
         if reason is not None:
             raise InputError(
                 f"attention heads of {type(self.partial_forward.decoder).__name__} cannot be read: {reason}"
@@ -193,6 +195,8 @@ class BlockAttention:
         try:
             return _compare_trial(self.partial_forward, layer)
         except Exception as error:  # whatever a foreign model makes of masks and caches
+            if is_out_of_memory(error):
+                return TRIAL_TOO_LARGE
             return f"{type(error).__name__}: {error}"
 
 

@@ -1,16 +1,7 @@
-"""What a model is of: its blocks and its final norm, found by structure and by trying; and a block for one token.
-
-In the last block that runs, every token's key and value are needed, but the query, the attention, the output
-projection and the feed-forward part of the last token alone (`last_token`). The block itself does the arithmetic,
-in two calls: the first runs as far as its keys and values, which a cache catches; the second gets one token, and
-the caught keys and values as its past. `PartialForward.read_last_token` compares the result with the whole
-block before it
-uses it, so a family whose blocks do more than that runs them whole.
-"""
+"""What a model is of: its blocks and its final norm, found by structure and by trying."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers.cache_utils import Cache, DynamicCache
 
 from denoise_core.errors import InputError
 
@@ -146,140 +136,3 @@ def remove_gain(norm: nn.Module) -> Norm:
 
 
 KeyValuePair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # keys and values
-_CACHE_ARGUMENTS = ("past_key_values", "layer_past")  # what blocks call their cache
-
-
-class _StopBlock(BaseException):
-    """Leaves a block at its keys and values; not an `Exception`, so that nothing in a model eats it."""
-
-
-class _CapturingCache(DynamicCache):
-    """Takes the keys and values of a block, those of its real past in front, and leaves the block."""
-
-    def __init__(self, past_cache: Cache | None) -> None:
-        super().__init__()
-        self.past = past_cache
-        self.caught: KeyValuePair | None = None
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 0 if self.past is None else int(self.past.get_seq_length(layer_idx))
-
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> KeyValuePair:
-        key_values = key_states, value_states
-        if self.past is not None:
-            key_values = self.past.update(key_states, value_states, *args, **kwargs)
-        self.caught = key_values
-        raise _StopBlock
-
-
-class _CapturedCache(DynamicCache):
-    """The caught keys and values as the past of their last token, which is among them already."""
-
-    def __init__(self, caught: KeyValuePair) -> None:
-        super().__init__()
-        self.caught = caught
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return int(self.caught[0].shape[-2]) - 1
-
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> KeyValuePair:
-        return self.caught
-
-
-def run_last_token(
-    block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> torch.Tensor | None:
-    """``block(*args, **kwargs)`` for the last token alone, ``(batch, 1, width)``.
-
-    None when the call holds something that is not known to be cut to one token; then run the block whole.
-    Raises whatever a block raises that cannot work like this.
-    """
-    parameter_names = [*inspect.signature(block.forward).parameters]
-    call_arguments = dict(zip(parameter_names, args, strict=False)) | kwargs
-    cache_name = next(
-        (name for name in _CACHE_ARGUMENTS if name in call_arguments), None
-    )
-    hidden_state = call_arguments.get("hidden_states")
-    if (
-        cache_name is None
-        or not isinstance(hidden_state, torch.Tensor)
-        or hidden_state.ndim != 3
-        or hidden_state.shape[1] < 2
-    ):
-        return None
-    token_arguments = {
-        name: _last_token_argument(name, value, hidden_state.shape[1])
-        for name, value in call_arguments.items()
-        if name != cache_name
-    }
-    if any(
-        value is _UNKNOWN_ARGUMENT for value in token_arguments.values()
-    ) or not isinstance(call_arguments[cache_name], Cache | None):
-        return None
-    cache_flag = {"use_cache": True} if "use_cache" in call_arguments else {}
-    capturing_cache = _CapturingCache(call_arguments[cache_name])
-    with contextlib.suppress(_StopBlock):
-        block(**call_arguments | cache_flag | {cache_name: capturing_cache})
-    if capturing_cache.caught is None:
-        raise TypeError(
-            "a block without keys and values"
-        )  # a recurrent one: found by the trial
-    model_output = block(
-        **token_arguments
-        | cache_flag
-        | {cache_name: _CapturedCache(capturing_cache.caught)}
-    )
-    hidden_state = model_output[0] if isinstance(model_output, tuple) else model_output
-    return (
-        hidden_state
-        if isinstance(hidden_state, torch.Tensor) and hidden_state.shape[1] == 1
-        else None
-    )
-
-
-_UNKNOWN_ARGUMENT = object()
-
-
-def _last_token_argument(name: str, value: Any, tokens: int) -> Any:
-    """What the last token's call gets for an argument of all tokens' call, or `_UNKNOWN_ARGUMENT`."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple | list):
-        argument_parts = [
-            _last_token_argument(name, argument_part, tokens) for argument_part in value
-        ]
-        return (
-            _UNKNOWN_ARGUMENT
-            if any(
-                argument_part is _UNKNOWN_ARGUMENT for argument_part in argument_parts
-            )
-            else tuple(argument_parts)
-        )
-    token_dimension = {
-        "hidden_states": 1,
-        "position_ids": -1,
-        "position_embeddings": -2,
-        "attention_mask": -2,
-    }.get(name)
-    if not isinstance(value, torch.Tensor) or token_dimension is None:
-        return _UNKNOWN_ARGUMENT
-    # A mask of two dimensions is one of keys, for kernels that build their own.
-    if value.ndim != (4 if name == "attention_mask" else value.ndim) or value.ndim < 2:
-        return _UNKNOWN_ARGUMENT
-    return (
-        value.narrow(token_dimension, tokens - 1, 1)
-        if value.shape[token_dimension] == tokens
-        else _UNKNOWN_ARGUMENT
-    )

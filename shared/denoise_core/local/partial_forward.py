@@ -31,11 +31,12 @@ from denoise_core.local.blocks import (
     find_blocks,
     find_final_norm,
     remove_gain,
-    run_last_token,
 )
 from denoise_core.local.layout import TokenPrompt, part_span, pooling_parts
 from denoise_core.runtime.thread_pool import stop_if_abandoned
 
+# Why a trial of a model said nothing; it is made again at the next use.
+TRIAL_TOO_LARGE = "its trial on random tokens does not fit into memory"
 PoolingFunction = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
 
@@ -46,16 +47,11 @@ class StopForward(BaseException):
 
 @dataclass(slots=True)
 class LayerRequest:
-    """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
-
-    With ``last`` the final block of the pass runs for the last token only; ``is_in_span`` is set meanwhile.
-    """
+    """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run."""
 
     owner: PartialForward
     pools: Mapping[int, PoolingFunction]
     stop: int
-    last: bool = False
-    is_inside: bool = False
     entered: int = 0
     states: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -81,18 +77,6 @@ class LayerRequest:
             raise StopForward
         self.entered += entering
 
-    def finish(
-        self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Run the final block for the last token and leave; return if the block has to run for all tokens."""
-        self.is_inside = True
-        try:
-            state = run_last_token(block, args, kwargs)
-        finally:
-            self.is_inside = False
-        if state is not None:
-            self.arrive(self.stop, state, entering=False)
-
 
 current_request: contextvars.ContextVar[LayerRequest | None] = contextvars.ContextVar(
     "end_request", default=None
@@ -116,35 +100,25 @@ class LayerHook:
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Forward pre-hook: reports the block's input, and may run the last block for one token."""
+        """Forward pre-hook: reports the block's input."""
         request = self._active_request()
-        if request is None:
-            return
-        request.arrive(
-            self.n, args[0] if args else kwargs.get("hidden_states"), entering=True
-        )
-        if request.last and self.n == request.stop - 1:
-            request.finish(module, args, kwargs)
+        if request is not None:
+            state = args[0] if args else kwargs.get("hidden_states")
+            request.arrive(self.n, state, entering=True)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Forward hook of the last block: reports its output."""
         request = self._active_request()
         if request is not None:
-            request.arrive(
-                self.n,
-                output[0] if isinstance(output, tuple) else output,
-                entering=False,
-            )
+            state = output[0] if isinstance(output, tuple) else output
+            request.arrive(self.n, state, entering=False)
 
     def _active_request(self) -> LayerRequest | None:
         """The pass that is under way in this thread, if it is one of the model watched."""
         request = current_request.get()
-        owner = self.owner()
-        return (
-            request
-            if request is not None and owner is request.owner and not request.is_inside
-            else None
-        )
+        if request is not None and self.owner() is request.owner:
+            return request
+        return None
 
 
 class PartialForward:
@@ -167,7 +141,6 @@ class PartialForward:
         self.final_norm: nn.Module | None = None
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
         self._checked: set[int] = set()
-        self._narrow: dict[int, bool] = {}
         self._refusal: str | None = None
         self._learned = False
         for layer_index, block in enumerate(blocks):
@@ -244,32 +217,12 @@ class PartialForward:
             inputs, LayerRequest(self, dict.fromkeys(layers, pooling), max(layers))
         )
 
-    def read_last_token(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
-        """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
-
-        As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
-        that was found to give the same. Raises what `read` raises.
-        """
-        if layer not in self._narrow:
-            self._narrow[layer] = self.is_causal and layer > 0 and self._try_last(layer)
-        return self._read_last(inputs, layer, self._narrow[layer])
-
     def run_blocks(self, inputs: Mapping[str, Any], layer: int) -> None:
         """Run until something inside block ``layer - 1`` raises `StopForward`; no state is taken.
 
         Raises what `read_layers` raises.
         """
         self._run_pass(inputs, LayerRequest(self, {}, layer))
-
-    def _read_last(
-        self, inputs: Mapping[str, Any], layer: int, is_narrow: bool
-    ) -> torch.Tensor:
-        pools: dict[int, PoolingFunction] = {
-            layer: lambda hidden: hidden[:, -1].float()
-        }
-        return self._run_pass(inputs, LayerRequest(self, pools, layer, last=is_narrow))[
-            layer
-        ]
 
     @torch.inference_mode()
     def _run_pass(
@@ -356,29 +309,6 @@ class PartialForward:
         vocabulary_size = int(self.config.vocab_size)
         ids = torch.randint(vocabulary_size, (1, 8), generator=generator)
         return ids.to(self.device)
-
-    def _try_last(self, layer: int) -> bool:
-        """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
-        ids = self._sample_ids()[0].tolist()
-        for first_state in (ids, ids[3:]):
-            prompts = [
-                TokenPrompt(tuple(row), (0, 0), (0, 0), 0)
-                for row in (first_state, ids[::-1])
-            ]
-            inputs = model_inputs(self, prompts, 0)
-            whole_state = self._read_last(inputs, layer, is_narrow=False)
-            try:
-                token_state = self._read_last(inputs, layer, is_narrow=True)
-            except Exception:  # whatever a foreign block makes of one token and a past
-                return False
-            is_near = (
-                _is_close(token_state, whole_state, 1e-5)
-                if self.dtype in ("float32", "float64")
-                else nearly_equal(token_state, whole_state)
-            )
-            if not is_near:
-                return False
-        return True
 
     def _detect_properties(self) -> None:
         """Direction of attention, and which module is the final norm."""
@@ -573,8 +503,10 @@ def _mean_over_spans(
     return span_states.sum(1) / span_lengths
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether the batch was too large for the device or the machine; torch reports it in several ways."""
+    if isinstance(error, InputError):  # of `run_halving`
+        error = error.__cause__
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)

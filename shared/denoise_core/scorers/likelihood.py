@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
+from denoise_core.end.reader import build_prompts, max_over_windows
 from denoise_core.errors import BadReply, InputError
-from denoise_core.local.batching import batch_by_length, position_limit, split_windows
+from denoise_core.local.batching import batch_by_length, position_limit
 from denoise_core.local.layout import (
     PASSAGE,
     QUERY,
@@ -25,13 +25,7 @@ from denoise_core.local.layout import (
     Layout,
     TokenPrompt,
 )
-from denoise_core.runtime.budget import Meter
-from denoise_core.runtime.engines import (
-    Engine,
-    RemoteLimits,
-    document_key,
-    fill_missing_scores,
-)
+from denoise_core.scorers.reranker import RemoteTextScorer
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import LoadOptions
@@ -41,7 +35,6 @@ Floats = NDArray[np.float32]
 LIKELIHOOD_LAYOUT = Layout(
     "likelihood", ("Passage: ", PASSAGE, "\n\nQuestion: ", QUERY), chat=False
 )
-PROMPT_TEXT = "Passage: {passage}\n\nQuestion: {question}"
 
 
 class QueryLikelihood:
@@ -79,38 +72,26 @@ class QueryLikelihood:
         Raises:
             InputError: The question has no tokens, or leaves no room for a text.
         """
-        best_scores = np.full(len(texts), -np.inf, dtype=np.float32)
         if not texts:
-            return best_scores
+            return np.zeros(0, dtype=np.float32)
         with self._lock:
             prompts, text_index = self._build_prompts(query, texts)
+            prompt_scores = np.empty(len(prompts), dtype=np.float32)
             lengths = [len(prompt.ids) for prompt in prompts]
             for batch_rows in batch_by_length(lengths, self.max_tokens):
-                batch_scores = self._score_batch([prompts[row] for row in batch_rows])
-                np.maximum.at(
-                    best_scores, [text_index[row] for row in batch_rows], batch_scores
-                )
-        return best_scores
+                batch_prompts = [prompts[row] for row in batch_rows]
+                prompt_scores[batch_rows] = self._score_batch(batch_prompts)
+        return max_over_windows(prompt_scores, text_index, len(texts))
 
     def _build_prompts(
         self, query: str, texts: Sequence[str]
-    ) -> tuple[list[TokenPrompt], list[int]]:
+    ) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
         layout = self._open()
-        (query_ids,) = layout.encode([query])
-        if not query_ids:
+        if not any(layout.encode([query])):
             raise InputError("the question has no tokens: there is nothing to score")
         model: Any = self.model  # loaded by `_open`
         window = position_limit(model, model.config.get_text_config())
-        prompts = []
-        text_index = []
-        for position, text_ids in enumerate(layout.encode(texts)):
-            room = len(text_ids) or 1
-            if window:
-                room = window - layout.overhead_tokens - len(query_ids)
-            for part_ids in split_windows(text_ids, room):
-                prompts.append(layout.assemble(part_ids, query_ids))
-                text_index.append(position)
-        return prompts, text_index
+        return build_prompts(layout, [(query, text) for text in texts], window)
 
     def _open(self) -> BoundLayout:
         if self._layout is None:
@@ -156,74 +137,40 @@ class QueryLikelihood:
             return np.asarray(token_scores.mean(-1).cpu().numpy(), dtype=np.float32)
 
 
-class RemoteQueryLikelihood:
-    """`QueryLikelihood` by a server that gives the log probabilities of a prompt: ``/completions`` with ``echo``.
+class RemoteQueryLikelihood(RemoteTextScorer):
+    """`QueryLikelihood` by a server that gives the log probabilities of a prompt.
 
-    vLLM serves it, and llama.cpp's server in part. Keys and replicas are as in
-    `denoise_core.runtime.engines.Engine`.
-
-    Args:
-        url: An address before ``/completions``, or several of one model; it usually ends in ``/v1``.
-        model: The served name.
-        key_env: Environment variable with the key.
-        limits: How often and how long requests are retried.
-        batch: Texts of a request at most.
+    It asks ``/completions`` with ``echo``, which vLLM serves, and llama.cpp's server in
+    part. The arguments are those of `RemoteTextScorer`.
     """
 
-    def __init__(
-        self,
-        url: str | Sequence[str],
-        model: str,
-        *,
-        key_env: str | None = None,
-        limits: RemoteLimits | None = None,
-        batch: int = 32,
-    ) -> None:
-        if batch < 1:
-            raise InputError(f"batch={batch}: expected 1 or more")
-        self.engine = Engine(url, key_env=key_env, limits=limits)
-        self.model = model
-        self.batch = batch
+    path = "/completions"
 
-    def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Mean log probabilities, float32 ``(len(texts),)``.
+    def _request_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
+        return {
+            "prompt": _prompt_texts(query, texts),
+            "max_tokens": 1,
+            "temperature": 0,
+            "echo": True,
+            "logprobs": 1,
+        }
 
-        A text that the server refuses alone has the lowest score of the others.
+    def _parse_reply(
+        self, server_reply: Any, query: str, texts: Sequence[str]
+    ) -> list[float]:
+        return _parse_likelihoods(server_reply, _prompt_texts(query, texts), len(query))
 
-        Raises:
-            BadReply: A reply lacks a log probability.
-        """
-        return self.engine.run(partial(self._request_scores, query, list(texts)))
 
-    async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
-        """`score` without holding a thread while the server works."""
-        return await self.engine.arun(partial(self._request_scores, query, list(texts)))
-
-    async def _request_scores(
-        self, query: str, texts: list[str], call_meter: Meter | None
-    ) -> Floats:
-        async def request_batch(url: str, positions: list[int]) -> list[float]:
-            prompts = [
-                PROMPT_TEXT.format(passage=texts[i], question=query) for i in positions
-            ]
-            request_body = {
-                "model": self.model,
-                "prompt": prompts,
-                "max_tokens": 1,
-                "temperature": 0,
-                "echo": True,
-                "logprobs": 1,
-            }
-            server_reply = await self.engine.request(
-                "POST", url, "/completions", request_body, call_meter
-            )
-            return _parse_likelihoods(server_reply, prompts, len(query))
-
-        document_keys = [document_key(text) for text in texts]
-        text_scores = await self.engine.request_batches(
-            document_keys, self.batch, request_batch
-        )
-        return fill_missing_scores(text_scores)
+def _prompt_texts(query: str, texts: Sequence[str]) -> list[str]:
+    """The prompts of `LIKELIHOOD_LAYOUT` as texts."""
+    prompts = []
+    for text in texts:
+        values = {PASSAGE: text, QUERY: query}
+        prompt = ""
+        for part in LIKELIHOOD_LAYOUT.parts:
+            prompt += part if isinstance(part, str) else values[part]
+        prompts.append(prompt)
+    return prompts
 
 
 def _parse_likelihoods(

@@ -27,8 +27,13 @@ from denoise_core.cli.options import (
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
-from denoise_lab.protocols.choose import QUESTIONS, Asked, sheets_of
-from denoise_lab.protocols.model_study import ModelStudy, question_sets, save_study
+from denoise_lab.protocols.choose import Asked, sheets_of
+from denoise_lab.protocols.model_study import (
+    STUDY_QUESTIONS,
+    ModelStudy,
+    question_sets,
+    save_study,
+)
 from denoise_lab.protocols.sheet import run_sheets
 from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, told
 
@@ -107,7 +112,7 @@ def protocol(
     if model is not None:
         if paper != "end" or llm != "none":
             raise InputError("--model belongs to the protocol 'end', without --llm")
-        return _study_model(model, data, limit or QUESTIONS // 2, layer, out)
+        return _study_model(model, data, limit or STUDY_QUESTIONS, layer, out)
     if llm == "none":
         raise InputError(
             f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"

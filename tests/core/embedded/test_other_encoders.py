@@ -1,13 +1,16 @@
 """Encoders of other sizes than MiniLM's in NumPy: the same states as in torch, or a refusal by name."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from denoise_core import InputError
+from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.question import Question
+from denoise_core.scorers import BM25Scorer, EmbeddingScorer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -90,6 +93,41 @@ def test_german_questions_run_through(folder):
         1,
         2,
     )  # 64 pieces and two marks fill a window of 66
+
+
+def test_a_fit_takes_another_encoder_with_its_prefixes_and_finds_it_again(
+    folder, tmp_path_factory
+):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    home = tmp_path_factory.mktemp("home")
+    named_folder = home / "multilingual-e5-small"
+    shutil.copytree(folder, named_folder)
+    config = json.loads((named_folder / "config.json").read_text())
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(named_folder / "tokenizer.json"),
+        pad_token="[PAD]" if config["model_type"] == "bert" else "<pad>",
+    ).save_pretrained(named_folder)
+    generator = np.random.default_rng(0)
+    questions = []
+    for number in range(24):
+        texts = [" ".join(generator.choice(WORDS, 5)) for _ in range(4)]
+        passages = tuple(Passage(text, str(i)) for i, text in enumerate(texts))
+        questions.append(Question(f"{texts[0]} {number}", passages, frozenset({"0"})))
+    fitted = fit_denoiser(questions, encoder=str(named_folder))
+    assert fitted.stack.names == ("cosine", "bm25")
+    denoiser = load_denoiser(fitted.save(home / "mine"), keep=1)
+    result = denoiser.denoise(questions[0].text, questions[0].passages)
+    assert [passage.id for passage in result.passages] == ["0"]
+    vectors = EmbeddingScorer(str(named_folder))
+    query, texts = "wann ist schach", ["der turm", "schach ist ein spiel"]
+    bare = sentence_transformers.SentenceTransformer(str(named_folder))
+    wanted = bare.encode("passage: " + texts[1], normalize_embeddings=True)
+    assert np.abs(vectors.text_vectors(texts)[1] - wanted).max() < 1e-5
+    signals = np.stack(
+        [vectors.score(query, texts), BM25Scorer().score(query, texts)], axis=1
+    )
+    scores = denoiser.scorer.score(query, texts)
+    assert np.abs(scores - fitted.stack.combine(signals)).max() < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,16 @@ def test_empty_texts_and_questions_have_scores(make_reader):
     assert scorer.score(QUESTION, []).size == 0
 
 
+def test_no_texts_have_no_rows(make_reader):
+    reader = make_reader()
+    states = reader.read([], [1, 3])
+    assert {layer: rows.shape for layer, rows in states.by_layer.items()} == {
+        1: (0, 4),
+        3: (0, 4),
+    }
+    assert reader.with_heads(HEADS).read([], [3]).by_layer[3].shape == (0, len(HEADS))
+
+
 def test_a_probe_comes_back_from_its_folder_and_refuses_others(make_reader, tmp_path):
     reader = make_reader()
     probe = Probe.load(make_probe(reader).save(tmp_path / "p"))

@@ -93,67 +93,6 @@ def test_decoders_are_read_exactly(decoder, tiny):
     partial_forward = exact(tiny(decoder))
     assert partial_forward.is_causal
     alone_and_together(partial_forward, "last", 2e-5)
-    the_last_token_alone(partial_forward, shortened=decoder not in WHOLE)
-
-
-# The last block of these runs whole: recurrent ones (layer 3 follows one), and calls that hold more than is
-# known to be cut to a token.
-WHOLE = {
-    "qwen3_next",
-    "qwen3_5_text",
-    "lfm2",
-    "bloom",
-    "mpt",
-    "falcon-alibi",
-    "gemma4_text",
-    "gemma4_text-plain",
-}
-
-
-def the_last_token_alone(partial_forward, shortened):
-    """The shortened last block gives what the whole block gives, with and without padding."""
-    for lengths in ((9, 40, 17), (33, 33)):  # beyond the window of 16 that some have
-        encoded_inputs = model_inputs(
-            partial_forward,
-            [prompt(number, seed) for seed, number in enumerate(lengths)],
-            pad=2,
-        )
-        for layer_index in (1, 3, 5):
-            seen = last_tokens_of_block(partial_forward, layer_index)
-            actual = partial_forward.read_last_token(encoded_inputs, layer_index)
-            wanted = partial_forward.read_layers(
-                encoded_inputs,
-                [layer_index],
-                lambda hidden_values: hidden_values[:, -1],
-            )[layer_index]
-            largest_error = float((actual - wanted).abs().max())
-            assert largest_error <= 1e-5 * max(1.0, float(wanted.abs().max())), (
-                layer_index,
-                largest_error,
-            )
-            if layer_index == 3:
-                assert seen() == ([1] if shortened else [max(lengths)]), (
-                    "tokens that left the last block"
-                )
-
-
-def last_tokens_of_block(partial_forward, layer_index):
-    """How many tokens the last block's first finished run in `read_last_token` gave."""
-    partial_forward.read_last_token(
-        partial_forward._inputs(IDS), layer_index
-    )  # the trial, which runs once, is over
-    tokens: list[int] = []
-
-    def after(module, args, output):
-        tokens.append((output[0] if isinstance(output, tuple) else output).shape[1])
-
-    handle = partial_forward.blocks[layer_index - 1].register_forward_hook(after)
-
-    def seen():
-        handle.remove()
-        return tokens[:1]
-
-    return seen
 
 
 def test_encoders_are_read_exactly(encoder, tiny):
@@ -254,51 +193,6 @@ def test_a_forward_pass_that_goes_around_its_blocks_is_refused(tiny):
     tiny_model.forward = fused
     with pytest.raises(InputError, match="went around its blocks"):
         get_partial_forward(tiny_model).check_layer(3)
-
-
-def test_a_block_that_mixes_tokens_outside_its_attention_is_run_whole(tiny):
-    class Mixing(nn.Module):
-        def __init__(self, block):
-            super().__init__()
-            self.block = block
-
-        def forward(self, hidden_states, **call_options):
-            out = self.block(hidden_states, **call_options)
-            return out + out.roll(
-                1, dims=1
-            )  # the token before, which is not there when one is run
-
-    tiny_model = tiny("llama")
-    tiny_model.layers[2] = Mixing(tiny_model.layers[2])
-    partial_forward = checked(tiny_model)
-    encoded_inputs = partial_forward._inputs(IDS)
-    assert torch.equal(
-        partial_forward.read_last_token(encoded_inputs, 3),
-        partial_forward.read_layers(
-            encoded_inputs, [3], lambda hidden_values: hidden_values[:, -1]
-        )[3],
-    )
-    torch.testing.assert_close(
-        partial_forward.read_last_token(encoded_inputs, 2),
-        partial_forward.read_layers(
-            encoded_inputs, [2], lambda hidden_values: hidden_values[:, -1]
-        )[2],
-    )
-
-
-def test_half_precision_keeps_the_last_token_s_direction(tiny):
-    partial_forward = checked(tiny("llama").to(torch.bfloat16))
-    encoded_inputs = model_inputs(
-        partial_forward, [prompt(number) for number in (9, 40, 17, 33)], pad=2
-    )
-    actual, wanted = (
-        partial_forward.read_last_token(encoded_inputs, 3),
-        partial_forward.read_layers(
-            encoded_inputs, [3], lambda hidden_values: hidden_values[:, -1].float()
-        )[3],
-    )
-    assert actual.dtype == torch.float32
-    assert float(torch.cosine_similarity(actual, wanted).min()) > 0.999
 
 
 def test_training_mode_is_refused_until_it_ends(tiny):

@@ -12,6 +12,7 @@ from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import (
     SCQ,
     ENDDenoiser,
+    HeadReader,
     HiddenReader,
     Layout,
     Probe,
@@ -181,6 +182,27 @@ def test_a_batch_that_does_not_fit_is_halved_and_none_is_lost(
         HiddenReader(
             small, tokenizer=tokenizer, settings=SHORT, prefix=PrefixCache(0)
         ).read([("q", "t")], [3])
+
+
+def test_memory_that_is_full_once_is_no_property_of_the_model(llama, tokenizer):
+    small = Small(llama.config).eval()
+    small.load_state_dict(llama.state_dict())
+    states = HiddenReader(small, tokenizer=tokenizer, settings=SHORT)
+    states.backbone.partial_forward.check_layer(3)
+    for reader in (states, HeadReader(small, tokenizer=tokenizer)):
+        small.rows = 0
+        with pytest.raises(InputError, match="fit into memory"):
+            reader.read([("q", "t")], [3])
+        small.rows = 2
+        reader.read([("q", "t")], [3])
+    assert states._no_cache_reason(3) is None
+
+
+@pytest.mark.parametrize("pooling", ["last", "last_mean_question"])
+def test_no_texts_have_no_rows(llama, tokenizer, pooling):
+    reader = HiddenReader(llama, tokenizer=tokenizer).with_pooling(pooling)
+    full = reader.read([("q", "t")], [3]).by_layer[3]
+    assert reader.read([], [3]).by_layer[3].shape == (0, full.shape[1])
 
 
 def test_other_errors_of_the_model_come_through(tiny, tokenizer):

@@ -96,22 +96,11 @@ def test_one_model_object_finds_the_noise_and_answers(model, tokenizer):
     )
 
 
-async def test_a_stream_is_the_answer_sync_and_async(model, tokenizer):
-    end = DenoisedAnswerer(GOLD, LocalLLM(model, tokenizer, max_new_tokens=6))
-    full_answer = end.answer("where?", PASSAGES)
-    kept_items, pieces = end.stream("where?", PASSAGES)
-    assert kept_items.passages == full_answer.result.passages
-    assert pieces.answer is None
-    assert "".join(pieces) == full_answer.text
-    assert pieces.answer.text == full_answer.text
-    assert [e.tag for e in pieces.answer.trace.events] == ["denoise", "answer"]
-    assert pieces.answer.trace.usage == full_answer.trace.usage
-    _, later = await end.astream("where?", PASSAGES)
-    assert "".join([piece async for piece in later]) == full_answer.text
-    with pytest.raises(BudgetExceeded):
-        DenoisedAnswerer(GOLD, end.llm, budget=Budget(calls=0)).stream(
-            "where?", PASSAGES
-        )
+def test_a_stream_of_the_same_prompt_is_the_answer(model, tokenizer):
+    llm = LocalLLM(model, tokenizer, max_new_tokens=6)
+    full_answer = DenoisedAnswerer(GOLD, llm).answer("where?", PASSAGES)
+    messages = answer_messages("where?", full_answer.result.passages)
+    assert "".join(llm.stream(messages)) == full_answer.text
 
 
 def test_a_stream_that_is_left_stops_generating(tiny, tokenizer):
@@ -177,13 +166,11 @@ def test_limits_are_kept_and_nonsense_is_refused(tiny, tokenizer):
         DenoisedAnswerer(
             GOLD, FunctionLLM(lambda message_list: "x"), budget=Budget(calls=0)
         ).answer("q", PASSAGES)
-    with pytest.raises(InputError, match="no stream"):
-        DenoisedAnswerer(GOLD, FunctionLLM(lambda message_list: "x")).stream(
-            "q", PASSAGES
-        )
     small = tiny("llama", "AutoModelForCausalLM")
     with pytest.raises(InputError, match="window is 512"):
         LocalLLM(small, tokenizer).complete([Message("user", "x" * 600)])
+    reply = LocalLLM(small, tokenizer).complete([Message("user", "x" * 480)])
+    assert reply.usage.input_tokens + reply.usage.output_tokens <= 512
     with pytest.raises(InputError, match="max_new_tokens=0"):
         LocalLLM(small, tokenizer, max_new_tokens=0)
     with pytest.raises(InputError, match="temperature=-1"):

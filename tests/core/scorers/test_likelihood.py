@@ -12,7 +12,6 @@ from tiny_models import QUESTION, TEXTS, tiny_pair
 
 from denoise_core.errors import BadReply, InputError
 from denoise_core.scorers import QueryLikelihood, RemoteQueryLikelihood
-from denoise_core.scorers.likelihood import PROMPT_TEXT
 from denoise_core.testing import check_scorer
 
 
@@ -23,7 +22,7 @@ def model_pair():
 
 def plain_likelihood(model, tokenizer, query, text):
     """From one whole pass of one prompt."""
-    prompt = PROMPT_TEXT.format(passage=text, question=query)
+    prompt = f"Passage: {text}\n\nQuestion: {query}"
     ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
     count = len(tokenizer(query, add_special_tokens=False)["input_ids"])
     with torch.inference_mode():

@@ -232,11 +232,8 @@ def run_after_pasts(
         for _ in range(partial_forward.block_count - top_layer)
     ]
     inputs |= {"past_key_values": make_cache(cache_layers), "use_cache": True}
-    if pooling == "last" and len(layers) == 1:
-        states = {top_layer: partial_forward.read_last_token(inputs, top_layer)}
-    else:
-        pool_states = pooling_function(pooling, prompts, is_causal=True)
-        states = partial_forward.read_layers(inputs, layers, pool_states)
+    pool_states = pooling_function(pooling, prompts, is_causal=True)
+    states = partial_forward.read_layers(inputs, layers, pool_states)
     kept_prefixes = [
         CachedPrefix(
             kept_length,

@@ -16,6 +16,8 @@ from denoise_core.local.kv_cache.recording import (
 )
 from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.partial_forward import (
+    TRIAL_TOO_LARGE,
+    is_out_of_memory,
     model_inputs,
     nearly_equal,
     pooling_function,
@@ -60,13 +62,12 @@ class PrefixReuse:
 
         Found by a trial, once.
         """
-        if layer not in self._tried:
-            self._tried[layer] = (
-                "layer 0 is the embeddings, which need no keeping"
-                if layer == 0
-                else self._find_problem(layer)
-            )
-        return self._tried[layer]
+        if layer == 0:
+            return "layer 0 is the embeddings, which need no keeping"
+        reason = self._tried.get(layer, TRIAL_TOO_LARGE)
+        if reason == TRIAL_TOO_LARGE:  # not tried yet, or in vain
+            reason = self._tried[layer] = self._find_problem(layer)
+        return reason
 
     def read_states(
         self,
@@ -229,6 +230,8 @@ class PrefixReuse:
             resumed_states, _ = run_rows(slice(2), [*cached_prefixes], [])
             _, (unpadded_prefix,) = run_rows(slice(1, 2), [None], [5])
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
+            if is_out_of_memory(error):
+                return TRIAL_TOO_LARGE
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
         if not (
             nearly_equal(first_states, expected_states)

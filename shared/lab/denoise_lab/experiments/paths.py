@@ -25,6 +25,7 @@ from denoise_core.local.partial_forward import (
     PartialForward,
     get_partial_forward,
     model_inputs,
+    pooling_function,
 )
 
 INSTRUCTION, QUERY = 20, 30  # tokens
@@ -161,7 +162,9 @@ class Paths:
         scores = np.zeros(len(prompts), dtype=np.float32)
         for batch in batch_by_length([len(p.ids) for p in prompts], self.max_tokens):
             some = [prompts[i] for i in batch]
-            found = self.early.read_last_token(model_inputs(self.early, some, 0), layer)
+            pool = pooling_function("last", some, is_causal=True)
+            inputs = model_inputs(self.early, some, 0)
+            found = self.early.read_layers(inputs, [layer], pool)[layer]
             scores[batch] = found.float().cpu().numpy() @ self.probe
         return scores
 
@@ -218,8 +221,7 @@ class Paths:
 @dataclass(frozen=True)
 class Operations:
     """Multiplications that each way asks for, over those of one full forward pass: linear maps, and attention
-    counted causally. Of the probe's last block the state of the last token alone is needed, of its other tokens
-    only keys and values.
+    counted causally.
 
     Of a context of ``tokens`` in ``chunks``, of which ``keep`` are answered from.
     """
@@ -242,12 +244,8 @@ class Operations:
         s = self.shape
         each = 2 * s.width * s.width + 3 * s.width * s.inner
         seen = new * past + new * (new + 1) / 2
-        return new * each + self.keys(new) + 2 * seen * s.width
-
-    def keys(self, new: int) -> float:
-        """Keys and values alone."""
-        s = self.shape
-        return new * 2 * s.width * (s.width // s.heads * s.kv_heads)
+        keys_and_values = 2 * s.width * (s.width // s.heads * s.kv_heads)
+        return new * (each + keys_and_values) + 2 * seen * s.width
 
     def _size(self) -> int:
         return (self.tokens - INSTRUCTION - QUERY) // self.chunks
@@ -260,15 +258,11 @@ class Operations:
 
     def _score(self) -> float:
         prompt = INSTRUCTION + self._size() + QUERY
-        return self.chunks * (
-            (self.shape.layer - 1) * self.block(prompt, 0) + self.keys(prompt)
-        )
+        return self.chunks * self.shape.layer * self.block(prompt, 0)
 
     def _score_again(self) -> float:
         past = INSTRUCTION + self._size()
-        return self.chunks * (
-            (self.shape.layer - 1) * self.block(QUERY, past) + self.keys(QUERY)
-        )
+        return self.chunks * self.shape.layer * self.block(QUERY, past)
 
     def _answer_whole(self) -> float:
         return self.shape.blocks * self.block(self._kept() + QUERY, 0)
