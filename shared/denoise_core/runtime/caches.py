@@ -1,7 +1,7 @@
 """Values computed once: loaded models, values bounded in bytes, replies of LLMs.
 
 `SqliteStore` keeps them in one file. A cache only helps: a store that fails is logged,
-counted and bypassed for a minute, and the value is computed. No full disk, read-only
+counted and bypassed for a while, and the value is computed. No full disk, read-only
 folder or damaged file fails a call.
 """
 
@@ -45,7 +45,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MEMORY_STORE_BYTES = 64 * 2**20
-BYPASS_SECONDS = 60.0  # how long a store that failed is not used
+BYPASS_SECONDS = 5.0  # between two trials of a store that failed
 LEASE_SECONDS = 60.0  # how long a call waits for the same call of another
 _POLL_SECONDS = 0.05  # between two checks whether the leader was abandoned
 
@@ -224,13 +224,14 @@ class SqliteStore:
 class FailSafeStore:
     """Calls a store that may fail.
 
-    A failure is logged and counted under ``name``, and the store is not used for
-    `BYPASS_SECONDS`; until then each call gives what an empty store gives.
+    A failure is logged and counted under ``name``; then one call per `BYPASS_SECONDS`
+    tries the store, until one succeeds. The others get what an empty store gives, so
+    that a store that hangs holds up one call at a time.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._bypassed_until = 0.0
+        self._next_trial: float | None = None  # None while the store works
 
     def attempt(
         self,
@@ -240,20 +241,24 @@ class FailSafeStore:
         reraise: tuple[type[Exception], ...] = (),
     ) -> V:
         """Return what ``call`` returns, else ``default``; raises ``reraise`` errors."""
-        if time.monotonic() < self._bypassed_until:
-            return default
+        if self._next_trial is not None:
+            if time.monotonic() < self._next_trial:
+                return default
+            self._next_trial = time.monotonic() + BYPASS_SECONDS
         try:
-            return call()
+            value = call()
         except reraise:
             raise
         except Exception as error:
-            self._bypassed_until = time.monotonic() + BYPASS_SECONDS
+            self._next_trial = time.monotonic() + BYPASS_SECONDS
             log_fallback(
                 self.name,
                 error,
                 f"calls are made without the cache for {BYPASS_SECONDS:g} s",
             )
             return default
+        self._next_trial = None
+        return value
 
 
 class Cache:
