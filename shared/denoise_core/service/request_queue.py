@@ -34,6 +34,9 @@ INITIAL_RATE = 4e-5  # seconds of a token, before the first request is done
 RATE_HALF_LIVES = 4  # how often the rate halves in the limit, while none is measured
 # Of fewer tokens, what a request costs besides reading them would be taken for reading.
 LONG_TOKENS = 5000
+READING_LIMITS = (
+    4  # limits in which the rate of reading halves: it depends on texts alone
+)
 _RATE_WEIGHT = 0.2  # of the newest request in the average
 # Collections of the middle generation before a full one that Python starts itself.
 RARE_COLLECTIONS = 10_000
@@ -103,12 +106,19 @@ class _Rate:
         self.measured = rate
         self.measured_at = time.monotonic()
 
+    def raise_to(self, rate: float) -> None:
+        """Learn that the rate is higher than ``rate``, by an unknown factor: take 2."""
+        if self.measured is None or 2 * rate > self.current:
+            self.measured = 2 * rate
+            self.measured_at = time.monotonic()
+
 
 class _Turn:
     """One call: its cost, and the slot that it holds while it computes."""
 
-    def __init__(self, cost: float) -> None:
+    def __init__(self, cost: float, pending_cost: float) -> None:
         self.cost = cost
+        self.pending_cost = pending_cost  # less where its time ends before its work
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
         self.cpu_seconds = 0.0  # by that clock at the last look
@@ -126,9 +136,8 @@ class RequestQueue:
         self.limits = limits
         self.working = 0  # threads, abandoned ones included
         self._pending_cost = 0.0  # of all that was admitted and holds or awaits a slot
-        half_life = limits.timeout / RATE_HALF_LIVES
-        self.rate = _Rate(half_life)
-        self.reading_rate = _Rate(half_life)  # of long requests alone
+        self.rate = _Rate(limits.timeout / RATE_HALF_LIVES)
+        self.reading_rate = _Rate(limits.timeout * READING_LIMITS)  # of long requests
         self._next_probe = 0.0
         self._lock = threading.Lock()
         self._last_progress = time.monotonic()
@@ -149,8 +158,8 @@ class RequestQueue:
         is_probe = self._excess_seconds(cost) > 0
         if is_probe:
             self._next_probe = time.monotonic() + PROBE_SECONDS
-        self._pending_cost += cost
-        turn = _Turn(cost)
+        turn = _Turn(cost, min(cost, self.limits.timeout / self.rate.current))
+        self._pending_cost += turn.pending_cost
         try:
             async with asyncio.timeout(self.limits.timeout):
                 await self._slots.acquire_on_behalf_of(turn)
@@ -163,7 +172,7 @@ class RequestQueue:
                 return await self._run_turn(call, turn)
         except TimeoutError:
             if turn.cpu_clock is not None and turn.has_slot:
-                self._record_rate(turn)
+                self._record_rate(turn, has_ended=False)
             raise
         finally:
             self._release(turn)
@@ -184,7 +193,9 @@ class RequestQueue:
             raise ServiceBusy(excess)
 
     def _excess_seconds(self, cost: float) -> float:
-        total_cost = self._pending_cost / self.limits.threads + cost
+        total_cost = cost
+        if self._slots.available_tokens < 1:  # else it would not wait
+            total_cost += self._pending_cost / self.limits.threads
         allowed_seconds = WAIT_FRACTION * self.limits.timeout
         return total_cost * self.rate.current - allowed_seconds
 
@@ -244,7 +255,7 @@ class RequestQueue:
         if not turn.has_slot:
             return
         turn.has_slot = False
-        self._pending_cost -= turn.cost
+        self._pending_cost -= turn.pending_cost
         try:
             self._slots.release_on_behalf_of(turn)
         except RuntimeError:  # it never got a slot
@@ -282,12 +293,16 @@ class RequestQueue:
             if collections >= _COLLECT_AFTER:
                 gc.collect()
 
-    def _record_rate(self, turn: _Turn) -> None:
+    def _record_rate(self, turn: _Turn, *, has_ended: bool = True) -> None:
         rate = (time.monotonic() - turn.start_time) / turn.cost
         with self._lock:
             self.rate.record(rate)
-            if turn.cost >= FIXED_COST + LONG_TOKENS:
+            if turn.cost < FIXED_COST + LONG_TOKENS:
+                return
+            if has_ended:
                 self.reading_rate.record(rate)
+            else:
+                self.reading_rate.raise_to(rate)
 
 
 def estimate_reading_cost(texts: Iterable[str]) -> int:
