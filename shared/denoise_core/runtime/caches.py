@@ -36,7 +36,7 @@ from denoise_core.result import copy_without_trace
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import current_cancel_token, run_in_pool
 from denoise_core.types import Message, Reply, Usage
-from denoise_core.weighted_cache import WeightedLRUCache
+from denoise_core.weighted_cache import VALUE_BYTES, WeightedLRUCache
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -96,33 +96,18 @@ class Store(Protocol):
 
 
 class MemoryStore(WeightedLRUCache[str, str]):
-    """The last texts used, in this process, within two bounds.
+    """The last texts used, in this process.
 
     Args:
-        max_entries: Number of texts.
         max_bytes: Bytes of all texts; a longer text is not kept.
-
-    Raises:
-        InputError: ``max_entries < 1``.
     """
 
-    def __init__(
-        self, max_entries: int = 10_000, max_bytes: int = MEMORY_STORE_BYTES
-    ) -> None:
-        self.max_entries = _check_max_entries(max_entries)
-        # A text weighs at least its share, so that one weight holds both bounds.
-        entry_bytes = max(1, max_bytes // max_entries)
-
-        def weigh_text(text: str) -> int:
-            return max(entry_bytes, sys.getsizeof(text))
-
-        super().__init__(entry_bytes * max_entries, weigh_text, name="replies")
+    def __init__(self, max_bytes: int = MEMORY_STORE_BYTES) -> None:
+        super().__init__(max_bytes, _weigh_text, name="replies")
 
 
-def _check_max_entries(max_entries: int) -> int:
-    if max_entries < 1:
-        raise InputError(f"max_entries={max_entries}: expected 1 or more")
-    return max_entries
+def _weigh_text(text: str) -> int:
+    return VALUE_BYTES + sys.getsizeof(text)
 
 
 class SqliteStore:
@@ -153,8 +138,8 @@ class SqliteStore:
         column: str = "text",
         timeout: float = 5,
     ) -> None:
-        if max_entries is not None:
-            _check_max_entries(max_entries)
+        if max_entries is not None and max_entries < 1:
+            raise InputError(f"max_entries={max_entries}: expected 1 or more")
         self.path = Path(path)
         self.max_entries = max_entries
         self.timeout = timeout
