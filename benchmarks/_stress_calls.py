@@ -21,7 +21,6 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.testing import FunctionLLM
     from denoise_core.text.chunk import sentence_chunker, sentence_spans
     from denoise_core.text.delimit import wrap_in_envelope
-    from denoise_core.text.structural import _chunk_string, chunk_text
 
     drawn = random.Random(1)
     words = [
@@ -56,41 +55,6 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
             "tower1 Bridge2", given
         )
 
-    def anew(text: str) -> Any:
-        _chunk_string.cache_clear()  # the last texts' cuts are kept
-        return chunk_text(text)
-
-    def repeated(line: str) -> Callable[[int], str]:
-        """Lines of one form, numbered, of so many characters."""
-        return lambda size: "".join(
-            line.replace("#n", str(n)) for n in range(size // len(line))
-        )
-
-    formats = {
-        "Markdown": repeated(
-            "## Part #n\n\nThe tower #n stands.\n\n- one\n- two\n\n| a | b |\n|---|---|\n| #n | c |\n\n"
-        ),
-        "plain text": repeated(
-            "The tower #n was built of iron and stands in the harbour of the town.\n\n"
-        ),
-        "mail": repeated(
-            "> On Monday #n Ada wrote:\n>\n>> The hall is booked.\n>\n> Thanks.\n\nGood.\n\n"
-        ),
-        "HTML": repeated(
-            "<h2>Part #n</h2><p>The <b>tower</b> stands.</p><ul><li>one<li>two</ul>\n"
-        ),
-        "HTML unclosed": repeated("<div <!-- <td>#n"),
-        "CSV": repeated("a#n,tower,iron,1889\n"),
-        "JSON": lambda size: (
-            '{"results": ['
-            + ",".join(f'{{"id": {n}}}' for n in range(size // 14))
-            + "]}"
-        ),
-        "log": repeated("2031-08-19T22:01:32Z INFO [labels] printed #n labels\n"),
-        "transcript": repeated("Ada: Who built it, #n?\nBo: Someone else did.\n"),
-        "code": repeated("def f#n(a):\n    if a:\n        return a\n\n"),
-    }
-
     def timed(
         call: Callable[[Any], Any], make: Callable[[int], Any]
     ) -> Callable[[int], Callable[[], Any]]:
@@ -107,7 +71,6 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     select = S2ADenoiser(FunctionLLM(lambda m: "1, 3"), variant="select")
     end = ENDDenoiser(BM25Scorer(), keep=0.3)
     return {
-        **{f"cutting {name}": timed(anew, make) for name, make in formats.items()},
         "sentences": timed(lambda t: sentence_spans(Passage(t, "a")), prose),
         "chunks": timed(lambda t: sentence_chunker(200)(Passage(t, "a")), prose),
         "envelope": timed(lambda t: wrap_in_envelope(t, "document"), prose),

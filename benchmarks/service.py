@@ -1,4 +1,4 @@
-"""The service under 64 clients and at half load, at four times its capacity, and under attack.
+"""The service under 64 clients, at half load, and under attack.
 
 make bench ONLY=service
 """
@@ -10,13 +10,10 @@ import contextlib
 import gc
 import os
 import random
-import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from multiprocessing import Pipe, get_context
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +22,14 @@ os.environ.setdefault(
 )  # before anything loads NumPy: the server's processes have it too
 
 import httpx
+from _served import started
 from _words import WORDS
 from harness import Benchmark, arguments
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-
-from service_server import serving
-
-from denoise_core import DenoiseResult, Passage
+from denoise_core import Passage
 from denoise_core.embedded import default_denoiser
-from denoise_core.service import Service, ServiceLimits
 
 CLIENTS = 64
-START = "import sys; from denoise_core.cli import main; sys.argv = ['rag-denoise', 'serve', '--port', '0']; main()"
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
@@ -47,7 +39,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.about = {"request": about, "cores": "server and clients share them"}
     count, pairs = (24, 1) if options.quick else (96, 3)
     drawn = random.Random(options.seed)
-    with _started() as (url, _):
+    with started() as (url, _):
         ratios, errors, rate = [], 0, 0.0
         for _ in range(pairs):
             bare = _bare(_requests(drawn, count // 4))
@@ -78,53 +70,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row(
         "99th percentile over the median at half load", p99 / median, "ratio", at_most=3
     )
-    asyncio.run(_overload(bench, 5 if options.quick else 20))
     _attacked(bench)
     return bench.finish()
-
-
-async def _overload(bench: Benchmark, seconds: float) -> None:
-    """Requests of .2 s at four times what two workers can do, each given up after a second."""
-    each, limit, workers = 0.2, 1.0, 2
-    capacity = workers / each
-    with _apart(
-        Service(Pausing(each), limits=ServiceLimits(workers=workers, timeout=limit))
-    ) as url:
-        found: list[tuple[int, float]] = []
-        async with httpx.AsyncClient(
-            base_url=url, timeout=30, limits=httpx.Limits(max_connections=500)
-        ) as client:
-
-            async def one() -> None:
-                began = time.perf_counter()
-                reply = await client.post(
-                    "/v1/denoise", json={"query": "q", "passages": ["a"]}
-                )
-                found.append((reply.status_code, time.perf_counter() - began))
-
-            tasks, began = [], time.perf_counter()
-            for n in range(int(4 * capacity * seconds)):
-                await asyncio.sleep(
-                    max(0.0, began + n / (4 * capacity) - time.perf_counter())
-                )
-                tasks.append(asyncio.create_task(one()))
-            sent = time.perf_counter() - began
-            await asyncio.gather(*tasks)
-    good = sum(status == 200 and took <= limit for status, took in found)
-    refused = sorted(took for status, took in found if status == 503)
-    bench.row(
-        "overload: answered in time over capacity",
-        good / (capacity * sent),
-        "ratio",
-        at_least=0.8,
-    )
-    bench.row("overload: refused", len(refused), "requests")
-    bench.row(
-        "overload: refusal, 99th percentile",
-        1000 * refused[int(0.99 * len(refused))],
-        "ms",
-        at_most=50,
-    )
 
 
 def _attacked(bench: Benchmark) -> None:
@@ -137,7 +84,7 @@ def _attacked(bench: Benchmark) -> None:
     drawn = random.Random(0)
     most = [" ".join(drawn.choices(WORDS, k=200))[:990] for _ in range(1000)]
     checked = {"question": "q", "answer": "A clerk wrote it.", "passages": most}
-    with _started() as (url, pid):
+    with started() as (url, pid):
         for name, body in bodies.items():
             _asked_beside(bench, url, name, "/v1/denoise", body, times=3)
         _unfinished(bench, url, pid)
@@ -225,23 +172,6 @@ def _watch(url: str, over: Any, found: Any) -> None:
         found.put(times)
 
 
-@contextlib.contextmanager
-def _apart(service: Service) -> Iterator[str]:
-    """The address of a service in a process of its own."""
-    here, there = Pipe()
-    process = get_context("spawn").Process(target=_serve, args=(service, there))
-    process.start()
-    yield here.recv()
-    here.send(None)
-    process.join()
-
-
-def _serve(service: Service, pipe: Any) -> None:
-    with serving(service) as url:
-        pipe.send(url)
-        pipe.recv()
-
-
 def _memory(pid: int) -> float:
     """Resident megabytes of a process."""
     return (
@@ -249,34 +179,6 @@ def _memory(pid: int) -> float:
         * os.sysconf("SC_PAGE_SIZE")
         / 1e6
     )
-
-
-class Pausing:
-    """A denoiser of equal times, whatever else the machine does: what is left is how requests wait."""
-
-    def __init__(self, pause: float) -> None:
-        self.pause = pause
-
-    def denoise(self, query: str, passages: Any) -> DenoiseResult:
-        time.sleep(self.pause)
-        return DenoiseResult(query, tuple(passages), ())
-
-    async def adenoise(self, query: str, passages: Any) -> DenoiseResult:
-        raise NotImplementedError
-
-
-@contextlib.contextmanager
-def _started() -> Iterator[tuple[str, int]]:
-    """The command's address, and its process."""
-    with subprocess.Popen(
-        [sys.executable, "-c", START], stderr=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            assert server.stderr is not None
-            found = map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr)
-            yield next(m[1] for m in found if m), server.pid
-        finally:
-            server.terminate()
 
 
 def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
-"""Random runs with faults, whole calls over longer and longer texts, stalls of the event loop: what is lost,
-unreported or left behind, and what takes more than its share of time.
+"""Random runs with faults, whole calls over ever longer texts, the service over texts of every form and under
+four times its capacity, stalls of the event loop: what is lost, not reported or left behind, and what takes long.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from harness import Benchmark, arguments
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+from _stress_service import measure_goodput, measure_shapes  # noqa: E402
 from stress_faults import KINDS  # noqa: E402
 from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
 
@@ -34,6 +35,7 @@ WRONG = (
     "tasks left",
     "threads left",
 )
+SHAPE_SIZES = (10_000, 100_000, 1_000_000)
 SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
 
 
@@ -44,6 +46,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     _slopes(
         bench, SIZES[:3] if options.quick else SIZES, repeats=1 if options.quick else 3
     )
+    measure_shapes(bench, (1_000, 4_000) if options.quick else SHAPE_SIZES)
+    measure_goodput(bench, 6 if options.quick else 60)
     _stall(bench, 50_000 if options.quick else 200_000)
     _random_runs(bench, QUICK if options.quick else FULL)
     return bench.finish()

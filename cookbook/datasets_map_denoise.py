@@ -8,7 +8,8 @@
 [{"id": position, "text": ...}, ...]}``, or ``{"line": number, "id": ..., "error": ...}`` for a row that failed.
 
 Killed at any moment, the same command goes on: a part is written under another name and renamed when it is whole,
-so a half-written one never counts. Take another output folder for other settings or other input.
+so a half-written one never counts. A row at which its worker died twice is a failed row: each is marked by a file
+``part-0000.jsonl.LINE.begun`` while it is worked on. Take another output folder for other settings or other input.
 """
 
 import argparse
@@ -20,10 +21,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from datasets import load_dataset
+from datasets import Dataset, load_dataset
 
 from denoise_core import Passage, default_denoiser
 from denoise_core.end import ENDDenoiser
+
+MAX_DEATHS = 2  # of workers at one row: once may be chance, such as a machine that stops
 
 
 @cache
@@ -35,20 +38,45 @@ def denoiser_of(keep: Any) -> ENDDenoiser:
     return denoiser
 
 
-def denoise_row(line: dict[str, str], index: int, first: int, keep: Any) -> dict[str, str]:
-    """What is written for one line, as JSON; ``first`` is the number of the part's first line."""
+def denoise_row(line: dict[str, str], index: int, first: int, keep: Any, part: str) -> dict[str, str]:
+    """What is written for one line, as JSON; ``first`` is the number of the first line of the file ``part``."""
     denoiser = denoiser_of(keep)
+    number = first + index
     row_id = None
+    begun = Path(f"{part}.{number}.begun")
     try:
         row = json.loads(line["text"])
         row_id = row["id"]
         passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
+        if begun.exists() and begun.stat().st_size >= MAX_DEATHS:
+            raise RuntimeError(f"the worker died {MAX_DEATHS} times at this row")
+        with begun.open("a") as deaths:
+            deaths.write("x")
         result = denoiser.denoise(row["query"], passages)
-    except Exception as error:
-        failed = {"line": first + index, "id": row_id, "error": f"{type(error).__name__}: {error}"}
+    except (Exception, SystemExit) as error:
+        failed = {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
         return {"denoised": json.dumps(failed)}
+    finally:
+        begun.unlink(missing_ok=True)
     kept = [{"id": p.id, "text": p.text} for p in result.passages]
     return {"denoised": json.dumps({"id": row_id, "passages": kept})}
+
+
+def denoise_part(part: Dataset, first: int, path: Path, keep: Any, workers: int) -> list[str]:
+    """Denoise the lines of a part; again when a worker died at a row, which has its limit."""
+    while True:
+        try:
+            done = part.map(
+                denoise_row,
+                with_indices=True,
+                fn_kwargs={"first": first, "keep": keep, "part": str(path)},
+                num_proc=min(workers, len(part)),
+                load_from_cache_file=False,  # the parts are what a killed run goes on from
+            )
+            return list(done["denoised"])
+        except RuntimeError:
+            if not any(path.parent.glob(f"{path.name}.*.begun")):
+                raise
 
 
 def write_part(path: Path, lines: Iterable[str]) -> None:
@@ -80,14 +108,7 @@ def main() -> None:
         part = lines.shard(parts, n, contiguous=True)
         path = options.output / f"part-{n:04}.jsonl"
         if not path.exists():
-            done = part.map(
-                denoise_row,
-                with_indices=True,
-                fn_kwargs={"first": first, "keep": options.keep or "auto"},
-                num_proc=min(options.workers, len(part)),
-                load_from_cache_file=False,  # the parts are what a killed run goes on from
-            )
-            write_part(path, done["denoised"])
+            write_part(path, denoise_part(part, first, path, options.keep or "auto", options.workers))
         first += len(part)
 
 

@@ -10,7 +10,8 @@ for a row that failed. Both folders are where every node finds them. RAY_ADDRESS
 starts a local one.
 
 Killed at any moment, the same command goes on: a part is written under another name and renamed when it is whole,
-so a half-written one never counts. Take another output folder for other settings or other input.
+so a half-written one never counts. A row at which its worker died twice is a failed row: each is marked by a file
+``NAME.jsonl.LINE.begun`` while it is worked on. Take another output folder for other settings or other input.
 """
 
 import argparse
@@ -25,6 +26,8 @@ import ray
 
 from denoise_core import Denoiser, Passage, default_denoiser
 
+MAX_DEATHS = 2  # of workers at one row: once may be chance, such as a machine that stops
+
 
 def denoise_file(item: dict[str, str], output: str, keep: Any) -> dict[str, Any]:
     """Denoise the rows of one file. A task of Ray: one whose worker dies is started again by Ray."""
@@ -34,20 +37,28 @@ def denoise_file(item: dict[str, str], output: str, keep: Any) -> dict[str, Any]
     source = Path(item["source"])
     with source.open(encoding="utf-8") as lines:
         numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    rows = [denoise_row(denoiser, number, line) for number, line in numbered]
-    write_part(Path(output) / source.name, rows)
+    part = Path(output) / source.name
+    rows = [denoise_row(denoiser, part, number, line) for number, line in numbered]
+    write_part(part, rows)
     return {"source": item["source"], "failed": sum("error" in row for row in rows)}
 
 
-def denoise_row(denoiser: Denoiser, number: int, line: str) -> dict[str, Any]:
+def denoise_row(denoiser: Denoiser, part: Path, number: int, line: str) -> dict[str, Any]:
     row_id = None
+    begun = part.with_name(f"{part.name}.{number}.begun")
     try:
         row = json.loads(line)
         row_id = row["id"]
         passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
+        if begun.exists() and begun.stat().st_size >= MAX_DEATHS:
+            raise RuntimeError(f"the worker died {MAX_DEATHS} times at this row")
+        with begun.open("a") as deaths:
+            deaths.write("x")
         result = denoiser.denoise(row["query"], passages)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
+    finally:
+        begun.unlink(missing_ok=True)
     return {"id": row_id, "passages": [{"id": p.id, "text": p.text} for p in result.passages]}
 
 

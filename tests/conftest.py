@@ -28,6 +28,7 @@ TESTS = Path(__file__).parent
 # Files and test functions: what starts browsers, clusters, kernels and builds, or runs whole measurements.
 FULL = frozenset({
     "core/runtime/test_linear_patterns.py",
+    "core/runtime/test_outages.py",
     "core/service/test_generated.py",
     "core/service/test_ray_serve.py",
     "core/test_browser.py",
@@ -42,6 +43,8 @@ FULL = frozenset({
     "test_benchmarks.py::test_the_quick_form_runs",
     "test_cookbook.py::test_it_runs",
     "test_cookbook_recipes.py::test_ray_does_each_row_once_and_goes_on",
+    "test_cookbook_recipes.py::test_datasets_names_a_row_that_ends_its_worker",
+    "test_cookbook_recipes.py::test_ray_names_a_row_that_ends_its_worker",
 })  # fmt: skip
 
 

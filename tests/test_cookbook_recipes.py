@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -40,10 +41,33 @@ BAD_ROWS = {
 }
 
 
-def lines_of_input():
-    """Five lines for each part, with a bad row as the last one of each."""
+EXITS = json.dumps({"id": "exits", "query": "exit", "passages": TEXTS})
+KILLS = json.dumps({"id": "kills", "query": "kill", "passages": TEXTS})
+FATAL_ROWS = {
+    2: (EXITS, "exits", "SystemExit"),
+    7: (KILLS, "kills", "RuntimeError: the worker died 2 times"),
+}
+FATAL = """
+import os, signal, sys
+from denoise_core.end.denoiser import ENDDenoiser
+
+denoise = ENDDenoiser.denoise
+
+def denoise_or_die(self, query, passages):
+    if query == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if query == "exit":
+        sys.exit("a library that gives up")
+    return denoise(self, query, passages)
+
+ENDDenoiser.denoise = denoise_or_die
+"""
+
+
+def lines_of_input(bad_rows):
+    """Five lines for each part, some of them bad."""
     return [
-        BAD_ROWS[n][0] if n in BAD_ROWS else json.dumps(good_row(n))
+        bad_rows[n][0] if n in bad_rows else json.dumps(good_row(n))
         for n in range(5 * PARTS)
     ]
 
@@ -51,11 +75,12 @@ def lines_of_input():
 class Recipe:
     """One of the recipes with an input of its form."""
 
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, bad_rows=BAD_ROWS):
         self.name = name
+        self.bad_rows = bad_rows
         self.folder = folder
         self.output = folder / "denoised"
-        lines = lines_of_input()
+        lines = lines_of_input(bad_rows)
         if name == "ray":
             rows = folder / "rows"
             rows.mkdir()
@@ -98,8 +123,8 @@ class Recipe:
         """Each row is there once and in order, with what a plain loop gives; a failed one is named."""
         denoiser = default_denoiser(keep=1)
         for n, row in enumerate(self.written()):
-            if n in BAD_ROWS:
-                _, row_id, error = BAD_ROWS[n]
+            if n in self.bad_rows:
+                _, row_id, error = self.bad_rows[n]
                 assert row["id"] == row_id
                 assert row["error"].startswith(error)
                 assert row["line"] == (n % 5 + 1 if self.name == "ray" else n + 1)
@@ -164,6 +189,26 @@ def test_a_killed_run_goes_on(tmp_path):
     )
     recipe.run()
     recipe.check()
+
+
+def check_fatal_rows(name, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(FATAL)  # every process imports it
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    recipe = Recipe(name, tmp_path, FATAL_ROWS)
+    recipe.run()
+    recipe.check()
+
+
+def test_datasets_names_a_row_that_ends_its_worker(tmp_path, monkeypatch):
+    pytest.importorskip(
+        "datasets", reason="datasets is not installed: its recipe is not run"
+    )
+    check_fatal_rows("datasets", tmp_path, monkeypatch)
+
+
+def test_ray_names_a_row_that_ends_its_worker(tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="Ray is not installed: its recipe is not run")
+    check_fatal_rows("ray", tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -14,19 +14,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 P = ParamSpec("P")
 
-_VALUE_BYTES = 500  # of a value besides what grows with its text
+VALUE_BYTES = 500  # of a value and its key, besides what grows with its text
 
 _named_caches: WeakSet[WeightedLRUCache[Any, Any]] = WeakSet()
-
-
-class _EvictionCount(LRUCache[K, V]):
-    """Counts the values that were evicted."""
-
-    evictions = 0
-
-    def popitem(self) -> tuple[K, V]:
-        self.evictions += 1
-        return super().popitem()
 
 
 class WeightedLRUCache(Generic[K, V]):
@@ -59,20 +49,13 @@ class WeightedLRUCache(Generic[K, V]):
     def clear(self) -> None:
         """Remove all values, and reset the counts."""
         with self._lock:
-            self._entries: _EvictionCount[K, V] = _EvictionCount(
-                self.max_weight, self.weight
-            )
+            self._entries: LRUCache[K, V] = LRUCache(self.max_weight, self.weight)
             self.hits = self.misses = 0
 
     @property
     def total_weight(self) -> int:
         """The weight of all values."""
         return int(self._entries.currsize)
-
-    @property
-    def evictions(self) -> int:
-        """How many values were removed to make room."""
-        return self._entries.evictions
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -135,7 +118,7 @@ def cache_by_bytes(
             if entry is None:
                 texts = filter(_is_text, (*args, *kwargs.values()))
                 characters = sum(map(len, texts))
-                weight = _VALUE_BYTES + characters * bytes_per_character
+                weight = VALUE_BYTES + characters * bytes_per_character
                 entry = (function(*args, **kwargs), weight)
                 cache.put(key, entry)
             return entry[0]

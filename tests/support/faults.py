@@ -281,6 +281,7 @@ MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
         {"content-length": "100000"},
         json.dumps(right).encode()[:20],
     ),
+    "too long": lambda right: (200, {}, b" " * (8 << 20)),
     "a gzip bomb": lambda right: (200, {"content-encoding": "gzip"}, _bomb()),
     "no gzip": lambda right: (200, {"content-encoding": "gzip"}, b"not packed"),
     "a cut connection": lambda right: None,

@@ -427,7 +427,7 @@ class TokenEmbeddings:
 class EmbeddingCache:
     """Embeddings by the content of their texts. Several threads can share it.
 
-    A folder that cannot be read or written is logged and left alone for a minute. Texts are
+    A folder that cannot be read or written is logged and tried again every few seconds. Texts are
     then embedded again, and nothing fails.
 
     Args:

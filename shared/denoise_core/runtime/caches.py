@@ -1,7 +1,7 @@
 """Values computed once: loaded models, values bounded in bytes, replies of LLMs.
 
 `SqliteStore` keeps them in one file. A cache only helps: a store that fails is logged,
-counted and bypassed for a minute, and the value is computed. No full disk, read-only
+counted and bypassed for a while, and the value is computed. No full disk, read-only
 folder or damaged file fails a call.
 """
 
@@ -36,7 +36,7 @@ from denoise_core.result import copy_without_trace
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import current_cancel_token, run_in_pool
 from denoise_core.types import Message, Reply, Usage
-from denoise_core.weighted_cache import WeightedLRUCache
+from denoise_core.weighted_cache import VALUE_BYTES, WeightedLRUCache
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -45,7 +45,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MEMORY_STORE_BYTES = 64 * 2**20
-BYPASS_SECONDS = 60.0  # how long a store that failed is not used
+BYPASS_SECONDS = 5.0  # between two trials of a store that failed
 LEASE_SECONDS = 60.0  # how long a call waits for the same call of another
 _POLL_SECONDS = 0.05  # between two checks whether the leader was abandoned
 
@@ -96,33 +96,18 @@ class Store(Protocol):
 
 
 class MemoryStore(WeightedLRUCache[str, str]):
-    """The last texts used, in this process, within two bounds.
+    """The last texts used, in this process.
 
     Args:
-        max_entries: Number of texts.
         max_bytes: Bytes of all texts; a longer text is not kept.
-
-    Raises:
-        InputError: ``max_entries < 1``.
     """
 
-    def __init__(
-        self, max_entries: int = 10_000, max_bytes: int = MEMORY_STORE_BYTES
-    ) -> None:
-        self.max_entries = _check_max_entries(max_entries)
-        # A text weighs at least its share, so that one weight holds both bounds.
-        entry_bytes = max(1, max_bytes // max_entries)
-
-        def weigh_text(text: str) -> int:
-            return max(entry_bytes, sys.getsizeof(text))
-
-        super().__init__(entry_bytes * max_entries, weigh_text, name="replies")
+    def __init__(self, max_bytes: int = MEMORY_STORE_BYTES) -> None:
+        super().__init__(max_bytes, _weigh_text, name="replies")
 
 
-def _check_max_entries(max_entries: int) -> int:
-    if max_entries < 1:
-        raise InputError(f"max_entries={max_entries}: expected 1 or more")
-    return max_entries
+def _weigh_text(text: str) -> int:
+    return VALUE_BYTES + sys.getsizeof(text)
 
 
 class SqliteStore:
@@ -153,8 +138,8 @@ class SqliteStore:
         column: str = "text",
         timeout: float = 5,
     ) -> None:
-        if max_entries is not None:
-            _check_max_entries(max_entries)
+        if max_entries is not None and max_entries < 1:
+            raise InputError(f"max_entries={max_entries}: expected 1 or more")
         self.path = Path(path)
         self.max_entries = max_entries
         self.timeout = timeout
@@ -224,13 +209,14 @@ class SqliteStore:
 class FailSafeStore:
     """Calls a store that may fail.
 
-    A failure is logged and counted under ``name``, and the store is not used for
-    `BYPASS_SECONDS`; until then each call gives what an empty store gives.
+    A failure is logged and counted under ``name``; then one call per `BYPASS_SECONDS`
+    tries the store, until one succeeds. The others get what an empty store gives, so
+    that a store that hangs holds up one call at a time.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._bypassed_until = 0.0
+        self._next_trial: float | None = None  # None while the store works
 
     def attempt(
         self,
@@ -240,20 +226,24 @@ class FailSafeStore:
         reraise: tuple[type[Exception], ...] = (),
     ) -> V:
         """Return what ``call`` returns, else ``default``; raises ``reraise`` errors."""
-        if time.monotonic() < self._bypassed_until:
-            return default
+        if self._next_trial is not None:
+            if time.monotonic() < self._next_trial:
+                return default
+            self._next_trial = time.monotonic() + BYPASS_SECONDS
         try:
-            return call()
+            value = call()
         except reraise:
             raise
         except Exception as error:
-            self._bypassed_until = time.monotonic() + BYPASS_SECONDS
+            self._next_trial = time.monotonic() + BYPASS_SECONDS
             log_fallback(
                 self.name,
                 error,
                 f"calls are made without the cache for {BYPASS_SECONDS:g} s",
             )
             return default
+        self._next_trial = None
+        return value
 
 
 class Cache:

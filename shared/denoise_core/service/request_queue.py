@@ -32,6 +32,11 @@ MIN_CPU_SECONDS = 0.001
 PROBE_SECONDS = 1.0  # between two requests that are tried against the estimate
 INITIAL_RATE = 4e-5  # seconds of a token, before the first request is done
 RATE_HALF_LIVES = 4  # how often the rate halves in the limit, while none is measured
+# Of fewer tokens, what a request costs besides reading them would be taken for reading.
+LONG_TOKENS = 5000
+READING_LIMITS = (
+    4  # limits in which the rate of reading halves: it depends on texts alone
+)
 _RATE_WEIGHT = 0.2  # of the newest request in the average
 # Collections of the middle generation before a full one that Python starts itself.
 RARE_COLLECTIONS = 10_000
@@ -66,11 +71,54 @@ class ServiceBusy(HTTPException):
         super().__init__(503, "busy: ask again later", headers)
 
 
+class TooManyTokens(HTTPException):
+    """The request could not be read in time even alone, at the speed measured of late."""
+
+    def __init__(self, tokens: int, rate: float, timeout: float) -> None:
+        super().__init__(
+            413,
+            f"about {tokens:,} tokens to read; in {timeout:g} s about "
+            f"{int(timeout / rate):,} are read at the measured speed",
+        )
+
+
+class _Rate:
+    """Seconds for a unit of cost as last measured; it halves while nothing is measured.
+
+    So an estimate that keeps requests out errs only for a while.
+    """
+
+    def __init__(self, half_life: float) -> None:
+        self.half_life = half_life
+        self.measured: float | None = None
+        self.measured_at = 0.0
+
+    @property
+    def current(self) -> float:
+        if self.measured is None:
+            return INITIAL_RATE
+        age = time.monotonic() - self.measured_at
+        return float(self.measured * 0.5 ** (age / self.half_life))
+
+    def record(self, rate: float) -> None:
+        if self.measured is not None:  # else this is the first one
+            rate = (1 - _RATE_WEIGHT) * self.current + _RATE_WEIGHT * rate
+        self.measured = rate
+        self.measured_at = time.monotonic()
+
+    def raise_to(self, rate: float) -> None:
+        """Learn that the rate is higher than ``rate``, by an unknown factor: take 2."""
+        if self.measured is None or 2 * rate > self.current:
+            self.measured = 2 * rate
+            self.measured_at = time.monotonic()
+
+
 class _Turn:
     """One call: its cost, and the slot that it holds while it computes."""
 
-    def __init__(self, cost: float) -> None:
+    def __init__(self, cost: float, pending_cost: float) -> None:
         self.cost = cost
+        self.pending_cost = pending_cost  # less where its time ends before its work
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
         self.cpu_seconds = 0.0  # by that clock at the last look
@@ -88,10 +136,8 @@ class RequestQueue:
         self.limits = limits
         self.working = 0  # threads, abandoned ones included
         self._pending_cost = 0.0  # of all that was admitted and holds or awaits a slot
-        self._measured_rate = (
-            INITIAL_RATE  # seconds for a unit of cost, as last measured
-        )
-        self._measured_at = time.monotonic()
+        self.rate = _Rate(limits.timeout / RATE_HALF_LIVES)
+        self.reading_rate = _Rate(limits.timeout * READING_LIMITS)  # of long requests
         self._next_probe = 0.0
         self._lock = threading.Lock()
         self._last_progress = time.monotonic()
@@ -102,22 +148,23 @@ class RequestQueue:
     async def ask(self, call: Callable[[], T], tokens: int) -> T:
         """Return what ``call`` returns.
 
-        Raises `ServiceBusy` at once when it could not be done in time, and
-        `TimeoutError` when it was not.
+        Raises `TooManyTokens` or `ServiceBusy` at once when it could not be done in
+        time, alone or now, and `TimeoutError` when it was not.
         """
         cost = tokens + FIXED_COST
+        self._refuse_too_long(tokens)
         deadline = time.monotonic() + self.limits.timeout
         self.admit(tokens)
         is_probe = self._excess_seconds(cost) > 0
         if is_probe:
             self._next_probe = time.monotonic() + PROBE_SECONDS
-        self._pending_cost += cost
-        turn = _Turn(cost)
+        turn = _Turn(cost, min(cost, self.limits.timeout / self.rate.current))
+        self._pending_cost += turn.pending_cost
         try:
             async with asyncio.timeout(self.limits.timeout):
                 await self._slots.acquire_on_behalf_of(turn)
                 turn.start_time = time.monotonic()
-                seconds = cost * self.seconds_per_cost
+                seconds = cost * self.rate.current
                 if turn.start_time + seconds > deadline and not is_probe:
                     raise TimeoutError  # it would not end in time
                 if self._is_hung:
@@ -125,10 +172,17 @@ class RequestQueue:
                 return await self._run_turn(call, turn)
         except TimeoutError:
             if turn.cpu_clock is not None and turn.has_slot:
-                self._record_rate(turn)
+                self._record_rate(turn, has_ended=False)
             raise
         finally:
             self._release(turn)
+
+    def _refuse_too_long(self, tokens: int) -> None:
+        if self.reading_rate.measured is None or tokens < LONG_TOKENS:
+            return
+        rate = self.reading_rate.current
+        if tokens * rate > self.limits.timeout:
+            raise TooManyTokens(tokens, rate, self.limits.timeout)
 
     def admit(self, tokens: int = 0) -> None:
         """Raise `ServiceBusy` for a request that could not be done in time."""
@@ -138,17 +192,12 @@ class RequestQueue:
         if excess > 0 and not self._may_probe:
             raise ServiceBusy(excess)
 
-    @property
-    def seconds_per_cost(self) -> float:
-        """The measured rate; it halves while nothing is measured, so it errs only for a while."""
-        age = time.monotonic() - self._measured_at
-        half_life = self.limits.timeout / RATE_HALF_LIVES
-        return float(self._measured_rate * 0.5 ** (age / half_life))
-
     def _excess_seconds(self, cost: float) -> float:
-        total_cost = self._pending_cost / self.limits.threads + cost
+        total_cost = cost
+        if self._slots.available_tokens < 1:  # else it would not wait
+            total_cost += self._pending_cost / self.limits.threads
         allowed_seconds = WAIT_FRACTION * self.limits.timeout
-        return total_cost * self.seconds_per_cost - allowed_seconds
+        return total_cost * self.rate.current - allowed_seconds
 
     @property
     def _may_probe(self) -> bool:
@@ -206,7 +255,7 @@ class RequestQueue:
         if not turn.has_slot:
             return
         turn.has_slot = False
-        self._pending_cost -= turn.cost
+        self._pending_cost -= turn.pending_cost
         try:
             self._slots.release_on_behalf_of(turn)
         except RuntimeError:  # it never got a slot
@@ -244,15 +293,16 @@ class RequestQueue:
             if collections >= _COLLECT_AFTER:
                 gc.collect()
 
-    def _record_rate(self, turn: _Turn) -> None:
-        now = time.monotonic()
+    def _record_rate(self, turn: _Turn, *, has_ended: bool = True) -> None:
+        rate = (time.monotonic() - turn.start_time) / turn.cost
         with self._lock:
-            rate = (now - turn.start_time) / turn.cost
-            if self._measured_rate != INITIAL_RATE:  # else this is the first one
-                old_rate = self.seconds_per_cost
-                rate = (1 - _RATE_WEIGHT) * old_rate + _RATE_WEIGHT * rate
-            self._measured_rate = rate
-            self._measured_at = now
+            self.rate.record(rate)
+            if turn.cost < FIXED_COST + LONG_TOKENS:
+                return
+            if has_ended:
+                self.reading_rate.record(rate)
+            else:
+                self.reading_rate.raise_to(rate)
 
 
 def estimate_reading_cost(texts: Iterable[str]) -> int:

@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -182,7 +183,8 @@ def test_a_disk_that_fails_is_tried_again_after_a_while(disk, tmp_path, monkeypa
         DISKS[disk](tmp_path, failing)
         bypass.attempt(lambda: store.put("k", "text"), None)
     assert store.get("k") is None, "whole or not at all"
-    bypass._bypassed_until = 0.0
+    assert bypass.attempt(lambda: "used", "bypassed") == "bypassed"
+    bypass._next_trial = 0.0
     bypass.attempt(lambda: store.put("k", "text"), None)
     assert store.get("k") == "text"
 
@@ -335,3 +337,23 @@ def test_old_entries_leave_a_file(tmp_path):
     for n in range(10):
         store.put(str(n), "x")
     assert [n for n in range(10) if store.get(str(n))] == [7, 8, 9]
+
+
+def test_one_call_at_a_time_tries_a_store_that_hangs():
+    bypass = FailSafeStore("slow")
+    bypass._next_trial = 0.0  # it failed, and a trial is due
+    go = threading.Event()
+    begun = threading.Event()
+
+    def hang():
+        begun.set()
+        go.wait(30)
+        return "read"
+
+    with ThreadPoolExecutor(1) as pool:
+        trial = pool.submit(bypass.attempt, hang, "bypassed")
+        assert begun.wait(30)
+        assert bypass.attempt(lambda: "read", "bypassed") == "bypassed"
+        go.set()
+        assert trial.result(30) == "read"
+    assert bypass.attempt(lambda: "read", "bypassed") == "read", "it works again"

@@ -13,9 +13,11 @@ import pytest
 from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.service import ServiceLimits
 from denoise_core.service.request_queue import (
+    LONG_TOKENS,
     MAX_HUNG_THREADS,
     RequestQueue,
     ServiceBusy,
+    TooManyTokens,
     estimate_reading_cost,
     tune_for_serving,
 )
@@ -36,10 +38,10 @@ async def test_a_call_is_answered_and_what_it_raises_is_raised():
     queue.close()
 
 
-def set_rate(queue, seconds):
+def set_rate(rate, seconds):
     """Make this the measured seconds of a unit of cost."""
-    queue._measured_rate = seconds
-    queue._measured_at = time.monotonic()
+    rate.measured = seconds
+    rate.measured_at = time.monotonic()
 
 
 def busy_until(event):
@@ -52,7 +54,7 @@ def busy_until(event):
 async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     go = threading.Event()
     queue = RequestQueue(ServiceLimits(workers=1, timeout=10))
-    set_rate(queue, 0.001)  # a second for a thousand tokens
+    set_rate(queue.rate, 0.001)  # a second for a thousand tokens
     first = asyncio.create_task(queue.ask(partial(busy_until, go), 3500))
     await asyncio.sleep(0)
     second = asyncio.create_task(queue.ask(lambda: "second", 1000))
@@ -71,28 +73,59 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
 
 async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
     queue = RequestQueue(ServiceLimits(workers=1, timeout=3000))
-    set_rate(queue, 1e6)
+    set_rate(queue.rate, 1e6)
     assert await queue.ask(lambda: "tried", 1) == "tried"
     for _ in range(100):
         await queue.ask(lambda: None, 1)
-    assert queue.seconds_per_cost < 0.001
+    assert queue.rate.current < 0.001
     queue.close()
 
 
 async def test_an_estimate_against_everything_passes_by_itself():
     """One call was slow; no other may finish, so only time can correct what it taught."""
     queue = RequestQueue(ServiceLimits(workers=1, timeout=0.4))
-    set_rate(queue, 1.0)
-    before = queue.seconds_per_cost
+    set_rate(queue.rate, 1.0)
+    before = queue.rate.current
     await asyncio.sleep(0.4)
-    assert queue.seconds_per_cost < before / 8
+    assert queue.rate.current < before / 8
+    queue.close()
+
+
+async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_figure():
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=30))
+    assert await queue.ask(lambda: "unmeasured", 10**9) == "unmeasured"
+    set_rate(queue.reading_rate, 0.001)  # 30,000 tokens in 30 s
+    assert await queue.ask(lambda: "short", LONG_TOKENS - 1) == "short"
+    with pytest.raises(TooManyTokens) as refusal:
+        await queue.ask(lambda: None, 100_000)
+    assert refusal.value.status_code == 413
+    assert refusal.value.detail.startswith(
+        "about 100,000 tokens to read; in 30 s about 30,0"
+    )
+    queue.reading_rate.measured_at -= 240  # two half-lives: a trial is worth it
+    assert await queue.ask(lambda: "tried", 100_000) == "tried"
+    queue.close()
+
+
+async def test_a_long_request_that_ran_out_of_time_keeps_its_like_out():
+    go = threading.Event()
+    queue = RequestQueue(ServiceLimits(workers=2, timeout=0.5))
+    late = asyncio.create_task(queue.ask(partial(busy_until, go), 10**6))
+    await asyncio.sleep(0)
+    set_rate(queue.rate, 1e-5)
+    assert await queue.ask(lambda: "other", 1) == "other", "the second thread is free"
+    with pytest.raises(TimeoutError):
+        await late
+    go.set()
+    with pytest.raises(TooManyTokens):
+        await queue.ask(lambda: None, 10**6)
     queue.close()
 
 
 async def test_where_nothing_waits_one_request_is_tried_against_the_estimate():
     go = threading.Event()
     queue = RequestQueue(ServiceLimits(workers=2, timeout=30))
-    set_rate(queue, 1.0)
+    set_rate(queue.rate, 1.0)
     first = asyncio.create_task(queue.ask(partial(busy_until, go), 1))
     await asyncio.sleep(0)
     queue._next_probe = 0.0
@@ -107,7 +140,7 @@ async def test_where_nothing_waits_one_request_is_tried_against_the_estimate():
 async def test_what_has_expired_is_not_begun():
     go, begun = threading.Event(), []
     queue = RequestQueue(ServiceLimits(workers=1, timeout=0.5))
-    set_rate(queue, 0.15 / 501)  # each takes .15 s
+    set_rate(queue.rate, 0.15 / 501)  # each takes .15 s
     first = asyncio.create_task(queue.ask(partial(busy_until, go), 1))
     await asyncio.sleep(0)
     late = asyncio.create_task(queue.ask(lambda: begun.append(1), 1))
@@ -164,11 +197,11 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
     go = threading.Event()
     queue = RequestQueue(ServiceLimits(workers=1, timeout=0.05, stall_timeout=0.01))
     for _ in range(MAX_HUNG_THREADS):
-        set_rate(queue, 1e-9)
+        set_rate(queue.rate, 1e-9)
         with pytest.raises(TimeoutError):
             await queue.ask(go.wait, 1)
     assert not queue.ready
-    set_rate(queue, 1e-9)
+    set_rate(queue.rate, 1e-9)
     assert await queue.ask(lambda: "answered", 1) == "answered", (
         "those that hang hold no worker"
     )
@@ -180,7 +213,7 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
     while queue.working:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     assert queue.ready
-    set_rate(queue, 1e-9)
+    set_rate(queue.rate, 1e-9)
     assert await queue.ask(lambda: "again", 1) == "again"
     queue.close()
 

@@ -1,0 +1,26 @@
+"""The command `rag-denoise serve` as a process, for the benchmarks of the service."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+START = (
+    "import sys; from denoise_core.cli import main; sys.argv[0] = 'rag-denoise'; main()"
+)
+
+
+@contextlib.contextmanager
+def started(*flags: str) -> Iterator[tuple[str, int]]:
+    """The command's address, and its process."""
+    command = [sys.executable, "-c", START, "serve", "--port", "0", *flags]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            found = map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr)
+            yield next(m[1] for m in found if m), server.pid
+        finally:
+            server.terminate()
