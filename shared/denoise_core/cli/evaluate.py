@@ -102,7 +102,7 @@ def evaluate_command(
     and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
     frameworks.
 
-    [bold]Examples[/bold]
+    **Examples**
 
     rag-denoise evaluate
 
