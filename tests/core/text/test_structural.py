@@ -586,3 +586,18 @@ def test_long_code_without_indentation_has_no_empty_context():
     last_chunks = [c for c in chunked_text.chunks if c.start > text.index("call_1(")]
     assert len(last_chunks) > 1
     assert not any(chunk.context_spans for chunk in last_chunks)
+
+
+def test_the_numbered_header_of_each_page_is_the_heading_of_its_page():
+    """Of a PDF: short paragraphs that differ only in a number that counts up."""
+    pages = []
+    for number, word in enumerate(("one", "two", "three"), 4):
+        rule = f"Rule {word} says that guests pay at the desk."
+        pages.append(f"Manual of the Sun hotel. Page {number}.\n\n{rule}")
+    text = "\n\n".join(pages)
+    assert read_chunk(text, "two")[0] == "Manual of the Sun hotel. Page 5."
+    assert raw_texts(text) == [page.split("\n\n")[1] for page in pages]
+    unnumbered = text.replace(
+        "Page 5", "Page 9"
+    )  # no pages: the numbers do not count up
+    assert len(raw_texts(unnumbered)) == 6
