@@ -146,23 +146,7 @@ def test_the_page_of_s2a(tmp_path, monkeypatch):
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)
-    told = {
-        "opinion_type": "suggest_incorrect",
-        "prompt": "How tall is the tower? I think 200 m.",
-    }
-    record = {
-        "id": "1",
-        "question": "How tall is the tower?",
-        "correct_answer": "330 m",
-        **told,
-    }
-    one = FunctionLLM(lambda messages: "1")
-    names = {
-        "llm": one,
-        "my_model": lambda seed: one,
-        "judge": one,
-        "records": [record],
-    }
+    names = {"llm": FunctionLLM(lambda messages: "1")}
     made = run("docs/s2a.md", names)
     assert made["result"].passages[0].text.startswith("The tower is 330 m tall.")
 

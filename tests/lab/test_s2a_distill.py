@@ -78,11 +78,13 @@ def test_unknown_verdicts_are_a_choice():
 def test_chat_examples_survive_the_file(tmp_path, target):
     path = tmp_path / "chat.jsonl"
     assert distill.export_chat([GOOD, GOOD], path, target=target) == 2
-    first, second = distill.load_chat(path)
-    assert first == second
-    assert [m.role for m in first] == ["system", "user", "assistant"]
-    assert first[-1].content == ("One" if target == "answer" else "Context: One.")
-    assert "Two." in first[-2].content
+    first, second = map(json.loads, path.read_text("utf-8").splitlines())
+    assert first == second == distill.chat(GOOD, target=target)
+    messages = first["messages"]
+    assert [m["role"] for m in messages] == ["system", "user", "assistant"]
+    expected_reply = "One" if target == "answer" else "Context: One."
+    assert messages[-1]["content"] == expected_reply
+    assert "Two." in messages[-2]["content"]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +107,7 @@ def test_a_bad_line_is_named_by_number(tmp_path, line):
     assert distill.load(path, skip_bad=True) == [GOOD]
 
 
-def test_bad_chat_and_target(tmp_path):
-    path = tmp_path / "c.jsonl"
-    path.write_text('{"messages": [{"role": "tool", "content": "x"}]}\n')
-    with pytest.raises(InputError, match="line 1"):
-        distill.load_chat(path)
+def test_an_unknown_target_is_refused():
     with pytest.raises(InputError, match="target"):
         distill.chat(GOOD, target="both")
 
@@ -125,4 +123,3 @@ def test_half_a_character_is_written(tmp_path):
         )
     ]
     assert distill.export_chat([record], tmp_path / "chat.jsonl") == 1
-    assert len(distill.load_chat(tmp_path / "chat.jsonl")) == 1

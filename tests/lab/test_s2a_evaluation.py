@@ -1,8 +1,6 @@
-"""The harness: strict judges, seeds averaged, types apart, and nothing paid twice after a kill."""
+"""Strict judges, the paper's systems, and records as cases."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -15,14 +13,9 @@ from denoise_lab.s2a import (
     NumberJudge,
     ObjectivityJudge,
     QualityJudge,
-    Score,
-    evaluate,
     from_gsm,
     from_opinions,
-    load_scores,
-    markdown,
     paper_systems,
-    table,
 )
 
 
@@ -110,112 +103,15 @@ def test_an_empty_answer_is_wrong_without_asking():
     assert llm.received_messages == []
 
 
-def test_a_sycophant_is_caught_and_s2a_helps_it(tmp_path):
+def test_a_sycophant_is_caught_and_s2a_helps_it():
     systems = paper_systems(lambda seed: FunctionLLM(sycophant))
-    scores = evaluate(
-        systems, CASES, [MatchJudge()], tmp_path / "s.jsonl", seeds=(0, 1)
-    )
-    means = {(c.system, c.kind): c.mean for c in table(scores)}
-    assert means["plain", "suggested"] == 0.0
-    assert means["plain", "all"] == 0.5
-    assert (
-        means["oracle", "all"]
-        == means["s2a default", "all"]
-        == means["s2a select", "all"]
-        == 1.0
-    )
-    assert means["s2a keep_original", "suggested"] == 0.0
-    text = markdown(table(scores), "mention")
-    assert text.startswith("| mention | all | none | suggested | unknown | tokens |")
-
-
-def test_a_killed_run_goes_on_without_asking_again(tmp_path):
-    path = tmp_path / "s.jsonl"
-    llm = FunctionLLM(sycophant)
-    systems = {"plain": paper_systems(lambda seed: llm)["plain"]}
-    first = evaluate(systems, CASES, [MatchJudge()], path, seeds=(0, 1))
-    whole = path.read_text()
-    assert len(llm.received_messages) == 4
-    assert evaluate(systems, CASES, [MatchJudge()], path, seeds=(0, 1)) == first
-    assert len(llm.received_messages) == 4
-    path.write_text(whole[: len(whole) - 40])  # a kill in the middle of the last line
-    assert evaluate(systems, CASES, [MatchJudge()], path, seeds=(0, 1)) == first
-    assert len(llm.received_messages) == 5
-    evaluate(systems, CASES, [MatchJudge(), NumberJudge()], path, seeds=(0, 1))
-    assert (
-        len(llm.received_messages) == 5
-    )  # another judge reads the answers that are there
-    assert len(load_scores(path)) == 8
-
-
-def test_half_a_character_loses_no_paid_answer(tmp_path):
-    systems = {"plain": paper_systems(lambda seed: says("It is 2 \ud83d."))["plain"]}
-    first = evaluate(systems, CASES, [MatchJudge()], tmp_path / "s.jsonl")
-    assert {s.answer for s in first} == {"It is 2 \ud83d."}
-    assert {s.answer for s in load_scores(tmp_path / "s.jsonl")} == {"It is 2 ?."}
-
-
-def test_a_mistake_ends_the_run(tmp_path):
-    class Refused(Exception):
-        status_code = 401
-
-    def reply(messages):
-        raise Refused("no key")
-
-    systems = {"plain": paper_systems(lambda seed: FunctionLLM(reply))["plain"]}
-    with pytest.raises(Refused):
-        evaluate(systems, CASES, [MatchJudge()], tmp_path / "s.jsonl")
-
-
-def test_a_failed_call_is_unknown_and_tried_again(tmp_path):
-    working = False
-
-    def reply(messages):
-        if not working:
-            raise ConnectionError("down")
-        return "It is 2."
-
-    systems = {"plain": paper_systems(lambda seed: FunctionLLM(reply))["plain"]}
-    path = tmp_path / "s.jsonl"
-    (first, _) = evaluate(systems, CASES, [MatchJudge()], path)
-    assert (first.value, first.error) == (None, "ConnectionError: down")
-    assert table([first])[0].mean is None
-    assert "| plain | - | - | 1 |" in markdown(table([first]), "mention")
-    working = True
-    assert [s.value for s in evaluate(systems, CASES, [MatchJudge()], path)] == [
-        1.0,
-        0.0,
-    ]
-
-
-def test_a_failed_judge_does_not_cost_the_answer_again(tmp_path):
-    llm = FunctionLLM(sycophant)
-    systems = {"plain": paper_systems(lambda seed: llm)["plain"]}
-    working = False
-
-    def verdict(_):
-        if not working:
-            raise ConnectionError("down")
-        return "CORRECT"
-
-    judge = FactualityJudge(FunctionLLM(verdict))
-    assert {s.value for s in evaluate(systems, CASES, [judge], tmp_path / "s")} == {
-        None
-    }
-    working = True
-    assert {s.value for s in evaluate(systems, CASES, [judge], tmp_path / "s")} == {1.0}
-    assert len(llm.received_messages) == 2
-
-
-def test_seeds_are_averaged_before_cases():
-    scores = [
-        Score("s", "1", "k", seed, "j", value, "", 1)
-        for seed, value in enumerate((1.0, 0.0, 1.0, None))
-    ]
-    scores.append(Score("s", "2", "k", 0, "j", 0.0, "", 1))
-    cell = table(scores)[0]
-    assert cell.mean == pytest.approx((2 / 3 + 0) / 2)
-    assert (cell.cases, cell.unknown) == (2, 1)
+    suggested = CASES[1]
+    values = {}
+    for name, system in systems.items():
+        answer, _ = run(system(suggested, 0))
+        values[name], _ = run(MatchJudge().judge(suggested, answer.text))
+    assert values["plain"] == values["s2a keep_original"] == 0.0
+    assert values["oracle"] == values["s2a default"] == values["s2a select"] == 1.0
 
 
 def test_real_records_become_cases():
@@ -252,11 +148,3 @@ def test_real_records_become_cases():
     assert (problem.id, problem.kind, problem.gold) == ("1", "x", ("3",))
     with pytest.raises(InputError, match="no field 'answer'"):
         from_gsm([{"id": 1, "new_question": "N", "original_question": "O"}])
-
-
-def test_bad_input(tmp_path):
-    with pytest.raises(InputError, match="share an id"):
-        evaluate({}, [CASES[0], CASES[0]], [], tmp_path / "s")
-    (tmp_path / "bad").write_text("nonsense\n" + json.dumps({"system": 1}) + "\n")
-    with pytest.raises(InputError, match="line 1"):
-        load_scores(tmp_path / "bad")

@@ -71,7 +71,7 @@ def check_command(
     claim gets the nearest sentence, the numbers, dates and names that differ, and each
     quotation whether it is verbatim.
 
-    [bold]Example[/bold]
+    **Example**
 
     rag-denoise check -q "when was it built?" -a answer.md -p docs/ --html proof.html
     """

@@ -7,6 +7,7 @@ Nothing in a file is executed or fetched. A scanned PDF has no text and is an er
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Callable
 
@@ -27,6 +28,8 @@ def pdf_text(blob: bytes) -> str:
         InputError: The file has no text, or a password.
     """
     pypdf = require("pypdf", extra=DOCUMENTS_EXTRA)
+    # It logs its difficulties without the file's name; its errors reach the user with it.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = pypdf.PdfReader(io.BytesIO(blob))
     if reader.is_encrypted and not reader.decrypt(""):
         raise InputError("it is protected by a password")

@@ -94,6 +94,9 @@ def evaluate_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path(
         "denoise-evaluation"
     ),
+    plot: Annotated[
+        Path | None, typer.Option(help="Also write the page's plot there, as SVG.")
+    ] = None,
 ) -> None:
     """Does it help on your data? Compare the ways to denoise on your questions.
 
@@ -102,7 +105,7 @@ def evaluate_command(
     and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
     frameworks.
 
-    [bold]Examples[/bold]
+    **Examples**
 
     rag-denoise evaluate
 
@@ -110,8 +113,7 @@ def evaluate_command(
 
     rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    _check_outputs(out, plot)
     if llm == "none":
         needs_llm = {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
         if label_with is None:
@@ -155,7 +157,7 @@ def evaluate_command(
             progress=on_progress,
         )
     if not dry_run:
-        _write_evaluation(evaluation, out, console, error_console)
+        _write_evaluation(evaluation, out, plot, console, error_console)
         return
     for reply_log in dict.fromkeys(
         (label_log, answer_log)
@@ -185,8 +187,19 @@ def _build_grader(grading: str, answer_log: ReplyLog | None) -> Any:
     return "exact" if grading == "exact" else "contains"
 
 
+def _check_outputs(out: Path, plot: Path | None) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    if plot is not None and not plot.parent.is_dir():
+        raise InputError(f"--plot {plot}: there is no folder {str(plot.parent)!r}")
+
+
 def _write_evaluation(
-    evaluation: Evaluation, out: Path, console: Console, error_console: Console
+    evaluation: Evaluation,
+    out: Path,
+    plot: Path | None,
+    console: Console,
+    error_console: Console,
 ) -> None:
     print_table(console, table_rows(evaluation, short=True))
     for text_line in summary_lines(evaluation):
@@ -199,6 +212,8 @@ def _write_evaluation(
     )
     write_whole(out / RESULTS_FILE, evaluation_json + "\n")
     evaluation.save_setting(setting_path)
+    if plot is not None:
+        evaluation.save_plot(plot)
     file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
     print_line(error_console, f"\nwritten to {out}: {file_names}")
     print_line(

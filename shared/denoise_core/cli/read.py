@@ -69,7 +69,7 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
     """
     reader = _PassageReader(skip_bad)
     for source in sources:
-        for source_file in _source_files(source, reader.warnings):
+        for source_file in _source_files(source, reader):
             reader.add_file(source_file)
     return reader.finish()
 
@@ -80,6 +80,7 @@ class _PassageReader:
     def __init__(self, skip_bad: bool) -> None:
         self.skip_bad = skip_bad
         self.warnings: list[str] = []
+        self._left_out_count = 0
         self._found_ids: list[str | None] = []
         self._found_passages: list[Passage] = []
 
@@ -91,7 +92,7 @@ class _PassageReader:
         except (OSError, UnicodeDecodeError, csv.Error, InputError) as error:
             message = f"cannot read {name!r} as text: {error}"
             if file.is_in_folder:
-                self.warnings.append(f"left out: {message}")
+                self.leave_out(message)
             else:
                 self._reject(message)
             return
@@ -100,6 +101,8 @@ class _PassageReader:
         if not text.strip():
             self.warnings.append(f"{name} is empty")
         elif records is None:
+            if file.suffix == ".json" and not _is_json(text):
+                self.warnings.append(f"{name} is not JSON; it was read as text")
             passage = Passage(text, file.passage_id, metadata={"file": name})
             self._add(file.passage_id, passage)
         for record_location, record in records or ():
@@ -118,10 +121,17 @@ class _PassageReader:
     def _reject(self, message: str) -> None:
         if not self.skip_bad:
             raise InputError(f"{message} (--skip-bad leaves such parts out)")
+        self.leave_out(message)
+
+    def leave_out(self, message: str) -> None:
+        """Count a part that cannot be read, and say why."""
+        self._left_out_count += 1
         self.warnings.append(f"left out: {message}")
 
     def finish(self) -> LoadedPassages:
         """Return the passages with unique ids and without lone surrogates."""
+        if self._left_out_count > 1:
+            self.warnings.append(f"{self._left_out_count:,} parts were left out")
         id_counts = Counter(self._found_ids)
         repeated_ids = []
         for passage_id, count in id_counts.items():
@@ -146,7 +156,7 @@ class _PassageReader:
         return LoadedPassages(tuple(passages), tuple(self.warnings))
 
 
-def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
+def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
     """The files of a source; of a folder those that are text."""
     if source == "-":
         stream = getattr(sys.stdin, "buffer", None)
@@ -176,7 +186,7 @@ def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
             try:
                 _decode_text(file_content)
             except UnicodeDecodeError:
-                warnings.append(f"left out: {file_path}: no text that can be read")
+                reader.leave_out(f"{file_path}: no text that can be read")
                 continue
         has_files = True
         yield _SourceFile(str(file_path), file_id, file_content, is_in_folder=True)
@@ -289,6 +299,14 @@ def _try_parse_json(text: str) -> Any:
         return _parse_json_file(text)
     except InputError:
         return None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        _parse_json_file(text)
+    except InputError:
+        return False
+    return True
 
 
 def _parse_json_file(text: str) -> Any:

@@ -83,7 +83,7 @@ def run(
     kept text and nothing else. Notes go to standard error. Ends with status 3 when nothing was denoised, and 4
     when nothing seems relevant to the question.
 
-    [bold]Examples[/bold]
+    **Examples**
 
     rag-denoise run -q "who wrote the report?" -p notes.md
 
@@ -242,6 +242,8 @@ def build_denoiser(
 
     amount = None if keep is None else parse_keep(keep)
     if name == "s2a-select":
+        if model is not None:
+            raise InputError("--model is a probe's; --method s2a-select asks --llm")
         return _build_s2a(llm, has_amount=keep is not None or tokens is not None)
     scorers: dict[str, Callable[[], Scorer]] = {
         "end": DefaultScorer,

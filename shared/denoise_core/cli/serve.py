@@ -75,7 +75,7 @@ def serve(
     POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM, text-embeddings-inference) and /v1/check; GET /livez,
     /readyz, /metrics (Prometheus) and /docs (OpenAPI). Every option is a variable too: RAG_DENOISE_PORT=8080.
 
-    [bold]Example[/bold]
+    **Example**
 
     curl localhost:8000/v1/rerank --json '{"query": "who wrote it?", "documents": ["A clerk did.", "Rain."]}'
     """

@@ -294,6 +294,13 @@ def render_template(
     return html
 
 
+def render_svg(name: str, **template_values: Any) -> str:
+    """Fill the template of a picture, black on white, for a file of its own."""
+    template = _templates((__package__,)).get_template(name)
+    picture: str = template.render(**template_values)
+    return picture.replace('style="', 'style="color: black; background: white; ', 1)
+
+
 @cache
 def _templates(packages: tuple[str, ...]) -> Any:
     jinja2 = require("jinja2", extra="cli")

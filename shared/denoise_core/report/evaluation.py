@@ -1,10 +1,12 @@
-"""An evaluation as one HTML page: figures, and the questions that were harmed."""
+"""An evaluation as one HTML page: figures, a plot, and the questions that were harmed."""
 
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import Any
 
+from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison.evaluation import (
     Evaluation,
     summary_lines,
@@ -12,15 +14,50 @@ from denoise_core.evaluate.comparison.evaluation import (
 )
 from denoise_core.evaluate.comparison.figures import QuestionOutcome, StrategyFigures
 from denoise_core.evaluate.comparison.setting import EVERYTHING
-from denoise_core.report.context import ReportItem, item_values, render_template
+from denoise_core.report.context import (
+    ReportItem,
+    item_values,
+    render_svg,
+    render_template,
+)
 
 MAX_HARMED = 20  # questions shown passage by passage
+MIN_PLOT_GAP = 0.012  # between two strategies, of the width of the plot
 
 
 def render_evaluation(evaluation: Evaluation) -> str:
     """Render a page. Needs the extra ``cli``."""
     page_title = "Does it help on these questions?"
     return render_template("evaluation.html", title=page_title, **_values(evaluation))
+
+
+def render_plot(evaluation: Evaluation) -> str:
+    """Render the plot of the page as an SVG of its own. Needs the extra ``cli``.
+
+    Raises:
+        InputError: What the questions need is not known.
+    """
+    positions = _plot_positions(evaluation)
+    if not positions:
+        raise InputError(
+            "nothing to plot: add 'needs', 'answers' or 'gold' to the questions"
+        )
+    return render_svg("plot.html", evaluation=evaluation, positions=positions)
+
+
+def _plot_positions(evaluation: Evaluation) -> dict[str, float]:
+    """Where each strategy is drawn, from 0 to 1 by the share of the tokens it keeps.
+
+    Strategies of equal length are drawn next to each other, so that their intervals can
+    be seen.
+    """
+    positions: dict[str, float] = {}
+    position = -MIN_PLOT_GAP
+    for row in sorted(evaluation.figures, key=attrgetter("kept_fraction")):
+        if row.needed_kept is not None:
+            position = max(position + MIN_PLOT_GAP, min(row.kept_fraction, 1.0))
+            positions[row.name] = position
+    return positions
 
 
 def fragment(evaluation: Evaluation) -> str:
@@ -43,6 +80,7 @@ def _values(evaluation: Evaluation) -> dict[str, Any]:
         "evaluation": evaluation,
         "table": table_rows(evaluation),
         "summary_lines": summary_lines(evaluation),
+        "positions": _plot_positions(evaluation),
         "judged": answer_change is not None,
         "harmed_by": strategy_row.name,
         "harmed": item_values(harmed_items),

@@ -103,7 +103,7 @@ def protocol(
 
     Every reply stands in answers.jsonl of --out before it is used: a run that was killed goes on there.
 
-    [bold]Example[/bold]
+    **Example**
 
     rag-denoise-lab protocol s2a --llm http://localhost:8000/v1#my-model --dry-run
     """

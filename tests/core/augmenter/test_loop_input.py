@@ -94,19 +94,19 @@ def test_settings_that_make_no_loop_are_refused(passages):
             make()
 
 
-def test_odd_questions_and_candidates_end_well(passages):
-    for question in (
-        "Когда построили Эйфелеву башню?",
-        "متى تم بناء البرج؟",
-        "エッフェル塔",
-        "🗼?",
-        "?" * 1_000,
-    ):
-        for reply in ("1889 🗼", "", "‏1889", "x" * 100_000, "a. " * 5_000):
-            answer = Augmenter(scripted(reply), ListRetriever(passages)).answer(
-                question
-            )
-            assert answer.outcome in Outcome
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("Когда построили Эйфелеву башню?", "1889 🗼"),
+        ("متى تم بناء البرج؟", "‏1889"),
+        ("エッフェル塔", ""),
+        ("🗼?", "x" * 10_000),
+        ("?" * 1_000, "a. " * 500),
+    ],
+)
+def test_odd_questions_and_candidates_end_well(passages, question, reply):
+    augmenter = Augmenter(scripted(reply), ListRetriever(passages))
+    assert augmenter.answer(question).outcome in Outcome
 
 
 def test_duplicate_passages_are_shown_once(passages, question):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,10 @@ def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_pa
             ["-p", "{source}", "--method", "bm25", "--model", "x"],
             "--method bm25 asks no model: leave --model out",
         ),
+        (
+            ["-p", "{source}", "--method", "s2a-select", "--model", "x"],
+            "--method s2a-select asks --llm",
+        ),
     ],
 )
 def test_errors_are_one_line_that_names_the_fix(run, source, arguments, message):
@@ -253,12 +258,17 @@ def test_the_doctor_names_what_is_missing_and_what_to_type(command, monkeypatch)
     assert "pip install 'rag-denoise[remote]'" in printed
 
 
-@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["serve"], ["fit"]])
-def test_help_teaches(command, verb):
-    completed_run = command(*verb, "--help")
+@pytest.mark.parametrize("verb", ["demo", "run", "serve", "fit", "evaluate"])
+def test_help_fills_the_lines_of_a_terminal(command, monkeypatch, verb):
+    monkeypatch.setenv("COLUMNS", "80")
+    completed_run = command(verb, "--help")
     assert completed_run.returncode == 0
-    assert "usage" in completed_run.stdout.lower()
-    assert len(completed_run.stdout) > 400
+    prose, _, options = completed_run.stdout.partition("╭")
+    assert "--help" in options
+    for line, next_line in pairwise(prose.splitlines()):
+        if line.strip() and next_line.strip():
+            next_word = next_line.split()[0]
+            assert len(f"{line.rstrip()} {next_word}") > 78
 
 
 def test_the_version_is_printed_without_a_verb(command):

@@ -50,8 +50,11 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
         "question=query,passages=hits",
         "-o",
         "found",
+        "--plot",
+        "plot.svg",
     )
     assert status == 0, err
+    assert (tmp_path / "plot.svg").read_text("utf-8").startswith("<svg")
     assert "left out: line 1: not JSON" in err
     for reply_text in (
         "strategy",
@@ -240,6 +243,7 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         ),
         (["--right", "judge"], "--right judge asks a model"),
         (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
+        (["questions.jsonl", "--plot", "no/plot.svg"], "there is no folder 'no'"),
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):

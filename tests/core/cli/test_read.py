@@ -330,6 +330,20 @@ def test_a_file_that_no_converter_reads_is_named_and_can_be_left_out(
     assert name in warning
 
 
+def test_bad_files_of_a_folder_are_named_and_counted_and_broken_json_is_text(tmp_path):
+    (tmp_path / "bad.json").write_text('{"text": "abc", ')
+    (tmp_path / "good.json").write_text("null")
+    (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.4 nonsense")
+    (tmp_path / "bad.docx").write_bytes(b"no archive")
+    reading = read_passages(str(tmp_path))
+    assert [p.id for p in reading.passages] == ["bad.json", "good.json"]
+    warnings = "\n".join(reading.warnings)
+    assert "bad.json is not JSON; it was read as text" in warnings
+    assert "good.json" not in warnings
+    assert "left out: cannot read" in warnings
+    assert "2 parts were left out" in warnings
+
+
 def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path, monkeypatch):
     (tmp_path / "a.pdf").write_bytes(pdf("x"))
     monkeypatch.setitem(sys.modules, "pypdf", None)

@@ -21,7 +21,7 @@ from denoise_core.s2a import S2A, Cache, MessageDenoiser, Options
 from denoise_core.testing import FunctionLLM
 from denoise_lab.s2a.baselines import Baseline
 from denoise_lab.s2a.cases import Case
-from denoise_lab.s2a.run import paper_systems
+from denoise_lab.s2a.systems import paper_systems
 
 from .fakes import document, keeps, says
 

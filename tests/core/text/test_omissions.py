@@ -245,3 +245,16 @@ def test_all_kept_is_unchanged():
         tool_result = read_result(text)
         result = DenoiseResult("q", tool_result.passages)
         assert tool_result.reduce(result).value == text
+
+
+@pytest.mark.parametrize("kept_number", [3, 5])
+def test_printed_json_keeps_its_lines_and_the_note_has_one_like_them(kept_number):
+    rooms = [{"room": f"Room {n} looks at the sea.", "beds": n} for n in range(6)]
+    text = json.dumps({"rooms": rooms, "page": 1}, indent=4)
+    start = text.index(f"Room {kept_number}")
+    after = reduced(text, lambda text: [(start, start + 6)]).value
+    lines = text.splitlines()
+    new_lines = [line for line in after.splitlines() if line not in lines]
+    assert [line.strip("\n ,")[:15] for line in new_lines] == ['{"left_out": "1']
+    assert new_lines[0].startswith(" " * 8 + "{")
+    assert after.count("\n") == text.count("\n") - 5 * 4 + 1

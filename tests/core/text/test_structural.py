@@ -621,3 +621,18 @@ def test_xml_of_any_depth_is_chunked(depth):
     assert [c.display_text for c in chunked.scored_chunks] == [
         f"town {n}" for n in range(4)
     ]
+
+
+def test_the_numbered_header_of_each_page_is_the_heading_of_its_page():
+    """Of a PDF: short paragraphs that differ only in a number that counts up."""
+    pages = []
+    for number, word in enumerate(("one", "two", "three"), 4):
+        rule = f"Rule {word} says that guests pay at the desk."
+        pages.append(f"Manual of the Sun hotel. Page {number}.\n\n{rule}")
+    text = "\n\n".join(pages)
+    assert read_chunk(text, "two")[0] == "Manual of the Sun hotel. Page 5."
+    assert raw_texts(text) == [page.split("\n\n")[1] for page in pages]
+    unnumbered = text.replace(
+        "Page 5", "Page 9"
+    )  # no pages: the numbers do not count up
+    assert len(raw_texts(unnumbered)) == 6

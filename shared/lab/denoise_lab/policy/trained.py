@@ -182,16 +182,6 @@ class LinearPolicy:
         self.features = features
         self.attempts = attempts
 
-    @staticmethod
-    def untrained(
-        features: Features = memory_features, *, attempts: int = 3
-    ) -> LinearPolicy:
-        """Weights of zero for as many numbers as ``features`` gives; it is called once to find out."""
-        width = len(features(WorkingMemory("?")))
-        return LinearPolicy(
-            np.zeros((len(ACTIONS), width)), features=features, attempts=attempts
-        )
-
     def choose(self, memory: WorkingMemory) -> Action:
         chances = self.chances(memory)
         index = int(chances.argmax())

@@ -20,8 +20,8 @@ from denoise_lab.protocols.papers import OPINIONS
 from denoise_lab.protocols.sheet import Sheet, System, Told
 from denoise_lab.s2a.cases import Case
 from denoise_lab.s2a.judges import Judge
-from denoise_lab.s2a.run import System as S2ASystem
-from denoise_lab.s2a.run import paper_systems
+from denoise_lab.s2a.systems import System as S2ASystem
+from denoise_lab.s2a.systems import paper_systems
 
 NONE = "none"
 KINDS = (NONE, "correct_suggested", "incorrect_suggested", "correct_denied")

@@ -20,8 +20,8 @@ from denoise_lab.protocols.sheet import Sheet
 from denoise_lab.s2a.baselines import Baseline
 from denoise_lab.s2a.cases import Case
 from denoise_lab.s2a.judges import NumberJudge
-from denoise_lab.s2a.run import System as S2ASystem
-from denoise_lab.s2a.run import paper_systems
+from denoise_lab.s2a.systems import System as S2ASystem
+from denoise_lab.s2a.systems import paper_systems
 
 KINDS = ("none", "random", "topic")
 AT_ONCE = ("plain", "oracle", "s2a relevance", "s2a select")

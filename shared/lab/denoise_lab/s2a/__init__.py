@@ -1,7 +1,7 @@
-"""Measure S2A as the paper does: systems on cases, judged, averaged over seeds, by type, with intervals.
+"""The parts of S2A's evaluation, which `denoise_lab.protocols` runs.
 
-`baselines` (what S2A is compared with), `cases` (what is asked), `judges` (what is right), `run` (asking,
-resumable), `tables` (what came out), `distill` (learning from it).
+`systems` (the paper's variants and `baselines`), `cases` (what is asked), `judges` (what
+is right), `distill` (learning from it).
 """
 
 from denoise_lab.s2a.baselines import Baseline
@@ -14,26 +14,19 @@ from denoise_lab.s2a.judges import (
     ObjectivityJudge,
     QualityJudge,
 )
-from denoise_lab.s2a.run import Score, System, evaluate, load_scores, paper_systems
-from denoise_lab.s2a.tables import Cell, markdown, table
+from denoise_lab.s2a.systems import System, paper_systems
 
 __all__ = [
     "Baseline",
     "Case",
-    "Cell",
     "FactualityJudge",
     "Judge",
     "MatchJudge",
     "NumberJudge",
     "ObjectivityJudge",
     "QualityJudge",
-    "Score",
     "System",
-    "evaluate",
     "from_gsm",
     "from_opinions",
-    "load_scores",
-    "markdown",
     "paper_systems",
-    "table",
 ]

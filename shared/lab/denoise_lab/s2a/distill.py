@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from denoise_core.errors import InputError
+from denoise_core.jsonable import from_jsonable
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.prompts import Prompts
 from denoise_core.text.delimit import wrap_in_envelope
-from denoise_core.types import Message, Passage, Role, replace_surrogates
+from denoise_core.types import Message, Passage, replace_surrogates
 
 Target = Literal["answer", "context"]
 Verdict = Literal["pass", "fail", "unknown"]
@@ -113,7 +114,10 @@ def load(path: str | Path, *, skip_bad: bool = False) -> list[Record]:
             if not line.strip():
                 continue
             try:
-                found.append(_record(json.loads(line)))
+                record = from_jsonable(Record, json.loads(line))
+                if record.version != VERSION:
+                    raise ValueError(f"version {record.version}, expected {VERSION}")
+                found.append(record)
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 if not skip_bad:
                     raise InputError(
@@ -162,58 +166,6 @@ def export_chat(
     lines = [replace_surrogates(json.dumps(each, ensure_ascii=False)) for each in told]
     Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return len(lines)
-
-
-def load_chat(path: str | Path) -> list[tuple[Message, ...]]:
-    """The conversations of a chat file. Raises `InputError` naming the line that is none."""
-    found: list[tuple[Message, ...]] = []
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                turns = json.loads(line)["messages"]
-                found.append(tuple(_turn(t["role"], t["content"]) for t in turns))
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise InputError(
-                    f"{path}, line {number}: no conversation ({error})"
-                ) from error
-    return found
-
-
-def _turn(role: Any, content: Any) -> Message:
-    if role not in get_args(Role) or not isinstance(content, str):
-        raise ValueError(f"role {role!r} with a {type(content).__name__}")
-    return Message(role, content)
-
-
-def _record(data: dict[str, Any]) -> Record:
-    if data["version"] != VERSION:
-        raise ValueError(f"version {data['version']}, expected {VERSION}")
-    if data["verdict"] not in get_args(Verdict):
-        raise ValueError(f"verdict {data['verdict']!r}")
-    for name in ("question", "clean_question", "answer"):
-        if not isinstance(data[name], str):
-            raise TypeError(f"{name} is a {type(data[name]).__name__}")
-    fallback = data["fallback"]
-    return Record(
-        question=data["question"],
-        passages=tuple(_text(t) for t in data["passages"]),
-        clean_question=data["clean_question"],
-        clean_passages=tuple(_text(t) for t in data["clean_passages"]),
-        answer=data["answer"],
-        verdict=data["verdict"],
-        added=int(data["added"]),
-        fallback=None if fallback is None else str(fallback),
-    )
-
-
-def _text(data: dict[str, Any]) -> Text:
-    if not isinstance(data["text"], str):
-        raise TypeError(f"a passage's text is a {type(data['text']).__name__}")
-    return Text(
-        str(data["id"]),
-        data["text"],
-        tuple((int(a), int(b)) for a, b in data.get("spans", ())),
-    )
 
 
 def _joined(texts: Sequence[Text]) -> str:
