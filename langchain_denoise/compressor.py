@@ -46,8 +46,8 @@ class DenoiseCompressor(
     One object, three uses: ``base_compressor`` of a ``ContextualCompressionRetriever``,
     a member of a ``DocumentCompressorPipeline``, or a step of a chain that takes
     ``{"documents": ..., "query": ...}``. ``DenoiseCompressor()`` is the offline default;
-    `from_llm`, `from_embeddings`, `from_cross_encoder` and `from_probe` build on what you
-    have; ``denoiser=`` takes any denoiser of the core.
+    ``model=`` takes a chat model, ``scorer=`` embeddings or a cross-encoder, ``denoiser=``
+    any denoiser of the core.
 
     Documents keep their id and metadata; inputs are never changed.
     ``metadata["denoise_spans"]`` gives in JSON the characters of the original document,
