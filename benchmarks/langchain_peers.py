@@ -77,19 +77,19 @@ def moves(
         return {
             "LLMChainExtractor": (
                 LLMChainExtractor.from_llm(model),
-                DenoiseCompressor.from_llm(model, context=False),
+                DenoiseCompressor(model=model, context=False),
             ),
             "LLMChainFilter": (
                 LLMChainFilter.from_llm(model),
-                DenoiseCompressor.from_llm(model),
+                DenoiseCompressor(model=model),
             ),
             "EmbeddingsFilter": (
                 EmbeddingsFilter(embeddings=embeddings),
-                DenoiseCompressor.from_embeddings(embeddings),
+                DenoiseCompressor(scorer=embeddings),
             ),
             "CrossEncoderReranker": (
                 CrossEncoderReranker(model=encoder),
-                DenoiseCompressor.from_cross_encoder(encoder),
+                DenoiseCompressor(scorer=encoder),
             ),
         }
 

@@ -8,9 +8,8 @@ they are.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
@@ -22,11 +21,10 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
-    field_validator,
     model_validator,
     with_config,
 )
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import TypedDict
 
 from denoise_core import Denoiser, InputError
 from denoise_core._frameworks import (
@@ -80,31 +78,6 @@ AMOUNT_SETTINGS = frozenset(("keep", "threshold", "max_tokens"))
 """Settings of which one says how much is kept."""
 
 
-class DenoiseSettings(TypedDict, total=False):
-    """The settings of `Denoise` and of its subclasses as keywords."""
-
-    keep: KeepLike
-    threshold: float | None
-    max_tokens: int | None
-    risk: float | None
-    on_irrelevant: IrrelevantPolicy | None
-    chunks: Chunking | None
-    variant: VariantName
-    context: bool
-    top_n: int | None
-    k: int | None
-    order: DocumentOrder
-    header_keys: Sequence[str]
-    on_error: FailurePolicy
-    on_empty: FailurePolicy
-    record: RecordDetail
-    max_concurrency: int | None
-    name: str | None
-    retriever: RetrieverLike
-    tags: list[str] | None
-    metadata: dict[str, Any] | None
-
-
 @with_config(ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True))
 class RequestSettings(TypedDict, total=False):
     """The settings that one request may override."""
@@ -131,16 +104,12 @@ class Denoise(BaseModel):
     denoiser: DenoiserLike = None
     """Any `denoise_core.Denoiser`; None builds one from the fields below."""
 
-    model: Any = None
+    model: LLMLike | None = None
     """System 2 Attention with this model: a chat model, a runnable, a name as
-    ``"openai:..."``, a core LLM. With ``probe`` the local model that the probe reads: a
-    name, a folder, a loaded one, or a tuple of a loaded one and its tokenizer."""
+    ``"openai:..."``, a core LLM."""
 
     scorer: ScorerLike = None
     """END with this scorer: embeddings, a cross-encoder, or a core scorer."""
-
-    probe: str | None = None
-    """END with the probe in this folder."""
 
     keep: KeepLike = None
     """END: a fraction of the chunks below 1, or a number of them, or what else
@@ -203,77 +172,11 @@ class Denoise(BaseModel):
     max_concurrency: PositiveCount | None = None
     """Most model calls of one denoising at once; None is the denoiser's own bound."""
 
+    shadow: bool = False
+    """Return what came in, unchanged, and only count what would be dropped: for a
+    `ShadowReport` among the callbacks. No failure of the denoiser raises then."""
+
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    @classmethod
-    def from_llm(cls, model: LLMLike, **settings: Unpack[DenoiseSettings]) -> Self:
-        """System 2 Attention with a chat model, a runnable, a name, or a core LLM."""
-        return cls._with_defaults({"model": model, "variant": "select"}, settings)
-
-    @classmethod
-    def from_embeddings(
-        cls, embeddings: Embeddings, **settings: Unpack[DenoiseSettings]
-    ) -> Self:
-        """END by the cosine similarity of ``embeddings``.
-
-        Keeps the best 20 documents, unless a setting says how much is kept.
-        """
-        keep = None if KeepSettings.say_how_much(settings) else 20
-        return cls._with_defaults({"scorer": embeddings, "keep": keep}, settings)
-
-    @classmethod
-    def from_cross_encoder(
-        cls, model: BaseCrossEncoder, **settings: Unpack[DenoiseSettings]
-    ) -> Self:
-        """END by a cross-encoder: the best 3 documents, or ``top_n``, best first.
-
-        It reads the text alone; ``header_keys=("title",)`` shows it titles too.
-        """
-        defaults = {"top_n": 3, "order": "score", "header_keys": ()}
-        return cls._with_defaults({"scorer": model, **defaults}, settings)
-
-    @classmethod
-    def from_probe(
-        cls,
-        folder: str | Path,
-        model: Any = None,
-        **settings: Unpack[DenoiseSettings],
-    ) -> Self:
-        """END with the probe in ``folder``, loaded at the first use.
-
-        ``model`` is that of `denoise_core.end.ProbeScorer`; None is the one that the
-        probe's card names.
-        """
-        return cls._with_defaults({"probe": str(folder), "model": model}, settings)
-
-    @classmethod
-    def from_file(
-        cls,
-        path: str | Path,
-        model: Any = None,
-        *,
-        llm: LLM | None = None,
-        **settings: Unpack[DenoiseSettings],
-    ) -> Self:
-        """The setting in a file of ``rag-denoise evaluate`` or a folder of ``fit``.
-
-        Args:
-            path: The ``denoise.json`` that ``rag-denoise evaluate`` recommended, or a
-                folder that ``rag-denoise fit`` wrote.
-            model: The model of a probe.
-            llm: A core LLM, such as ``ChatModelLLM(model)``, if the setting needs one.
-            settings: Other settings, as keywords.
-        """
-        from denoise_core import load_denoiser
-
-        denoiser = load_denoiser(path, model, llm=llm)
-        return cls._with_defaults({"denoiser": denoiser}, settings)
-
-    @classmethod
-    def _with_defaults(
-        cls, defaults: dict[str, Any], settings: Mapping[str, Any]
-    ) -> Self:
-        return cls(**{**defaults, **settings})
 
     @model_validator(mode="before")
     @classmethod
@@ -289,22 +192,13 @@ class Denoise(BaseModel):
                 raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
         return values
 
-    @field_validator("probe")
-    @classmethod
-    def _probe_folder_exists(cls, probe: str | None) -> str | None:
-        if probe is not None and not Path(probe).is_dir():
-            raise InputError(
-                f"probe={probe!r}: there is no such folder; Probe.save(folder) writes one"
-            )
-        return probe
-
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        is_s2a = self.model is not None and self.probe is None
+        is_s2a = self.model is not None
         if self.denoiser is not None:
             require_denoiser(self.denoiser)
             conflict = "not together with denoiser=, which is built already"
-            self._require_unset(conflict, "model", "scorer", "probe", "chunks")
+            self._require_unset(conflict, "model", "scorer", "chunks")
         elif not is_s2a:
             only_s2a = "a setting of System 2 Attention, which needs model="
             self._require_unset(only_s2a, "variant")
@@ -313,19 +207,15 @@ class Denoise(BaseModel):
             self._require_unset(
                 only_end, "keep", "threshold", "chunks", "risk", "on_irrelevant"
             )
+            self._require_unset("give a scorer or a model, not both", "scorer")
         elif not self.context:
             raise InputError(
                 "context=False: a setting of System 2 Attention, which needs model="
             )
-        if self.model is not None or self.probe is not None:
-            self._require_unset(
-                "give a scorer, a model or a probe, not several", "scorer"
-            )
         self._keep_settings({}).end_arguments()
-        if self.probe is None:
-            # Wrong settings raise here, and not in the middle of a run. A probe is
-            # loaded at its first use.
-            self.denoiser_for({})
+        self.denoiser_for(
+            {}
+        )  # wrong settings raise here, and not in the middle of a run
         return self
 
     def _require_unset(self, conflict: str, *names: str) -> None:
@@ -346,7 +236,7 @@ class Denoise(BaseModel):
         variant = overrides.get("variant", self.variant)
         if self.denoiser is not None:
             return _with_overrides(self.denoiser, settings, variant)
-        if self.model is not None and self.probe is None:
+        if self.model is not None:
             for name in ("keep", "threshold", "risk", "on_irrelevant"):
                 if overrides.get(name) is not None:
                     raise InputError(
@@ -393,23 +283,19 @@ class Denoise(BaseModel):
     def _build_end(self, settings: KeepSettings) -> Denoiser:
         from denoise_core.end import ENDDenoiser
 
-        is_default_scorer = self.scorer is None and self.probe is None
+        is_default_scorer = self.scorer is None
         by_structure = is_default_scorer and settings.threshold is None
         chunker: Any = "auto" if by_structure else named_chunker("whole")
         if self.chunks is not None:
             chunker = named_chunker(self.chunks)
         if is_default_scorer:
             return bundled_denoiser(settings, chunker)
-        from langchain_denoise.models.scoring import FolderProbe, as_scorer
+        from langchain_denoise.models.scoring import as_scorer
 
-        if self.probe is None:
-            scorer = as_scorer(self.scorer)
-        else:
-            scorer = FolderProbe(self.probe, self.model)
         arguments = settings.end_arguments()
         if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
             arguments["keep"] = self.top_n
-        return ENDDenoiser(scorer, chunker=chunker, **arguments)
+        return ENDDenoiser(as_scorer(self.scorer), chunker=chunker, **arguments)
 
 
 def require_denoiser(denoiser: Any) -> None:
@@ -426,7 +312,7 @@ def require_denoiser(denoiser: Any) -> None:
         received = f"the class {denoiser.__name__}"
     raise InputError(
         f"denoiser: expected an object with denoise and adenoise, got {received}; "
-        "from_llm(...) for a chat model, from_embeddings(...) for embeddings"
+        "model= takes a chat model, scorer= embeddings"
     )
 
 

@@ -19,9 +19,7 @@ model = ChatOpenAI(
     temperature=0,
     timeout=60,
 )
-compressor = DenoiseCompressor.from_llm(
-    model
-)  # the model names the sentences to keep; the text stays the source's
+compressor = DenoiseCompressor(model=model)  # the model names the sentences to keep; the text stays the source's
 documents = [
     Document(page_content="The garage has thirty places. I think it is too dark! A night costs 16 euros.", id="a"),
     Document(page_content="Guests say that our pool is surely the finest of the whole coast.", id="b"),

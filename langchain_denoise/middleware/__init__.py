@@ -2,8 +2,7 @@
 
 A request to the model, a tool's result or the model's answer comes in, and goes on
 without what does not matter. Read `tool_results.py` first: `DenoiseToolResults` denoises
-what tools return. `DenoiseTools` (`tool_selection.py`) shows the model only the tools
-that matter, `S2AMiddleware` (`user_messages.py`) removes opinion from the user's
+what tools return. `S2AMiddleware` (`user_messages.py`) removes opinion from the user's
 messages, `VerificationMiddleware` (`verification.py`) checks the final answer. A new part
 derives from a class of `base.py`; a new shape of tool message goes into
 `tool_messages.py`. Not imported with the package, because it needs ``langchain``.
@@ -13,7 +12,6 @@ from denoise_core import MissingExtra
 
 try:
     from langchain_denoise.middleware.tool_results import DenoiseToolResults
-    from langchain_denoise.middleware.tool_selection import DenoiseTools
     from langchain_denoise.middleware.user_messages import S2AMiddleware
     from langchain_denoise.middleware.verification import VerificationMiddleware
 except ModuleNotFoundError as error:
@@ -25,7 +23,6 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "DenoiseToolResults",
-    "DenoiseTools",
     "S2AMiddleware",
     "VerificationMiddleware",
 ]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import re
 
 import pytest
@@ -64,7 +63,7 @@ def texts(found):
     return [document.page_content for document in found]
 
 
-def test_a_cross_encoder_reads_the_text_alone_unless_a_header_is_asked_for(test_kit):
+def test_a_cross_encoder_reads_the_header_that_is_asked_for(test_kit):
     read_value = []
 
     class Notes(BaseCrossEncoder):
@@ -75,16 +74,13 @@ def test_a_cross_encoder_reads_the_text_alone_unless_a_header_is_asked_for(test_
     titled_documents = [
         Document(page_content="It is tall.", metadata={"title": "Eiffel Tower"})
     ]
-    DenoiseCompressor.from_cross_encoder(Notes()).compress_documents(
-        titled_documents, QUESTION
-    )
-    DenoisingRetriever.from_cross_encoder(
-        Notes(), retriever=test_kit.ListRetriever(found=titled_documents)
+    text_alone = {"scorer": Notes(), "header_keys": ()}
+    DenoiseCompressor(**text_alone).compress_documents(titled_documents, QUESTION)
+    DenoisingRetriever(
+        **text_alone, retriever=test_kit.ListRetriever(found=titled_documents)
     ).invoke(QUESTION)
     assert read_value == [["It is tall."]] * 2
-    DenoiseCompressor.from_cross_encoder(
-        Notes(), header_keys=["title"]
-    ).compress_documents(titled_documents, QUESTION)
+    DenoiseCompressor(scorer=Notes()).compress_documents(titled_documents, QUESTION)
     assert read_value[-1] == ["Eiffel Tower\nIt is tall."]
 
 
@@ -103,8 +99,8 @@ def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(test_kit):
         False: "It began in Worcester.",
     }
     for context in (True, False):
-        compressor = DenoiseCompressor.from_llm(
-            test_kit.chat(lambda message: "2"), context=context
+        compressor = DenoiseCompressor(
+            model=test_kit.chat(lambda message: "2"), context=context
         )
         (kept_items,) = compressor.compress_documents([document], QUESTION)
         assert kept_items.page_content.rstrip() == expected_value[context]
@@ -129,12 +125,12 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_whatever_is_a_model(kind, test_kit):
     model = MODELS[kind](test_kit)
-    assert texts(both(DenoiseCompressor.from_llm(model))) == [
+    assert texts(both(DenoiseCompressor(model=model))) == [
         "Candlepin bowling is old. ",
         "candlepin bowling",
     ]
-    retriever = DenoisingRetriever.from_llm(
-        model, retriever=test_kit.ListRetriever(found=DOCUMENTS)
+    retriever = DenoisingRetriever(
+        model=model, retriever=test_kit.ListRetriever(found=DOCUMENTS)
     )
     assert len(retriever.invoke(QUESTION)) == 2
 
@@ -188,14 +184,14 @@ def test_the_shipped_encoder_as_embeddings():
         ),
         ({"denoiser": ENDDenoiser}, "the class ENDDenoiser"),
         ({"scorer": "bm25"}, "scorer: expected embeddings"),
-        ({"scorer": RunnableLambda(str)}, "a chat model goes to from_llm"),
+        ({"scorer": RunnableLambda(str)}, "a chat model goes to model="),
         ({"scorer": ENDDenoiser(FunctionScorer(len))}, "pass denoiser="),
         ({"model": 7}, "model: expected a chat model"),
         ({"keep": 7.5}, "keep=7.5"),
         ({"keep": 3, "threshold": 0.5}, "keep and threshold: give one of them"),
         ({"variant": "select"}, "needs model="),
         ({"header_keys": "title"}, "expected a list of metadata keys"),
-        ({"scorer": Overlap(), "model": RunnableLambda(str)}, "not several"),
+        ({"scorer": Overlap(), "model": RunnableLambda(str)}, "not both"),
         ({"model": RunnableLambda(str), "keep": 3}, "there is variant="),
         (
             {"denoiser": Guard(ENDDenoiser(FunctionScorer(len))), "scorer": Overlap()},
@@ -234,14 +230,14 @@ def test_a_compressor_is_rebuilt_from_json():
     )
     assert again(built_value) == built_value
     model = ChatOpenAI(model="local", base_url="http://127.0.0.1:9/v1", api_key="none")
-    built_value = DenoiseCompressor.from_llm(model, max_concurrency=3)
+    built_value = DenoiseCompressor(model=model, max_concurrency=3)
     loaded_value = again(built_value)
     assert (
         loaded_value.variant,
         loaded_value.max_concurrency,
         loaded_value.model.model_name,
     ) == (
-        "select",
+        None,
         3,
         "local",
     )
@@ -316,18 +312,3 @@ def test_titles_and_named_metadata_are_read_with_the_text(test_kit):
         ["Eiffel Tower\nyear: 1889\ntags: iron, Paris", "", ""],
         ["", "", ""],
     ]
-
-
-def test_a_probe_folder(tmp_path):
-    from denoise_core.embedded import sample_questions
-    from denoise_core.embedded.fitted import torch_minilm
-    from denoise_core.end import HiddenReader
-    from denoise_core.end.fit import fit_probe
-
-    folder = fit_probe(
-        HiddenReader(torch_minilm()[0], tokenizer=torch_minilm()[1]),
-        sample_questions()[:2],
-        layers=[1],
-    ).probe.save(tmp_path / "probe")
-    scored_value = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
-    assert math.isfinite(both(scored_value)[0].metadata["relevance_score"])

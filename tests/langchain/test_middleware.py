@@ -1,7 +1,6 @@
 """Middleware in real agents: tool results cleared, the user's words cleared, tools chosen."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from langchain.agents import create_agent
@@ -21,15 +20,14 @@ from langchain_agents import (
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.tools import StructuredTool, ToolException, tool
+from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
 from denoise_core.end import ENDDenoiser
-from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import EMPTY_RESULT_TEXT
-from langchain_denoise.middleware import DenoiseTools, S2AMiddleware
+from langchain_denoise.middleware import S2AMiddleware
 from langchain_denoise.middleware.tool_messages import replace_texts
 
 # What a tool found
@@ -231,32 +229,6 @@ async def test_spans_nest_under_the_hooks(make_agent, test_kit, is_sync):
     assert all(passage.startswith("LangGraph/") for passage in paths)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [AttributeError("a typo"), ConnectionError("down")],
-    ids=lambda event: type(event).__name__,
-)
-def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplog):
-    def fail(query, text):
-        raise error
-
-    tools = [
-        StructuredTool.from_function(lambda: "x", name=n, description=n)
-        for n in ("one", "two")
-    ]
-    request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
-    middleware = DenoiseTools(FunctionScorer(fail), top_n=1)
-    fallbacks._counts.clear()
-    if isinstance(error, AttributeError):
-        with pytest.raises(AttributeError):
-            middleware.wrap_model_call(request, lambda request: request.tools)
-    else:
-        assert (
-            middleware.wrap_model_call(request, lambda request: request.tools) == tools
-        )
-        assert "all tools are shown; ConnectionError. " in caplog.text
-
-
 def test_a_message_that_was_cleared_is_not_cleared_again(test_kit):
     model = test_kit.chat(lambda message: "1")
     middleware = S2AMiddleware(model)
@@ -265,17 +237,3 @@ def test_a_message_that_was_cleared_is_not_cleared_again(test_kit):
     calls = len(model.calls)
     assert middleware.before_agent({**state, **update}, None) is None
     assert len(model.calls) == calls > 0
-
-
-def test_a_tool_called_in_this_turn_stays():
-    tools = [
-        StructuredTool.from_function(lambda: "x", name=n, description=n)
-        for n in ("one", "two")
-    ]
-    call = AIMessage("", tool_calls=[{"name": "two", "args": {}, "id": "1"}])
-    request = SimpleNamespace(tools=tools, messages=[HumanMessage("which?"), call])
-    request.override = lambda tools: tools
-    middleware = DenoiseTools(
-        FunctionScorer(lambda query, text: float("one" in text)), top_n=1
-    )
-    assert middleware.wrap_model_call(request, list) == tools

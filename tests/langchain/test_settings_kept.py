@@ -199,8 +199,8 @@ async def test_max_concurrency_of_the_call_holds_within(is_sync, test_kit):
 
 def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(test_kit):
     recorder = RunRecorder()
-    retriever = DenoisingRetriever.from_llm(
-        test_kit.chat(), retriever=test_kit.ListRetriever(found=TENANTS[:1])
+    retriever = DenoisingRetriever(
+        model=test_kit.chat(), retriever=test_kit.ListRetriever(found=TENANTS[:1])
     )
     retriever.invoke(
         "q",
@@ -286,7 +286,7 @@ def test_the_same_through_configurable_fields():
 
 def test_a_variant_for_one_request(test_kit):
     model = test_kit.chat(lambda message: "2")
-    compressor = DenoiseCompressor.from_llm(model)
+    compressor = DenoiseCompressor(model=model)
     documents = [Document(page_content="One. Two.")]
     input_value = {"documents": documents, "query": "q"}
     assert [document.page_content for document in compressor.invoke(input_value)] == [

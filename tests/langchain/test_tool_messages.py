@@ -154,7 +154,7 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
         cut_results(ready, keep=2)
     built_value = cut_results(
-        DenoiseCompressor.from_embeddings(DeterministicFakeEmbedding(size=4), keep=3),
+        DenoiseCompressor(scorer=DeterministicFakeEmbedding(size=4), keep=3),
         tools=["a"],
     )
     assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)

@@ -25,19 +25,17 @@ SOURCE_DOCUMENTS = [
 
 SLIPS = {
     "swapped": (
-        lambda model, retriever: DenoisingRetriever.from_llm(
-            retriever, retriever=model
-        ),
+        lambda model, retriever: DenoisingRetriever(model=retriever, retriever=model),
         "retriever",
     ),
     "swapped embeddings": (
-        lambda model, retriever: DenoisingRetriever.from_embeddings(
-            retriever, retriever=retriever
+        lambda model, retriever: DenoisingRetriever(
+            scorer=retriever, retriever=retriever
         ),
         "scorer",
     ),
     "no retriever": (
-        lambda model, retriever: DenoisingRetriever.from_llm(model),
+        lambda model, retriever: DenoisingRetriever(model=model),
         "retriever",
     ),
     "two rules": (
@@ -45,7 +43,7 @@ SLIPS = {
         "keep",
     ),
     "a retriever as model": (
-        lambda model, retriever: DenoiseCompressor.from_llm(retriever),
+        lambda model, retriever: DenoiseCompressor(model=retriever),
         "retriever",
     ),
     "a retriever as a core model": (
@@ -53,7 +51,7 @@ SLIPS = {
         "retriever",
     ),
     "a prompt as model": (
-        lambda model, retriever: DenoiseCompressor.from_llm(PROMPT),
+        lambda model, retriever: DenoiseCompressor(model=PROMPT),
         "model",
     ),
     "a model as retriever": (
@@ -65,7 +63,7 @@ SLIPS = {
         "retriever",
     ),
     "variant": (
-        lambda model, retriever: DenoiseCompressor.from_llm(model, variant="selct"),
+        lambda model, retriever: DenoiseCompressor(model=model, variant="selct"),
         "select",
     ),
     "variant around a retriever": (
@@ -73,14 +71,6 @@ SLIPS = {
             retriever=retriever, model=model, variant="x"
         ),
         "select",
-    ),
-    "no probe there": (
-        lambda model, retriever: DenoiseCompressor.from_probe("/nope"),
-        "/nope",
-    ),
-    "no file there": (
-        lambda model, retriever: DenoiseCompressor.from_file("/nope"),
-        "/nope",
     ),
     "S2AMessages of a retriever": (
         lambda model, retriever: S2AMessages(model=retriever),
@@ -159,7 +149,7 @@ def test_a_slip_in_one_request(test_kit, asked_input):
 def test_a_variant_in_one_request(test_kit):
     asked_input = {"configurable": {"denoise": {"variant": "selct"}}}
     with pytest.raises(ValueError, match="select"):
-        DenoiseCompressor.from_llm(test_kit.chat()).invoke(
+        DenoiseCompressor(model=test_kit.chat()).invoke(
             {"documents": SOURCE_DOCUMENTS, "query": "q"}, asked_input
         )
 

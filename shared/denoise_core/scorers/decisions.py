@@ -1,26 +1,27 @@
 """Ask a model of each passage whether it holds the answer.
 
 `LLMDiscrim` is the paper's baseline (Early Noise Dropping, section 3.1.2): any chat model
-writes yes or no. `DecisionScorer` takes the probability of yes from one forward pass,
-without generating: through transformers' ``decision`` pipeline.
+writes yes or no. `DecisionScorer` takes the probability of yes without generating,
+through transformers' ``decision`` pipeline, of a whole pool at once.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.errors import BadReply, UnparsableReply
+from denoise_core.errors import BadReply, InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.runtime.flow import run
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import strip_reasoning
+from denoise_core.text.token_budget import TokenBudget
 from denoise_core.text.words import split_words
 from denoise_core.types import Message
 
@@ -38,11 +39,13 @@ USER = (
 )
 
 # The same question in typed form, answered by the probabilities of its two options.
-INSTRUCTIONS = "Does the passage hold the answer to the question?"
+INSTRUCTIONS = "Does the text of {name} hold the answer to the question?"
 CRITERIA = {
-    "true": "The passage alone is enough to answer the question, or a needed part of the answer stands in it.",
+    "true": "The passage alone is enough to answer the question, or has a needed part of the answer.",
     "false": "The passage does not help to answer the question, even if it is about the same thing.",
 }
+WINDOW_TOKENS = 8000
+"""Tokens of the passages of one request, by estimate."""
 
 YES = 1.0
 UNCLEAR = 0.5
@@ -110,49 +113,87 @@ def parse_verdict(reply: str) -> float:
 
 
 class DecisionScorer:
-    """The probability that a passage holds the answer, from one forward pass each.
+    """The probability that a passage holds the answer, without generating.
+
+    One request has all passages and a question about each, so that a model can compare
+    them and reads the pool once; a pool longer than a window is several requests.
 
     Args:
         decide: Takes a request ``{"state": ..., "questions": ...}`` and gives the
             answers by name: a decision pipeline of transformers, `LocalDecisions`, or a
             function.
+        window_tokens: Tokens of the passages of one request, by estimate. A longer
+            passage is a request alone.
+        is_pointwise: Ask one request a passage: slower, and no passage sees another.
+
+    Raises:
+        InputError: The window has no tokens.
     """
 
-    def __init__(self, decide: DecisionFunction) -> None:
+    def __init__(
+        self,
+        decide: DecisionFunction,
+        *,
+        window_tokens: int = WINDOW_TOKENS,
+        is_pointwise: bool = False,
+    ) -> None:
+        if window_tokens < 1:
+            raise InputError(f"window_tokens={window_tokens}: expected at least 1")
         self.decide = decide
+        self.window_tokens = window_tokens
+        self.is_pointwise = is_pointwise
+        self.listwise = not is_pointwise
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Probabilities, float32 ``(len(texts),)``.
 
         Raises:
-            BadReply: An answer is no probability.
+            BadReply: An answer is no probability, or missing.
         """
-        typed_question = {
-            "type": "noul",
-            "instructions": INSTRUCTIONS,
-            "criteria": CRITERIA,
-        }
-        passage_probabilities = []
+        probabilities: list[float] = []
+        for window in self._split_windows(texts):
+            probabilities += self._score_window(query, window)
+        return np.array(probabilities, dtype=np.float32)
+
+    def _split_windows(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        window: list[str] = []
+        budget = TokenBudget(self.window_tokens)
         for text in texts:
-            passage_state = {"question": query, "passage": text}
-            decision_request = {
-                "state": passage_state,
-                "questions": {"holds": typed_question},
+            is_full = self.is_pointwise or not budget.try_add(text)
+            if window and is_full:
+                yield window
+                window = []
+                budget = TokenBudget(self.window_tokens)
+                budget.try_add(text)
+            window.append(text)
+        if window:
+            yield window
+
+    def _score_window(self, query: str, texts: Sequence[str]) -> list[float]:
+        passages = {}
+        questions = {}
+        for number, text in enumerate(texts, 1):
+            name = f"passage {number}"
+            passages[name] = text
+            questions[name] = {
+                "type": "noul",
+                "instructions": INSTRUCTIONS.format(name=name),
+                "criteria": CRITERIA,
             }
-            passage_probabilities.append(
-                _parse_probability(self.decide(decision_request))
-            )
-        return np.array(passage_probabilities, dtype=np.float32)
+        state = {"question": query, "passages": passages}
+        answers = self.decide({"state": state, "questions": questions})
+        return [_parse_probability(answers, name) for name in passages]
 
 
-def _parse_probability(typed_answers: Any) -> float:
+def _parse_probability(typed_answers: Any, name: str) -> float:
     try:
-        yes_probability = typed_answers["holds"]["noul"]
+        yes_probability = typed_answers[name]["noul"]
     except (KeyError, TypeError, IndexError):
         yes_probability = None
     if not isinstance(yes_probability, int | float) or not 0 <= yes_probability <= 1:
         raise BadReply(
-            "expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1"
+            f"expected an answer such as {{{name!r}: {{'noul': 0.9}}}}, with a chance "
+            "of 0 to 1"
         )
     return float(yes_probability)
 

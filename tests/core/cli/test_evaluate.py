@@ -109,7 +109,7 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
         ROWS[0]["hits"],
     )
     documents = [Document(page_content=t, id=str(i)) for i, t in enumerate(texts)]
-    results = DenoiseCompressor.from_file(file).invoke(
+    results = DenoiseCompressor(denoiser=load_denoiser(file)).invoke(
         {"documents": documents, "query": query}
     )
     nodes = [

@@ -38,7 +38,8 @@ def test_langchain(probe_reader):
     from langchain_denoise import DenoiseCompressor
 
     reader, folder = probe_reader
-    compressor = DenoiseCompressor.from_probe(folder, reader, keep=1)
+    scorer = ProbeScorer(reader, Probe.load(folder))
+    compressor = DenoiseCompressor(denoiser=ENDDenoiser(scorer), keep=1)
     kept = compressor.compress_documents(
         [documents.Document(page_content=text) for text in TEXTS], QUESTION
     )

@@ -3,37 +3,75 @@
 import numpy as np
 import pytest
 
-from denoise_core.errors import BadReply
+from denoise_core.errors import BadReply, InputError
 from denoise_core.scorers.decisions import DecisionScorer, LocalDecisions
 from denoise_core.testing import check_scorer
 
 
-def test_a_decision_scorer_takes_the_probability_of_true():
-    seen_calls = []
+class SeaDecisions:
+    """The sea holds the answer; notes each request."""
 
-    def decide(request):
-        seen_calls.append(request)
-        return {
-            "holds": {
-                "type": "noul",
-                "noul": 0.9 if "sea" in request["state"]["passage"] else 0.1,
-            }
-        }
+    def __init__(self):
+        self.requests = []
 
-    chunk_scores = check_scorer(
-        DecisionScorer(decide), "What is salty?", ["the sea", "a tree"]
-    )
+    def __call__(self, request):
+        self.requests.append(request)
+        passages = request["state"]["passages"]
+        answers = {}
+        for name in request["questions"]:
+            answers[name] = {"noul": 0.9 if "sea" in passages[name] else 0.1}
+        return answers
+
+
+@pytest.mark.parametrize("is_pointwise", [False, True])
+def test_a_decision_scorer_takes_the_probability_of_true(is_pointwise):
+    decide = SeaDecisions()
+    text_scorer = DecisionScorer(decide, is_pointwise=is_pointwise)
+    chunk_scores = check_scorer(text_scorer, "What is salty?", ["the sea", "a tree"])
     assert np.allclose(chunk_scores, [0.9, 0.1])
-    assert seen_calls[0]["questions"]["holds"]["type"] == "noul"
-    assert DecisionScorer(decide).score("q", []).shape == (0,)
+    assert text_scorer.score("q", []).shape == (0,)
+    for request in decide.requests:
+        types = {question["type"] for question in request["questions"].values()}
+        assert types == {"noul"}
 
 
 @pytest.mark.parametrize(
-    "answers",
-    [{}, None, {"holds": 1}, {"holds": {"noul": "yes"}}, {"holds": {"noul": 1.5}}],
+    ("settings", "request_count"),
+    [
+        ({}, 1),
+        ({"is_pointwise": True}, 20),
+        ({"window_tokens": 20}, 3),  # ten texts of two tokens, and ten of three
+        ({"window_tokens": 1}, 20),  # each longer than a window
+    ],
 )
-def test_an_answer_that_is_none_is_refused(answers):
+def test_twenty_passages_are_one_request_unless_a_window_ends(settings, request_count):
+    texts = [*["a tree"] * 10, *["of the sea"] * 10]
+    decide = SeaDecisions()
+    chunk_scores = DecisionScorer(decide, **settings).score("What is salty?", texts)
+    assert np.allclose(chunk_scores, [0.1] * 10 + [0.9] * 10)
+    shown_texts = []
+    for request in decide.requests:
+        shown_texts += request["state"]["passages"].values()
+    assert shown_texts == texts
+    assert len(decide.requests) == request_count
+
+
+def test_a_window_without_tokens_is_refused():
+    with pytest.raises(InputError, match="window_tokens=0"):
+        DecisionScorer(SeaDecisions(), window_tokens=0)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, 1, {"noul": "yes"}, {"noul": 1.5}, {"noul": -0.1}]
+)
+def test_an_answer_that_is_none_is_refused(answer):
     with pytest.raises(BadReply, match="noul"):
+        DecisionScorer(lambda request: {"passage 1": answer}).score("q", ["a"])
+
+
+@pytest.mark.parametrize("answers", [{}, None, {"passage 2": {"noul": 0.5}}])
+def test_a_missing_answer_is_refused(answers):
+    with pytest.raises(BadReply, match="passage 1"):
         DecisionScorer(lambda request: answers).score("q", ["a"])
 
 
@@ -46,7 +84,7 @@ def words_tokenizer():
     vocabulary = {
         w: i
         for i, w in enumerate(
-            ["<unk>", "<s>", "</s>", "Yes", "No", "sea", "tree", "the", "\n"]
+            ["<unk>", "<s>", "</s>", "Yes", "No", "sea", "tree", "the", "1", "2", "3"]
         )
     }
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -82,10 +120,15 @@ def tiny_llama():
         return LlamaForCausalLM(model_config).eval()
 
 
-def test_transformers_own_decision_pipeline_serves(tiny_llama, words_tokenizer):
-    text_scorer = DecisionScorer(LocalDecisions(tiny_llama, tokenizer=words_tokenizer))
-    chunk_scores = check_scorer(
-        text_scorer, "the sea", ["the sea", "the tree tree tree", ""]
-    )
+@pytest.mark.parametrize("is_pointwise", [False, True])
+def test_transformers_own_decision_pipeline_serves(
+    tiny_llama, words_tokenizer, is_pointwise
+):
+    decide = LocalDecisions(tiny_llama, tokenizer=words_tokenizer)
+    texts = ["the sea", "the tree tree tree", ""]
+    text_scorer = DecisionScorer(decide, is_pointwise=is_pointwise)
+    if is_pointwise:
+        check_scorer(text_scorer, "the sea", texts)
+    chunk_scores = text_scorer.score("the sea", texts)
     assert ((chunk_scores > 0) & (chunk_scores < 1)).all()
     assert len(set(chunk_scores.tolist())) > 1

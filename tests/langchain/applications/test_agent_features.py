@@ -95,8 +95,10 @@ async def test_several_wordings_of_a_question_bring_each_document_once(
     model = test_kit.chat(
         lambda message: "1" if "cut into numbered pieces" in message[-1].text else "ALL"
     )
-    better = DenoisingRetriever.from_llm(
-        model, retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS), **settings
+    better = DenoisingRetriever(
+        model=model,
+        retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS),
+        **settings,
     )
     wordings = test_kit.chat(
         lambda message: (
