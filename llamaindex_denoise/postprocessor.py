@@ -37,14 +37,17 @@ from denoise_core._frameworks import (
 )
 from denoise_core._optional import require
 from denoise_core.errors import format_error, is_user_error
+from denoise_core.protocols import Scorer
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RecordDetail
+from denoise_core.tool_results import read_pin
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.models.scorers import EmbedModelScorer
 from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
+from llamaindex_denoise.nodes.pins import keep_pinned
+from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
 
@@ -132,7 +135,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     model: str | None = Field(
         default=None,
         description="END by this cross-encoder, a name or folder; code that comes with "
-        "it is not run. With probe: the model that the probe reads.",
+        "it is not run. With method='embedding': a sentence encoder. With probe: the "
+        "model that the probe reads.",
     )
     probe: str | None = Field(
         default=None,
@@ -163,6 +167,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         default=None,
         description="END: what is scored: nodes 'whole', 'sentences', or chunks of at "
         "most so many characters.",
+    )
+    must_keep: str | dict[str, str] | None = Field(
+        default=None,
+        description="Records and paragraphs that stay: a regular expression, or fields "
+        "with an expression for their value, such as {'status': 'failed'}.",
     )
     context: bool = Field(
         default=True,
@@ -218,7 +227,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             if name in _OTHER_NAMES:
                 hint = f"; {_OTHER_NAMES[name]}"
             raise InputError(f"{name}: no such setting{hint}")
-        _check_denoiser(values.get("denoiser"))
+        _check_objects(values)
         keep = values.get("keep")
         if not isinstance(keep, int | float | str | None):
             raise InputError(
@@ -230,6 +239,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     def model_post_init(self, context: Any, /) -> None:
         """Build the denoiser, so that wrong settings and models raise here."""
         super().model_post_init(context)
+        read_pin(self.must_keep)
         self._built_denoiser = self._build_denoiser()
 
     @classmethod
@@ -302,11 +312,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         caller = "DenoisePostprocessor"
         if self.method == "select":
             return resolve_model("llm", self.llm, caller=caller)
-        if self.method == "embedding":
+        if self.method == "embedding" and self.model is None:
             return resolve_model("embed_model", self.embed_model, caller=caller)
         if self.method == "rerank" and self.model is None:
             raise InputError("method='rerank' needs model=, the cross-encoder's name")
-        return self.model if self.method == "rerank" else None
+        return self.model if self.method in ("embedding", "rerank") else None
 
     def _build_denoiser(self) -> Denoiser:
         settings = KeepSettings(**{n: getattr(self, n) for n in KeepSettings._fields})
@@ -346,12 +356,15 @@ class DenoisePostprocessor(BaseNodePostprocessor):
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
         from denoise_core.end import ENDDenoiser, Probe, ProbeScorer
+        from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 
         scorer: Any
         if self.method == "embedding":
-            scorer = EmbedModelScorer(self._resolve_model())
+            scorer = EmbeddingScorer(self._resolve_model())
+            _check_loads(scorer, self.model)
         elif self.method == "rerank":
-            scorer = _load_cross_encoder(self._resolve_model())
+            scorer = CrossEncoderScorer(self._resolve_model())
+            _check_loads(scorer, self.model)
         elif self.probe is None:
             raise InputError("method='probe' needs probe=, the folder of the probe")
         else:
@@ -440,6 +453,9 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         node_batch = run.node_batch
         if self.top_n is not None:
             result = keep_top(result, node_batch.passages, self.top_n)
+        result = keep_pinned(result, node_batch.passages, read_pin(self.must_keep))
+        if not node_batch.repeats:
+            result = drop_repeats(result, node_batch.passages)
         if self.order == "score":
             result = order_by_score(result)
         kept_nodes = to_nodes(
@@ -476,9 +492,9 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
         InputError: They name two.
     """
     names = [name for name in _METHODS if settings.get(name) is not None]
-    if names == ["probe", "model"]:
-        names = ["probe"]
     method: DenoisingMethod | None = settings.get("method")
+    if names == ["probe", "model"] or (method, names) == ("embedding", ["model"]):
+        names.remove("model")
     if len(names) > 1:
         raise InputError(
             f"{' and '.join(names)}: each names a method; give one of them"
@@ -493,8 +509,21 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
     return found_method
 
 
-def _check_denoiser(denoiser: Any) -> None:
-    """Raise `InputError` for a model or a name instead of a denoiser."""
+def _check_objects(settings: Mapping[str, Any]) -> None:
+    """Raise `InputError` for a name, or another object than a model or denoiser."""
+    llm = settings.get("llm")
+    if llm is not None and not isinstance(llm, LLM):
+        raise InputError(
+            f"llm={llm!r:.80}: pass the model object, such as OpenAI(model=...); no "
+            "default is resolved"
+        )
+    embed_model = settings.get("embed_model")
+    if isinstance(embed_model, str):
+        raise InputError(
+            f"embed_model={embed_model!r}: pass the model object, or write "
+            f"method='embedding', model={embed_model!r}"
+        )
+    denoiser = settings.get("denoiser")
     if denoiser is None or isinstance(denoiser, Denoiser):
         return
     hint = ""
@@ -534,25 +563,22 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
     return tool_call.group(1) if tool_call else query_bundle.query_str
 
 
-def _load_cross_encoder(name: str) -> Any:
-    """The scorer of a cross-encoder, loaded.
+def _check_loads(scorer: Scorer, name: str | None) -> None:
+    """Load the model of this name.
 
     Raises:
         InputError: It cannot be loaded; at a query that would be a mere fallback.
     """
-    from denoise_core.scorers.encoders import CrossEncoderScorer
-
-    scorer = CrossEncoderScorer(name)
+    if name is None:
+        return
     try:
-        scorer.score("", [""])
+        scorer.score("", ["a"])
     except Exception as error:
         if is_user_error(error):
             raise
         raise InputError(
-            f"model={name!r}: not a cross-encoder that can be loaded: "
-            f"{format_error(error)}"
+            f"model={name!r}: no such model can be loaded: {format_error(error)}"
         ) from error
-    return scorer
 
 
 def _embedded_denoiser(settings: KeepSettings, chunks: Any = None) -> Denoiser:

@@ -154,6 +154,7 @@ class NodeBatch:
     ) -> None:
         self.nodes = _checked_nodes(nodes)
         self.guard = guard
+        self.repeats = repeats
         self.failures: dict[str, str] = {}
         self._untouched: dict[int, NodeWithScore] = {}
         text_nodes: list[tuple[int, NodeWithScore]] = []
