@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from langchain_denoise.models.scoring import EmbeddedEmbeddings
     from langchain_denoise.retriever import DenoisingRetriever, RetrieverAdapter
     from langchain_denoise.s2a import S2AMessages
+    from langchain_denoise.shadow import ShadowReport
     from langchain_denoise.verification.chain import verified
     from langchain_denoise.verification.verifier import Verifier
 
@@ -40,6 +41,7 @@ __all__ = [
     "EmbeddedEmbeddings",
     "RetrieverAdapter",
     "S2AMessages",
+    "ShadowReport",
     "Verifier",
     "verified",
 ]
@@ -52,6 +54,7 @@ _MODULE_OF_NAME = {
     "EmbeddedEmbeddings": "models.scoring",
     "RetrieverAdapter": "retriever",
     "S2AMessages": "s2a",
+    "ShadowReport": "shadow",
     "Verifier": "verification.verifier",
     "verified": "verification.chain",
 }

@@ -144,6 +144,7 @@ class DenoiseCompressor(
         # Building the summaries costs time, so it is skipped when nothing listens.
         if has_listeners(run_manager):
             emit_record(run_manager, call.run_inputs, *call.summaries(result))
+            call.report_shadow(result, run_manager)
         return call.build_output(result)
 
     @cache_signature
@@ -159,6 +160,7 @@ class DenoiseCompressor(
         result = call.finish(result)
         if has_listeners(run_manager):
             await aemit_record(run_manager, call.run_inputs, *call.summaries(result))
+            call.report_shadow(result, run_manager)
         return call.build_output(result)
 
     def _prepare_call(
@@ -190,7 +192,9 @@ class _TextsCall:
         self.settings = settings
         self.query: str = input["query"]
         self.guard = Guard(
-            denoiser, on_error=settings.on_error, on_empty=settings.on_empty
+            denoiser,
+            on_error="keep" if settings.shadow else settings.on_error,
+            on_empty="drop" if settings.shadow else settings.on_empty,
         )
         self.passages: Sequence[Passage] = self.to_passages(texts)
         self.top_n = overrides.get("top_n", settings.top_n)
@@ -204,6 +208,8 @@ class _TextsCall:
             self.input_key: len(self.passages),
             "method": type(denoiser).__name__,
         }
+        if settings.shadow:
+            self.run_inputs["shadow"] = True
 
     def choose_denoiser(
         self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
@@ -227,6 +233,17 @@ class _TextsCall:
     def summaries(self, result: DenoiseResult) -> tuple[Record, Record]:
         return result_summaries(self.passages, result)
 
+    def report_shadow(
+        self, result: DenoiseResult, run: ParentRunManager | AsyncParentRunManager
+    ) -> None:
+        """In shadow mode, give the result to each `ShadowReport` that listens."""
+        if self.settings.shadow:
+            from denoise_core.shadow import ShadowCall
+            from langchain_denoise.shadow import report_call
+
+            shadow_call = ShadowCall.from_result(self.passages, result)
+            report_call(run.handlers, run.run_id, shadow_call)
+
 
 class _DocumentsCall(_TextsCall):
     """One call's documents."""
@@ -239,6 +256,7 @@ class _DocumentsCall(_TextsCall):
         return denoiser
 
     def to_passages(self, texts: Any) -> Sequence[Passage]:
+        self.documents = texts
         self.batch = DocumentBatch(texts, self.settings.header_keys, self.guard)
         return self.batch.passages
 
@@ -248,6 +266,8 @@ class _DocumentsCall(_TextsCall):
         return result if self.order == "input" else order_by_score(result)
 
     def build_output(self, result: DenoiseResult) -> list[Document]:
+        if self.settings.shadow:
+            return list(self.documents)
         write_scores = self.settings._write_scores or self.order == "score"
         detail = self.settings.record
         return self.batch.restore_documents(result, detail, scores=write_scores)

@@ -112,6 +112,11 @@ class DenoisingRetriever(Denoise, BaseRetriever):
                 f"top_n={self.top_n} and k={k}: both say how many documents to return; "
                 "give k"
             )
+        if fetch_k is not None and self.shadow:
+            raise InputError(
+                f"fetch_k={fetch_k}: with shadow=True your retriever's own documents "
+                "are returned; leave fetch_k out"
+            )
         if fetch_k is not None and k is not None and fetch_k < k:
             raise InputError(f"fetch_k={fetch_k}: expected at least k={k}")
         if fetch_k is not None and not _accepts_argument(self.retriever, "k"):

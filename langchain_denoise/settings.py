@@ -99,6 +99,7 @@ class DenoiseSettings(TypedDict, total=False):
     on_empty: FailurePolicy
     record: RecordDetail
     max_concurrency: int | None
+    shadow: bool
     name: str | None
     retriever: RetrieverLike
     tags: list[str] | None
@@ -202,6 +203,10 @@ class Denoise(BaseModel):
 
     max_concurrency: PositiveCount | None = None
     """Most model calls of one denoising at once; None is the denoiser's own bound."""
+
+    shadow: bool = False
+    """Return what came in, unchanged, and only count what would be dropped: for a
+    `ShadowReport` among the callbacks. No failure of the denoiser raises then."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 

@@ -9,15 +9,19 @@ from typing import Annotated, Any, NotRequired, TypeAlias, get_args
 from langchain.agents.middleware import AgentState, ModelRequest
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain.tools import ToolRuntime
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 from typing_extensions import override
 
-from denoise_core import InputError
+from denoise_core import InputError, Passage
 from denoise_core._frameworks import closest_name
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.shadow import ShadowCall
+from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.tool_results import (
     MIN_CHARACTERS,
     OMITTED_STATE_KEY,
@@ -45,6 +49,7 @@ from langchain_denoise.settings import (
     DenoiserLike,
     config_with_request,
 )
+from langchain_denoise.shadow import report_call
 
 ToolReturn: TypeAlias = ToolMessage | Command[Any]
 ToolContent: TypeAlias = ToolText | ToolDocuments
@@ -134,6 +139,11 @@ class DenoiseToolResults(RequestMiddleware):
             self.compressor: DenoiseCompressor = denoiser
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
+        self.is_shadow = self.compressor.shadow
+        if self.is_shadow:
+            # Messages are compared whole, so the compressor does the cutting.
+            quiet = {"shadow": False, "on_error": "keep", "on_empty": "drop"}
+            self.compressor = self.compressor.model_copy(update=quiet)
         self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
         self.recall = recall
         if where not in get_args(CutPlace):
@@ -150,7 +160,7 @@ class DenoiseToolResults(RequestMiddleware):
         read_pin(must_keep)
         self.min_characters = min_characters
         self.cut = MessageCut(where, recall, must_keep, hard_cap)
-        if recall:
+        if recall and not self.is_shadow:
             self.tools = [_recall]
             self.state_schema = RecallState
         self._has_checked_names = tools is None
@@ -168,7 +178,7 @@ class DenoiseToolResults(RequestMiddleware):
             inputs = content.denoise_inputs(query)
             results = [self.compressor.denoise_texts(item, config) for item in inputs]
             all_results.append(results)
-        return self._apply_results(tool_return, contents, all_results)
+        return self._finish(tool_return, contents, all_results, query)
 
     @override
     async def awrap_tool_call(
@@ -184,7 +194,7 @@ class DenoiseToolResults(RequestMiddleware):
             for item in content.denoise_inputs(query):
                 results.append(await self.compressor.adenoise_texts(item, config))
             all_results.append(results)
-        return self._apply_results(tool_return, contents, all_results)
+        return self._finish(tool_return, contents, all_results, query)
 
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -275,6 +285,20 @@ class DenoiseToolResults(RequestMiddleware):
             return new_messages, {}
         return new_messages, {item.id: item.text for item in omitted_texts}
 
+    def _finish(
+        self,
+        tool_return: ToolReturn,
+        contents: Sequence[ToolContent],
+        all_results: Sequence[Sequence[Any]],
+        query: str,
+    ) -> ToolReturn:
+        if not self.is_shadow:
+            return self._apply_results(tool_return, contents, all_results)
+        messages = _tool_messages(tool_return)
+        new_messages, _ = self._shorten_messages(messages, contents, all_results)
+        report_messages(query, messages, new_messages)
+        return tool_return
+
     def _apply_results(
         self,
         tool_return: ToolReturn,
@@ -315,6 +339,25 @@ def _tool_name(agent_tool: Any) -> str:
         return agent_tool
     type_name = type(agent_tool).__name__
     raise InputError(f"tools: expected tools or their names, got a {type_name}")
+
+
+def report_messages(
+    query: str, messages: Sequence[ToolMessage], new_messages: Mapping[int, ToolMessage]
+) -> None:
+    """Give a `ShadowReport` what the model would read of each tool's message."""
+    passages = []
+    kept_passages = []
+    for message in messages:
+        shown = shown_message(new_messages.get(id(message), message))
+        message_id = str(message.tool_call_id)
+        passages.append(Passage(str(message.text), message_id, provenance="tool"))
+        kept = Passage(str(shown.text), message_id, provenance="tool")
+        kept_passages.append(kept)
+    kept_tokens = sum(estimate_tokens(passage.text) for passage in kept_passages)
+    call = ShadowCall(query, tuple(passages), tuple(kept_passages), kept_tokens)
+    run = ensure_config().get("callbacks")
+    if isinstance(run, BaseCallbackManager):
+        report_call(run.handlers, run.parent_run_id, call)
 
 
 def _tool_messages(tool_return: ToolReturn) -> list[ToolMessage]:

@@ -25,6 +25,7 @@ COMMAND_MODULES = {
     "fit": "fit",
     "evaluate": "evaluate",
     "record": "record",
+    "report": "report",
     "calibrate": "fit",
     "doctor": "doctor",
 }

@@ -1,0 +1,311 @@
+"""Shadow mode: what denoising would drop, and which answers rest on it.
+
+An adapter in shadow mode returns what it got. Here the result that it would have
+returned is compared with that, and with the answer, without a model::
+
+    log = ShadowLog("shadow.jsonl")
+    log.add_call("request-1", ShadowCall.from_result(passages, result))
+    log.add_answer("request-1", answer)
+    log.summary()  # tokens, and the requests that would have lost something
+
+A loss is a quotation, a citation or a fact (a number, a date, a name) of an answer that
+the passages have and what is kept of them has not. An answer in other words may rest on
+dropped text without a trace, so no loss proves that nothing was needed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from denoise_core.errors import InputError
+from denoise_core.result import DenoiseResult
+from denoise_core.support.citing import find_citations
+from denoise_core.support.quotations import check_quotations
+from denoise_core.text.facts import extract_facts, find_differences
+from denoise_core.text.token_budget import estimate_tokens
+from denoise_core.types import Passage
+
+LossKind = Literal["quotation", "citation", "fact"]
+AnswerRange: TypeAlias = tuple[LossKind, int, int]
+
+MAX_OPEN_REQUESTS = 1000
+"""Requests that wait for their answer, with their texts; the oldest is closed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """``[start, end)`` of an answer rests on text that would have been dropped.
+
+    ``passage_ids`` name the passages that have it.
+    """
+
+    kind: LossKind
+    start: int
+    end: int
+    passage_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowCall:
+    """What one call was given and what it would have returned.
+
+    Attributes:
+        question: The query of the call.
+        passages: What it was given, and returned.
+        kept_passages: What would be kept of each of ``passages``, in their order.
+        kept_tokens: Tokens of what it would have returned, by estimate.
+        fallback: What went wrong, or None.
+    """
+
+    question: str
+    passages: tuple[Passage, ...] = field(repr=False)
+    kept_passages: tuple[Passage, ...] = field(repr=False)
+    kept_tokens: int
+    fallback: str | None = None
+
+    @staticmethod
+    def from_result(passages: Sequence[Passage], result: DenoiseResult) -> ShadowCall:
+        """The call that was given ``passages`` and would have returned ``result``."""
+        texts_by_id: dict[str, list[str]] = {}
+        kept_tokens = 0
+        for kept in result.passages:
+            kept_tokens += estimate_tokens(kept.text)
+            source_ids = dict.fromkeys(span.passage_id for span in kept.source_spans)
+            for passage_id in source_ids:
+                texts = texts_by_id.setdefault(passage_id, [])
+                texts.append(kept.text)
+        kept_passages = []
+        for passage in passages:
+            texts = texts_by_id.get(passage.id, [])
+            header = passage.header if texts else ""
+            kept_text = "\n\n".join(texts)
+            kept_passages.append(replace(passage, text=kept_text, header=header))
+        return ShadowCall(
+            result.query,
+            tuple(passages),
+            tuple(kept_passages),
+            kept_tokens,
+            result.fallback,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of what the call was given, by estimate."""
+        return sum(estimate_tokens(passage.text) for passage in self.passages)
+
+    @property
+    def dropped_count(self) -> int:
+        """Passages of which nothing would be kept."""
+        count = 0
+        for passage, kept in zip(self.passages, self.kept_passages, strict=True):
+            count += bool(passage.text) and not kept.text
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRequest:
+    """The calls of one request, counted, and what its answer would have lost.
+
+    It has no text of the user's, so that it may be written to a file.
+
+    Attributes:
+        request_id: The caller's name of the request.
+        calls: Denoisings.
+        passages: Passages they were given.
+        dropped: Passages of which nothing would be kept.
+        tokens: Tokens they were given, by estimate.
+        kept_tokens: Tokens they would have returned.
+        failures: Calls that fell back.
+        is_answered: Whether the answer is known.
+        losses: What the answer takes from dropped text.
+    """
+
+    request_id: str
+    calls: int
+    passages: int
+    dropped: int
+    tokens: int
+    kept_tokens: int
+    failures: int
+    is_answered: bool = False
+    losses: tuple[Loss, ...] = ()
+
+    def to_json(self) -> str:
+        """The request as one line of JSON."""
+        row = {name: getattr(self, name) for name in _REQUEST_FIELDS}
+        losses = []
+        for loss in self.losses:
+            losses.append({name: getattr(loss, name) for name in Loss.__slots__})
+        return json.dumps({**row, "losses": losses}, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(line: str) -> ShadowRequest:
+        """Read a line of `to_json`.
+
+        Raises:
+            InputError: It is no such line.
+        """
+        try:
+            row = json.loads(line)
+            losses = []
+            for loss in row.pop("losses"):
+                loss["passage_ids"] = tuple(loss["passage_ids"])
+                losses.append(Loss(**loss))
+            request = ShadowRequest(**row, losses=tuple(losses))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError("expected a line that shadow mode wrote") from error
+        return request
+
+
+_REQUEST_FIELDS = tuple(ShadowRequest.__slots__)[:-1]
+
+
+class ShadowLog:
+    """Collects the calls and the answers of requests; safe for many threads.
+
+    Args:
+        path: JSON lines to append to, without any text of the user's: one for each
+            request, and another one if its answer follows later.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self._requests: dict[str, ShadowRequest] = {}
+        self._open_calls: dict[str, list[ShadowCall]] = {}
+        self._lock = threading.Lock()
+
+    def add_call(self, request_id: str, call: ShadowCall) -> None:
+        """Count a call of a request."""
+        with self._lock:
+            calls = self._open_calls.setdefault(request_id, [])
+            calls.append(call)
+            self._requests[request_id] = _count_calls(request_id, calls)
+            if len(self._open_calls) > MAX_OPEN_REQUESTS:
+                oldest_id = next(iter(self._open_calls))
+                del self._open_calls[oldest_id]
+
+    def add_answer(self, request_id: str, answer: str | None) -> ShadowRequest | None:
+        """Compare an answer with what its request would have dropped.
+
+        Args:
+            request_id: As in `add_call`.
+            answer: The answer; None if it is not known, which may follow later.
+
+        Returns:
+            The request; None if it has no call, or was closed before.
+        """
+        with self._lock:
+            calls = list(self._open_calls.get(request_id, ()))
+        if not calls:
+            return None
+        request = _count_calls(request_id, calls)
+        if answer is not None:
+            losses = find_losses(calls, answer)
+            request = replace(request, is_answered=True, losses=losses)
+        with self._lock:
+            self._requests[request_id] = request
+            if answer is not None:
+                self._open_calls.pop(request_id, None)
+            if self.path is not None:
+                with open(self.path, "a", encoding="utf-8", errors="replace") as file:
+                    file.write(request.to_json() + "\n")
+        return request
+
+    @property
+    def requests(self) -> tuple[ShadowRequest, ...]:
+        """All requests, in the order of their first call."""
+        with self._lock:
+            return tuple(self._requests.values())
+
+    def summary(self) -> dict[str, Any]:
+        """Tokens and losses of all requests, see `summarize_requests`."""
+        return summarize_requests(self.requests)
+
+
+def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
+    """What an answer takes from passages and would not find in what is kept of them.
+
+    Something that one call would drop and another one keep is no loss.
+
+    >>> passages = [Passage("It opened in 1889.", "a"), Passage("It is red.", "b")]
+    >>> call = ShadowCall.from_result(passages, DenoiseResult("Why?", (passages[1],)))
+    >>> find_losses([call], "In 1889.")
+    (Loss(kind='fact', start=3, end=7, passage_ids=('a',)),)
+    """
+    supported: dict[AnswerRange, tuple[str, ...]] = {}
+    kept: set[AnswerRange] = set()
+    for call in calls:
+        if call.passages == call.kept_passages:
+            kept.update(_find_supports(call.question, answer, call.passages))
+            continue
+        supported |= _find_supports(call.question, answer, call.passages)
+        kept.update(_find_supports(call.question, answer, call.kept_passages))
+    losses = []
+    for answer_range, passage_ids in supported.items():
+        if answer_range not in kept:
+            losses.append(Loss(*answer_range, passage_ids))
+    losses.sort(key=lambda loss: (loss.start, loss.end, loss.kind))
+    return tuple(losses)
+
+
+def _find_supports(
+    question: str, answer: str, passages: Sequence[Passage]
+) -> dict[AnswerRange, tuple[str, ...]]:
+    """What an answer takes from passages, and the ids of those that have it."""
+    supports: dict[AnswerRange, tuple[str, ...]] = {}
+    for quotation in check_quotations(answer, passages):
+        if quotation.status != "nowhere":
+            ids = dict.fromkeys(span.passage_id for span in quotation.spans)
+            supports["quotation", quotation.start, quotation.end] = tuple(ids)
+    empty_ids = {passage.id for passage in passages if not passage.text}
+    for citation in find_citations(answer, passages):
+        if not empty_ids.issuperset(citation.ids):
+            supports["citation", citation.start, citation.end] = citation.ids
+    facts = {(fact.start, fact.end) for fact in extract_facts(answer)}
+    for passage in passages:
+        source = passage.text_with_header
+        differences = find_differences(answer, source, known_text=question)
+        missing = {(difference.start, difference.end) for difference in differences}
+        for start, end in facts - missing:
+            ids = supports.get(("fact", start, end), ())
+            supports["fact", start, end] = (*ids, passage.id)
+    return supports
+
+
+def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
+    """Tokens and losses of requests; of several with one id the last one counts.
+
+    Returns:
+        ``requests``, ``answered``, ``calls``, ``failures``, ``passages``, ``dropped``,
+        ``tokens``, ``kept_tokens``, and ``losses``: for each request that lost
+        something its id and the kinds of its losses with their counts.
+    """
+    latest = {request.request_id: request for request in requests}
+    summary: dict[str, Any] = {"requests": len(latest)}
+    summary["answered"] = sum(request.is_answered for request in latest.values())
+    for name in ("calls", "failures", "passages", "dropped", "tokens", "kept_tokens"):
+        summary[name] = sum(getattr(request, name) for request in latest.values())
+    losses: dict[str, dict[str, int]] = {}
+    for request in latest.values():
+        for loss in request.losses:
+            counts = losses.setdefault(request.request_id, {})
+            counts[loss.kind] = counts.get(loss.kind, 0) + 1
+    summary["losses"] = losses
+    return summary
+
+
+def _count_calls(request_id: str, calls: Sequence[ShadowCall]) -> ShadowRequest:
+    return ShadowRequest(
+        request_id,
+        calls=len(calls),
+        passages=sum(len(call.passages) for call in calls),
+        dropped=sum(call.dropped_count for call in calls),
+        tokens=sum(call.tokens for call in calls),
+        kept_tokens=sum(call.kept_tokens for call in calls),
+        failures=sum(call.fallback is not None for call in calls),
+    )

@@ -1,0 +1,47 @@
+"""`rag-denoise report`: the counts of a file, in words and as JSON."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from denoise_core import DenoiseResult, InputError, Passage
+from denoise_core.cli import load_app
+from denoise_core.shadow import ShadowCall, ShadowLog
+
+PASSAGES = (Passage("It opened in 1889. " * 40, "a"), Passage("It is red.", "b"))
+
+
+@pytest.fixture
+def shadow_file(tmp_path):
+    log = ShadowLog(tmp_path / "shadow.jsonl")
+    for number in range(3):
+        result = DenoiseResult("When?", PASSAGES[1:])
+        log.add_call(f"request-{number}", ShadowCall.from_result(PASSAGES, result))
+        log.add_answer(f"request-{number}", "In 1889." if number == 1 else "Red.")
+    return log.path
+
+
+def report(*arguments):
+    return CliRunner().invoke(load_app("report"), ["report", *map(str, arguments)])
+
+
+def test_the_report_names_the_requests_that_lost_something(shadow_file):
+    output = report(shadow_file).output
+    assert "3 requests, 3 with an answer; 3 calls, 0 failed" in output
+    assert "3 of 6 passages" in output
+    assert "1 answers rest on what would be left out\n  request-1: 1 fact" in output
+
+
+def test_money_is_that_of_the_tokens_left_out(shadow_file):
+    counts = json.loads(report(shadow_file, "--json", "--price", "2,4").output)
+    left_out = counts["tokens"] - counts["kept_tokens"]
+    assert counts["money"] == pytest.approx(left_out * 2 / 1e6)
+    assert counts["losses"] == {"request-1": {"fact": 1}}
+
+
+def test_a_damaged_line_is_named(shadow_file):
+    shadow_file.write_text(shadow_file.read_text("utf-8") + "{}\n", "utf-8")
+    error = report(shadow_file).exception
+    assert isinstance(error, InputError)
+    assert "line 4" in str(error)

@@ -1,0 +1,133 @@
+"""Shadow mode: losses that are named, losses that are none, and the report of a file."""
+
+import json
+import threading
+
+import pytest
+
+from denoise_core import DenoiseResult, InputError, Passage
+from denoise_core.shadow import (
+    MAX_OPEN_REQUESTS,
+    ShadowCall,
+    ShadowLog,
+    ShadowRequest,
+    find_losses,
+    summarize_requests,
+)
+from denoise_core.types import Span
+
+TOWER = Passage("The tower was completed in 1889 by Gustave Eiffel.", "tower")
+FRUIT = Passage("Bananas are yellow and sweet when they are ripe.", "fruit")
+PASSAGES = (TOWER, FRUIT)
+
+
+def call_keeping(*kept):
+    return ShadowCall.from_result(PASSAGES, DenoiseResult("What is it?", kept))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kinds"),
+    [
+        ('It "was completed in 1889 by".', {"quotation", "fact"}),
+        ("It is old [1].", {"citation"}),
+        ("It is old [tower].", {"citation"}),
+        ("The tower was completed in 1889 by Gustave Eiffel [1].", None),
+        ("In 1889.", {"fact"}),
+        ("Gustave Eiffel built it.", {"fact"}),
+        ("Bananas are yellow [2].", set()),
+        ('They "are yellow and sweet".', set()),
+        ("In 1920, says nobody.", set()),
+        ("I do not know.", set()),
+        ("", set()),
+    ],
+)
+def test_what_an_answer_takes_from_dropped_text_is_named(answer, kinds):
+    losses = find_losses([call_keeping(FRUIT)], answer)
+    if kinds is None:
+        kinds = {"quotation", "citation", "fact"}
+    assert {loss.kind for loss in losses} == kinds
+    assert all(loss.passage_ids == ("tower",) for loss in losses)
+    assert all(0 <= loss.start < loss.end <= len(answer) for loss in losses)
+    assert find_losses([call_keeping(*PASSAGES)], answer) == ()
+
+
+def test_a_kept_part_of_a_passage_is_no_loss_and_its_dropped_part_is():
+    kept = Passage(
+        "The tower was completed in 1889", "tower", spans=(Span("tower", 0, 31),)
+    )
+    call = call_keeping(kept)
+    assert find_losses([call], "In 1889 [1].") == ()
+    [loss] = find_losses([call], "Gustave Eiffel [1].")
+    assert loss.kind == "fact"
+
+
+def test_facts_of_the_question_need_no_passage():
+    result = DenoiseResult("What was in 1889?", (FRUIT,))
+    call = ShadowCall.from_result(PASSAGES, result)
+    assert find_losses([call], "In 1889 nothing was.") == ()
+
+
+def test_what_another_call_keeps_is_no_loss():
+    calls = [call_keeping(FRUIT), call_keeping(TOWER)]
+    assert find_losses(calls, "In 1889.") == ()
+    assert len(find_losses(calls[:1], "In 1889.")) == 1
+
+
+def test_a_joint_text_counts_once_and_for_each_of_its_passages():
+    spans = (*TOWER.source_spans, *FRUIT.source_spans)
+    joint = Passage("Built in 1889.", "joint", spans=spans, is_rewritten=True)
+    call = call_keeping(joint)
+    assert call.dropped_count == 0
+    assert call.kept_tokens == 4
+    assert find_losses([call], "In 1889 [1][2].") == ()
+
+
+def test_the_file_has_no_text_and_its_last_line_of_a_request_counts(tmp_path):
+    path = tmp_path / "shadow.jsonl"
+    log = ShadowLog(path)
+    log.add_call("first", call_keeping(FRUIT))
+    log.add_answer("first", None)
+    log.add_answer("first", "In 1889.")
+    log.add_call("second", call_keeping(FRUIT))
+    log.add_answer("second", "Yellow.")
+    lines = path.read_text("utf-8").splitlines()
+    for word in ("1889", "Eiffel", "yellow", "What is it"):
+        assert word not in path.read_text("utf-8")
+    requests = [ShadowRequest.from_json(line) for line in lines]
+    assert summarize_requests(requests) == log.summary()
+    assert log.summary()["losses"] == {"first": {"fact": 1}}
+    assert (log.summary()["requests"], log.summary()["answered"]) == (2, 2)
+    assert log.add_answer("third", "In 1889.") is None
+
+
+@pytest.mark.parametrize("line", ["", "[]", "{}", '{"losses": 3}', '{"losses": []}'])
+def test_another_file_is_an_error_that_says_so(line):
+    with pytest.raises(InputError, match="shadow mode"):
+        ShadowRequest.from_json(line)
+
+
+def test_open_requests_are_bounded_and_counted():
+    log = ShadowLog()
+    for number in range(MAX_OPEN_REQUESTS + 5):
+        log.add_call(str(number), call_keeping(FRUIT))
+    assert log.add_answer("0", "In 1889.") is None
+    assert log.add_answer("5", "In 1889.").losses
+    assert log.summary()["requests"] == MAX_OPEN_REQUESTS + 5
+
+
+def test_threads_lose_no_request(tmp_path):
+    log = ShadowLog(tmp_path / "shadow.jsonl")
+
+    def ask(name):
+        for number in range(20):
+            log.add_call(f"{name}-{number}", call_keeping(FRUIT))
+            log.add_answer(f"{name}-{number}", "In 1889.")
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = log.path.read_text("utf-8").splitlines()
+    assert len({json.loads(line)["request_id"] for line in lines}) == 80
+    assert len(log.summary()["losses"]) == 80
