@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.workflow import Event
 
@@ -26,6 +27,21 @@ class DenoiseEvent(BaseEvent):
     def class_name(cls) -> str:
         """Return the event's name."""
         return "DenoiseEvent"
+
+
+class ShadowEvent(BaseEvent):
+    """One denoising in shadow mode.
+
+    Attributes:
+        call: The `denoise_core.shadow.ShadowCall`; it has texts and is not serialised.
+    """
+
+    call: Any = Field(exclude=True, repr=False)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the event's name."""
+        return "ShadowEvent"
 
 
 class AnswerEvent(BaseEvent):

@@ -43,7 +43,7 @@ from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RecordDetail
 from denoise_core.tool_results import read_pin
-from llamaindex_denoise.events import DenoiseEvent
+from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
 from llamaindex_denoise.nodes.pins import keep_pinned
@@ -109,6 +109,9 @@ class DenoisePostprocessor(BaseNodePostprocessor):
 
     Settings are plain values: ``from_dict(postprocessor.to_dict())`` rebuilds a method
     whose models have names; ``llm``, ``embed_model`` and ``denoiser`` are passed again.
+
+    With ``shadow=True`` nothing changes, and `llamaindex_denoise.ShadowReport` says
+    what would be dropped, and which answers rest on it.
 
     Put it after rerankers and metadata replacement, before reordering. A copy shares
     the denoiser.
@@ -194,6 +197,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     on_empty: FailurePolicy = Field(
         default="keep",
         description="If no text is kept: 'keep' the input, 'drop' it, or 'raise'.",
+    )
+    shadow: bool = Field(
+        default=False,
+        description="Return the nodes as they came, and give `ShadowReport` what would "
+        "be dropped.",
     )
     record: RecordDetail = Field(
         default="spans",
@@ -418,8 +426,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         query = _query_text(query_bundle)
         node_guard = Guard(
             self.active_denoiser,
-            on_error=self.on_error,
-            on_empty=self.on_empty,
+            on_error="keep" if self.shadow else self.on_error,
+            on_empty="drop" if self.shadow else self.on_empty,
         )
         node_batch = NodeBatch(nodes, node_guard, repeats=repeats)
         run = PostprocessRun(query, node_batch, node_guard)
@@ -456,6 +464,13 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         result = keep_pinned(result, node_batch.passages, read_pin(self.must_keep))
         if not node_batch.repeats:
             result = drop_repeats(result, node_batch.passages)
+        if self.shadow:
+            from denoise_core.shadow import ShadowCall
+
+            call = ShadowCall.from_result(node_batch.passages, result)
+            run.output_nodes = list(node_batch.nodes)
+            dispatcher.event(ShadowEvent(call=call))
+            return
         if self.order == "score":
             result = order_by_score(result)
         kept_nodes = to_nodes(
