@@ -16,7 +16,8 @@ class DenoiseEvent(BaseEvent):
         method: Name of the method.
         summary: `denoise_core.runtime.record.result_summary` as plain JSON: the ranges
             of each node that were kept and dropped, why, and the cost.
-        passed_through: Ids of the nodes without text.
+        passed_through: Ids of the nodes that were not denoised: without text, or with
+            what must stay.
     """
 
     method: str

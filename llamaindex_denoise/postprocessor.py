@@ -46,7 +46,6 @@ from denoise_core.tool_results import read_pin
 from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
-from llamaindex_denoise.nodes.pins import keep_pinned
 from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
@@ -173,8 +172,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     must_keep: str | dict[str, str] | None = Field(
         default=None,
-        description="Records and paragraphs that stay: a regular expression, or fields "
-        "with an expression for their value, such as {'status': 'failed'}.",
+        description="Nodes that are returned whole: those with a match of a regular "
+        "expression, or of fields with one, such as {'status': 'failed'}.",
     )
     context: bool = Field(
         default=True,
@@ -258,28 +257,6 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             InputError: There is no model.
         """
         return cls(method="select", llm=llm, **settings)
-
-    @classmethod
-    def from_embed_model(
-        cls, embed_model: BaseEmbedding | None = None, **settings: Any
-    ) -> Self:
-        """END by the similarity of an embedding model; None takes `Settings.embed_model`.
-
-        Raises:
-            InputError: There is no model.
-        """
-        return cls(method="embedding", embed_model=embed_model, **settings)
-
-    @classmethod
-    def from_cross_encoder(
-        cls, model: str, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any
-    ) -> Self:
-        """END by a cross-encoder, at the defaults of ``SentenceTransformerRerank``.
-
-        Raises:
-            InputError: There is no such model.
-        """
-        return cls(model=model, top_n=top_n, order=order, **settings)
 
     @classmethod
     def from_file(
@@ -416,20 +393,15 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         self,
         nodes: list[NodeWithScore],
         query_bundle: QueryBundle | None,
-        *,
-        repeats: bool = False,
     ) -> Iterator[PostprocessRun]:
-        """Yield a run between LlamaIndex's start and end events.
-
-        ``repeats`` is that of `NodeBatch`: an index stores each of two equal nodes.
-        """
+        """Yield a run between LlamaIndex's start and end events."""
         query = _query_text(query_bundle)
         node_guard = Guard(
             self.active_denoiser,
             on_error="keep" if self.shadow else self.on_error,
             on_empty="drop" if self.shadow else self.on_empty,
         )
-        node_batch = NodeBatch(nodes, node_guard, repeats=repeats)
+        node_batch = NodeBatch(nodes, node_guard, must_keep=self.must_keep)
         run = PostprocessRun(query, node_batch, node_guard)
         input_nodes = run.node_batch.nodes
         top_n = self.top_n or len(input_nodes)
@@ -461,9 +433,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         node_batch = run.node_batch
         if self.top_n is not None:
             result = keep_top(result, node_batch.passages, self.top_n)
-        result = keep_pinned(result, node_batch.passages, read_pin(self.must_keep))
-        if not node_batch.repeats:
-            result = drop_repeats(result, node_batch.passages)
+        result = drop_repeats(result, node_batch.passages)
         if self.shadow:
             from denoise_core.shadow import ShadowCall
 

@@ -62,11 +62,12 @@ class ShadowReport(BaseEventHandler):
                 self._log.add_answer(event.id_, None)
         elif isinstance(event, QueryStartEvent) and request_id is None:
             self._request_id.set(event.span_id)
-        elif isinstance(event, (QueryEndEvent, SpanDropEvent)):
-            if request_id is not None and event.span_id == request_id:
-                response = getattr(event, "response", None)
-                self._log.add_answer(request_id, _answer_text(response))
-                self._request_id.set(None)
+            return
+        has_ended = isinstance(event, (QueryEndEvent, SpanDropEvent))
+        if has_ended and request_id is not None and event.span_id == request_id:
+            response = getattr(event, "response", None)
+            self._log.add_answer(request_id, _answer_text(response))
+            self._request_id.set(None)
 
 
 def _answer_text(response: Any) -> str | None:

@@ -14,7 +14,7 @@ from tiny_models import build_probe, tiny_pair
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import TokenLimit
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform
+from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
 
 QUESTION = "Where is the red tower?"
@@ -101,7 +101,6 @@ def test_a_wrong_setting_says_the_right_one(wrong, says):
 def test_a_model_that_is_not_there_is_an_error_before_the_first_query():
     pytest.importorskip("sentence_transformers")
     for build in (
-        lambda: DenoisePostprocessor.from_cross_encoder("/no/such/model"),
         lambda: DenoisePostprocessor(model="/no/such/model"),
         lambda: DenoisePostprocessor(method="embedding", model="/no/such/model"),
         lambda: DenoisePostprocessor(probe="/no/such/folder"),
@@ -132,16 +131,6 @@ def test_equal_nodes_pass_once_and_the_event_names_the_others(event_log):
     [event] = [event for event in event_log[0] if isinstance(event, DenoiseEvent)]
     reasons = {row["id"]: row["reason"] for row in event.summary["dropped"]}
     assert reasons == {f"n{number}": "the same as n0" for number in range(1, 10)}
-
-
-def test_an_index_stores_each_of_two_equal_nodes():
-    step = DenoiseTransform(
-        postprocessor=DenoisePostprocessor(denoiser=RedSentences()),
-        query="red things",
-        denoise_together=True,
-    )
-    nodes = [TextNode(text="The red tower.", id_=name) for name in "ab"]
-    assert [node.node_id for node in step(nodes)] == ["a", "b"]
 
 
 def test_a_cache_knows_the_model_that_was_passed_again():

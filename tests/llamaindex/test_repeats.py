@@ -12,15 +12,11 @@ from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_denoisers import (
     DENOISERS,
-    Joins,
     RedSentences,
-    Shouts,
     Untouched,
     nodes_of,
 )
 
-from denoise_core.end import ENDDenoiser
-from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.events import DenoiseEvent
 
@@ -93,59 +89,29 @@ def test_the_record_and_the_event_say_what_another_node_shows(event_log):
     assert reasons == {f"the same as in {hits[0].node.node_id}"}
 
 
-def threshold(pattern):
-    scorer = FunctionScorer(lambda query, text: float(pattern in text))
-    return ENDDenoiser(scorer, threshold=0.5, min_keep=0, chunker="auto")
-
-
-def test_what_must_stay_stays_in_its_place_and_counts_towards_no_limit():
-    texts = ["A ship.\n\nStatus: failed.", "The red tower.", "Bread.", "Id 7 failed."]
-    postprocessor = DenoisePostprocessor(
-        denoiser=threshold("red"), must_keep="failed", top_n=1
-    )
-    out = postprocessor.postprocess_nodes(nodes_of(texts), query_str=QUESTION)
-    assert [hit.node.text for hit in out] == ["Status: failed.", texts[1], texts[3]]
-    for hit in out:
-        origin = texts[int(record(hit.node)["origin_id"][1:])]
-        spans = record(hit.node)["origin_spans"]
-        assert "".join(origin[a:b] for a, b in spans) == hit.node.text
-
-
-def test_a_field_can_name_what_must_stay(event_log):
-    text = "It rained. " * 40
-    records = [{"id": 1, "status": "ok"}, {"id": 2, "status": "failed"}]
-    rows = json.dumps([{**row, "text": text} for row in records])
-    postprocessor = DenoisePostprocessor(
-        denoiser=threshold("red"), must_keep={"status": "^failed"}, on_empty="drop"
-    )
-    [out] = postprocessor.postprocess_nodes(nodes_of([rows]), query_str=QUESTION)
-    assert '"id": 2' in out.node.text
-    assert '"id": 1' not in out.node.text
-    [event] = [event for event in event_log[0] if isinstance(event, DenoiseEvent)]
-    dropped = "".join(rows[r["start"] : r["end"]] for r in event.summary["dropped"])
-    assert '"id": 1' in dropped
-    assert '"id": 2' not in dropped
-
-
-@pytest.mark.parametrize("denoiser", [Shouts(), Joins()], ids=["each", "all at once"])
-def test_what_must_stay_is_verbatim_where_a_model_writes(denoiser):
-    hits = nodes_of(["The red tower.", "Id 7 failed."])
-    postprocessor = DenoisePostprocessor(denoiser=denoiser, must_keep="failed")
-    out = postprocessor.postprocess_nodes(hits, query_str=QUESTION)
-    assert out[-1].node.text == "Id 7 failed."
+RECORDS = [{"id": 1, "status": "ok"}, {"id": 2, "status": "failed"}]
 
 
 @pytest.mark.parametrize("name", sorted(DENOISERS))
-def test_a_pattern_without_a_match_changes_nothing(name):
-    plain, pinned = (
-        DenoisePostprocessor(denoiser=DENOISERS[name](), must_keep=pattern)
-        for pattern in (None, "no such words")
+@pytest.mark.parametrize("must_keep", ["failed", {"status": "^failed"}])
+def test_a_node_with_what_must_stay_is_returned_whole_in_its_place(name, must_keep):
+    texts = ["Bread.", json.dumps(RECORDS), "The red tower.", "status: failed"]
+    hits = nodes_of(texts)
+    postprocessor = DenoisePostprocessor(
+        denoiser=DENOISERS[name](), must_keep=must_keep, top_n=1
     )
-    both_texts = [
-        [h.node.text for h in part.postprocess_nodes(nodes_of(), query_str=QUESTION)]
-        for part in (plain, pinned)
-    ]
-    assert both_texts[0] == both_texts[1]
+    out = postprocessor.postprocess_nodes(hits, query_str=QUESTION)
+    pinned = [hit for hit in out if hit in (hits[1], hits[3])]
+    assert pinned == [hits[1], hits[3]]
+    assert len(out) == 3
+
+
+def test_a_field_of_another_value_is_no_reason_to_stay():
+    postprocessor = DenoisePostprocessor(
+        denoiser=RedSentences(), must_keep={"status": "^lost"}, on_empty="drop"
+    )
+    hits = nodes_of([json.dumps(RECORDS), "status: failed"])
+    assert postprocessor.postprocess_nodes(hits, query_str=QUESTION) == []
 
 
 def test_a_broken_pattern_is_an_error_at_once():
