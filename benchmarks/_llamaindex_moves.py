@@ -101,15 +101,15 @@ def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
         "LLMRerank": (LLMRerank(llm=llm), ours.from_llm(llm, top_n=10)),
         "SentenceEmbeddingOptimizer (0.5)": (
             halves,
-            ours.from_embed_model(e, keep=0.5, chunks="sentences"),
+            ours(embed_model=e, keep=0.5, chunks="sentences"),
         ),
         "SimilarityPostprocessor": (
             SimilarityPostprocessor(),
-            ours.from_embed_model(e, threshold=0.0),
+            ours(embed_model=e, threshold=0.0),
         ),
         f"SimilarityPostprocessor ({CUTOFF})": (
             SimilarityPostprocessor(similarity_cutoff=CUTOFF),
-            ours.from_embed_model(e, threshold=CUTOFF),
+            ours(embed_model=e, threshold=CUTOFF),
         ),
         "SentenceTransformerRerank": (
             reranker(),

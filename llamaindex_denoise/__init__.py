@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llamaindex_denoise.models.scorers import EmbeddedEmbedding
     from llamaindex_denoise.nodes.records import record
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
+    from llamaindex_denoise.shadow import ShadowReport
 
 _MODULE_OF_NAME = {
     "AugmentedQueryEngine": "engines.augmented",
@@ -31,6 +32,7 @@ _MODULE_OF_NAME = {
     "DenoiseTransform": "ingestion",
     "EmbeddedEmbedding": "models.scorers",
     "LlamaLLM": "models.llm",
+    "ShadowReport": "shadow",
     "UtilityEvaluator": "evaluator",
     "VerificationEvent": "events",
     "denoised": "agents.denoised",
@@ -44,6 +46,7 @@ __all__ = [
     "DenoiseTransform",
     "EmbeddedEmbedding",
     "LlamaLLM",
+    "ShadowReport",
     "UtilityEvaluator",
     "VerificationEvent",
     "denoised",

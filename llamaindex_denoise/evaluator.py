@@ -8,6 +8,7 @@ from typing import Any
 
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
+from llama_index.core.llms import LLM as LlamaIndexLLM  # noqa: N811  the core's is LLM
 
 from denoise_core import LLM, Budget, InputError, Passage, arun, run
 from denoise_core.augmenter import (
@@ -23,6 +24,7 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.judging import Judge
 from llamaindex_denoise.engines.base import NestedPrompts
+from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.nodes.convert import to_passages
 
 
@@ -34,7 +36,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
     no contexts, an abstaining answer, a judge that failed.
 
     Args:
-        judge: A judge or a utility of the core.
+        judge: A judge or a utility of the core, or a LlamaIndex model, which then quotes.
         llm: The model of a utility that needs one and names none.
         feedback: Writes the feedback; None uses a template.
         budget: Bounds one evaluation.
@@ -45,7 +47,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
 
     def __init__(
         self,
-        judge: Judge | Utility,
+        judge: Judge | Utility | LlamaIndexLLM,
         *,
         llm: LLM | None = None,
         feedback: Feedback | None = None,
@@ -55,6 +57,8 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
             raise InputError(
                 "judge: expected a judge such as Groundedness() or LLMJudge(llm)"
             )
+        if isinstance(judge, LlamaIndexLLM):
+            judge = LlamaLLM(judge)  # the core makes a judge of a model
         self.utility = as_utility(judge)
         self.feedback = feedback or TemplateFeedback()
         self.run_settings: dict[str, Any] = {"llm": llm, "budget": budget}

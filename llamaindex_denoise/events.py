@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.workflow import Event
 
@@ -15,7 +16,8 @@ class DenoiseEvent(BaseEvent):
         method: Name of the method.
         summary: `denoise_core.runtime.record.result_summary` as plain JSON: the ranges
             of each node that were kept and dropped, why, and the cost.
-        passed_through: Ids of the nodes without text.
+        passed_through: Ids of the nodes that were not denoised: without text, or with
+            what must stay.
     """
 
     method: str
@@ -26,6 +28,21 @@ class DenoiseEvent(BaseEvent):
     def class_name(cls) -> str:
         """Return the event's name."""
         return "DenoiseEvent"
+
+
+class ShadowEvent(BaseEvent):
+    """One denoising in shadow mode.
+
+    Attributes:
+        call: The `denoise_core.shadow.ShadowCall`; it has texts and is not serialised.
+    """
+
+    call: Any = Field(exclude=True, repr=False)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the event's name."""
+        return "ShadowEvent"
 
 
 class AnswerEvent(BaseEvent):

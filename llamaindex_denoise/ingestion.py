@@ -31,7 +31,8 @@ class DenoisingFailure(DenoiseError, RuntimeError):
 class DenoiseTransform(TransformComponent):
     """Removes what is irrelevant to ``query`` before nodes are embedded and stored.
 
-    What is dropped here is missing for every later question. Use it for boilerplate,
+    Each node is denoised by itself. What is dropped here is missing for every later
+    question. Use it for boilerplate,
     with a query as wide as the index (``"what a customer may ask about our hotels"``).
 
     The cache of an `IngestionPipeline` identifies a transform by its settings and the
@@ -46,10 +47,6 @@ class DenoiseTransform(TransformComponent):
     postprocessor: DenoisePostprocessor = Field(exclude=True)
     query: str = Field(
         min_length=1, description="What the index is about; replaces the question."
-    )
-    denoise_together: bool = Field(
-        default=False,
-        description="Denoise all nodes of a call as one list, not each by itself.",
     )
     on_fallback: Literal["raise", "keep"] = Field(
         default="raise",
@@ -83,8 +80,8 @@ class DenoiseTransform(TransformComponent):
             DenoisingFailure: A node could not be denoised.
         """
         output_nodes: list[BaseNode] = []
-        for node_group in self._group_nodes(nodes):
-            with self._start_run(node_group) as run:
+        for node in nodes:
+            with self._start_run(node) as run:
                 denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
                 output_nodes += self._finish(run, denoise_result)
         return output_nodes
@@ -92,25 +89,17 @@ class DenoiseTransform(TransformComponent):
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the denoised nodes, as calling this object does."""
         output_nodes: list[BaseNode] = []
-        for node_group in self._group_nodes(nodes):
-            with self._start_run(node_group) as run:
+        for node in nodes:
+            with self._start_run(node) as run:
                 denoise_result = await run.guard.adenoise(
                     run.query, run.node_batch.passages
                 )
                 output_nodes += self._finish(run, denoise_result)
         return output_nodes
 
-    def _start_run(
-        self, node_group: list[NodeWithScore]
-    ) -> AbstractContextManager[PostprocessRun]:
-        query_bundle = QueryBundle(self.query)
-        return self.postprocessor._start_run(node_group, query_bundle, repeats=True)
-
-    def _group_nodes(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
-        scored_nodes = [NodeWithScore(node=node) for node in nodes]
-        if self.denoise_together:
-            return [scored_nodes]
-        return [[scored_node] for scored_node in scored_nodes]
+    def _start_run(self, node: BaseNode) -> AbstractContextManager[PostprocessRun]:
+        nodes = [NodeWithScore(node=node)]
+        return self.postprocessor._start_run(nodes, QueryBundle(self.query))
 
     def _finish(self, run: PostprocessRun, result: DenoiseResult) -> list[BaseNode]:
         self._check_failures(result, run.node_batch)
@@ -122,11 +111,10 @@ class DenoiseTransform(TransformComponent):
         if self.on_fallback == "keep":
             return
         failures = {**result.failures, **node_batch.failures}
-        failed_ids = [key for key in failures if NOTHING_KEPT_NOTE not in failures[key]]
-        if failed_ids:
-            raise DenoisingFailure(
-                f"{len(failed_ids)} of {len(node_batch.nodes)} nodes were not denoised, such "
-                f"as {failed_ids[0]}: {failures[failed_ids[0]]}. LlamaIndex would cache "
-                "them unchanged; run the pipeline again, or set on_fallback='keep' to "
-                "cache nothing"
-            )
+        for node_id, reason in failures.items():
+            if NOTHING_KEPT_NOTE not in reason:
+                raise DenoisingFailure(
+                    f"node {node_id} was not denoised: {reason}. LlamaIndex would cache "
+                    "it unchanged; run the pipeline again, or set on_fallback='keep' to "
+                    "cache nothing"
+                )

@@ -37,14 +37,16 @@ from denoise_core._frameworks import (
 )
 from denoise_core._optional import require
 from denoise_core.errors import format_error, is_user_error
+from denoise_core.protocols import Scorer
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RecordDetail
-from llamaindex_denoise.events import DenoiseEvent
+from denoise_core.tool_results import read_pin
+from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.models.scorers import EmbedModelScorer
 from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
+from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
 
@@ -107,6 +109,9 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     Settings are plain values: ``from_dict(postprocessor.to_dict())`` rebuilds a method
     whose models have names; ``llm``, ``embed_model`` and ``denoiser`` are passed again.
 
+    With ``shadow=True`` nothing changes, and `llamaindex_denoise.ShadowReport` says
+    what would be dropped, and which answers rest on it.
+
     Put it after rerankers and metadata replacement, before reordering. A copy shares
     the denoiser.
 
@@ -132,7 +137,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     model: str | None = Field(
         default=None,
         description="END by this cross-encoder, a name or folder; code that comes with "
-        "it is not run. With probe: the model that the probe reads.",
+        "it is not run. With method='embedding': a sentence encoder. With probe: the "
+        "model that the probe reads.",
     )
     probe: str | None = Field(
         default=None,
@@ -164,6 +170,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         description="END: what is scored: nodes 'whole', 'sentences', or chunks of at "
         "most so many characters.",
     )
+    must_keep: str | dict[str, str] | None = Field(
+        default=None,
+        description="Nodes that are returned whole: those with a match of a regular "
+        "expression, or of fields with one, such as {'status': 'failed'}.",
+    )
     context: bool = Field(
         default=True,
         description="Method 'select': also keep what the named text cannot be read "
@@ -185,6 +196,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     on_empty: FailurePolicy = Field(
         default="keep",
         description="If no text is kept: 'keep' the input, 'drop' it, or 'raise'.",
+    )
+    shadow: bool = Field(
+        default=False,
+        description="Return the nodes as they came, and give `ShadowReport` what would "
+        "be dropped.",
     )
     record: RecordDetail = Field(
         default="spans",
@@ -218,7 +234,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             if name in _OTHER_NAMES:
                 hint = f"; {_OTHER_NAMES[name]}"
             raise InputError(f"{name}: no such setting{hint}")
-        _check_denoiser(values.get("denoiser"))
+        _check_objects(values)
         keep = values.get("keep")
         if not isinstance(keep, int | float | str | None):
             raise InputError(
@@ -230,6 +246,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     def model_post_init(self, context: Any, /) -> None:
         """Build the denoiser, so that wrong settings and models raise here."""
         super().model_post_init(context)
+        read_pin(self.must_keep)
         self._built_denoiser = self._build_denoiser()
 
     @classmethod
@@ -240,28 +257,6 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             InputError: There is no model.
         """
         return cls(method="select", llm=llm, **settings)
-
-    @classmethod
-    def from_embed_model(
-        cls, embed_model: BaseEmbedding | None = None, **settings: Any
-    ) -> Self:
-        """END by the similarity of an embedding model; None takes `Settings.embed_model`.
-
-        Raises:
-            InputError: There is no model.
-        """
-        return cls(method="embedding", embed_model=embed_model, **settings)
-
-    @classmethod
-    def from_cross_encoder(
-        cls, model: str, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any
-    ) -> Self:
-        """END by a cross-encoder, at the defaults of ``SentenceTransformerRerank``.
-
-        Raises:
-            InputError: There is no such model.
-        """
-        return cls(model=model, top_n=top_n, order=order, **settings)
 
     @classmethod
     def from_file(
@@ -302,11 +297,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         caller = "DenoisePostprocessor"
         if self.method == "select":
             return resolve_model("llm", self.llm, caller=caller)
-        if self.method == "embedding":
+        if self.method == "embedding" and self.model is None:
             return resolve_model("embed_model", self.embed_model, caller=caller)
         if self.method == "rerank" and self.model is None:
             raise InputError("method='rerank' needs model=, the cross-encoder's name")
-        return self.model if self.method == "rerank" else None
+        return self.model if self.method in ("embedding", "rerank") else None
 
     def _build_denoiser(self) -> Denoiser:
         settings = KeepSettings(**{n: getattr(self, n) for n in KeepSettings._fields})
@@ -346,12 +341,15 @@ class DenoisePostprocessor(BaseNodePostprocessor):
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
         from denoise_core.end import ENDDenoiser, Probe, ProbeScorer
+        from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 
         scorer: Any
         if self.method == "embedding":
-            scorer = EmbedModelScorer(self._resolve_model())
+            scorer = EmbeddingScorer(self._resolve_model())
+            _check_loads(scorer, self.model)
         elif self.method == "rerank":
-            scorer = _load_cross_encoder(self._resolve_model())
+            scorer = CrossEncoderScorer(self._resolve_model())
+            _check_loads(scorer, self.model)
         elif self.probe is None:
             raise InputError("method='probe' needs probe=, the folder of the probe")
         else:
@@ -395,20 +393,15 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         self,
         nodes: list[NodeWithScore],
         query_bundle: QueryBundle | None,
-        *,
-        repeats: bool = False,
     ) -> Iterator[PostprocessRun]:
-        """Yield a run between LlamaIndex's start and end events.
-
-        ``repeats`` is that of `NodeBatch`: an index stores each of two equal nodes.
-        """
+        """Yield a run between LlamaIndex's start and end events."""
         query = _query_text(query_bundle)
         node_guard = Guard(
             self.active_denoiser,
-            on_error=self.on_error,
-            on_empty=self.on_empty,
+            on_error="keep" if self.shadow else self.on_error,
+            on_empty="drop" if self.shadow else self.on_empty,
         )
-        node_batch = NodeBatch(nodes, node_guard, repeats=repeats)
+        node_batch = NodeBatch(nodes, node_guard, must_keep=self.must_keep)
         run = PostprocessRun(query, node_batch, node_guard)
         input_nodes = run.node_batch.nodes
         top_n = self.top_n or len(input_nodes)
@@ -440,6 +433,14 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         node_batch = run.node_batch
         if self.top_n is not None:
             result = keep_top(result, node_batch.passages, self.top_n)
+        result = drop_repeats(result, node_batch.passages)
+        if self.shadow:
+            from denoise_core.shadow import ShadowCall
+
+            call = ShadowCall.from_result(node_batch.passages, result)
+            run.output_nodes = list(node_batch.nodes)
+            dispatcher.event(ShadowEvent(call=call))
+            return
         if self.order == "score":
             result = order_by_score(result)
         kept_nodes = to_nodes(
@@ -476,9 +477,9 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
         InputError: They name two.
     """
     names = [name for name in _METHODS if settings.get(name) is not None]
-    if names == ["probe", "model"]:
-        names = ["probe"]
     method: DenoisingMethod | None = settings.get("method")
+    if names == ["probe", "model"] or (method, names) == ("embedding", ["model"]):
+        names.remove("model")
     if len(names) > 1:
         raise InputError(
             f"{' and '.join(names)}: each names a method; give one of them"
@@ -493,8 +494,21 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
     return found_method
 
 
-def _check_denoiser(denoiser: Any) -> None:
-    """Raise `InputError` for a model or a name instead of a denoiser."""
+def _check_objects(settings: Mapping[str, Any]) -> None:
+    """Raise `InputError` for a name, or another object than a model or denoiser."""
+    llm = settings.get("llm")
+    if llm is not None and not isinstance(llm, LLM):
+        raise InputError(
+            f"llm={llm!r:.80}: pass the model object, such as OpenAI(model=...); no "
+            "default is resolved"
+        )
+    embed_model = settings.get("embed_model")
+    if isinstance(embed_model, str):
+        raise InputError(
+            f"embed_model={embed_model!r}: pass the model object, or write "
+            f"method='embedding', model={embed_model!r}"
+        )
+    denoiser = settings.get("denoiser")
     if denoiser is None or isinstance(denoiser, Denoiser):
         return
     hint = ""
@@ -534,25 +548,22 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
     return tool_call.group(1) if tool_call else query_bundle.query_str
 
 
-def _load_cross_encoder(name: str) -> Any:
-    """The scorer of a cross-encoder, loaded.
+def _check_loads(scorer: Scorer, name: str | None) -> None:
+    """Load the model of this name.
 
     Raises:
         InputError: It cannot be loaded; at a query that would be a mere fallback.
     """
-    from denoise_core.scorers.encoders import CrossEncoderScorer
-
-    scorer = CrossEncoderScorer(name)
+    if name is None:
+        return
     try:
-        scorer.score("", [""])
+        scorer.score("", ["a"])
     except Exception as error:
         if is_user_error(error):
             raise
         raise InputError(
-            f"model={name!r}: not a cross-encoder that can be loaded: "
-            f"{format_error(error)}"
+            f"model={name!r}: no such model can be loaded: {format_error(error)}"
         ) from error
-    return scorer
 
 
 def _embedded_denoiser(settings: KeepSettings, chunks: Any = None) -> Denoiser:

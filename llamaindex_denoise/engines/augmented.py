@@ -14,6 +14,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
@@ -160,10 +161,20 @@ class VerifiedEngine(DenoiseEngine):
         raise NotImplementedError
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._respond(self._loop_run(query_bundle))
+        with self._query_event(query_bundle) as event:
+            response = self._respond(self._loop_run(query_bundle))
+            event.on_end({EventPayload.RESPONSE: response})
+        return response
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await self._arespond(self._loop_run(query_bundle))
+        with self._query_event(query_bundle) as event:
+            response = await self._arespond(self._loop_run(query_bundle))
+            event.on_end({EventPayload.RESPONSE: response})
+        return response
+
+    def _query_event(self, query_bundle: QueryBundle) -> Any:
+        payload = {EventPayload.QUERY_STR: query_bundle.query_str}
+        return self.callback_manager.event(CBEventType.QUERY, payload)
 
     def _respond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":

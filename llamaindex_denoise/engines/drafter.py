@@ -17,6 +17,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Passage
@@ -96,15 +97,16 @@ class EngineDrafter:
 
     def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
         """Yield the text as the engine streams it, then the draft."""
-        draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
                 if self.nodes is None:
                     with self._named_part(_RETRIEVAL):
+                        self.engine, self.query_bundle = self._run_transforms()
                         self.nodes = self.engine.retrieve(self.query_bundle)
+                draft_query = self._query_for(request)
                 response = self.engine.synthesize(draft_query, self.nodes)
             else:
-                response = self.engine.query(draft_query)
+                response = self.engine.query(self._query_for(request))
             text = ""
             if isinstance(response, StreamingResponse):
                 for new_text in response.response_gen:
@@ -119,17 +121,20 @@ class EngineDrafter:
         self, request: DraftRequest
     ) -> AsyncGenerator[str | DraftReply, None]:
         """Yield the text as the engine streams it, then the draft."""
-        draft_query = self._query_for(request)
         with self._named_part(self._writing_part):
             if self.has_retrieval:
                 if self.nodes is None:
                     with self._named_part(_RETRIEVAL):
+                        self.engine, self.query_bundle = await run_in_pool(
+                            self._run_transforms
+                        )
                         self.nodes = await aretrieve_nodes(
                             self.engine, self.query_bundle
                         )
+                draft_query = self._query_for(request)
                 response = await self.engine.asynthesize(draft_query, self.nodes)
             else:
-                response = await self.engine.aquery(draft_query)
+                response = await self.engine.aquery(self._query_for(request))
             text = ""
             if isinstance(response, AsyncStreamingResponse):
                 async for new_text in response.async_response_gen():
@@ -139,6 +144,20 @@ class EngineDrafter:
                 text = response_text(response)
                 yield text
         yield self._to_draft(request, response, text)
+
+    def _run_transforms(self) -> tuple[BaseQueryEngine, QueryBundle]:
+        """Run the engine's query transforms once.
+
+        `TransformQueryEngine` would run them to retrieve, and again to synthesize.
+        """
+        engine = self.engine
+        query_bundle = self.query_bundle
+        while isinstance(engine, TransformQueryEngine):
+            query_bundle = engine._query_transform.run(
+                query_bundle, metadata=engine._transform_metadata
+            )
+            engine = engine._query_engine
+        return engine, query_bundle
 
     @property
     def _writing_part(self) -> str:
@@ -240,6 +259,8 @@ def _is_label_type(annotation: Any) -> bool:
 
 def has_own_retrieval(engine: BaseQueryEngine) -> bool:
     """Whether the engine defines its own ``retrieve`` and ``synthesize``."""
+    while isinstance(engine, TransformQueryEngine):
+        engine = engine._query_engine
     for method in ("retrieve", "synthesize", "asynthesize"):
         if defining_class(engine, method) in (None, BaseQueryEngine):
             return False

@@ -1,44 +1,14 @@
-"""LlamaIndex embeddings as END's scorer, and our encoder as theirs."""
+"""The encoder that ships as a LlamaIndex embedding model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
-from numpy.typing import NDArray
 
-from denoise_core import InputError
 from denoise_core.runtime.thread_pool import run_in_pool
-
-FloatArray = NDArray[np.float32]
-
-
-class EmbedModelScorer:
-    """Cosine similarity, -1 to 1, by a LlamaIndex embedding model.
-
-    The query is embedded as the model embeds queries, texts as it embeds texts.
-
-    Raises:
-        InputError: ``embed_model`` is not a LlamaIndex embedding model.
-    """
-
-    def __init__(self, embed_model: BaseEmbedding) -> None:
-        if not isinstance(embed_model, BaseEmbedding):
-            raise InputError(
-                "expected a llama_index embedding model, got "
-                f"{type(embed_model).__name__}; pass the object itself, such as "
-                "MockEmbedding(8) or HuggingFaceEmbedding(...)"
-            )
-        self.embed_model = embed_model
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return one score per text, shape ``(len(texts),)``."""
-        from denoise_core.scorers.encoders import EmbeddingScorer
-
-        return EmbeddingScorer(self.embed_model).score(query, texts)
 
 
 class EmbeddedEmbedding(BaseEmbedding):

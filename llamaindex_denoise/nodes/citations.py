@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import node_text
 from llamaindex_denoise.nodes.records import (
@@ -20,9 +18,6 @@ from llamaindex_denoise.nodes.records import (
     original_text,
     record,
 )
-
-if TYPE_CHECKING:
-    from llama_index.core.base.llms.types import CitationBlock
 
 # What LlamaIndex's citation engine writes above each source.
 _SOURCE_HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
@@ -108,49 +103,6 @@ def resolve_citations(
     sources = response.source_nodes
     numbers = cited_numbers(str(text or ""), len(sources))
     return {n: origins(sources[n - 1], original_nodes) for n in numbers}
-
-
-def citation_blocks(response: Any) -> list[CitationBlock]:
-    """Return LlamaIndex's citation blocks for the supported claims of an answer.
-
-    They are for display: most integrations reject such blocks in chat history.
-
-    Args:
-        response: Checked response of an engine, a chat or an agent; a stream must have
-            been read.
-
-    Returns:
-        One block per quote. ``source`` is the id of the node or tool call,
-        ``additional_location_info`` the quote's range in it and the claim's range in
-        the answer.
-    """
-    from llama_index.core.base.llms.types import CitationBlock, TextBlock
-
-    source_nodes = getattr(response, "source_nodes", None) or []
-    metadata_by_id = {n.node.node_id: n.node.metadata for n in source_nodes}
-    node_record = (response.metadata or {}).get(RECORD_KEY) or {}
-    citation_list: list[CitationBlock] = []
-    for claim in node_record.get("claims", ()):
-        if not claim["supported"]:
-            continue
-        for quote in claim["quotes"]:
-            source_id = quote["id"]
-            metadata = metadata_by_id.get(source_id, {})
-            title = metadata.get("title") or metadata.get("file_name") or source_id
-            quote_location = {
-                "start": quote["start"],
-                "end": quote["end"],
-                "claim_start": claim["start"],
-                "claim_end": claim["end"],
-            }
-            citation_block = CitationBlock(
-                cited_content=TextBlock(text=quote["text"]),
-                source=source_id,
-                title=str(title),
-                additional_location_info=quote_location,
-            )
-            citation_list.append(citation_block)
-    return citation_list
 
 
 def _locate(text: str, kept_ranges: Ranges, full_text: str) -> Ranges | None:

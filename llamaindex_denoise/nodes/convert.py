@@ -43,6 +43,7 @@ from denoise_core.runtime.record import (
     result_summary,
     source_coverage,
 )
+from denoise_core.tool_results import Pin, read_result
 from llamaindex_denoise.nodes.headers import (
     NodeMetadata,
     metadata_mode,
@@ -132,13 +133,13 @@ def _to_passage(
 class NodeBatch:
     """The nodes of one call, converted to passages and back.
 
-    A node that cannot be converted follows the guard's policy.
+    A node that cannot be converted follows the guard's policy. Of nodes with the same
+    text and visible metadata the first is read.
 
     Args:
         nodes: The nodes.
         guard: The denoiser with its policies.
-        repeats: Whether nodes that look the same are all read. False leaves out each
-            node whose text and visible metadata an earlier one has.
+        must_keep: What is in nodes that are returned whole.
 
     Attributes:
         passages: The nodes that could be read.
@@ -150,7 +151,11 @@ class NodeBatch:
     """
 
     def __init__(
-        self, nodes: Iterable[NodeWithScore], guard: Guard, *, repeats: bool = True
+        self,
+        nodes: Iterable[NodeWithScore],
+        guard: Guard,
+        *,
+        must_keep: Pin | None = None,
     ) -> None:
         self.nodes = _checked_nodes(nodes)
         self.guard = guard
@@ -158,7 +163,9 @@ class NodeBatch:
         self._untouched: dict[int, NodeWithScore] = {}
         text_nodes: list[tuple[int, NodeWithScore]] = []
         for position, scored_node in enumerate(self.nodes):
-            if is_text_node(scored_node.node):
+            if is_text_node(scored_node.node) and not _has_pin(
+                scored_node.node, must_keep
+            ):
                 text_nodes.append((position, scored_node))
             else:
                 self._untouched[position] = scored_node
@@ -175,7 +182,7 @@ class NodeBatch:
                 self._add_failure(position, passage_id, error)
                 continue
             first_id = first_ids.setdefault((llm_header, passage.text), passage_id)
-            if repeats or first_id == passage_id:
+            if first_id == passage_id:
                 passages.append(passage)
             else:
                 span = Span(passage_id, 0, len(passage.text))
@@ -221,6 +228,12 @@ class NodeBatch:
                 ordered_nodes.append(waiting.pop()[1])
             ordered_nodes.append(kept_node)
         return ordered_nodes + [node for _, node in reversed(waiting)]
+
+
+def _has_pin(node: BaseNode, must_keep: Pin | None) -> bool:
+    if must_keep is None:
+        return False
+    return bool(read_result(node_text(node), must_keep=must_keep).pinned_ids())
 
 
 def with_fallback_record(

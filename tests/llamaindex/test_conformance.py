@@ -18,11 +18,11 @@ from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import is_user_error
 from denoise_core.s2a import S2ADenoiser
+from denoise_core.scorers.encoders import EmbeddingScorer
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.retriever import LlamaRetriever
-from llamaindex_denoise.models.scorers import EmbedModelScorer
 
 QUERY = "Where is the tower?"
 PASSAGES = [
@@ -92,7 +92,7 @@ class Embeds(BaseEmbedding):
 )  # LlamaIndex itself refuses None
 def test_embeddings(name):
     check_faults(
-        lambda part: ENDDenoiser(EmbedModelScorer(Embeds(fault=part.fault))),
+        lambda part: ENDDenoiser(EmbeddingScorer(Embeds(fault=part.fault))),
         "score",
         QUERY,
         PASSAGES,
@@ -159,7 +159,7 @@ def test_retrievers_of_the_loop(name):
 def test_a_model_that_hangs_holds_up_no_loop():
     check_hang(lambda part: S2ADenoiser(chat(part)).adenoise(QUERY, PASSAGES))
     check_hang(
-        lambda part: ENDDenoiser(EmbedModelScorer(Embeds(fault=part.fault))).adenoise(
+        lambda part: ENDDenoiser(EmbeddingScorer(Embeds(fault=part.fault))).adenoise(
             QUERY, PASSAGES
         )
     )

@@ -14,6 +14,8 @@ from llama_index.core import (
 )
 from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.response.schema import PydanticResponse
+from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import CustomPGRetriever
@@ -159,6 +161,51 @@ def test_what_can_only_be_asked_whole_is_asked_once(scripted_llm):
     )
     Checked(engine).query(QUESTION)
     assert len(seen_prompts) <= 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_query_transform_runs_once_whatever_the_drafts(scripted_llm, is_async):
+    transforms = []
+    drafts = []
+
+    def transform(messages):
+        transforms.append(messages)
+        return "It is in Lisbon."
+
+    def draft(messages):
+        drafts.append(messages)
+        return WRONG if len(drafts) == 1 else RIGHT
+
+    engine = TransformQueryEngine(
+        inner(scripted_llm(draft)), HyDEQueryTransform(llm=scripted_llm(transform))
+    )
+    ours = Checked(engine)
+    response = asyncio.run(ours.aquery(QUESTION)) if is_async else ours.query(QUESTION)
+    assert str(response) == RIGHT
+    assert (len(transforms), len(drafts)) == (1, 2)
+
+
+def test_a_transform_around_an_engine_without_retrieval_is_asked_whole(scripted_llm):
+    engine = TransformQueryEngine(
+        router(scripted_llm), HyDEQueryTransform(llm=scripted_llm(always("Lisbon.")))
+    )
+    assert outcome(checked(lambda: engine)) == "supported"
+
+
+def test_callbacks_see_one_query_event_as_of_llamaindexs_own(scripted_llm):
+    handler = LlamaDebugHandler(print_trace_on_end=False)
+    manager = CallbackManager([handler])
+    engines = [inner(scripted_llm(always(RIGHT)), callback_manager=manager)]
+    engines.append(Checked(engines[0]))
+    for engine in engines:
+        handler.flush_event_logs()
+        response = engine.query(QUESTION)
+        asyncio.run(engine.aquery(QUESTION))
+        pairs = handler.get_event_pairs(CBEventType.QUERY)
+        for start, end in pairs:
+            assert start.payload[EventPayload.QUERY_STR] == QUESTION
+            assert str(end.payload[EventPayload.RESPONSE]) == str(response)
+        assert len(pairs) == 2
 
 
 def sub_question(llm, answer):

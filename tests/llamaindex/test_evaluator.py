@@ -47,6 +47,19 @@ def test_a_utility_passes_fails_and_cannot_say():
         assert unknown.invalid_reason
 
 
+def test_a_model_judges_as_it_does_in_checked(scripted_llm):
+    prompts = []
+
+    def reply(messages):
+        prompts.append(messages[-1].content)
+        return "no judge would say this"
+
+    result = UtilityEvaluator(scripted_llm(reply)).evaluate(QUESTION, RIGHT, CONTEXT)
+    assert result.invalid_result
+    assert RIGHT in prompts[0]
+    assert CONTEXT[0][:20] in prompts[0]
+
+
 def test_a_utility_that_breaks_is_unknown_with_the_reason():
     class Breaks:
         def assess(self, memory, candidate):

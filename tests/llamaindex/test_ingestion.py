@@ -40,7 +40,9 @@ def says_red(query, text):
 def transform(scorer=says_red, cache_key=None, **settings):
     end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentence_spans)
     postprocessor = DenoisePostprocessor(denoiser=end, cache_key=cache_key)
-    return DenoiseTransform(postprocessor=postprocessor, query="red things", **settings)
+    return DenoiseTransform(
+        postprocessor=postprocessor, **{"query": "red things", **settings}
+    )
 
 
 def run_pipeline(step, cache=None, sync=True):
@@ -87,11 +89,11 @@ def test_the_record_leaves_metadata_flat_and_is_read_from_any_store():
     )
 
 
-def test_each_node_by_itself_or_all_together():
+def test_each_node_is_denoised_by_itself_equal_ones_too():
     ranked = ENDDenoiser(FunctionScorer(lambda q, t: float(len(t))), keep=1)
     settings = {"postprocessor": DenoisePostprocessor(denoiser=ranked), "query": "x"}
-    assert len(DenoiseTransform(**settings)(DOCUMENTS)) == 2
-    assert len(DenoiseTransform(**settings, denoise_together=True)(DOCUMENTS)) == 1
+    twice = [*DOCUMENTS, DOCUMENTS[0].model_copy(update={"id_": "again"})]
+    assert len(DenoiseTransform(**settings)(twice)) == 3
 
 
 def test_the_cache_answers_under_the_same_key_and_settings_alone():
@@ -105,7 +107,7 @@ def test_the_cache_answers_under_the_same_key_and_settings_alone():
     assert runs_the_scorer(cache_key="red, 1")
     assert not runs_the_scorer(cache_key="red, 1")
     assert runs_the_scorer(cache_key="red, 2")
-    assert runs_the_scorer(cache_key="red, 1", denoise_together=True)
+    assert runs_the_scorer(cache_key="red, 1", query="blue things")
     assert runs_the_scorer()
     assert runs_the_scorer(), "a denoiser without a key was answered from the cache"
 
@@ -157,11 +159,9 @@ def test_named_methods_have_a_key_of_their_own(scripted_llm, local):
         lambda: DenoisePostprocessor.from_llm(llm),
         lambda: DenoisePostprocessor.from_llm(llm, context=False),
         lambda: DenoisePostprocessor.from_llm(local(str)),
-        lambda: DenoisePostprocessor.from_embed_model(MockEmbedding(4)),
+        lambda: DenoisePostprocessor(embed_model=MockEmbedding(4)),
         lambda: DenoisePostprocessor(embed_model=MockEmbedding(4), chunks=100),
-        lambda: DenoisePostprocessor.from_embed_model(
-            MockEmbedding(4, model_name="other")
-        ),
+        lambda: DenoisePostprocessor(embed_model=MockEmbedding(4, model_name="other")),
     ]
     first, second_result = (keys_of(*(make() for make in built)) for _ in range(2))
     assert first == second_result
@@ -169,7 +169,7 @@ def test_named_methods_have_a_key_of_their_own(scripted_llm, local):
 
 
 def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
-    step = transform(cache_key="red", denoise_together=True, on_fallback="raise")
+    step = transform(cache_key="red", on_fallback="raise")
     data = json.loads(json.dumps(step.to_dict()))
     restored = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
     assert restored.to_dict() == step.to_dict()

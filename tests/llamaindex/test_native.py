@@ -44,7 +44,7 @@ def test_the_embedded_encoder_as_an_embedding():
 def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted_llm):
     for make in (
         lambda: DenoisePostprocessor.from_llm(),
-        lambda: DenoisePostprocessor.from_embed_model(),
+        lambda: DenoisePostprocessor(method="embedding"),
         lambda: AugmentedQueryEngine.from_args(Fixed(nodes())),
     ):
         with pytest.raises(ValueError, match="no default is resolved"):
@@ -52,7 +52,7 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted_llm):
     settings.llm, settings.embed_model = scripted_llm(keep_red), MockEmbedding(4)
     assert DenoisePostprocessor.from_llm().active_denoiser.llm.model is settings.llm
     assert (
-        DenoisePostprocessor.from_embed_model().active_denoiser.scorer.embed_model
+        DenoisePostprocessor(method="embedding").active_denoiser.scorer.embed
         is settings.embed_model
     )
 

@@ -1,6 +1,8 @@
 """The postprocessor's settings are plain values: schema, JSON, wrong names, models that are not there, repeats."""
 
+import copy
 import json
+import pickle
 
 import pytest
 from llama_index.core import MockEmbedding
@@ -12,7 +14,7 @@ from tiny_models import build_probe, tiny_pair
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import TokenLimit
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform
+from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
 
 QUESTION = "Where is the red tower?"
@@ -24,9 +26,29 @@ OBJECTS = {
 }
 
 
+NAMED = [
+    {},
+    {"keep": 2},
+    {"keep": "auto", "risk": 0.05, "on_irrelevant": "drop"},
+    {"max_tokens": 60, "must_keep": {"status": "failed"}, "chunks": "sentences"},
+    {"threshold": 0.5, "top_n": 2, "order": "score", "cache_key": "mine"},
+]
+
+
+@pytest.mark.parametrize("settings", NAMED)
+def test_plain_settings_come_back_from_json_and_pickle(settings):
+    first = DenoisePostprocessor(**settings)
+    restored = DenoisePostprocessor.from_dict(json.loads(first.to_json()))
+    pickled = pickle.loads(pickle.dumps(first))  # noqa: S301  our own
+    for copied in (restored, pickled, copy.deepcopy(first)):
+        assert copied.to_dict() == first.to_dict()
+        assert type(copied.active_denoiser) is type(first.active_denoiser)
+
+
 def test_the_schema_lists_the_settings_and_no_object():
     names = set(DenoisePostprocessor.model_json_schema()["properties"])
     assert {"method", "model", "probe", "keep", "threshold", "top_n", "risk"} <= names
+    assert {"must_keep", "max_tokens", "on_irrelevant", "cache_key"} <= names
     assert not names & {"llm", "embed_model", "denoiser"}
 
 
@@ -67,6 +89,8 @@ def test_a_probe_comes_back_by_its_folder(tmp_path):
         ({"llm": MockLLM(), "threshold": 0.5}, "threshold=0.5: a setting of END"),
         ({"llm": MockLLM(), "chunks": "sentences"}, "chunks='sentences': a setting"),
         ({"context": False}, "a setting of method='select'"),
+        ({"llm": "gpt-4"}, "llm='gpt-4': pass the model object"),
+        ({"embed_model": "bge"}, "write method='embedding', model='bge'"),
     ],
 )
 def test_a_wrong_setting_says_the_right_one(wrong, says):
@@ -77,8 +101,8 @@ def test_a_wrong_setting_says_the_right_one(wrong, says):
 def test_a_model_that_is_not_there_is_an_error_before_the_first_query():
     pytest.importorskip("sentence_transformers")
     for build in (
-        lambda: DenoisePostprocessor.from_cross_encoder("/no/such/model"),
         lambda: DenoisePostprocessor(model="/no/such/model"),
+        lambda: DenoisePostprocessor(method="embedding", model="/no/such/model"),
         lambda: DenoisePostprocessor(probe="/no/such/folder"),
     ):
         with pytest.raises((ValueError, OSError), match="/no/such"):
@@ -107,16 +131,6 @@ def test_equal_nodes_pass_once_and_the_event_names_the_others(event_log):
     [event] = [event for event in event_log[0] if isinstance(event, DenoiseEvent)]
     reasons = {row["id"]: row["reason"] for row in event.summary["dropped"]}
     assert reasons == {f"n{number}": "the same as n0" for number in range(1, 10)}
-
-
-def test_an_index_stores_each_of_two_equal_nodes():
-    step = DenoiseTransform(
-        postprocessor=DenoisePostprocessor(denoiser=RedSentences()),
-        query="red things",
-        denoise_together=True,
-    )
-    nodes = [TextNode(text="The red tower.", id_=name) for name in "ab"]
-    assert [node.node_id for node in step(nodes)] == ["a", "b"]
 
 
 def test_a_cache_knows_the_model_that_was_passed_again():

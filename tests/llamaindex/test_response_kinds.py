@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 
 from denoise_core.augmenter import LoopLimits
 from llamaindex_denoise import Checked, LlamaLLM
-from llamaindex_denoise.nodes.citations import citation_blocks
 
 
 class Kind(Enum):
@@ -127,7 +126,7 @@ def test_a_llamaindex_model_is_a_judge(scripted_llm):
     assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)
 
 
-def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_of_response(
+def test_the_record_of_every_kind_of_response_says_what_each_claim_rests_on(
     scripted_llm,
 ):
     right = "The red tower is in Porto."
@@ -139,23 +138,14 @@ def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_o
     )
     streamed_text = Checked(chat).stream_chat(QUESTION)
     assert "".join(streamed_text.response_gen) == right
+    texts = {hit.node.node_id: hit.node.text for hit in nodes()}
     for response in (
         engine.query(QUESTION),
         Checked(chat).chat(QUESTION),
         streamed_text,
     ):
-        (block, *_) = citation_blocks(response)
-        about = block.additional_location_info
-        node = next(n for n in nodes() if n.node.node_id == block.source)
-        assert node.node.text[about["start"] : about["end"]] == block.cited_content.text
-        assert right[about["claim_start"] : about["claim_end"]].startswith(
-            "The red tower"
-        )
-    assert (
-        citation_blocks(
-            Checked(inner(scripted_llm(lambda messages: "It fell in 1755."))).query(
-                QUESTION
-            )
-        )
-        == []
-    )
+        [claim] = response.metadata["denoise"]["claims"]
+        assert right[claim["start"] : claim["end"]].startswith("The red tower")
+        [quote, *_] = claim["quotes"]
+        source_text = texts[quote["id"]]
+        assert source_text[quote["start"] : quote["end"]] == quote["text"]

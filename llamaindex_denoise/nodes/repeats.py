@@ -1,0 +1,133 @@
+"""Sentences that an earlier node shows already, as windows and overlapping chunks do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from denoise_core import DenoiseResult, Drop, Passage, Span
+from denoise_core.spans import clip_spans, merge_spans
+from denoise_core.text.chunk import extract_spans, sentence_ranges
+from llamaindex_denoise.nodes.headers import source_node
+
+# `SentenceWindowNodeParser` keeps the sentence of a window under this key.
+_WINDOW_SENTENCE_KEY = "original_text"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSentence:
+    """A kept sentence and where it begins in its document."""
+
+    text: str
+    place: int
+    span: Span
+
+
+def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseResult:
+    """Return the result without sentences that an earlier node shows.
+
+    Two nodes show one place of a document if the same sentence begins in both at
+    positions that are closer than the sentence is long. Positions in a window are
+    approximate, since LlamaIndex joins its sentences by spaces.
+
+    Args:
+        result: Passages that a model wrote, and nodes without a place in a document,
+            are unchanged.
+        inputs: The denoiser's input.
+    """
+    starts = _overlapping_starts(inputs)
+    input_by_id = {passage.id: passage for passage in inputs}
+    shown: dict[tuple[str, str, str], dict[int, str]] = {}
+    passages = []
+    drops = list(result.dropped)
+    for kept in result.passages:
+        if kept.id not in starts or kept.is_rewritten:
+            passages.append(kept)
+            continue
+        document_id, start = starts[kept.id]
+        origin = input_by_id[kept.id]
+        sentences = list(_kept_sentences(kept, origin.text, start))
+        new_spans = []
+        for sentence in sentences:
+            places = shown.setdefault((document_id, kept.header, sentence.text), {})
+            earlier_id = _shown_by(places, sentence, kept.id)
+            places.setdefault(sentence.place, kept.id)
+            if earlier_id is None:
+                new_spans.append(sentence.span)
+            else:
+                reason = f"the same as in {earlier_id}"
+                drops.append(Drop(sentence.span, reason, kept.score))
+        if len(new_spans) == len(sentences):
+            passages.append(kept)
+            continue
+        shortened = extract_spans(origin, new_spans)
+        if shortened is not None:
+            passages.append(replace(shortened, score=kept.score))
+    if len(drops) == len(result.dropped):
+        return result
+    shown_ids = {passage.id for passage in passages}
+    keeps = [keep for keep in result.kept if keep.span.passage_id in shown_ids]
+    return replace(
+        result, passages=tuple(passages), dropped=tuple(drops), kept=tuple(keeps)
+    )
+
+
+def _shown_by(
+    places: Mapping[int, str], sentence: PlacedSentence, passage_id: str
+) -> str | None:
+    """The id of another node that shows this place."""
+    for place, earlier_id in places.items():
+        is_near = abs(place - sentence.place) < len(sentence.text)
+        if is_near and earlier_id != passage_id:
+            return earlier_id
+    return None
+
+
+def _kept_sentences(kept: Passage, text: str, start: int) -> Iterator[PlacedSentence]:
+    kept_ranges = merge_spans((span.start, span.end) for span in kept.source_spans)
+    for sentence_start, sentence_end in sentence_ranges(text):
+        for first, end in clip_spans(kept_ranges, sentence_start, sentence_end):
+            sentence_text = text[first:end].strip()
+            span = Span(kept.id, first, end)
+            yield PlacedSentence(sentence_text, start + first, span)
+
+
+def _overlapping_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int]]:
+    """By id, the document of each passage that overlaps another, and its start there."""
+    places = []
+    for passage in passages:
+        document_start = _document_start(passage)
+        if document_start is not None:
+            places.append((*document_start, passage))
+    places.sort(key=lambda place: place[:2])
+    starts = {}
+    reach = 0  # where the text so far of a document ends
+    for place, next_place in pairwise(places):
+        document_id, start, passage = place
+        reach = max(reach, start + len(passage.text))
+        if next_place[0] != document_id:
+            reach = 0
+        elif next_place[1] < reach:
+            for overlapping_id, overlapping_start, other in (place, next_place):
+                starts[other.id] = (overlapping_id, overlapping_start)
+    return starts
+
+
+def _document_start(passage: Passage) -> tuple[str, int] | None:
+    """The document of a node and where its text begins there; None if unknown."""
+    scored_node = source_node(passage)
+    if scored_node is None:
+        return None
+    node = scored_node.node
+    start = getattr(node, "start_char_idx", None)
+    end = getattr(node, "end_char_idx", None)
+    if node.ref_doc_id is None or start is None or end is None:
+        return None
+    if end - start == len(passage.text):
+        return node.ref_doc_id, start
+    sentence = str(node.metadata.get(_WINDOW_SENTENCE_KEY, ""))
+    position = passage.text.find(sentence)
+    if not sentence or position < 0:
+        return None
+    return node.ref_doc_id, start - position

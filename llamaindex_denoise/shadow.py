@@ -1,0 +1,77 @@
+"""`ShadowReport`: an event handler that collects what ``shadow=True`` would drop."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.base.response.schema import PydanticResponse, Response
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.query import (
+    QueryEndEvent,
+    QueryStartEvent,
+)
+from llama_index.core.instrumentation.events.span import SpanDropEvent
+
+from denoise_core.shadow import ShadowLog
+from llamaindex_denoise.events import ShadowEvent
+
+
+class ShadowReport(BaseEventHandler):
+    """Collects what postprocessors with ``shadow=True`` would drop, and the answers.
+
+    A request is the outermost ``query`` or ``aquery``; a postprocessor that is called
+    outside of one is a request without an answer. The answer of a stream is not known
+    here: ``report.log.add_answer(report.log.requests[-1].request_id, text)`` adds it.
+
+        report = ShadowReport("shadow.jsonl")  # for rag-denoise report shadow.jsonl
+        get_dispatcher().add_event_handler(report)
+
+    Args:
+        path: JSON lines without any text of the user's.
+    """
+
+    _log: ShadowLog = PrivateAttr()
+    # The outermost query of this thread or task, by its span.
+    _request_id: ContextVar[str | None] = PrivateAttr()
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        super().__init__()
+        self._log = ShadowLog(path)
+        self._request_id = ContextVar("denoise_request", default=None)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the handler's name."""
+        return "ShadowReport"
+
+    @property
+    def log(self) -> ShadowLog:
+        """The requests and their summary."""
+        return self._log
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Read an event of a query or of a postprocessor."""
+        request_id = self._request_id.get()
+        if isinstance(event, ShadowEvent):
+            self._log.add_call(request_id or event.id_, event.call)
+            if request_id is None:
+                self._log.add_answer(event.id_, None)
+        elif isinstance(event, QueryStartEvent) and request_id is None:
+            self._request_id.set(event.span_id)
+            return
+        has_ended = isinstance(event, (QueryEndEvent, SpanDropEvent))
+        if has_ended and request_id is not None and event.span_id == request_id:
+            response = getattr(event, "response", None)
+            self._log.add_answer(request_id, _answer_text(response))
+            self._request_id.set(None)
+
+
+def _answer_text(response: Any) -> str | None:
+    """The text of an answer; None of a stream, which is not read here."""
+    if isinstance(response, (Response, PydanticResponse)):
+        return str(response)
+    return None
