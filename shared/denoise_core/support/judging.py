@@ -31,6 +31,7 @@ CONTRADICTED = "contradicted"
 ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
 WRONG_ABSTENTION = "wrong_abstention"
+ANSWER_NOT_JUDGED = "answer_not_judged"
 _UNKNOWN_SCORE = 0.5  # of an answer of which nothing is known
 # The highest score of an answer that is contradicted, does not answer the question, or
 # is unknown.
@@ -186,8 +187,9 @@ class AnswerVerdict:
         kind: A short name for why it does not pass: ``no_claim`` where nothing is
             claimed (a greeting, a question back), ``empty``, ``abstention``,
             ``wrong_abstention`` (the evidence answers), ``question``,
-            ``empty_evidence``, ``length``, ``off_question``, ``no_judge``, or the kind
-            of the unit that decides.
+            ``empty_evidence``, ``length``, ``off_question``, ``answer_not_judged``
+            (whether it answers was asked and not said), ``no_judge``, or the kind of
+            the unit that decides.
         reason: The same in words, "" when it passes.
         judge: The id of the judge.
         threshold: The share of supported claims that passes; 1 is all of them.
@@ -255,13 +257,13 @@ class AnswerVerdict:
             return replace(
                 verdict, supported=False, kind=WRONG_ABSTENTION, reason=reason
             )
-        if not claims and answer_kind == "abstains":
+        supported = _combine_support(claims)
+        if answer_kind == "abstains" and supported is not False:
             return replace(verdict, kind=ABSTENTION, reason=ABSTENTION_REASON)
         if not claims:
             return replace(verdict, kind=NO_CLAIMS, reason="it claims nothing")
         score = round(sum(map(_claim_score, claims)) / len(claims), 6)
         worst = min(claims, key=_severity_rank)
-        supported = _combine_support(claims)
         if worst.supported is not True:
             kind = worst.kind
             reason = f"{worst.text!r}: {worst.reason}"
@@ -281,6 +283,16 @@ class AnswerVerdict:
             verdict, supported=supported, score=score, kind=kind, reason=reason
         )
 
+    def without_answer_kind(self) -> AnswerVerdict:
+        """The verdict where the judge did not say whether it answers: unknown."""
+        return replace(
+            self,
+            supported=None,
+            score=min(self.score, _MAX_UNKNOWN),
+            kind=ANSWER_NOT_JUDGED,
+            reason="the judge did not say whether it answers the question",
+        )
+
     @property
     def claims(self) -> tuple[ClaimVerdict, ...]:
         """The units that claim something."""
@@ -297,10 +309,12 @@ class AnswerVerdict:
     def passed(self) -> bool:
         """Whether the passages support enough of it: `threshold`.
 
-        An answer that is contradicted, is known not to answer the question, or claims
-        nothing does not pass.
+        An answer that is contradicted, is known not to answer the question, abstains,
+        or claims nothing does not pass.
         """
         if self.supported is False or self.answers_question is False:
+            return False
+        if self.abstains or self.kind == ANSWER_NOT_JUDGED:
             return False
         is_above_threshold = bool(self.claims) and self.threshold < 1.0
         is_above_threshold &= self.supported_share >= self.threshold
