@@ -93,6 +93,22 @@ def test_a_model_inside_a_function_is_found_and_bound_tools_are_left_out():
     assert find_model(RunnableLambda(len) | with_tools) is model
 
 
+GLOBAL_MODEL = FunctionChatModel(reply=lambda messages: "of another chain")
+
+
+def test_only_what_a_function_closes_over_is_its_model():
+    by_global = RunnableLambda(lambda question: GLOBAL_MODEL.invoke(question))
+    assert find_model(by_global) is None
+
+    def answer(question):
+        return itself.invoke(unassigned) if question == "again" else "1889"
+
+    itself = RunnableLambda(answer)
+    assert find_model(itself) is None
+    assert find_model(FunctionChatModel(reply=str) | itself) is not None
+    unassigned = ""
+
+
 def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
     plain = RunnableLambda(lambda question: "It was completed in 1889.")
     with_model = chain_of(lambda messages: "It was completed in 1889.")
