@@ -18,7 +18,7 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.answers import parse_answer
-from denoise_core.support.citing import remove_citations
+from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,

@@ -16,7 +16,8 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
 from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.support.answers import ParsedAnswer, parse_answer
-from denoise_core.support.citing import Citation, find_citations, remove_citations
+from denoise_core.support.citation_marks import remove_citations
+from denoise_core.support.citing import Citation, find_citations
 from denoise_core.support.evidence import EvidenceIndex, content_terms, has_words
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import (

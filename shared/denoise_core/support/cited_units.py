@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from denoise_core.support.answers import AnswerUnit
+from denoise_core.support.citation_marks import cited_names, named_labels
 from denoise_core.support.labels import LabelledEvidence
 from denoise_core.support.normal_form import fold_text
 from denoise_core.support.quoting import LLMJudge
@@ -55,10 +56,8 @@ class CitationJudge(LLMJudge):
 
 def _cited_labels(answer: str, unit: AnswerUnit) -> Iterator[str]:
     for start, end in unit.citations:
-        inner_text = answer[start + 1 : end - 1]
-        separated_text = inner_text.replace(";", ",")
-        for name in separated_text.split(","):
-            yield name.strip()
+        for name in cited_names(answer[start:end]):
+            yield from named_labels(name) or (name,)
 
 
 def _repeated_labels(

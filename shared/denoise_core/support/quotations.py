@@ -11,7 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from denoise_core.spans import Range, Ranges
 from denoise_core.support.answers import AnswerUnit, parse_answer
-from denoise_core.support.citing import Citation, find_citations, matching_runs
+from denoise_core.support.citing import (
+    Citation,
+    citable_text,
+    find_citations,
+    matching_runs,
+)
 from denoise_core.support.judging import Quotation, QuotationStatus
 from denoise_core.support.labels import evidence_ranges, passage_header
 from denoise_core.support.layout import (
@@ -36,7 +41,6 @@ _CLOSING_MARKS = {
     "「": "」",
     "『": "』",
 }
-_SKIPPED_KINDS = frozenset(("code", "field", "reasoning"))
 _ELISION = "…"
 
 
@@ -63,13 +67,7 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, ids=passage_ids)
     citations = find_citations(answer, passages)
-    skipped_ranges = [
-        (unit.start, unit.end)
-        for unit in parsed_answer.units
-        if unit.kind in _SKIPPED_KINDS
-    ]
-    full_text = normalize_line_breaks(answer)
-    clean_text = blank_ranges(full_text, skipped_ranges)
+    clean_text = normalize_line_breaks(citable_text(parsed_answer))
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
     for start, end in quoted_ranges:

@@ -13,7 +13,7 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.augmenter.answer import Answer
 from denoise_core.errors import InputError
-from denoise_core.support.citing import remove_citations
+from denoise_core.support.citation_marks import remove_citations
 from denoise_lab.overlap import knowledge_f1
 
 LAB = "rag-denoise-lab"  # brings what the measures need

@@ -68,6 +68,7 @@ def ask(answer, **options):
     [
         "The tower of Porto was completed in 1801 [1.1].",
         "the **tower of Porto** was completed in 1801 [1.1, 1.4]",
+        "The tower of Porto was completed in 1801 [1.1-1.2].",
         "- The tower of Porto was completed in 1801 [1.1].\n- Visitors pay 3 euros [1.4].",
         "The tower of Porto was completed in 1801 [1.1; 2.1]. Visitors pay 3 euros. [1.4]",
     ],
