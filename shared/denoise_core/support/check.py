@@ -23,6 +23,7 @@ from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
+    CITATION,
     NO_CLAIMS,
     AnswerClaims,
     AnswerVerdict,
@@ -345,12 +346,12 @@ def _refute_citation(
     reason: str,
 ) -> ClaimVerdict:
     difference = Difference(
-        "citation", cited_names, right_name, citation.start, citation.end
+        CITATION, cited_names, right_name, citation.start, citation.end
     )
     return replace(
         claim,
         supported=False,
         differences=(*claim.differences, difference),
-        kind="citation",
+        kind=CITATION,
         reason=reason,
     )
