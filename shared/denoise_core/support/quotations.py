@@ -26,7 +26,7 @@ from denoise_core.support.layout import (
     normalize_line_breaks,
     trim_range,
 )
-from denoise_core.support.normal_form import find_words, fold_text
+from denoise_core.support.normal_form import find_words, fold_text, is_unspaced
 from denoise_core.types import Passage, Span
 
 MIN_WORDS = 3  # fewer in quotation marks are a title, a term or irony
@@ -103,7 +103,7 @@ def _count_words(text: str) -> int:
     count = 0
     folded = fold_text(text)
     for word in folded.text.split():
-        if max(word) >= "\u0e00":
+        if any(map(is_unspaced, word)):
             count += len(word)
         else:
             count += 1
@@ -129,6 +129,7 @@ def _block_quotes(text: str) -> Iterator[Range]:
     """The paragraphs of block quotes, without a last line that names the source."""
     line_offsets = line_starts(text)
     depth = 0
+    last_end = 0
     for token in markdown_tokens(text):
         if token.type == "blockquote_open":
             depth += 1
@@ -144,7 +145,9 @@ def _block_quotes(text: str) -> Iterator[Range]:
                 last_line -= 1
             start = line_offsets[first_line]
             end = line_offsets[last_line]
-            yield trim_range(text, start, end)
+            if start >= last_end:  # the cells of a table's row have one range
+                yield trim_range(text, start, end)
+                last_end = end
 
 
 def _closing_position(text: str, position: int) -> int:
@@ -153,7 +156,7 @@ def _closing_position(text: str, position: int) -> int:
     closing_marks = _CLOSING_MARKS.get(opening_mark, "")
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
-    if not closing_marks or before.isalnum() or not after.strip():
+    if not closing_marks or _is_spaced_letter(before) or not after.strip():
         return 0
     limit = min(position + _MAX_CHARACTERS, len(text))
     paragraph_end = text.find("\n\n", position, limit)
@@ -164,9 +167,14 @@ def _closing_position(text: str, position: int) -> int:
         if not is_closing:
             continue
         next_character = text[end + 1 : end + 2]
-        if not next_character.isalnum():
+        if not _is_spaced_letter(next_character):
             return end
     return 0
+
+
+def _is_spaced_letter(character: str) -> bool:
+    """Whether a mark next to this character is inside a word."""
+    return character.isalnum() and not is_unspaced(character)
 
 
 def _ids_cited_for(
