@@ -297,8 +297,8 @@ def _check_citations(
                 own_citations.append(citation)
         if own_citations and unit.is_claim and unit.supported is not False:
             units[number] = _check_claim_citations(unit, own_citations, evidence)
-    if units == list(verdict.units):
-        return verdict
+    if verdict.outcome == "fail" or units == list(verdict.units):
+        return replace(verdict, units=tuple(units))
     refuted_verdict = AnswerVerdict.of_claims(
         units, answers_question=verdict.answers_question, judge=verdict.judge
     )

@@ -157,6 +157,17 @@ def test_the_last_line_is_asked_for_behind_the_same_evidence():
 
 
 @pytest.mark.parametrize(
+    ("last_line", "kind"),
+    [("wrongly_abstains 1.1", "wrong_abstention"), ("off_question", "off_question")],
+)
+def test_a_wrong_citation_does_not_hide_what_the_answer_does(last_line, kind):
+    answer = "The tower is in Paris [9]. I cannot say when it was completed."
+    verdict = judged(f"1 supported 1.1\n2 no_claim\n{last_line}", answer=answer)
+    assert (verdict.kind, verdict.outcome) == (kind, "fail")
+    assert [unit.kind for unit in verdict.claims] == ["citation"]
+
+
+@pytest.mark.parametrize(
     ("line", "kind", "outcome"),
     [
         ("supported 1.1", "abstention", "unknown"),
