@@ -13,7 +13,9 @@ from denoise_core.augmenter.streaming import Finished
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.support.quoting import TASK, LLMJudge
 from langchain_denoise import Verifier, verified
+from langchain_denoise.middleware.verification import earlier_attempts
 from langchain_denoise.verification.redraft import find_model
+from langchain_denoise.verification.verifier import earlier_evidence
 
 
 def evidence(chain_input, output):
@@ -143,3 +145,18 @@ def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
         restated = chain.invoke(conversation)
         supported += restated.response_metadata["denoise"]["outcome"] == "supported"
     assert supported == 20
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "of another package",
+        ["of", "lists"],
+        {"cited": "words", "attempts": 3},
+        {"cited": [3, {"text": 4}], "attempts": ["one", {"outcome": "fail"}]},
+    ],
+)
+def test_metadata_of_others_is_no_record(record):
+    message = AIMessage("It is red.", response_metadata={"denoise": record})
+    assert earlier_evidence([message]) == ()
+    assert earlier_attempts([HumanMessage("Which?"), message]) == []
