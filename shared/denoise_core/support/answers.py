@@ -178,7 +178,7 @@ class ParsedAnswer:
 
     @property
     def text_without_reasoning(self) -> str:
-        """The answer without the model's reasoning: what is sent."""
+        """The answer without the model's reasoning."""
         reasoning_ranges = [
             (unit.start, unit.end) for unit in self.units if unit.kind == "reasoning"
         ]

@@ -187,13 +187,13 @@ class AnswerVerdict:
         score: From 0 to 1, higher is better.
         units: One verdict a unit of the answer; in JSON ``claims``.
         answers_question: Whether it answers the question; None when unknown.
-        kind: A short name for why it does not pass: ``no_claim`` where nothing is
+        kind: A short name for why not every claim passes: ``no_claim`` where nothing is
             claimed (a greeting, a question back), ``empty``, ``abstention``,
             ``wrong_abstention`` (the evidence answers), ``question``,
             ``empty_evidence``, ``length``, ``off_question``, ``answer_not_judged``
             (whether it answers was asked and not said), ``no_judge``, or the kind of
             the unit that decides.
-        reason: The same in words, "" when it passes.
+        reason: The same in words, "" when every claim is supported.
         judge: The id of the judge.
         threshold: The share of supported claims that passes; 1 is all of them.
         calls: How often a model was asked for it, 0 where that is not counted.

@@ -88,9 +88,10 @@ class LLMJudge(FlowJudge):
     """A model that judges each unit of an answer and names sentences of the evidence.
 
     A unit is supported when the model says so, names at least one sentence, and these
-    sentences, their header or the question have each of the unit's numbers and dates;
-    else it is unknown (``unproven``, ``differs``). Names that are not there are listed
-    in ``differences``. Units without a readable line are asked for once more, then they
+    sentences or their header have each of the unit's numbers and dates; else it is
+    unknown (``unproven``, ``differs``). Names that are neither there nor in the question
+    are listed in ``differences``. Of an inferred unit nothing is compared: no sentence
+    has the result of counting or arithmetic. Units without a readable line are asked for once more, then they
     are ``not_judged``; so is a missing last line, then the answer is unknown
     (``answer_not_judged``). Answers of more than `MAX_UNITS` units take several calls.
 

@@ -103,7 +103,7 @@ def test_code_proves_a_verdict_or_it_is_weaker(line, supported, kind):
     assert (unit.supported, unit.kind) == (supported, kind)
 
 
-def test_a_header_and_the_question_have_facts_but_a_name_never_decides():
+def test_a_header_has_facts_and_a_name_never_decides():
     passages = [Passage("It was completed late.", "p", header="The tower of 1889")]
     line = FunctionLLM(lambda messages: "1 supported 1.1\nanswers")
     for answer, passes in (
@@ -113,8 +113,6 @@ def test_a_header_and_the_question_have_facts_but_a_name_never_decides():
     ):
         verdict = check("", answer, passages, judge=line)
         assert verdict.passed is passes, answer
-    asked = check("Was it 1890?", "It was completed in 1890.", passages, judge=line)
-    assert asked.passed
 
 
 @pytest.mark.parametrize(
@@ -154,6 +152,22 @@ def test_the_last_line_is_asked_for_behind_the_same_evidence():
     first, second = (messages[1].content for messages in llm.received_messages)
     assert second.startswith(first[: first.index(TASK)])
     assert ANSWER_TASK in second
+
+
+def test_a_number_of_the_question_proves_nothing_and_a_name_needs_no_proof():
+    question = "Was the Eiffel Tower completed in 1925?"
+    answer = "The Eiffel Tower was completed in 1925."
+    evidence = [Passage("The tower was completed in 1889.", "p")]
+    llm = scripted("1 supported 1.1\nanswers")
+    (unit,) = check(question, answer, evidence, judge=LLMJudge(llm)).units
+    assert (unit.supported, unit.kind) == (None, "differs")
+    assert [difference.claimed_text for difference in unit.differences] == ["1925"]
+
+
+def test_metadata_alone_is_evidence():
+    evidence = [Passage("", "p", metadata={"completed": 1889})]
+    llm = scripted("1 supported 1.0\nanswers")
+    assert check(QUESTION, "In 1889.", evidence, judge=LLMJudge(llm)).passed
 
 
 @pytest.mark.parametrize(
