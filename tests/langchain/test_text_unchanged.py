@@ -1,8 +1,15 @@
 """`verified(chain)` returns and streams what the chain wrote, whatever a judge says; the chain's model judges."""
 
 import pytest
-from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
-from envelopes import enclosed
+from answer_forms import (
+    JUDGES,
+    PASSAGE,
+    QUESTION,
+    answer_forms,
+    judge_named,
+    let_model_judge,
+    writer_and_judge,
+)
 from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
@@ -10,12 +17,12 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
 from denoise_core.augmenter.streaming import Finished
-from denoise_core.augmenter.utility import Groundedness
-from denoise_core.support.quoting import TASK, LLMJudge
 from langchain_denoise import Verifier, verified
 from langchain_denoise.middleware.verification import earlier_attempts
 from langchain_denoise.verification.redraft import find_model
 from langchain_denoise.verification.verifier import earlier_evidence
+
+model_judges = pytest.fixture(let_model_judge)
 
 
 def evidence(chain_input, output):
@@ -50,30 +57,6 @@ async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
         *shown, last = events
         assert "".join(event.text for event in shown) == text
         assert isinstance(last, Finished)
-
-
-@pytest.fixture
-def model_judges(monkeypatch):
-    """The judge by default is the model at hand, as in the product."""
-    monkeypatch.setattr(
-        Groundedness,
-        "for_model",
-        classmethod(lambda cls, llm=None: cls(llm and LLMJudge(llm))),
-    )
-
-
-def writer_and_judge(text):
-    """A model that writes the text, and says of each of its units that it is supported."""
-
-    def reply(messages):
-        prompt = messages[-1].text
-        if TASK not in prompt:
-            return text
-        units = dict(enclosed(prompt)[0])["answer"].splitlines()
-        lines = [f"{unit.partition(':')[0]} supported 1.1 1.2" for unit in units]
-        return "\n".join([*lines, "answers"])
-
-    return reply
 
 
 def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges):
