@@ -26,7 +26,6 @@ from denoise_core.augmenter.drafting.contamination import drop_contaminated_sear
 from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import arguments_text
 from langchain_denoise.convert.chain_values import (
     attach_record,
@@ -55,6 +54,7 @@ from langchain_denoise.verification.verifier import (
     annotate_message,
     earlier_evidence,
     history_before_question,
+    stored_record,
 )
 
 EvidenceFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Any]
@@ -364,9 +364,12 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
     """The records of the drafts rejected earlier in this turn, in order."""
     rejected_attempts: list[Record] = []
     for message in current_turn(messages):
-        record = message.response_metadata.get(RECORD_KEY, {})
-        for attempt in record.get("attempts", ()):
-            if attempt["outcome"] == "fail":
+        attempts = stored_record(message).get("attempts")
+        if not isinstance(attempts, list):
+            continue
+        for attempt in attempts:
+            is_own = isinstance(attempt, dict) and "text" in attempt
+            if is_own and attempt.get("outcome") == "fail":
                 rejected_attempts.append(attempt)
     return rejected_attempts
 

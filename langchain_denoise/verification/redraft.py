@@ -7,7 +7,6 @@ that rewrite the question, see the same input as before.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -142,28 +141,34 @@ def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
 def find_model(chain: AnyRunnable) -> AnyRunnable | None:
     """The last model that a chain shows, which writes its answer; None without one.
 
-    A function shows what it closes over. What is bound to the model is left out: tools
-    and a form of replies would shape a verdict, too.
+    A function shows what it closes over, not the globals of its module: they may be for
+    anything. What is bound to the model is left out: tools and a form of replies would
+    shape a verdict, too.
     """
-    if is_model(chain):
-        return cast("AnyRunnable", without_bindings(chain))
-    steps = [*inner_steps(chain).values()]
-    if isinstance(chain, RunnableLambda):
-        steps += _closed_over(chain)
-    for step in reversed(steps):
-        model = find_model(step)
-        if model is not None:
-            return model
+    open_steps = [chain]
+    seen_ids: set[int] = set()
+    while open_steps:
+        step = open_steps.pop()
+        if is_model(step):
+            return cast("AnyRunnable", without_bindings(step))
+        if id(step) in seen_ids:
+            continue  # a function that calls itself
+        seen_ids.add(id(step))
+        open_steps += inner_steps(step).values()
+        if isinstance(step, RunnableLambda):
+            open_steps += _closed_over(step)
     return None
 
 
 def _closed_over(step: RunnableLambda[Any, Any]) -> list[AnyRunnable]:
-    """The runnables that a function names; `RunnableLambda.deps` would read its file."""
+    """The runnables in a function's closure; `RunnableLambda.deps` would read its file."""
     function = getattr(step, "func", None) or step.afunc
-    if not inspect.isfunction(function):
-        return []
-    variables = inspect.getclosurevars(function)
-    values = [*variables.globals.values(), *variables.nonlocals.values()]
+    values = []
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:
+            continue  # its variable is not assigned yet
     return [value for value in values if isinstance(value, Runnable)]
 
 

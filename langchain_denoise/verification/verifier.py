@@ -17,6 +17,7 @@ from denoise_core.augmenter import (
     Policy,
     Utility,
 )
+from denoise_core.augmenter.drafting import RetrievedEvidence
 from denoise_core.augmenter.drafting.conversation import conversation_evidence
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
@@ -123,13 +124,21 @@ def utility_from_judge(judge: Any) -> Utility:
     return as_utility(judge)
 
 
-def earlier_evidence(messages: Sequence[BaseMessage]) -> Any:
+def earlier_evidence(
+    messages: Sequence[BaseMessage],
+) -> tuple[RetrievedEvidence, ...]:
     """What the conversation's earlier answers rested on, from their records."""
     states = []
     for message in reversed(messages):
-        record = message.response_metadata.get(RECORD_KEY, {})
+        record = stored_record(message)
         states.append(record.get(CITED_KEY))
     return conversation_evidence(states)
+
+
+def stored_record(message: BaseMessage) -> Record:
+    """The record of the answer in a message; {} where there is none of this package."""
+    record = message.response_metadata.get(RECORD_KEY)
+    return record if isinstance(record, dict) else {}
 
 
 def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:

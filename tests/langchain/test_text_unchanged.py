@@ -1,8 +1,15 @@
 """`verified(chain)` returns and streams what the chain wrote, whatever a judge says; the chain's model judges."""
 
 import pytest
-from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
-from envelopes import enclosed
+from answer_forms import (
+    JUDGES,
+    PASSAGE,
+    QUESTION,
+    answer_forms,
+    judge_named,
+    let_model_judge,
+    writer_and_judge,
+)
 from function_chat_model import FunctionChatModel
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
@@ -10,10 +17,12 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
 from denoise_core.augmenter.streaming import Finished
-from denoise_core.augmenter.utility import Groundedness
-from denoise_core.support.quoting import TASK, LLMJudge
 from langchain_denoise import Verifier, verified
+from langchain_denoise.middleware.verification import earlier_attempts
 from langchain_denoise.verification.redraft import find_model
+from langchain_denoise.verification.verifier import earlier_evidence
+
+model_judges = pytest.fixture(let_model_judge)
 
 
 def evidence(chain_input, output):
@@ -50,30 +59,6 @@ async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
         assert isinstance(last, Finished)
 
 
-@pytest.fixture
-def model_judges(monkeypatch):
-    """The judge by default is the model at hand, as in the product."""
-    monkeypatch.setattr(
-        Groundedness,
-        "for_model",
-        classmethod(lambda cls, llm=None: cls(llm and LLMJudge(llm))),
-    )
-
-
-def writer_and_judge(text):
-    """A model that writes the text, and says of each of its units that it is supported."""
-
-    def reply(messages):
-        prompt = messages[-1].text
-        if TASK not in prompt:
-            return text
-        units = dict(enclosed(prompt)[0])["answer"].splitlines()
-        lines = [f"{unit.partition(':')[0]} supported 1.1 1.2" for unit in units]
-        return "\n".join([*lines, "answers"])
-
-    return reply
-
-
 def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges):
     texts = answer_forms()
     judged = 0
@@ -91,6 +76,22 @@ def test_a_model_inside_a_function_is_found_and_bound_tools_are_left_out():
     assert find_model(RunnableLambda(len)) is None
     with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
     assert find_model(RunnableLambda(len) | with_tools) is model
+
+
+GLOBAL_MODEL = FunctionChatModel(reply=lambda messages: "of another chain")
+
+
+def test_only_what_a_function_closes_over_is_its_model():
+    by_global = RunnableLambda(lambda question: GLOBAL_MODEL.invoke(question))
+    assert find_model(by_global) is None
+
+    def answer(question):
+        return itself.invoke(unassigned) if question == "again" else "1889"
+
+    itself = RunnableLambda(answer)
+    assert find_model(itself) is None
+    assert find_model(FunctionChatModel(reply=str) | itself) is not None
+    unassigned = ""
 
 
 def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
@@ -127,3 +128,18 @@ def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
         restated = chain.invoke(conversation)
         supported += restated.response_metadata["denoise"]["outcome"] == "supported"
     assert supported == 20
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "of another package",
+        ["of", "lists"],
+        {"cited": "words", "attempts": 3},
+        {"cited": [3, {"text": 4}], "attempts": ["one", {"outcome": "fail"}]},
+    ],
+)
+def test_metadata_of_others_is_no_record(record):
+    message = AIMessage("It is red.", response_metadata={"denoise": record})
+    assert earlier_evidence([message]) == ()
+    assert earlier_attempts([HumanMessage("Which?"), message]) == []

@@ -1,8 +1,15 @@
 """`Checked` returns and streams what the engine wrote, whatever the judge says; the engine's model judges."""
 
 import pytest
-from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
-from envelopes import enclosed
+from answer_forms import (
+    JUDGES,
+    PASSAGE,
+    QUESTION,
+    answer_forms,
+    judge_named,
+    let_model_judge,
+    writer_and_judge,
+)
 from llama_index.core.chat_engine import ContextChatEngine, SimpleChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
@@ -10,11 +17,11 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_engines import Fixed
 
 from denoise_core.augmenter.drafting.conversation import MAX_TOKENS
-from denoise_core.augmenter.utility import Groundedness
-from denoise_core.support.quoting import TASK, LLMJudge
 from denoise_core.text.token_budget import estimate_tokens
 from llamaindex_denoise import Checked
 from llamaindex_denoise.models.llm import find_model
+
+model_judges = pytest.fixture(let_model_judge)
 
 
 def nodes(text=PASSAGE):
@@ -50,30 +57,6 @@ async def test_streamed_equals_returned_equals_written(
             assert await text_of(engine, is_sync) == written == text
             if judge_name == "supported":
                 assert len(judge.received_messages) <= 1
-
-
-@pytest.fixture
-def model_judges(monkeypatch):
-    """The judge by default is the model at hand, as in the product."""
-    monkeypatch.setattr(
-        Groundedness,
-        "for_model",
-        classmethod(lambda cls, llm=None: cls(llm and LLMJudge(llm))),
-    )
-
-
-def writer_and_judge(text):
-    """A model that writes the text, and says of each of its units that it is supported."""
-
-    def reply(messages):
-        prompt = messages[-1].content
-        if TASK not in prompt:
-            return text
-        units = dict(enclosed(prompt)[0])["answer"].splitlines()
-        lines = [f"{unit.partition(':')[0]} supported 1.1" for unit in units]
-        return "\n".join([*lines, "answers"])
-
-    return reply
 
 
 @pytest.mark.parametrize("settings", [{}, {"response_mode": "refine"}])

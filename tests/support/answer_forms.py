@@ -1,5 +1,10 @@
 """Seventy answers in the forms in which models write: fourteen bodies, each in five dresses."""
 
+from envelopes import enclosed
+
+from denoise_core.augmenter.utility import Groundedness
+from denoise_core.support.quoting import TASK, LLMJudge
+
 PASSAGE = (
     "The red tower in Porto was completed in 1889. It has three floors and a lift."
 )
@@ -71,3 +76,23 @@ def judge_named(name):
 
 
 JUDGES = ("supported", "contradicted", "fails")
+
+
+def let_model_judge(monkeypatch):
+    """A fixture: the judge by default is the model at hand, as in the product."""
+    for_model = classmethod(lambda cls, llm=None: cls(llm and LLMJudge(llm)))
+    monkeypatch.setattr(Groundedness, "for_model", for_model)
+
+
+def writer_and_judge(text):
+    """A model that writes the text, and says of each of its units that it is supported."""
+
+    def reply(messages):
+        prompt = messages[-1].content
+        if TASK not in prompt:
+            return text
+        units = dict(enclosed(prompt)[0])["answer"].splitlines()
+        lines = [f"{unit.partition(':')[0]} supported 1.1" for unit in units]
+        return "\n".join([*lines, "answers"])
+
+    return reply

@@ -7,7 +7,7 @@ from envelopes import enclosed
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness, as_utility
-from denoise_core.support.citing import remove_citations
+from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import (
     ABSTENTION,

@@ -189,6 +189,8 @@ def finish_answer(
         may_send = _may_send(outcome, stop_reason, limits)
         text = best.candidate if may_send else task.abstention_text
         outcome = outcome if may_send else Outcome.ABSTAINED
+        if not text.strip() and best.fields is None:
+            text = NO_ANSWER.format(why="the model wrote nothing")
     citations: tuple[Passage, ...] = ()
     if best is not None and text == best.candidate:
         citations = cited_passages(best.text_without_reasoning, best.evidence)

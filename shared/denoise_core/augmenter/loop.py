@@ -48,14 +48,15 @@ class Augmenter:
         retriever: Any retriever, or a `Consolidator` for several sources, queries or
             chains. Without one the loop does not search.
         denoiser: Denoises what is retrieved before the prompt.
-        judge: Any judge, an LLM (which then quotes) or a function. None is ``llm`` by
-            its quotes, ``"off"`` is nobody; without a model nobody judges.
+        judge: Any judge, an LLM (which then judges unit by unit) or a function. None is
+            ``llm`` for what does not repeat a sentence that it cites (`CitationJudge`),
+            ``"off"`` is nobody; without a model nobody judges.
         policy: Chooses the actions; `Rules` by default.
         feedback: Explains a failed draft; `TemplateFeedback` by default.
         budget: Covers model, judge and retriever together.
         limits: The bounds of the loop.
         task: The instruction, and the words of an abstention that no model wrote.
-        when: ``when(question, answer)`` says what is judged ; by default
+        when: ``when(question, answer)`` says what is judged; by default
             everything.
 
     Raises:
@@ -348,19 +349,20 @@ def answer_with_citations(
     history: Sequence[Message] = (),
     budget: Budget | None = None,
 ) -> Answer:
-    """Answer from passages in one call, and check the citations by code.
+    """Answer from passages in one draft, whose citations code checks before the model.
 
-    The model cites the sentences behind each statement. Only statements without a
-    citation, or with words that the cited sentences lack, are shown to it once more, in
-    a prompt that begins with the same evidence. Nothing is written again: for that, and
-    in async code, use `Augmenter`.
+    The model cites the sentences behind each statement. A second call judges the
+    statements that do not repeat a cited sentence word for word, in a prompt that begins
+    with the same evidence; if all do, it says only whether they answer the question. A
+    third one asks for lines that are missing. Nothing is written again: for that, and in
+    async code, use `Augmenter`.
 
     Args:
         llm: Writes the answer, and judges what code cannot check.
         question: The question.
         passages: The evidence.
         history: The conversation before it.
-        budget: Bounds both calls together.
+        budget: Bounds all calls together.
 
     Returns:
         The answer as the model wrote it, with the verdict on each unit.

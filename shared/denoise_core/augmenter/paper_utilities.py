@@ -18,7 +18,7 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.answers import parse_answer
-from denoise_core.support.citing import remove_citations
+from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
@@ -99,7 +99,7 @@ class SelfCriticism:
     """One verdict of a model on the whole draft, with its problems as findings (section 3.2).
 
     The model is ``llm``, or the one that drafts when it is None. A reply whose first
-    line is not the verdict gives the verdict unknown.
+    line has more than the verdict gives the verdict unknown.
     """
 
     name = "self-criticism"
@@ -133,22 +133,23 @@ def read_criticism(reply_text: str) -> AnswerVerdict:
         return AnswerVerdict(kind="unparsable", reason=str(error))
     written_lines = [line.strip(" \t-*•") for line in lines if line.strip()]
     first_words = split_words(written_lines[0]) if written_lines else []
-    verdict_word = next((word for word in first_words if word != "verdict"), "")
+    if first_words[:1] == ["verdict"]:
+        first_words = first_words[1:]
     problems = []
     for line in written_lines[1 : _MAX_PROBLEMS + 1]:
         problem = ClaimVerdict("", 0, 0, False, kind="criticism", reason=line)
         problems.append(problem)
-    match verdict_word:
-        case "supported":
+    match first_words:
+        case ["supported"]:
             return AnswerVerdict(True, 1.0)
-        case "unsupported" | "not":
+        case ["unsupported"] | ["not", "supported"]:
             reason = "the model criticises it"
             return AnswerVerdict(
                 False, 0.0, tuple(problems), kind="criticism", reason=reason
             )
-        case "abstains":
+        case ["abstains"]:
             return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
-        case "unclear":
+        case ["unclear"]:
             return AnswerVerdict(kind="judge_unsure", reason="the model could not tell")
     reason = f"expected a verdict on the first line, got {reply_text[:80]!r}"
     return AnswerVerdict(kind="unparsable", reason=reason)

@@ -23,7 +23,7 @@ from denoise_core.spans import (
     complement_spans,
     join_spans,
 )
-from denoise_core.support.citing import BRACKETED
+from denoise_core.support.citation_marks import BRACKETED, cited_names, named_labels
 from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
@@ -71,9 +71,6 @@ _TEXT_FENCES = frozenset(
 )  # fences that hold an answer, not code
 _EMPHASIS = str.maketrans("*`", "  ")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
-_NUMBER_CITATION = re.compile(
-    r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\.\d{1,3})?(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}(?:\.\d{1,3})?){0,40}[^\w\[\]]{0,9}[\]】]"
-)
 
 # Closed classes of words: yes and no, question words, names of sources, politeness. They
 # never decide what is claimed, only where a claim begins.
@@ -181,7 +178,7 @@ class ParsedAnswer:
 
     @property
     def text_without_reasoning(self) -> str:
-        """The answer without the model's reasoning: what is sent."""
+        """The answer without the model's reasoning."""
         reasoning_ranges = [
             (unit.start, unit.end) for unit in self.units if unit.kind == "reasoning"
         ]
@@ -499,10 +496,8 @@ class _AnswerReader:
         return kind
 
     def _is_citation(self, bracket: str) -> bool:
-        if _NUMBER_CITATION.fullmatch(bracket):
-            return True
-        names = re.split(r"[,;]", bracket[1:-1])
-        return self.ids.issuperset(map(str.strip, names))
+        names = cited_names(bracket)
+        return all(name in self.ids or named_labels(name) for name in names)
 
 
 _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}

@@ -16,12 +16,14 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
 from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.support.answers import ParsedAnswer, parse_answer
-from denoise_core.support.citing import Citation, find_citations, remove_citations
+from denoise_core.support.citation_marks import remove_citations
+from denoise_core.support.citing import Citation, find_citations
 from denoise_core.support.evidence import EvidenceIndex, content_terms, has_words
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
+    CITATION,
     NO_CLAIMS,
     AnswerClaims,
     AnswerVerdict,
@@ -295,8 +297,8 @@ def _check_citations(
                 own_citations.append(citation)
         if own_citations and unit.is_claim and unit.supported is not False:
             units[number] = _check_claim_citations(unit, own_citations, evidence)
-    if units == list(verdict.units):
-        return verdict
+    if verdict.outcome == "fail" or units == list(verdict.units):
+        return replace(verdict, units=tuple(units))
     refuted_verdict = AnswerVerdict.of_claims(
         units, answers_question=verdict.answers_question, judge=verdict.judge
     )
@@ -344,12 +346,12 @@ def _refute_citation(
     reason: str,
 ) -> ClaimVerdict:
     difference = Difference(
-        "citation", cited_names, right_name, citation.start, citation.end
+        CITATION, cited_names, right_name, citation.start, citation.end
     )
     return replace(
         claim,
         supported=False,
         differences=(*claim.differences, difference),
-        kind="citation",
+        kind=CITATION,
         reason=reason,
     )

@@ -1,8 +1,9 @@
 """The writer's own citations as a first verdict, checked by code.
 
 A model that answers by labelled evidence names the sentence behind each statement, as
-in "It was completed in 1889 [1.2]". A unit whose own words are those of the sentences it
-cites needs no second look: only the others are shown to the judge.
+in "The tower was completed in 1889 [1.2]". A unit that repeats a whole cited sentence
+word for word needs no second look. The judge is asked about all others: the same words
+in another order, or without one of them, may say the opposite.
 """
 
 from __future__ import annotations
@@ -10,24 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from denoise_core.support.answers import AnswerUnit
+from denoise_core.support.citation_marks import cited_names, named_labels
 from denoise_core.support.labels import LabelledEvidence
+from denoise_core.support.normal_form import fold_text
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.support.unit_replies import UnitLine
-from denoise_core.text.facts import find_differences
-from denoise_core.text.wordlists import FUNCTION_WORDS, STOPWORDS
-from denoise_core.text.words import split_words
 
-# Words that change nothing of what is said; "not", "before" and "more" are not among them.
-_NEUTRAL_WORDS = FUNCTION_WORDS & STOPWORDS
+_QUESTION_MARKS = "?？؟"
 
 
 class CitationJudge(LLMJudge):
     """An `LLMJudge` that is asked only about units that code cannot check by itself.
 
-    A unit is supported without a call when it cites labels of the evidence alone, and
-    each of its words, numbers, dates and names is in the sentences under these labels,
-    in their header or in the question. It trusts the writer that these sentences say
-    it: give it to the model that wrote, whose verdict would be its own, too.
+    A unit is supported without the judge when it cites labels of the evidence alone and
+    is word for word one whole sentence under these labels; only case, punctuation and
+    markup may differ. It trusts the writer that the sentence is about what the text
+    around it is about: give it to the model that wrote, whose verdict would be its own,
+    too.
     """
 
     @property
@@ -42,35 +42,39 @@ class CitationJudge(LLMJudge):
         units: Sequence[AnswerUnit],
         evidence: LabelledEvidence,
     ) -> Mapping[int, UnitLine]:
-        """The lines of the units whose citations hold."""
+        """The lines of the units that repeat a sentence which they cite."""
         lines = {}
         for number, unit in enumerate(units, 1):
             labels = list(_cited_labels(answer, unit))
-            are_known = labels and evidence.sentences.keys() >= set(labels)
-            if are_known and _is_in_sources(question, unit, labels, evidence):
-                lines[number] = UnitLine("supported", tuple(labels))
+            if not evidence.sentences.keys() >= set(labels):
+                continue
+            repeated_labels = _repeated_labels(unit, labels, evidence)
+            if repeated_labels:
+                lines[number] = UnitLine("supported", repeated_labels)
         return lines
 
 
 def _cited_labels(answer: str, unit: AnswerUnit) -> Iterator[str]:
     for start, end in unit.citations:
-        inner_text = answer[start + 1 : end - 1]
-        separated_text = inner_text.replace(";", ",")
-        for name in separated_text.split(","):
-            yield name.strip()
+        for name in cited_names(answer[start:end]):
+            yield from named_labels(name) or (name,)
 
 
-def _is_in_sources(
-    question: str, unit: AnswerUnit, labels: Sequence[str], evidence: LabelledEvidence
-) -> bool:
-    """Whether the sources or the question have all that a unit says, word by word."""
-    source_text = evidence.source_text(labels)
-    unit_text = unit.shown_text
-    unit_words = set(split_words(unit_text))
-    own_words = unit_words - _NEUTRAL_WORDS
-    if not own_words:
-        return False
-    known_words = {*split_words(source_text), *split_words(question)}
-    if not own_words <= known_words:
-        return False
-    return not find_differences(unit_text, source_text, known_text=question)
+def _repeated_labels(
+    unit: AnswerUnit, labels: Sequence[str], evidence: LabelledEvidence
+) -> tuple[str, ...]:
+    """The labels of the sentences that the unit repeats as a whole.
+
+    A unit under a lead, such as an item below "These are false:", says more than its
+    words; a question says less.
+    """
+    unit_words = fold_text(unit.shown_text).text
+    if unit.label or not unit_words:
+        return ()
+    repeated_labels = []
+    for label in labels:
+        sentence = evidence.sentences[label]
+        is_question = sentence.text.rstrip().endswith(tuple(_QUESTION_MARKS))
+        if not is_question and fold_text(sentence.text).text == unit_words:
+            repeated_labels.append(label)
+    return tuple(repeated_labels)

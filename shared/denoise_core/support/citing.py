@@ -1,4 +1,4 @@
-"""What an answer takes from its passages: citations, and word-for-word quotations.
+"""What an answer takes from its passages: citations, and words in a row.
 
 One resolver serves all that reads citations: a number counts the passages as they were
 shown, from 1; only what is no such number is looked up among their ids.
@@ -10,23 +10,22 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.spans import Range
+from denoise_core.spans import Range, Ranges, complement_spans
+from denoise_core.support.answers import ParsedAnswer, parse_answer
+from denoise_core.support.citation_marks import BRACKETED, cited_names, named_labels
+from denoise_core.support.labels import LabelledEvidence
+from denoise_core.support.layout import blank_ranges
 from denoise_core.types import Passage
 
-BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
-"""What a citation may be."""
-_CITATION_NUMBERS = re.compile(
-    r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$"
-)
-_MAX_RANGE = 50
 _MAX_STARTS = 50  # occurrences of a word tried as the start of a quotation
+_SKIPPED_KINDS = frozenset(("code", "field", "reasoning"))
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
     """``[start, end)`` of the answer names the passages ``ids``.
 
-    ``unknown`` are names of no passage.
+    ``unknown`` are names of no passage, and labels of no sentence.
     """
 
     start: int
@@ -36,49 +35,78 @@ class Citation:
 
 
 def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
-    """Find the citations of an answer.
+    """Find the citations of an answer; their forms are those of `citation_marks`.
 
-    ``[1]``, ``[2, 4-6]``, ``[doc 3]`` and ``【1†source】`` count the passages, ``[2.3]``
-    is a label of the second one; ``[id]`` names one by its id. Brackets with anything
-    else, and those in code, cite nothing. A year of four digits counts none.
+    Brackets with anything else, and those in code and in reasoning, cite nothing; of
+    JSON only those inside its texts do. A year of four digits counts none.
     """
-    passage_ids = {passage.id for passage in passages}
-    code_matches = re.finditer(r"`[^`\n]*`", answer)
-    code_ranges = [match.span() for match in code_matches]
+    passage_ids = [passage.id for passage in passages]
+    parsed_answer = parse_answer(answer, ids=passage_ids)
+    resolver = _CitationResolver(passages)
     citations: list[Citation] = []
-    for match in BRACKETED.finditer(answer):
-        position = match.start()
-        if any(start <= position < end for start, end in code_ranges):
-            continue
-        cited_ids: list[str] = []
+    for match in BRACKETED.finditer(citable_text(parsed_answer)):
+        resolved_names = list(map(resolver.resolve_name, cited_names(match[0])))
+        ids: dict[str, None] = {}
         unknown_names: list[str] = []
-        inner_text = match[1] or match[2]
-        parts = re.split(r"[,;]", inner_text)
-        for part in parts:
-            name = part.strip()
-            numbers = _citation_numbers(name)
-            last_number = numbers.stop - 1
-            is_in_range = numbers.start > 0 and last_number <= len(passages)
-            if numbers and (is_in_range or name not in passage_ids):
-                for number in numbers:
-                    if 1 <= number <= len(passages):
-                        passage = passages[number - 1]
-                        cited_ids.append(passage.id)
-                    else:
-                        unknown_names.append(f"[{number}]")
-            elif name in passage_ids:
-                cited_ids.append(name)
-            elif 1 <= (number := _labelled_passage(name)) <= len(passages):
-                cited_ids.append(passages[number - 1].id)
-            else:
-                break  # words in brackets
-        else:
+        for name in resolved_names:
+            if name is not None:
+                ids |= dict.fromkeys(name[0])
+                unknown_names += name[1]
+        if None not in resolved_names:
             start, end = match.span()
-            unique_ids = tuple(dict.fromkeys(cited_ids))
-            unknown = tuple(unknown_names)
-            citation = Citation(start, end, unique_ids, unknown)
+            citation = Citation(start, end, tuple(ids), tuple(unknown_names))
             citations.append(citation)
     return citations
+
+
+class _CitationResolver:
+    """Says which passages the names in a bracket are."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
+        self.ids = {passage.id for passage in passages}
+        self.evidence: LabelledEvidence | None = None  # cut only where a label is cited
+
+    def resolve_name(self, name: str) -> tuple[list[str], list[str]] | None:
+        """The ids of the passages a name cites, and what is unknown; None for words."""
+        cited_ids = []
+        unknown_names = []
+        labels = named_labels(name)
+        for label in labels:
+            if self._is_known(label):
+                passage_number, _, _ = label.partition(".")
+                passage = self.passages[int(passage_number) - 1]
+                cited_ids.append(passage.id)
+            else:
+                unknown_names.append(f"[{label}]")
+        if name in self.ids and len(cited_ids) < max(1, len(labels)):
+            return [name], []
+        return (cited_ids, unknown_names) if labels else None
+
+    def _is_known(self, label: str) -> bool:
+        """Whether the passage is there, and has as many sentences as its label says."""
+        passage_number, _, sentence_number = label.partition(".")
+        position = int(passage_number) - 1
+        if not 0 <= position < len(self.passages):
+            return False
+        has_text = bool(self.passages[position].text)
+        if not has_text or sentence_number in ("", "0"):
+            return True
+        if self.evidence is None:
+            self.evidence = LabelledEvidence(self.passages)
+        return label in self.evidence.sentences
+
+
+def citable_text(parsed_answer: ParsedAnswer) -> str:
+    """The answer with blanks for reasoning, code and JSON around what its texts cite."""
+    skipped_ranges: Ranges = []
+    for unit in parsed_answer.units:
+        is_field = unit.kind in ("field", "talk") and bool(unit.label)
+        if is_field or unit.kind in _SKIPPED_KINDS:
+            skipped_ranges += complement_spans(unit.citations, unit.start, unit.end)
+    text = blank_ranges(parsed_answer.answer, skipped_ranges)
+    inline_code = re.finditer(r"`[^`\n]*`", text)
+    return blank_ranges(text, [match.span() for match in inline_code])
 
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
@@ -93,33 +121,6 @@ def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
             cited_number = int(passage_id[1:])
             numbers[cited_number] = None
     return tuple(numbers)
-
-
-def remove_citations(answer: str) -> str:
-    """The answer without numbers in brackets."""
-    number = r"\d{1,3}(?:\.\d{1,3})?"
-    separator = r"\s{0,9}[,;–-]\s{0,9}"
-    citation = rf"\s?\[{number}(?:{separator}{number})*\]"
-    return re.sub(citation, "", answer)
-
-
-def _labelled_passage(name: str) -> int:
-    """The number of the passage in a label such as ``2.3``; 0 for another name."""
-    number, _, sentence = name.partition(".")
-    has_numbers = number.isdecimal() and sentence.isdecimal()
-    if not has_numbers or len(name) > 7:
-        return 0
-    return int(number)
-
-
-def _citation_numbers(name: str) -> range:
-    match = _CITATION_NUMBERS.match(name)
-    if match is None:
-        return range(0)
-    low = int(match[1])
-    high = int(match[2] or low)
-    last_number = min(high, low + _MAX_RANGE)
-    return range(low, last_number + 1)
 
 
 def matching_runs(words: Sequence[str], source_words: Sequence[str]) -> Iterator[Range]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from denoise_core.support.judging import Quote
-from denoise_core.support.labels import LabelledEvidence
+from denoise_core.support.labels import LabelledEvidence, passage_header
 from denoise_core.text.facts.numbers import parse_cardinal
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
@@ -69,10 +69,8 @@ class EvidenceIndex:
 
 
 def has_words(passage: Passage) -> bool:
-    """Whether its text or its header says anything."""
-    has_text = bool(passage.text.strip())
-    has_header = bool(passage.header.strip())
-    return has_text or has_header
+    """Whether its text, its header or its metadata says anything."""
+    return bool(passage.text.strip() or passage_header(passage).strip())
 
 
 @cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)

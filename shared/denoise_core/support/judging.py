@@ -28,9 +28,12 @@ AnswerKind = Literal["answers", "off_question", "abstains", "wrongly_abstains", 
 """What an answer does with its question, in a judge's word; "" where it has none."""
 NO_CLAIMS = "no_claim"
 CONTRADICTED = "contradicted"
+NOT_STATED = "not_stated"
+CITATION = "citation"
 ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
 WRONG_ABSTENTION = "wrong_abstention"
+ANSWER_NOT_JUDGED = "answer_not_judged"
 _UNKNOWN_SCORE = 0.5  # of an answer of which nothing is known
 # The highest score of an answer that is contradicted, does not answer the question, or
 # is unknown.
@@ -173,22 +176,24 @@ class ClaimVerdict:
 class AnswerVerdict:
     """A judge's verdict on an answer.
 
-    A contradicted unit fails the answer. What the evidence does not state only lowers
-    the score, the share of supported units; ``threshold`` says what share passes. A
-    score that is NaN makes the verdict unknown: it cannot be compared.
+    A refuted unit fails the answer, unless a model says that the evidence does not
+    state it, which only lowers the score, the share of supported units; ``threshold``
+    says what share passes in which nothing is contradicted. A score that is NaN makes
+    the verdict unknown: it cannot be compared.
 
     Attributes:
-        supported: True when every claim is supported; False when one is contradicted or
-            none is supported; None when that is unknown, and between the two.
+        supported: True when every claim is supported; False when one is refuted, more
+            than as not stated, or all are; None when that is unknown, and between the two.
         score: From 0 to 1, higher is better.
         units: One verdict a unit of the answer; in JSON ``claims``.
         answers_question: Whether it answers the question; None when unknown.
-        kind: A short name for why it does not pass: ``no_claim`` where nothing is
+        kind: A short name for why not every claim passes: ``no_claim`` where nothing is
             claimed (a greeting, a question back), ``empty``, ``abstention``,
             ``wrong_abstention`` (the evidence answers), ``question``,
-            ``empty_evidence``, ``length``, ``off_question``, ``no_judge``, or the kind
-            of the unit that decides.
-        reason: The same in words, "" when it passes.
+            ``empty_evidence``, ``length``, ``off_question``, ``answer_not_judged``
+            (whether it answers was asked and not said), ``no_judge``, or the kind of
+            the unit that decides.
+        reason: The same in words, "" when every claim is supported.
         judge: The id of the judge.
         threshold: The share of supported claims that passes; 1 is all of them.
         calls: How often a model was asked for it, 0 where that is not counted.
@@ -255,13 +260,13 @@ class AnswerVerdict:
             return replace(
                 verdict, supported=False, kind=WRONG_ABSTENTION, reason=reason
             )
-        if not claims and answer_kind == "abstains":
+        supported = _combine_support(claims)
+        if answer_kind == "abstains" and supported is not False:
             return replace(verdict, kind=ABSTENTION, reason=ABSTENTION_REASON)
         if not claims:
             return replace(verdict, kind=NO_CLAIMS, reason="it claims nothing")
         score = round(sum(map(_claim_score, claims)) / len(claims), 6)
         worst = min(claims, key=_severity_rank)
-        supported = _combine_support(claims)
         if worst.supported is not True:
             kind = worst.kind
             reason = f"{worst.text!r}: {worst.reason}"
@@ -281,6 +286,16 @@ class AnswerVerdict:
             verdict, supported=supported, score=score, kind=kind, reason=reason
         )
 
+    def without_answer_kind(self) -> AnswerVerdict:
+        """The verdict where the judge did not say whether it answers: unknown."""
+        return replace(
+            self,
+            supported=None,
+            score=min(self.score, _MAX_UNKNOWN),
+            kind=ANSWER_NOT_JUDGED,
+            reason="the judge did not say whether it answers the question",
+        )
+
     @property
     def claims(self) -> tuple[ClaimVerdict, ...]:
         """The units that claim something."""
@@ -297,28 +312,30 @@ class AnswerVerdict:
     def passed(self) -> bool:
         """Whether the passages support enough of it: `threshold`.
 
-        An answer that is contradicted, is known not to answer the question, or claims
-        nothing does not pass.
+        An answer that is contradicted or cites wrongly, is known not to answer the
+        question, abstains, or claims nothing does not pass.
         """
-        if self.supported is False or self.answers_question is False:
+        if self.answers_question is False or self.abstains:
             return False
-        is_above_threshold = bool(self.claims) and self.threshold < 1.0
-        is_above_threshold &= self.supported_share >= self.threshold
-        return self.supported is True or is_above_threshold
+        if self.supported is True:
+            return True
+        kinds = {self.kind, *(claim.kind for claim in self.claims)}
+        if not kinds.isdisjoint((CONTRADICTED, CITATION, ANSWER_NOT_JUDGED)):
+            return False
+        return 0.0 < self.supported_share >= self.threshold
 
     @property
     def outcome(self) -> VerdictOutcome:
         """``pass``, ``partial``, ``fail`` or ``unknown``.
 
-        Partial: a claim is not stated, others are supported, none is contradicted.
+        Partial: a claim is not stated, another is supported, none is refuted otherwise.
         """
         if self.passed:
             return "pass"
         if self.supported is False or self.answers_question is False:
             return "fail"
-        if any(claim.supported is False for claim in self.claims):
-            return "partial"
-        return "unknown"
+        values = {claim.supported for claim in self.claims}
+        return "partial" if values >= {True, False} else "unknown"
 
     @property
     def abstains(self) -> bool:
@@ -411,10 +428,10 @@ _ANSWERS_QUESTION: Mapping[str, bool | None] = {
 
 
 def _combine_support(claims: Sequence[ClaimVerdict]) -> bool | None:
-    """True when all claims are supported; False when one is contradicted or none is."""
+    """True when all claims are supported; False when one is refuted, or all not stated."""
     values = {claim.supported for claim in claims}
-    is_contradicted = any(claim.kind == CONTRADICTED for claim in claims)
-    if is_contradicted or values == {False}:
+    refuted_kinds = {claim.kind for claim in claims if claim.supported is False}
+    if refuted_kinds - {NOT_STATED} or values == {False}:
         return False
     return True if values == {True} else None
 

@@ -221,10 +221,10 @@ def is_word_edge(folded_text: str, position: int) -> bool:
     sides = folded_text[position - 1 : position + 1]
     if " " in sides:
         return True
-    return any(map(_is_unspaced, sides))
+    return any(map(is_unspaced, sides))
 
 
-def _is_unspaced(character: str) -> bool:
+def is_unspaced(character: str) -> bool:
     """Whether a character is of a script without blanks: Thai, Khmer, Chinese ..."""
     is_south_east_asian = "\u0e00" <= character <= "\u109f"
     is_khmer = "\u1780" <= character <= "\u17ff"

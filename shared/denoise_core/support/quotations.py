@@ -11,7 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from denoise_core.spans import Range, Ranges
 from denoise_core.support.answers import AnswerUnit, parse_answer
-from denoise_core.support.citing import Citation, find_citations, matching_runs
+from denoise_core.support.citing import (
+    Citation,
+    citable_text,
+    find_citations,
+    matching_runs,
+)
 from denoise_core.support.judging import Quotation, QuotationStatus
 from denoise_core.support.labels import evidence_ranges, passage_header
 from denoise_core.support.layout import (
@@ -21,7 +26,7 @@ from denoise_core.support.layout import (
     normalize_line_breaks,
     trim_range,
 )
-from denoise_core.support.normal_form import find_words, fold_text
+from denoise_core.support.normal_form import find_words, fold_text, is_unspaced
 from denoise_core.types import Passage, Span
 
 MIN_WORDS = 3  # fewer in quotation marks are a title, a term or irony
@@ -36,7 +41,6 @@ _CLOSING_MARKS = {
     "「": "」",
     "『": "』",
 }
-_SKIPPED_KINDS = frozenset(("code", "field", "reasoning"))
 _ELISION = "…"
 
 
@@ -63,13 +67,7 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, ids=passage_ids)
     citations = find_citations(answer, passages)
-    skipped_ranges = [
-        (unit.start, unit.end)
-        for unit in parsed_answer.units
-        if unit.kind in _SKIPPED_KINDS
-    ]
-    full_text = normalize_line_breaks(answer)
-    clean_text = blank_ranges(full_text, skipped_ranges)
+    clean_text = normalize_line_breaks(citable_text(parsed_answer))
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
     for start, end in quoted_ranges:
@@ -105,7 +103,7 @@ def _count_words(text: str) -> int:
     count = 0
     folded = fold_text(text)
     for word in folded.text.split():
-        if max(word) >= "\u0e00":
+        if any(map(is_unspaced, word)):
             count += len(word)
         else:
             count += 1
@@ -131,6 +129,7 @@ def _block_quotes(text: str) -> Iterator[Range]:
     """The paragraphs of block quotes, without a last line that names the source."""
     line_offsets = line_starts(text)
     depth = 0
+    last_end = 0
     for token in markdown_tokens(text):
         if token.type == "blockquote_open":
             depth += 1
@@ -146,7 +145,9 @@ def _block_quotes(text: str) -> Iterator[Range]:
                 last_line -= 1
             start = line_offsets[first_line]
             end = line_offsets[last_line]
-            yield trim_range(text, start, end)
+            if start >= last_end:  # the cells of a table's row have one range
+                yield trim_range(text, start, end)
+                last_end = end
 
 
 def _closing_position(text: str, position: int) -> int:
@@ -155,7 +156,7 @@ def _closing_position(text: str, position: int) -> int:
     closing_marks = _CLOSING_MARKS.get(opening_mark, "")
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
-    if not closing_marks or before.isalnum() or not after.strip():
+    if not closing_marks or _is_spaced_letter(before) or not after.strip():
         return 0
     limit = min(position + _MAX_CHARACTERS, len(text))
     paragraph_end = text.find("\n\n", position, limit)
@@ -166,9 +167,14 @@ def _closing_position(text: str, position: int) -> int:
         if not is_closing:
             continue
         next_character = text[end + 1 : end + 2]
-        if not next_character.isalnum():
+        if not _is_spaced_letter(next_character):
             return end
     return 0
+
+
+def _is_spaced_letter(character: str) -> bool:
+    """Whether a mark next to this character is inside a word."""
+    return character.isalnum() and not is_unspaced(character)
 
 
 def _ids_cited_for(

@@ -40,7 +40,11 @@ from denoise_core.text.facts import Difference, find_differences
 from denoise_core.types import Message, Passage
 
 VERSION = 2
-TASK = """Judge an answer by the evidence, unit by unit. For each numbered unit of the answer write one line: its number, a verdict, and labels of the evidence.
+_ANSWER_KINDS = """answers: it gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; also where there is no question.
+off_question: it speaks of another thing instead.
+abstains: it says that it cannot answer what was asked, also when it then tells something else; the evidence does not answer it either.
+wrongly_abstains: the same, but the evidence does answer what was asked. Give the labels."""  # noqa: E501
+TASK = f"""Judge an answer by the evidence, unit by unit. For each numbered unit of the answer write one line: its number, a verdict, and labels of the evidence.
 
 supported: the evidence says all of the unit, in whatever words, of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty. Give every label that is needed: each number and date of the unit must be in these sentences. A table's row needs its header row too where that names its values.
 inferred: no sentence says it, but all of it follows from what the evidence says, by counting, arithmetic or a direct conclusion. Give the labels.
@@ -52,10 +56,7 @@ no_claim: it says nothing about the world: greetings, offers, questions back, he
 Read each unit with the question and the units around it: pronouns, short answers, a bare yes or no (the question with that answer), rows under their column names, items under their heading. A guess or hedge ("probably X", "assuming Y is meant, X") claims X.
 
 Last, one line on the answer as a whole:
-answers: it gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; also where there is no question.
-off_question: it speaks of another thing instead.
-abstains: it says that it cannot answer what was asked, also when it then tells something else; the evidence does not answer it either.
-wrongly_abstains: the same, but the evidence does answer what was asked. Give the labels.
+{_ANSWER_KINDS}
 
 Write these lines and nothing else, as in this example of five units:
 1 supported 1.2 3.1
@@ -64,6 +65,9 @@ Write these lines and nothing else, as in this example of five units:
 4 inferred 2.1 2.2
 5 no_claim
 answers"""  # noqa: E501
+ANSWER_TASK = f"""Judge an answer by the evidence, as a whole. Write one line and nothing else:
+{_ANSWER_KINDS}"""
+"""The task where only the last line of `TASK` is asked for."""
 _AGAIN = (
     "No line could be read for some units. Write the lines of these units and the last "
     "line, in the form above: "
@@ -84,10 +88,12 @@ class LLMJudge(FlowJudge):
     """A model that judges each unit of an answer and names sentences of the evidence.
 
     A unit is supported when the model says so, names at least one sentence, and these
-    sentences, their header or the question have each of the unit's numbers and dates;
-    else it is unknown (``unproven``, ``differs``). Names that are not there are listed
-    in ``differences``. Units without a readable line are asked for once more, then they
-    are ``not_judged``. Answers of more than `MAX_UNITS` units take several calls.
+    sentences or their header have each of the unit's numbers and dates; else it is
+    unknown (``unproven``, ``differs``). Names that are neither there nor in the question
+    are listed in ``differences``. Of an inferred unit nothing is compared: no sentence
+    has the result of counting or arithmetic. Units without a readable line are asked for once more, then they
+    are ``not_judged``; so is a missing last line, then the answer is unknown
+    (``answer_not_judged``). Answers of more than `MAX_UNITS` units take several calls.
 
     Args:
         llm: The model; None is the one that the run is given. It need not be the model
@@ -126,14 +132,35 @@ class LLMJudge(FlowJudge):
                 request = f"{_LONG}{request}"
             messages = unit_prompt(question, units, evidence, request)
             yield from self._read_lines(messages, numbers, replies)
+        shown_evidence = evidence
+        if known_lines and not open_numbers:
+            shown_evidence = _named_evidence(known_lines, evidence)
+        calls = len(parts)
+        calls += yield from self._ask_again(question, units, replies, shown_evidence)
+        verdict = combine_replies(question, answer, units, replies, evidence)
+        return replace(verdict, judge=self.id, calls=calls)
+
+    def _ask_again(
+        self,
+        question: str,
+        units: Sequence[AnswerUnit],
+        replies: UnitReplies,
+        evidence: LabelledEvidence,
+    ) -> Flow[int]:
+        """Ask once for what the replies do not say; return the number of calls."""
+        all_numbers = range(1, len(units) + 1)
         missing = [number for number in all_numbers if number not in replies.lines]
         if missing:
             request = _AGAIN + ", ".join(map(str, missing))
             messages = unit_prompt(question, units, evidence, request)
             yield from self._read_lines(messages, missing, replies)
-        calls = len(parts) + bool(missing)
-        verdict = combine_replies(question, answer, units, replies, evidence)
-        return replace(verdict, judge=self.id, calls=calls)
+            return 1
+        if replies.answer_kind or not question.strip() or not units:
+            return 0
+        messages = unit_prompt(question, units, evidence, task=ANSWER_TASK)
+        yield from self._read_lines(messages, (), replies)
+        replies.labels = ()  # of evidence that may be numbered anew
+        return 1
 
     def _read_lines(
         self,
@@ -174,6 +201,7 @@ def unit_prompt(
     units: Sequence[AnswerUnit],
     evidence: LabelledEvidence,
     request: str = "",
+    task: str = TASK,
 ) -> tuple[Message, ...]:
     """The messages to the judge: evidence, question, task, units, and a last request.
 
@@ -185,7 +213,7 @@ def unit_prompt(
         shown_text = sanitize_text(unit.shown_text)
         lines.append(f"{number}: {shown_text}")
     envelope = wrap_in_envelope("\n".join(lines), "answer")
-    parts = [evidence_prefix(evidence, question), TASK, f"The answer:\n{envelope}"]
+    parts = [evidence_prefix(evidence, question), task, f"The answer:\n{envelope}"]
     if request:
         parts.append(request)
     return (Message("system", EVIDENCE_SYSTEM), Message("user", "\n\n".join(parts)))
@@ -206,6 +234,18 @@ def _claimed_units(
         unit = AnswerUnit("sentence", claim.full_text, claim.start, claim.end)
         units.append(unit)
     return answer, tuple(units)
+
+
+def _named_evidence(
+    lines: Mapping[int, UnitLine], evidence: LabelledEvidence
+) -> LabelledEvidence:
+    """The passages that the lines name, whole, with their headers; numbered anew."""
+    named_labels: list[str] = []
+    for line in lines.values():
+        named_labels += line.labels
+    named_ids = {evidence.sentences[label].passage_id for label in named_labels}
+    named_passages = [p for p in evidence.passages if p.id in named_ids]
+    return LabelledEvidence(named_passages)
 
 
 def _name_numbers(numbers: Sequence[int]) -> str:
@@ -236,6 +276,9 @@ def combine_replies(
     if answer_kind == "wrongly_abstains" and not answering_quotes:
         answer_kind = "abstains"
     verdict = AnswerVerdict.of_claims(unit_verdicts, answer_kind=answer_kind)
+    is_unknown = bool(question.strip()) and not answer_kind
+    if is_unknown and verdict.claims and verdict.supported is not False:
+        return verdict.without_answer_kind()
     if verdict.kind == WRONG_ABSTENTION:
         answering_text = " ".join(quote.text for quote in answering_quotes)
         reason = f"{verdict.reason}: {answering_text!r}"

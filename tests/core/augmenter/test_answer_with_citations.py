@@ -1,4 +1,4 @@
-"""One call answers and cites; code checks the citations; the judge reads only what is left."""
+"""One call answers and cites; code knows what repeats a cited sentence; the judge reads what is left."""
 
 import pytest
 from augmenter_doubles import check_loop
@@ -11,7 +11,7 @@ from denoise_core.augmenter import (
     Rules,
     answer_with_citations,
 )
-from denoise_core.support.quoting import TASK
+from denoise_core.support.quoting import ANSWER_TASK, TASK
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.token_budget import estimate_tokens
 
@@ -35,11 +35,12 @@ def words_judge():
 
 
 class Writer:
-    """Writes ``answer``; judges what it is asked about with ``verdict``."""
+    """Writes ``answer``; judges what it is asked about with ``verdict`` and ``kind``."""
 
-    def __init__(self, answer, verdict="not_stated"):
+    def __init__(self, answer, verdict="not_stated", kind="answers"):
         self.answer = answer
         self.verdict = verdict
+        self.kind = kind
         self.prompts = []
 
     def model(self):
@@ -48,11 +49,13 @@ class Writer:
     def reply(self, messages):
         prompt = messages[-1].content
         self.prompts.append("\n\n".join(m.content for m in messages))
+        if ANSWER_TASK in prompt:
+            return self.kind
         if TASK not in prompt:
             return self.answer
         units = dict(enclosed(prompt)[0])["answer"].splitlines()
         lines = [f"{unit.partition(':')[0]} {self.verdict}" for unit in units]
-        return "\n".join([*lines, "answers"])
+        return "\n".join([*lines, self.kind])
 
 
 def ask(answer, **options):
@@ -63,17 +66,23 @@ def ask(answer, **options):
 @pytest.mark.parametrize(
     "text",
     [
-        "It was completed in 1801 [1.1].",
-        "1801 [1.1]",
-        "- The tower was completed in 1801 [1.1].\n- Visitors pay 3 euros [1.4].",
-        "The bridge was completed in 1802 [2.1], visitors pay 4 euros [2.4].",
+        "The tower of Porto was completed in 1801 [1.1].",
+        "the **tower of Porto** was completed in 1801 [1.1, 1.4]",
+        "The tower of Porto was completed in 1801 [1.1-1.2].",
+        "- The tower of Porto was completed in 1801 [1.1].\n- Visitors pay 3 euros [1.4].",
+        "The tower of Porto was completed in 1801 [1.1; 2.1]. Visitors pay 3 euros. [1.4]",
     ],
 )
-def test_units_whose_citations_code_can_check_need_no_judge(text):
+def test_a_cited_sentence_word_for_word_needs_only_whether_it_answers(text):
     answer, prompts = ask(text)
-    assert (answer.text, answer.outcome, len(prompts)) == (text, Outcome.SUPPORTED, 1)
-    assert all(unit.quotes for unit in answer.units)
+    assert (answer.text, answer.outcome, len(prompts)) == (text, Outcome.SUPPORTED, 2)
+    assert ANSWER_TASK in prompts[1]
+    assert answer.verdict.calls == 1
+    shown = dict(enclosed(prompts[1])[0])
+    assert "title: The tower" in shown["evidence 1"]
+    assert "bridge" not in prompts[1]  # no unit repeats a sentence about it
     for unit in answer.units:
+        assert unit.quotes
         for quote in unit.quotes:
             passage = next(p for p in PASSAGES if p.id == quote.span.passage_id)
             assert passage.text[quote.span.start : quote.span.end] == quote.text
@@ -81,26 +90,65 @@ def test_units_whose_citations_code_can_check_need_no_judge(text):
 
 
 @pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("off_question", Outcome.UNSUPPORTED),
+        ("abstains", Outcome.ABSTAINED),
+        ("I cannot say.", Outcome.UNKNOWN),
+    ],
+)
+def test_true_sentences_that_do_not_answer_are_not_supported(kind, outcome):
+    answer, prompts = ask("Visitors pay 3 euros [1.4].", kind=kind)
+    assert (answer.outcome, len(prompts)) == (outcome, 2)
+    assert [unit.supported for unit in answer.units] == [True]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "It was completed in 1801.",  # no citation
-        "It was completed in 1802 [1.1].",  # another number
-        "It was completed in 1801 [2.1].",  # another passage's sentence
-        "It was not completed in 1801 [1.1].",  # a word that the sentence lacks
-        "The tower was paid for by Maria [1.2].",
-        "It was completed in 1801 [1.99].",  # a label of nothing
-        "It was completed in 1801 [1].",  # a passage, no sentence
+        "It was completed in 1801 [1.1].",  # other words
+        "1801 [1.1]",
+        "The tower of Porto was completed in 1802 [1.1].",  # another number
+        "The tower of Porto was completed in 1801 [2.1].",  # another passage's sentence
+        "It was paid for by the king [1.2].",  # without the sentence's "not"
+        "The king was not paid for by it [1.2].",  # the same words
+        "The tower of Porto was completed in 1801 [1.99].",  # a label of nothing
+        "The tower of Porto was completed in 1801 [1].",  # a passage, no sentence
         "The tower was completed before 1801 [1.1].",
+        "The bridge of Porto was completed in 1801 [1.1, 2.1].",  # values exchanged
+        "These are false:\n- The tower of Porto was completed in 1801 [1.1].",
+        "The tower [1.1].",  # words of the question
     ],
 )
 def test_what_code_cannot_check_goes_to_the_judge(text):
     answer, prompts = ask(text)
     assert (answer.text, len(prompts)) == (text, 2)
+    assert TASK in prompts[1]
     assert answer.outcome is Outcome.UNSUPPORTED
 
 
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ("The drug is not safe for children.", "The drug is safe for children [1.1]."),
+        ("It was never open.", "It was open [1.1]."),
+        ("If it rains, the park is closed.", "The park is closed [1.1]."),
+        ("It is false that he won.", "He won [1.1]."),
+        ("The dog bit the man.", "The man bit the dog [1.1]."),
+        ("Is the drug safe?", "Is the drug safe [1.1]."),
+        ("He won [1.1], they say.", "He won [1.1]."),
+    ],
+)
+def test_words_of_a_sentence_that_are_not_the_sentence_are_judged(evidence, text):
+    writer = Writer(text, verdict="contradicted 1.1")
+    passages = [Passage(evidence, "p")]
+    answer = answer_with_citations(writer.model(), "What is known?", passages)
+    assert (answer.outcome, len(writer.prompts)) == (Outcome.UNSUPPORTED, 2)
+
+
 def test_only_the_units_left_are_judged_and_both_prompts_begin_alike():
-    text = "It was completed in 1801 [1.1]. It is the tallest of all."
+    text = "The tower of Porto was completed in 1801 [1.1]. It is the tallest of all."
     answer, (draft_prompt, judge_prompt) = ask(text)
     assert answer.outcome is Outcome.PARTLY_SUPPORTED
     assert [unit.supported for unit in answer.units] == [True, False]
@@ -112,17 +160,17 @@ def test_only_the_units_left_are_judged_and_both_prompts_begin_alike():
 
 def test_a_line_about_a_unit_that_code_has_checked_is_not_asked_for():
     """The fake judges every unit; what it says of the checked ones changes nothing."""
-    text = "It was completed in 1801 [1.1]. It is the tallest of all."
+    text = "The tower of Porto was completed in 1801 [1.1]. It is the tallest of all."
     answer, _ = ask(text, verdict="contradicted 1.1")
     assert [unit.supported for unit in answer.units] == [True, False]
 
 
 def test_right_answers_cost_at_most_twice_a_draft_and_one_judge_call_at_most():
     texts = [
-        "1801 [1.1]",
-        "The tower was completed in 1801 [1.1].",
-        "It was completed in 1801 [1.1]. Visitors pay 3 euros [1.4].",
-        "The tower of Porto: completed in 1801 [1.1]",
+        "The tower of Porto was completed in 1801 [1.1]",
+        "The tower of Porto was completed in 1801 [1.1].",
+        "The tower of Porto was completed in 1801 [1.1]. Visitors pay 3 euros [1.4].",
+        "The **tower of Porto** was completed in 1801 [1.1]",
         "In 1801.",
     ]
     input_tokens = draft_tokens = calls = 0
@@ -137,7 +185,7 @@ def test_right_answers_cost_at_most_twice_a_draft_and_one_judge_call_at_most():
 
 
 def test_it_is_the_loop_with_one_draft_sync_and_async():
-    text = "It was completed in 1801 [1.1]."
+    text = "The tower of Porto was completed in 1801 [1.1]."
 
     def make():
         return Augmenter(Writer(text).model(), Given(), policy=Rules(widen=False))

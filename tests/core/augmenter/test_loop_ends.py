@@ -210,3 +210,13 @@ def test_a_policy_may_send_or_abstain_early(passages, question):
         question,
     )
     assert (shy.outcome, shy.stop_reason) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_where_the_model_writes_nothing_a_sentence_says_so(passages, question, text):
+    answer = check_loop(
+        lambda: Augmenter(scripted(text), ListRetriever(passages)), question
+    )
+    assert answer.outcome is Outcome.FAILED
+    assert answer.text == "No answer can be given: the model wrote nothing."
+    assert answer.verdict is None

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check
+from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
 from denoise_core.text.facts.names import same_name
@@ -64,7 +65,9 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     assert (claim.reason == verdict.reason) == (not differing)
 
 
-@pytest.mark.parametrize(("cites", "instead"), [("[2]", "[1]"), ("[7]", "")])
+@pytest.mark.parametrize(
+    ("cites", "instead"), [("[2]", "[1]"), ("[7]", ""), ("[9.1]", ""), ("[1.99]", "")]
+)
 def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, instead):
     verdict = said(f"The tower was completed in 1889 {cites}.", judge=Quoting())
     assert (verdict.supported, verdict.kind) == (False, "citation")
@@ -164,6 +167,46 @@ def test_brackets_that_cite_nothing():
     assert one.ids == ("p1", "p2")
     (two,) = find_citations("So it is [1-2].", passages)
     assert two.ids == ("p1", "p2")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```python\nrow[9] = 1\n```\nIt is [2].",
+        "<think>\nIs it [9]?\n</think>\nIt is [2].",
+        '{"answer": "It is [2].", "sources": [9], "years": [8, 9]}',
+        "It is `row[9]` [2].",
+    ],
+)
+def test_code_reasoning_and_json_cite_nothing(answer):
+    passages = [Passage("x", "p1"), Passage("It is.", "p2")]
+    (citation,) = find_citations(answer, passages)
+    assert (answer[citation.start : citation.end], citation.ids) == ("[2]", ("p2",))
+    assert check("What?", answer, passages, judge=Quoting()).kind != "citation"
+
+
+@pytest.mark.parametrize(
+    ("bracket", "ids", "unknown"),
+    [
+        ("[1.1]", ("a",), ()),
+        ("[2.0]", ("b",), ()),
+        ("[1.1-1.2]", ("a",), ()),
+        ("[1.2–2.1; 2]", ("a", "b"), ()),
+        ("[9.1]", (), ("[9.1]",)),
+        ("[1.99]", (), ("[1.99]",)),
+        ("[1.2-1.3]", ("a",), ("[1.3]",)),
+        ("[7.7]", ("7.7",), ()),
+    ],
+)
+def test_labels_cite_the_passage_of_a_sentence_that_is_there(bracket, ids, unknown):
+    passages = [
+        Passage("It is red. It is high.", "a"),
+        Passage("It is blue.", "b"),
+        Passage("It is green.", "7.7"),
+    ]
+    (citation,) = find_citations(f"It is {bracket}.", passages)
+    assert (citation.ids, citation.unknown) == (ids, unknown)
+    assert remove_citations(f"It is {bracket}.") == "It is."
 
 
 def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():

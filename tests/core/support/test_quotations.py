@@ -46,6 +46,9 @@ def statuses(answer, passages=PASSAGES):
         ("“สร้างเสร็จในปี พ.ศ. 2432”", "verbatim"),
         ("「埃菲尔铁塔于1889年完工」", "verbatim"),
         ("「埃菲尔铁塔于1899年完工」", "nowhere"),
+        ("文章说「埃菲尔铁塔于1889年完工」吗。", "verbatim"),
+        ('文章说"埃菲尔铁塔于1889年完工"。', "verbatim"),
+        ("บอกว่า“สร้างเสร็จในปี พ.ศ. 2432”ไว้", "verbatim"),
         ("“the iron towers of Paris”", "verbatim"),
         ("“was completed in 188”", "nowhere"),
         ("“Tower in Paris ... in 1889”", "verbatim"),
@@ -60,6 +63,15 @@ def statuses(answer, passages=PASSAGES):
 )
 def test_each_status(answer, status):
     assert [found for _, found in statuses(answer)] == [status]
+
+
+def test_a_table_in_a_block_quote_shifts_no_quotation_behind_it():
+    row = "> | was completed | in 1889 |"
+    answer = f'> | a | b |\n> |---|---|\n{row}\n\nIt says "three floors, not two".'
+    assert statuses(answer) == [
+        (row, "verbatim"),
+        ("three floors, not two", "verbatim"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from augmenter_doubles import scripted
@@ -15,7 +16,13 @@ from denoise_core.runtime.budget import Budget
 from denoise_core.support import check
 from denoise_core.support.judging import AnswerClaims, Claim, ask_judge
 from denoise_core.support.labels import LabelledEvidence
-from denoise_core.support.quoting import MAX_UNITS, LLMJudge, judge_prompt
+from denoise_core.support.quoting import (
+    ANSWER_TASK,
+    MAX_UNITS,
+    TASK,
+    LLMJudge,
+    judge_prompt,
+)
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Span
 
@@ -96,7 +103,7 @@ def test_code_proves_a_verdict_or_it_is_weaker(line, supported, kind):
     assert (unit.supported, unit.kind) == (supported, kind)
 
 
-def test_a_header_and_the_question_have_facts_but_a_name_never_decides():
+def test_a_header_has_facts_and_a_name_never_decides():
     passages = [Passage("It was completed late.", "p", header="The tower of 1889")]
     line = FunctionLLM(lambda messages: "1 supported 1.1\nanswers")
     for answer, passes in (
@@ -106,8 +113,6 @@ def test_a_header_and_the_question_have_facts_but_a_name_never_decides():
     ):
         verdict = check("", answer, passages, judge=line)
         assert verdict.passed is passes, answer
-    asked = check("Was it 1890?", "It was completed in 1890.", passages, judge=line)
-    assert asked.passed
 
 
 @pytest.mark.parametrize(
@@ -125,6 +130,73 @@ def test_what_the_answer_does_is_the_judge_s_word(last_line, kind, outcome, answ
     assert (verdict.kind, verdict.outcome) == (kind, outcome)
     assert (verdict.answers_question, verdict.passed) == (answers, False)
     assert ("completed in 1889" in verdict.reason) == (kind == "wrong_abstention")
+
+
+def test_a_missing_last_line_is_asked_for_once_then_the_answer_is_unknown():
+    answer = "It was completed in 1889."
+    lines = "1 supported 1.1"
+    asked_again = judged(lines, "answers", answer=answer)
+    assert (asked_again.passed, asked_again.calls) == (True, 2)
+    for reply, outcome in (("off_question", "fail"), ("It is fine.", "unknown")):
+        verdict = judged(lines, reply, answer=answer)
+        assert (verdict.outcome, verdict.calls) == (outcome, 2)
+        assert not replace(verdict, threshold=0.5).passed
+    assert verdict.kind == "answer_not_judged"
+    assert verdict.units[0].supported is True
+    assert judged(lines, answer=answer, question="").passed
+
+
+def test_the_last_line_is_asked_for_behind_the_same_evidence():
+    llm = scripted("1 supported 1.1", "answers")
+    check(QUESTION, "It was completed in 1889.", PASSAGES, judge=LLMJudge(llm))
+    first, second = (messages[1].content for messages in llm.received_messages)
+    assert second.startswith(first[: first.index(TASK)])
+    assert ANSWER_TASK in second
+
+
+def test_a_number_of_the_question_proves_nothing_and_a_name_needs_no_proof():
+    question = "Was the Eiffel Tower completed in 1925?"
+    answer = "The Eiffel Tower was completed in 1925."
+    evidence = [Passage("The tower was completed in 1889.", "p")]
+    llm = scripted("1 supported 1.1\nanswers")
+    (unit,) = check(question, answer, evidence, judge=LLMJudge(llm)).units
+    assert (unit.supported, unit.kind) == (None, "differs")
+    assert [difference.claimed_text for difference in unit.differences] == ["1925"]
+
+
+def test_metadata_alone_is_evidence():
+    evidence = [Passage("", "p", metadata={"completed": 1889})]
+    llm = scripted("1 supported 1.0\nanswers")
+    assert check(QUESTION, "In 1889.", evidence, judge=LLMJudge(llm)).passed
+
+
+@pytest.mark.parametrize(
+    ("last_line", "kind"),
+    [("wrongly_abstains 1.1", "wrong_abstention"), ("off_question", "off_question")],
+)
+def test_a_wrong_citation_does_not_hide_what_the_answer_does(last_line, kind):
+    answer = "The tower is in Paris [9]. I cannot say when it was completed."
+    verdict = judged(f"1 supported 1.1\n2 no_claim\n{last_line}", answer=answer)
+    assert (verdict.kind, verdict.outcome) == (kind, "fail")
+    assert [unit.kind for unit in verdict.claims] == ["citation"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "outcome"),
+    [
+        ("supported 1.1", "abstention", "unknown"),
+        ("unclear 1.1", "abstention", "unknown"),
+        ("contradicted 1.1", "contradicted", "fail"),
+        ("not_stated", "not_stated", "fail"),
+    ],
+)
+def test_an_abstention_that_claims_something_is_not_supported(line, kind, outcome):
+    answer = "Nobody says when. The tower is in Paris."
+    reply = f"1 no_claim\n2 {line}\nabstains"
+    verdict = judged(reply, answer=answer)
+    assert (verdict.kind, verdict.outcome) == (kind, outcome)
+    assert verdict.supported is (False if outcome == "fail" else None)
+    assert not replace(verdict, threshold=0.5).passed
 
 
 def test_what_is_not_stated_lowers_the_score_and_a_threshold_decides():

@@ -43,6 +43,7 @@ HELD = ClaimVerdict(
     (Quote(Span("p", 0, 23), "The tower was completed"),),
 )
 CONTRADICTED = replace(FAILED, kind="contradicted")
+NOT_STATED = replace(FAILED, kind="not_stated")
 NOTHING = ClaimVerdict("Hello!", 52, 58, None, kind="no_claim")
 UNSURE = ClaimVerdict(
     "It is tall.", 40, 51, None, kind="unclear", reason="it can be read both ways"
@@ -55,7 +56,9 @@ UNSURE = ClaimVerdict(
         ([HELD], None, "pass", set(), 0.9),
         ([HELD], False, "fail", {"off_question"}, 0.45),
         ([HELD, UNSURE], True, "unknown", {"unclear"}, 0.6),
-        ([HELD, FAILED], True, "partial", {"date"}, 0.45),
+        ([HELD, NOT_STATED], True, "partial", {"not_stated"}, 0.45),
+        ([HELD, FAILED], True, "fail", {"date"}, 0.45),
+        ([UNSURE, NOT_STATED], True, "unknown", {"not_stated"}, 0.0),
         ([HELD, CONTRADICTED], True, "fail", {"contradicted"}, 0.4),
         ([FAILED, FAILED], True, "fail", {"date"}, 0.0),
         ([UNSURE, FAILED], False, "fail", {"date", "off_question"}, 0.0),
@@ -78,6 +81,9 @@ def test_a_threshold_passes_what_is_not_stated_and_never_what_is_contradicted():
         assert verdict.supported_share == share
         assert replace(verdict, threshold=share).passed
         assert not replace(verdict, threshold=share + 0.01).passed
+    for kind in ("contradicted", "citation"):
+        claims = [HELD, replace(FAILED, kind=kind)]
+        assert not replace(AnswerVerdict.of_claims(claims), threshold=0.1).passed
     contradicted = AnswerVerdict.of_claims([HELD, HELD, CONTRADICTED])
     nothing = AnswerVerdict.of_claims([NOTHING])
     assert not replace(contradicted, threshold=0.0).passed

@@ -13,7 +13,8 @@ from dataclasses import replace
 from denoise_core.augmenter.drafting.drafter import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import with_title_line
-from denoise_core.support.citing import matching_runs, remove_citations
+from denoise_core.support.citation_marks import remove_citations
+from denoise_core.support.citing import matching_runs
 from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 

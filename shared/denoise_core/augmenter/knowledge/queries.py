@@ -15,7 +15,7 @@ from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.support.citing import remove_citations
+from denoise_core.support.citation_marks import remove_citations
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, split_words

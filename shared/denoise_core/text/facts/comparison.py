@@ -86,7 +86,8 @@ def find_differences(
     Args:
         claim: The text to check.
         source: The text that should support it.
-        known_text: A text, such as a question, whose facts need no support.
+        known_text: A text, such as a question, whose names need no support; its numbers
+            and dates may be what is asked.
         language: See `extract_facts`.
     """
     parsed_source = parse_text(source, language)
@@ -97,7 +98,7 @@ def find_differences(
             continue
         if _is_stated(fact, parsed_source.facts):
             continue
-        if _is_stated(fact, known_facts):
+        if fact.kind == "name" and _is_stated(fact, known_facts):
             continue
         claimed_text = claim[fact.start : fact.end]
         difference = Difference(fact.kind, claimed_text, "", fact.start, fact.end)

@@ -29,7 +29,7 @@ from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.effects import Flow
-from denoise_core.support.citing import remove_citations
+from denoise_core.support.citation_marks import remove_citations
 from denoise_core.types import Passage, unique_ids
 from denoise_lab.conversations import DIALOGUE
 from denoise_lab.overlap import knowledge_f1
