@@ -60,7 +60,7 @@ class DocumentRule:
 # of the rows and key points, both of whole files and of pieces of 600 characters.
 DOCUMENT_RULES: dict[str, DocumentRule] = {
     "summary": DocumentRule(0.5, 8000, math.inf, math.inf, "a summary"),
-    "list": DocumentRule(0.8, 4000, 2.0, 300, "a list or a count"),
+    "list": DocumentRule(0.9, 6000, 2.0, 300, "a list or a count"),
 }
 PIECE_REQUESTS = {"compare": "compares", "two_step": "takes two steps"}
 
