@@ -5,6 +5,9 @@ the answer needs; ``identity`` the title, sender, date, header row or key withou
 Another set of the same form, on which nothing was tuned, asks about the files that ship with the
 package; its questions are in ``benchmarks/data/unseen``. Files are asked whole
 and in the pieces of 600 characters that a retriever returns, with and without the position of each piece.
+
+With a model, replayed from recorded replies: S2A's ``select`` over whole files, one call a question, and whether
+the quoting judge finds right answers about one of several documents of the same form in what the default keeps.
 """
 
 from __future__ import annotations
@@ -12,17 +15,23 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from _recorded import records
 from harness import Benchmark, arguments
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
 from denoise_core.embedded import default_denoiser, sample_folder
+from denoise_core.protocols import Denoiser
 from denoise_core.result import DenoiseResult
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.support.check import check
+from denoise_core.support.quoting import LLMJudge
+from denoise_core.testing import RecordedLLM
 from denoise_core.types import Passage
 
 UNSEEN = Path(__file__).parent / "data" / "unseen"
@@ -38,6 +47,11 @@ LEAST_BOTH = {
 }
 LEAST_BY_FORM = {"whole files": 0.85, "pieces": 0.75}
 MOST_TEXT = 0.28
+MOST_LOOKUP_TEXT = 0.25  # of lookups and comparisons together
+ONE_DOCUMENT_KINDS = ("lookup", "compare")
+ONE_CALL = Options(join_passages=True, max_pieces=1000, max_characters=100_000)
+SIBLING_PREFIXES = ("quillon-", "incident-")
+SIBLING_QUESTIONS = 10
 
 Place: TypeAlias = Mapping[str, str]
 Masks: TypeAlias = Mapping[str, NDArray[np.bool_]]
@@ -53,6 +67,7 @@ class CompanyQuestion:
     files: Mapping[str, str]
     needs: Sequence[Place]
     identity: Sequence[Place]
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -96,13 +111,16 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         "pieces without positions": unplaced_pieces,
     }
     for set_name, questions in sets.items():
+        has_targets = set_name == "development half" and not options.quick
         for form, splitter in splitters.items():
-            outcomes = measure_outcomes(questions, splitter)
-            least = None
-            if set_name == "development half" and not options.quick:
-                least = LEAST_BY_FORM.get(form)
+            outcomes = measure_outcomes(default_denoiser(), questions, splitter)
+            least = LEAST_BY_FORM.get(form) if has_targets else None
             report_kinds(bench, f"{set_name}, {form}", outcomes, least)
+        report_selection(bench, set_name, questions, has_targets)
+        if set_name == "development half":
+            report_siblings(bench, questions)
     bench.about["tuned on"] = "the development half; nothing on the unseen set"
+    bench.about["model"] = "a large language model, replies recorded 2026-11-28"
     return bench.finish()
 
 
@@ -117,7 +135,12 @@ def read_questions(folder: Path, limit: int | None) -> list[CompanyQuestion]:
             files[name] = (files_folder / name).read_text("utf-8")
         questions.append(
             CompanyQuestion(
-                row["type"], row["question"], files, row["needs"], row["identity"]
+                row["type"],
+                row["question"],
+                files,
+                row["needs"],
+                row["identity"],
+                row["answer"] or "",
             )
         )
     return questions
@@ -152,17 +175,21 @@ def unplaced_pieces(name: str, text: str) -> list[Passage]:
 
 
 def measure_outcomes(
-    questions: Sequence[CompanyQuestion], splitter: Splitter
+    denoiser: Denoiser, questions: Sequence[CompanyQuestion], splitter: Splitter
 ) -> list[QuestionOutcome]:
-    denoiser = default_denoiser()
     outcomes = []
     for question in questions:
-        passages = []
-        for name, text in question.files.items():
-            passages += splitter(name, text)
+        passages = split_files(question.files, splitter)
         result = denoiser.denoise(question.text, passages)
         outcomes.append(measure_outcome(question, result))
     return outcomes
+
+
+def split_files(files: Mapping[str, str], splitter: Splitter) -> list[Passage]:
+    passages = []
+    for name, text in files.items():
+        passages += splitter(name, text)
+    return passages
 
 
 def measure_outcome(
@@ -180,12 +207,13 @@ def measure_outcome(
         is_place_kept(question, masks, place) for place in question.identity
     ]
     kept_characters = sum(int(mask.sum()) for mask in masks.values())
+    is_empty = not result.passages  # a model that selects nothing says so
     return QuestionOutcome(
         question.kind,
         float(np.mean(kept_needs or [1.0])),
         all(kept_identity),
         kept_characters / sum(map(len, masks.values())),
-        result.relevant is False,
+        result.relevant is False or is_empty,
     )
 
 
@@ -227,8 +255,107 @@ def report_kinds(
         least,
         None if least is None else MOST_TEXT,
     )
+    if least == LEAST_BY_FORM["whole files"]:
+        text_shares = [
+            one.text_share for one in answerable if one.kind in ONE_DOCUMENT_KINDS
+        ]
+        bench.row(
+            f"{name}, lookup and compare: text",
+            float(np.mean(text_shares)),
+            "share",
+            at_most=MOST_LOOKUP_TEXT,
+        )
     is_called_absent = [one.is_called_absent for one in answerable]
     bench.right(f"{name}, answerable: called absent", is_called_absent)
+
+
+def report_selection(
+    bench: Benchmark,
+    set_name: str,
+    questions: Sequence[CompanyQuestion],
+    has_targets: bool,
+) -> None:
+    """Add the rows of S2A's ``select`` over whole files, with its recorded replies."""
+    name = f"{set_name}, select"
+    llm = recorded_model("select", "question", "confirm")
+    denoiser = S2ADenoiser(llm, options=ONE_CALL)
+    outcomes = measure_outcomes(denoiser, questions, whole_file)
+    bench.row(
+        f"{name}: prompts without a reply",
+        len(llm.missing_prompts),
+        "prompts",
+        at_most=0,
+    )
+    answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
+    for kind in sorted({one.kind for one in outcomes}):
+        of_kind = [one for one in outcomes if one.kind == kind]
+        if kind not in ABSENT_KINDS:
+            bench.right(f"{name}, {kind}: both", [one.has_both for one in of_kind])
+            continue
+        is_called_absent = [one.is_called_absent for one in of_kind]
+        has_target = has_targets and kind == "unanswerable_on_topic"
+        bench.right(
+            f"{name}, {kind}: called absent",
+            is_called_absent,
+            at_least=13 / 15 if has_target else None,
+        )
+    report_kept(
+        bench,
+        f"{name}, answerable",
+        answerable,
+        0.95 if has_targets else None,
+        0.15 if has_targets else None,
+    )
+    is_called_absent = [one.is_called_absent for one in answerable]
+    bench.row(
+        f"{name}, answerable: called absent",
+        sum(is_called_absent),
+        "questions",
+        at_most=2 if has_targets else None,
+    )
+
+
+def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> None:
+    """Add how many right answers the judge finds in all pieces, and in what is kept."""
+    llm = recorded_model("judge")
+    is_supported: dict[str, list[bool]] = {"all pieces": [], "what is kept": []}
+    for question in sibling_questions(questions):
+        pieces = split_files(question.files, file_pieces)
+        kept_pieces = default_denoiser().denoise(question.text, pieces).passages
+        for name, passages in zip(is_supported, (pieces, kept_pieces), strict=True):
+            verdict = check(
+                question.text, question.answer, passages, judge=LLMJudge(llm)
+            )
+            is_supported[name].append(verdict.passed)
+    name = "right answers on one of several like documents, supported by"
+    all_count = sum(is_supported["all pieces"])
+    kept_count = sum(is_supported["what is kept"])
+    bench.row(f"{name} all pieces", all_count, "answers")
+    bench.row(f"{name} what is kept", kept_count, "answers", at_least=all_count)
+
+
+def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuestion]:
+    """The first lookups on one of several documents of the same form, with these alone."""
+    chosen = []
+    for question in questions:
+        if question.kind != "lookup":
+            continue
+        prefix = question.needs[0]["file"].partition("-")[0] + "-"
+        files = {}
+        for name, text in question.files.items():
+            if name.startswith(prefix):
+                files[name] = text
+        if prefix in SIBLING_PREFIXES and len(files) > 1:
+            chosen.append(replace(question, files=files))
+    return chosen[:SIBLING_QUESTIONS]
+
+
+def recorded_model(*kinds: str) -> RecordedLLM:
+    replies = {}
+    for row in records("company"):
+        if row["kind"] in kinds:
+            replies[row["prompt"]] = row["reply"]
+    return RecordedLLM(replies)
 
 
 def report_kept(

@@ -12,7 +12,11 @@ import numpy as np
 
 from denoise_core.end.budget import BudgetTrimmer
 from denoise_core.end.calibration import ConformalRule
-from denoise_core.end.question_kinds import KindClassifier, widen_selection
+from denoise_core.end.question_kinds import (
+    KindClassifier,
+    QuestionKind,
+    widen_selection,
+)
 from denoise_core.end.selection import (
     Floats,
     KeepRule,
@@ -38,7 +42,7 @@ from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool, stop_if_abandoned
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
-from denoise_core.text.documents import DocumentReader
+from denoise_core.text.documents import DocumentReader, number_documents
 from denoise_core.text.structural import structural_chunker
 from denoise_core.types import (
     Drop,
@@ -278,9 +282,9 @@ class ENDDenoiser:
         chunk_scores = self._scores_per_chunk(prepared_input, scored_texts)
         keep_rule: KeepRule = self.rule
         input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
+        document_numbers = prepared_input.document_numbers()
         if isinstance(keep_rule, MarginRule):
-            documents = prepared_input.document_numbers()
-            keep_rule = keep_rule.for_input(*input_counts, documents)
+            keep_rule = keep_rule.for_input(*input_counts, document_numbers)
         if isinstance(keep_rule, TokenLimit):
             margin_rule = None
             score_scale = getattr(self.scorer, "scale", None)
@@ -310,7 +314,10 @@ class ENDDenoiser:
                 prepared_input.spans, chunk_scores, kept_mask, drop_reasons
             )
             if isinstance(keep_rule, MarginRule):
-                selection = self._widen(query, prepared_input, selection)
+                kind = self._question_kind(query)
+                selection = widen_selection(
+                    kind, selection, prepared_input.texts, document_numbers
+                )
         selection, relevant, result_note = self._judge_relevance(
             query, prepared_input, keep_rule, selection
         )
@@ -367,16 +374,11 @@ class ENDDenoiser:
             chunk_scores[prepared_input.scored_chunks] = scored_texts.scores
         return check_no_nan(chunk_scores)
 
-    def _widen(
-        self, query: str, prepared_input: _PreparedInput, selection: Selection
-    ) -> Selection:
-        """Also keep what the kind of the question needs, unless ``max_keep`` limits it."""
+    def _question_kind(self, query: str) -> QuestionKind:
+        """What the question asks for; "lookup" if unknown or if ``max_keep`` limits it."""
         if self.max_keep is not None or not isinstance(self.scorer, KindClassifier):
-            return selection
-        kind = self.scorer.question_kind(replace_surrogates(query))
-        return widen_selection(
-            kind, selection, prepared_input.texts, prepared_input.passages
-        )
+            return "lookup"
+        return self.scorer.question_kind(replace_surrogates(query))
 
     # -- the result --------------------------------------------------------------------
 
@@ -539,10 +541,8 @@ class _PreparedInput:
         return self.reader.context_of(span)
 
     def document_numbers(self) -> list[int]:
-        """The number of each chunk's document; empty if documents are unknown."""
-        if self.reader is None:
-            return []
-        number_of_passage = self.reader.document_numbers
+        """The number of each chunk's document."""
+        number_of_passage = number_documents(self.passages.values())
         chunk_numbers = []
         for span in self.spans:
             chunk_numbers.append(number_of_passage[span.passage_id])

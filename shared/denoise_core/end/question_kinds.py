@@ -20,13 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.end.selection import Mask, Selection, rank_by_score
-from denoise_core.types import Passage
 
 QuestionKind: TypeAlias = Literal["lookup", "list", "compare", "summary", "two_step"]
 
 BEST_PIECES = 3  # pieces whose mean score says how well a document fits the question
-# Metadata that name the document a passage was cut from, the first that is there.
-DOCUMENT_KEYS = ("source", "file_path", "file_name", "title")
 
 
 @runtime_checkable
@@ -63,22 +60,16 @@ class DocumentRule:
 # of the rows and key points, both of whole files and of pieces of 600 characters.
 DOCUMENT_RULES: dict[str, DocumentRule] = {
     "summary": DocumentRule(0.5, 8000, math.inf, math.inf, "a summary"),
-    "list": DocumentRule(0.8, 4000, 2.0, 300, "a list or a count"),
+    "list": DocumentRule(0.9, 6000, 2.0, 300, "a list or a count"),
 }
-PIECE_NOTES = {
-    "compare": "the question compares: the best piece of every document is kept",
-    "two_step": (
-        "the question takes two steps: the best piece of every document is kept, and "
-        "what continues the best pieces"
-    ),
-}
+PIECE_REQUESTS = {"compare": "compares", "two_step": "takes two steps"}
 
 
 def widen_selection(
     kind: QuestionKind,
     selection: Selection,
     chunk_texts: Sequence[str],
-    passages: dict[str, Passage],
+    document_numbers: Sequence[int],
 ) -> Selection:
     """Also keep what a question of this kind needs, and say so in a note.
 
@@ -89,43 +80,43 @@ def widen_selection(
         kind: The question's kind; "lookup" changes nothing.
         selection: What ``keep="auto"`` selected.
         chunk_texts: The chunks' texts, in the order of the selection's spans.
-        passages: The input passages by id.
+        document_numbers: The chunks' documents, in the same order.
     """
-    documents = _document_chunks(selection, passages)
+    documents = _document_chunks(selection, document_numbers)
     kept_mask = selection.kept.copy()
-    note = PIECE_NOTES.get(kind, "")
+    note = ""
     if kind in DOCUMENT_RULES:
         note = _keep_documents(
             DOCUMENT_RULES[kind], selection, chunk_texts, documents, kept_mask
         )
-    elif note:
-        for chunks in documents:
-            if len(chunks) > 1:
-                kept_mask[chunks[0]] = True
+    elif kind in PIECE_REQUESTS:
+        note = _keep_best_pieces(PIECE_REQUESTS[kind], documents, kept_mask)
     if not note:
         return selection
     return replace(selection, kept=kept_mask, notes=(*selection.notes, note))
 
 
 def _document_chunks(
-    selection: Selection, passages: dict[str, Passage]
+    selection: Selection, document_numbers: Sequence[int]
 ) -> list[NDArray[np.intp]]:
     """The scored chunks of each document, the best first."""
-    chunks_by_document: dict[str, list[int]] = {}
+    chunks_by_document: dict[int, list[int]] = {}
     for chunk in rank_by_score(selection.scores).tolist():
         if np.isfinite(selection.scores[chunk]):
-            passage = passages[selection.spans[chunk].passage_id]
-            chunks_by_document.setdefault(document_key(passage), []).append(chunk)
+            number = document_numbers[chunk]
+            chunks_by_document.setdefault(number, []).append(chunk)
     return [np.array(chunks) for chunks in chunks_by_document.values()]
 
 
-def document_key(passage: Passage) -> str:
-    """Name the document that a passage belongs to; the passage itself if nothing does."""
-    for key in DOCUMENT_KEYS:
-        value = passage.metadata.get(key)
-        if value:
-            return f"{key}: {value}"
-    return f"id: {passage.id}"
+def _keep_best_pieces(
+    request: str, documents: Sequence[NDArray[np.intp]], kept_mask: Mask
+) -> str:
+    """Mark the best piece of each document that has several; return the note, "" if none."""
+    best_pieces = [chunks[0] for chunks in documents if len(chunks) > 1]
+    if not best_pieces:
+        return ""
+    kept_mask[best_pieces] = True
+    return f"the question {request}: the best piece of every document is kept"
 
 
 def _keep_documents(

@@ -82,19 +82,12 @@ class JoinedText:
 
 
 class DocumentReader:
-    """Chunks passages and says which other text a chunk cannot be read without.
-
-    Attributes:
-        document_numbers: By passage id the number of its document, from 0.
-    """
+    """Chunks passages and says which other text a chunk cannot be read without."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         # By passage id the joined text that the passage is in, and where.
         self._places: dict[str, tuple[JoinedText, PlacedPiece]] = {}
-        self.document_numbers: dict[str, int] = {}
-        for number, group in enumerate(_group_by_document(passages)):
-            for _, passage in group:
-                self.document_numbers[passage.id] = number
+        for group in _group_by_document(passages):
             for joined_text, own_pieces in _join_group(group):
                 for piece in own_pieces:
                     self._places[piece.passage_id] = joined_text, piece
@@ -151,6 +144,15 @@ class DocumentReader:
             part_span = piece.to_span(start, end)
             part_text = chunked.readable_text(start, end)
             yield PassageChunk(part_span, context_text, part_text)
+
+
+def number_documents(passages: Iterable[Passage]) -> dict[str, int]:
+    """Return by passage id the number of the document it is a piece of, from 0."""
+    document_numbers = {}
+    for number, group in enumerate(_group_by_document(passages)):
+        for _, passage in group:
+            document_numbers[passage.id] = number
+    return document_numbers
 
 
 def _cut_chunks(

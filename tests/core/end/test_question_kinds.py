@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.question_kinds import DOCUMENT_RULES, document_key
+from denoise_core.end.question_kinds import DOCUMENT_RULES
 from denoise_core.end.selection import ScoreCalibration
 from denoise_core.testing import FunctionScorer, check_denoiser
 
@@ -33,7 +33,9 @@ def make_passages(scores_by_document, padding=""):
         for number, score in enumerate(scores):
             passages.append(
                 Passage(
-                    f"{score} {padding}", f"{name}{number}", metadata={"source": name}
+                    f"{score} {padding}",
+                    f"{name}{number}",
+                    metadata={"source": f"{name}.md"},
                 )
             )
     return passages
@@ -126,8 +128,14 @@ def test_a_lookup_and_a_limit_change_nothing():
     assert len(share_only.passages) == 3
 
 
-def test_a_document_is_named_by_its_metadata():
-    assert document_key(Passage("x", "1", metadata={"source": "a.md"})) == document_key(
-        Passage("y", "2", metadata={"source": "a.md", "title": "B"})
-    )
-    assert document_key(Passage("x", "1")) != document_key(Passage("x", "2"))
+@pytest.mark.parametrize("kind", ["compare", "two_step"])
+def test_no_note_claims_what_was_not_done(kind):
+    passages = make_passages({"a": [5], "b": [-9], "c": [-8]})
+    assert keep_passages(kind, passages) == keep_passages("lookup", passages)
+
+
+def test_passages_that_name_no_file_are_documents_by_themselves():
+    passages = []
+    for number, score in enumerate([5, 4, 4, -9, -9]):
+        passages.append(Passage(f"{score}", f"{number}", metadata={"source": "wiki"}))
+    assert keep_passages("compare", passages) == keep_passages("lookup", passages)
