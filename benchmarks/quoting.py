@@ -19,7 +19,7 @@ from harness import Benchmark, arguments
 
 from denoise_core.embedded import shared_encoder
 from denoise_core.support.check import check
-from denoise_core.support.judging import AnswerVerdict
+from denoise_core.support.judging import ABSTENTION, AnswerVerdict
 from denoise_core.support.quotations import check_quotations
 from denoise_core.support.quoting import VERSION, LLMJudge
 from denoise_core.testing import FunctionLLM, RecordedLLM
@@ -154,6 +154,12 @@ def _forms(bench: Benchmark, mine: Sequence[Case], checked: Checked) -> None:
         statistics.fmean(known),
         "share",
         at_least=0.95,
+    )
+    right = [checked[c.set, c.id] for c in mine if c.label == "right"]
+    bench.row(
+        "answer forms: right passed, or sent as the abstention it says it is",
+        statistics.fmean(v.passed or v.kind == ABSTENTION for v in right),
+        "share",
     )
     hit = []
     for case in mine:

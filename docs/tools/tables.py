@@ -100,10 +100,7 @@ def buys() -> str:
             mean = sum(n * found[f"{name}: {what}, {way}"]["value"] for name, n in counts.items()) / total
             cells.append(f"{mean:.0%}")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
-    lines += ["", "| who checks the answer | right answers passed | wrong answers passed |", "|---|---|---|"]
-    for judge, shown in JUDGES.items():
-        right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
-        lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
+    lines += ["", verdicts()]
     whole, default, cosine = (
         f"{found[f'ordinary files: answers right, from {way}']['value']:.0%}" for way in READ
     )
@@ -171,6 +168,16 @@ def company() -> str:
     return "\n".join(lines)
 
 
+def verdicts() -> str:
+    """Which answers pass a judge."""
+    _, found = real_model()
+    lines = ["| who checks the answer | right answers passed | wrong answers passed |", "|---|---|---|"]
+    for judge, shown in JUDGES.items():
+        right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
+        lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
+    return "\n".join(lines)
+
+
 def recorded() -> str:
     """Every row of `real_model` that compares ways, with model, date and the prompts' version."""
     about, found = real_model()
@@ -224,5 +231,6 @@ TABLES = {
     "company": company,
     "recorded": recorded,
     "rewriting": rewriting,
+    "verdicts": verdicts,
     "gpu": gpu,
 }

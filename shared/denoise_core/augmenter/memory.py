@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from denoise_core.augmenter.actions import Action
 from denoise_core.errors import format_error
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.judging import AnswerVerdict, VerdictOutcome
 from denoise_core.types import Drop, Message, Passage
-
-if TYPE_CHECKING:
-    from denoise_core.augmenter.actions import Action
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,20 +384,6 @@ class AnswerVerdict:
                     by_span[quote.span] = quote
         return tuple(by_span.values())
 
-    def missing_quotes(self, passages: Sequence[Passage]) -> tuple[str, ...]:
-        """The `quotes` that the passages no longer have, in words. Asks no model."""
-        texts = {passage.id: passage.text for passage in passages}
-        missing = []
-        for quote in self.quotes:
-            span = quote.span
-            text = texts.get(span.passage_id)
-            if text is None:
-                missing.append(f"the passage {span.passage_id!r} is not there")
-            elif text[span.start : span.end] != quote.text:
-                location = f"{span.passage_id!r}, characters {span.start} to {span.end}"
-                missing.append(f"{location}: not {quote.text[:80]!r}")
-        return tuple(missing)
-
     def as_json(self) -> dict[str, Any]:
         """Plain values, tuples as lists, which `from_json` reads."""
         values: dict[str, Any] = to_jsonable(self)

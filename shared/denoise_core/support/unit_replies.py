@@ -18,8 +18,6 @@ from typing import Literal, TypeAlias, get_args
 
 from denoise_core.errors import UnparsableReply
 from denoise_core.support.judging import AnswerKind
-from denoise_core.support.layout import json_start
-from denoise_core.text.json_spans import JsonPath, json_leaves
 from denoise_core.text.replies import strip_reasoning
 
 UnitVerdict: TypeAlias = Literal[
@@ -85,14 +83,14 @@ class UnitReplies:
 def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
     """Read a reply about the units with these numbers; never raises.
 
-    Lines about other units are left out. JSON with the same content is read, too.
+    Lines about other units are left out.
     """
     replies = UnitReplies()
     try:
         text = strip_reasoning(reply_text)
     except UnparsableReply:
         return replies  # it ends inside its reasoning
-    lines = list(_reply_lines(text))
+    lines = text.split("\n", _MAX_LINES)
     for line in lines[:_MAX_LINES]:
         scanned = _scan_line(line)
         if scanned is None:
@@ -106,52 +104,6 @@ def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
         elif name in _ANSWER_KINDS and not unit_numbers:
             replies.add_answer_kind(name, labels)
     return replies
-
-
-def _reply_lines(text: str) -> Iterator[str]:
-    """The lines of a reply; of JSON, a line for each unit."""
-    start = json_start(text)
-    if start is None:
-        yield from text.split("\n")
-        return
-    groups: dict[object, list[str]] = {}
-    for path, value_start, value_end in json_leaves(text, start):
-        key = _group_key(path)
-        parts = groups.setdefault(key, [])
-        is_unit_key = isinstance(key, str) and key.isdecimal()
-        if is_unit_key and not parts:
-            parts.append(str(key))
-        raw_value = text[value_start:value_end]
-        value = raw_value.strip('"')
-        if len(path) > 1 and _is_quoted_text(value):
-            value = f'"{value}"'
-        parts.append(value)
-    for parts in groups.values():
-        # The number of the unit first, wherever the object has it.
-        ordered_parts = sorted(parts, key=lambda part: not part.isdecimal())
-        yield " ".join(ordered_parts)
-
-
-def _group_key(path: JsonPath) -> object:
-    """The part of a JSON path that values of one unit share."""
-    if path:
-        first_name = path[0]
-        if isinstance(first_name, str) and first_name.isdecimal():
-            return first_name
-    for position, name in enumerate(path):
-        if isinstance(name, int):
-            return path[: position + 1]
-    return path
-
-
-def _is_quoted_text(value: str) -> bool:
-    """Whether a value of JSON is words of the evidence, no verdict or label."""
-    has_letter = any(map(str.isalpha, value))
-    if not has_letter or " " not in value:
-        return False
-    value_words = value.lower().split()
-    name = "_".join(value_words)
-    return name not in (*_VERDICTS, *_SYNONYMS)
 
 
 @dataclass(slots=True)

@@ -137,18 +137,6 @@ def test_a_refuted_draft_ranks_below_an_unjudged_one():
         assert WorkingMemory("When?", attempts=attempts).best is unjudged
 
 
-def test_passages_stand_once_in_json():
-    p = Passage("x" * 1000, "a")
-    memory = WorkingMemory(
-        "q",
-        (p,),
-        tuple(Attempt(str(n), AnswerVerdict(False), "", (p,)) for n in range(9)),
-        (),
-        (p,),
-    )
-    assert len(memory_to_json(memory)["passages"]) == 1
-
-
 def test_what_json_cannot_say_is_changed_not_refused():
     kept_value = to_jsonable(
         {"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}}

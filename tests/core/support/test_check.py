@@ -86,36 +86,15 @@ def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind)
     assert (results.kind, bool(results.reason)) == (kind, True)
 
 
-def test_what_claims_nothing_has_its_own_kind_and_never_passes():
-    for answer in (
-        "Hello! How can I help you?",
-        "Which tower do you mean?",
-        "You're welcome.",
-    ):
-        results = said(answer, "Hi")
-        assert (results.kind, results.passed, results.supported) == (
-            "no_claim",
-            False,
-            None,
-        )
-
-
-def test_bad_evidence_has_an_outcome_and_a_reason():
-    assert said("It was 1889.", passages=()).kind == "empty_evidence"
-    assert said("It was 1889.", passages=(Passage("  ", "p"),)).kind == "empty_evidence"
-
-
 class Quoting(FlowJudge):
     """A judge that finds every claim in the first passage, or says what it was made with."""
 
-    def __init__(self, supported=True, kind="", abstains=None):
-        self.said = supported, kind, abstains
+    def __init__(self, supported=True, kind=""):
+        self.said = supported, kind
 
     def flow(self, question, claims, passages):
-        supported, kind, abstains = self.said
+        supported, kind = self.said
         quote = Quote(Span(passages[0].id, 0, 9), passages[0].text[:9])
-        if abstains:
-            return AnswerVerdict(kind="abstention", reason="it does not know")
         return AnswerVerdict.of_claims(
             [
                 ClaimVerdict(
@@ -131,16 +110,6 @@ def test_a_judge_decides_and_is_named():
     results = said("The tower was completed in 1889.", judge=Quoting())
     assert (results.passed, results.score, results.judge) == (True, 1.0, "Quoting")
     assert said("It is purple.", judge=Quoting(False, "not_stated")).supported is False
-
-
-def test_an_abstention_is_the_judge_s_word():
-    law = "The law did not provide for elections; it set up a council."
-    assert said(law, judge=Quoting(abstains=False)).passed
-    assert (
-        said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind
-        == "abstention"
-    )
-    assert said("The passages do not mention his age.", judge=Quoting(True)).passed
 
 
 @pytest.mark.parametrize(
@@ -263,25 +232,14 @@ ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14
 )
 
 
-@settings(deadline=None, max_examples=150)
-@given(ODD, ODD, st.lists(st.tuples(ODD, ODD), max_size=3))
-def test_any_text_is_checked(question, answer, texts):
-    passages = [
-        Passage(text, str(n), header=header) for n, (text, header) in enumerate(texts)
-    ]
+ANY_TEXT = ODD | st.lists(WORDS, max_size=40).map(" ".join)
+
+
+@settings(deadline=None, max_examples=200)
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ODD)
+def test_laws_of_any_check(question, answer, text, header):
+    passages = [Passage(text, "p", header=header), TOWER]
     results = check(question, answer, passages)
-    assert 0.0 <= results.score <= 1.0
-    assert results.passed or results.reason
-
-
-@settings(deadline=None)
-@given(
-    st.lists(WORDS, max_size=25).map(" ".join),
-    st.lists(WORDS, max_size=40).map(" ".join),
-)
-def test_laws_of_any_check(answer, text):
-    passages = [Passage(text, "p"), TOWER]
-    results = check("When was it?", answer, passages)
     assert isinstance(results, AnswerVerdict)
     assert 0.0 <= results.score <= 1.0
     assert results.passed or results.reason
@@ -293,7 +251,7 @@ def test_laws_of_any_check(answer, text):
             assert texts[span.passage_id][span.start : span.end] == quote.text
         for difference in claim.differences:
             assert 0 <= difference.start < difference.end <= len(answer)
-    assert results == check("When was it?", answer, passages)
+    assert results == check(question, answer, passages)
     assert results.as_json()["supported"] is results.supported
 
 

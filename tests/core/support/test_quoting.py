@@ -199,25 +199,6 @@ def test_an_abstention_that_claims_something_is_not_supported(line, kind, outcom
     assert not replace(verdict, threshold=0.5).passed
 
 
-def test_what_is_not_stated_lowers_the_score_and_a_threshold_decides():
-    reply = "1 supported 1.1\n2 not_stated\nanswers"
-    answer = "The tower is in Paris. It has twins."
-    strict = judged(reply, answer=answer)
-    assert (strict.outcome, strict.supported, strict.score) == ("partial", None, 0.5)
-    lenient = check(
-        QUESTION, answer, PASSAGES, judge=LLMJudge(scripted(reply)), threshold=0.5
-    )
-    assert (lenient.passed, lenient.supported) == (True, None)
-    contradicted = check(
-        QUESTION,
-        answer,
-        PASSAGES,
-        judge=LLMJudge(scripted("1 supported 1.1\n2 contradicted 1.1\nanswers")),
-        threshold=0.5,
-    )
-    assert contradicted.outcome == "fail"
-
-
 def test_missing_units_are_asked_for_alone_behind_the_same_prefix():
     llm = scripted(
         "1 supported 1.1\n3 no_cl", "2 contradicted 1.1\n1 no_claim\nanswers"

@@ -90,6 +90,11 @@ def test_a_threshold_passes_what_is_not_stated_and_never_what_is_contradicted():
     assert not replace(nothing, threshold=0.0).passed
 
 
+def test_each_quote_of_a_supported_claim_counts_once():
+    verdict = AnswerVerdict.of_claims([HELD, HELD, FAILED])
+    assert [quote.span for quote in verdict.quotes] == [Span("p", 0, 23)]
+
+
 def test_what_claims_nothing_passes_not_and_findings_of_the_whole_have_no_words():
     assert AnswerVerdict.of_claims([]).kind == NO_CLAIMS
     assert not AnswerVerdict.of_claims([]).passed
@@ -97,17 +102,6 @@ def test_what_claims_nothing_passes_not_and_findings_of_the_whole_have_no_words(
         AnswerVerdict.of_claims([FAILED]), kind="copy", reason="it is a copy"
     )
     assert [f.text for f in copied.findings] == [FAILED.text, ""]
-
-
-def test_quotes_are_found_again_without_a_model():
-    verdict = AnswerVerdict.of_claims([HELD, HELD, FAILED])
-    assert [query_text.span for query_text in verdict.quotes] == [Span("p", 0, 23)]
-    assert verdict.missing_quotes(PASSAGES) == ()
-    assert "is not there" in verdict.missing_quotes(())[0]
-    assert (
-        "characters 0 to 23"
-        in verdict.missing_quotes([Passage("another text that is long", "p")])[0]
-    )
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("inf"), None, "1"])

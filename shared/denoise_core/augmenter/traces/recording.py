@@ -16,17 +16,17 @@ from typing import Any, TypeAlias, get_args
 
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
-from denoise_core.augmenter.drafting.drafter import DraftReply, RetrievedEvidence
-from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.augmenter.drafting.drafter import DraftReply
+from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
 from denoise_core.augmenter.prompts import cited_passages
 from denoise_core.errors import InputError
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.effects import Complete, DenoiseCall, Retrieve
-from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
+from denoise_core.types import Event, Passage, Reply, Span
 
-VERSION = 4  # of a run, and of a memory alone
+VERSION = 5  # of a run, and of a memory alone
 Redact: TypeAlias = Callable[[str], str]
 
 # Paths of keys ("*" is any index) whose values are names of this package. Any other
@@ -34,16 +34,29 @@ Redact: TypeAlias = Callable[[str], str]
 _OWN_VALUES = frozenset(
     (
         "line", "kind", "tag", "prompts", "outcome", "stopped_because", "judge",
-        "nearest/*/provenance",
-        "messages/*/role",
-        "reply/*/provenance", "reply/passages/*/provenance", "passages/*/provenance",
-        "drafted/found/*/passages/*/provenance", "history/*/role", "actions/*/action",
+        "effect/tag", "effect/messages/*/role", "effect/passages/*/provenance",
+        "reply/*/provenance", "reply/passages/*/provenance", "reply/retrieved/*/passages/*/provenance",
+        "evidence/*/provenance", "retrieved/*/provenance", "excluded_evidence/*/provenance",
+        "history/*/role", "actions/*/action", "attempts/*/evidence/*/provenance",
         "attempts/*/verdict/kind", "attempts/*/verdict/claims/*/kind",
+        "attempts/*/verdict/quotations/*/status",
         "attempts/*/verdict/claims/*/quotes/*/relation", "attempts/*/verdict/claims/*/differences/*/kind",
     )
 )  # fmt: skip
 _FOREIGN_FIELDS = ("metadata", "fields")  # all of their content came from outside
 
+_EFFECTS: Mapping[str, type] = {
+    "complete": Complete,
+    "retrieve": Retrieve,
+    "denoise": DenoiseCall,
+}
+_REPLIES: Mapping[str, Any] = {
+    "complete": Reply | None,
+    "retrieve": tuple[Passage, ...] | None,
+    "denoise": DenoiseResult | None,
+}
+_RESULT_FIELDS = ("query", "passages", "dropped", "fallback")
+_ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
 _to_json = partial(to_jsonable, list_classes=(Span,))
 
 
@@ -122,89 +135,25 @@ def from_lines(lines: Iterable[str]) -> Answer:
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """Return one effect and its reply as plain JSON."""
-    effect = event.effect
-    reply = event.reply
-    common = {
-        "tag": event.tag,
-        "seconds": round(event.seconds, 6),
-        "usage": event.usage and list(_to_json(event.usage).values()),
-        "error": event.error,
-        "made": event.executed,
-    }
-    if isinstance(effect, Complete):
-        common["messages"] = _to_json(effect.messages)
-        return {"kind": "complete", **common, **_completion_to_json(reply)}
-    if isinstance(effect, Retrieve):
-        common["reply"] = _to_json(reply)
-        return {"kind": "retrieve", **common, "query": effect.query}
-    result = None
-    if reply is not None:
-        names = ("query", "passages", "dropped", "fallback")
-        result = {}
-        for name in names:
-            result[name] = _to_json(getattr(reply, name))
-    return {"kind": "denoise", **common, **_to_json(effect), "reply": result}
-
-
-def _completion_to_json(reply: Reply | None) -> dict[str, Any]:
-    if reply is None:
-        return {"reply": None, "calls": 1, "drafted": None}
-    draft = None
-    if isinstance(reply, DraftReply):
-        draft = {
-            "found": _to_json(reply.retrieved),
-            "fields": _to_json(reply.fields),
-            "judge": reply.judge,
-        }
-    return {"reply": reply.text, "calls": reply.calls, "drafted": draft}
+    kinds = {effect_class: kind for kind, effect_class in _EFFECTS.items()}
+    written: dict[str, Any] = _to_json(event)
+    if isinstance(event.reply, DenoiseResult):
+        written["reply"] = {name: written["reply"][name] for name in _RESULT_FIELDS}
+    return {"kind": kinds[type(event.effect)], **written}
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
     """Read the event that `event_to_json` wrote."""
-    usage = from_jsonable(Usage | None, data["usage"])
+    kind = data["kind"]
+    if kind not in _EFFECTS:
+        raise InputError(f"kind {kind!r}: expected complete, retrieve or denoise")
+    effect = from_jsonable(_EFFECTS[kind], data["effect"])
     reply = data["reply"]
-    tag = data["tag"]
-    effect: Complete | Retrieve | DenoiseCall
-    match data["kind"]:
-        case "complete":
-            messages = from_jsonable(tuple[Message, ...], data["messages"])
-            effect = Complete(messages, tag)
-            if reply is not None:
-                reply = _completion_from_json(data, usage)
-        case "retrieve":
-            effect = Retrieve(data["query"], tag)
-            reply = from_jsonable(tuple[Passage, ...] | None, reply)
-        case "denoise":
-            inputs = from_jsonable(tuple[Passage, ...], data["passages"])
-            effect = DenoiseCall(data["query"], inputs, tag)
-            if reply is not None:
-                passages = from_jsonable(tuple[Passage, ...], reply["passages"])
-                dropped = from_jsonable(tuple[Drop, ...], reply["dropped"])
-                fallback = reply["fallback"]
-                reply = DenoiseResult(
-                    reply["query"], passages, dropped, fallback=fallback
-                )
-        case other:
-            raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
-    executed = data.get("made", True)
-    return Event(tag, effect, reply, data["seconds"], usage, data["error"], executed)
-
-
-def _completion_from_json(data: Mapping[str, Any], usage: Usage | None) -> Reply:
-    reply = Reply(data["reply"], usage, data["calls"])
-    draft = data["drafted"]
-    if draft is None:
-        return reply
-    retrieved = from_jsonable(tuple[RetrievedEvidence, ...], draft["found"])
-    return DraftReply(
-        reply.text,
-        usage,
-        reply.calls,
-        (),
-        retrieved,
-        draft["fields"],
-        draft["judge"],
-    )
+    reply_type: Any = _REPLIES[kind]
+    if kind == "complete" and reply is not None and "retrieved" in reply:
+        reply_type = DraftReply
+    event: Event = from_jsonable(Event, data)
+    return replace(event, effect=effect, reply=from_jsonable(reply_type, reply))
 
 
 def _redact_record(value: Any, redact: Redact, path: tuple[str, ...]) -> Any:
@@ -252,40 +201,12 @@ def _redact_metadata(value: Any, redact: Redact) -> Any:
     return value
 
 
-_ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
-# The memory's lists of passages, which go into a table; their names in the file.
-_PASSAGE_FIELDS = {
-    "evidence": "evidence",
-    "retrieved": "retrieved",
-    "excluded_evidence": "aside",
-}
-
-
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
-    """Everything in the memory; each passage once, named by its index in ``passages``."""
-    table = _Table()
-    without_passages: dict[str, Any] = dict.fromkeys(_PASSAGE_FIELDS, ())
-    written: dict[str, Any] = _to_json(
-        replace(memory, attempts=(), actions=(), **without_passages)
-    )
-    del written["excluded_evidence"]
-    written["brings_own"] = written.pop("drafter_brings_evidence")
-    return {
-        "version": VERSION,
-        **written,
-        **{
-            key: table.add(getattr(memory, name))
-            for name, key in _PASSAGE_FIELDS.items()
-        },
-        "attempts": [
-            _to_json(replace(a, evidence=())) | {"evidence": table.add(a.evidence)}
-            for a in memory.attempts
-        ],
-        "actions": [
-            {"action": type(a).__name__, **_to_json(a)} for a in memory.actions
-        ],
-        "passages": table.rows,
-    }
+    """Everything in the memory."""
+    actions = []
+    for action in memory.actions:
+        actions.append({"action": type(action).__name__, **_to_json(action)})
+    return {"version": VERSION, **_to_json(memory), "actions": actions}
 
 
 def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
@@ -295,62 +216,13 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             f"memory: expected an object with version {VERSION}, as memory_to_json() writes it"
         )
     try:
-        passages = from_jsonable(tuple[Passage, ...], data["passages"])
-
-        def rows_at(positions: Iterable[int]) -> tuple[Passage, ...]:
-            return tuple(passages[i] for i in positions)
-
-        passage_fields: dict[str, Any] = {}
-        for name, key in _PASSAGE_FIELDS.items():
-            passage_fields[name] = rows_at(data[key])
-        return WorkingMemory(
-            **passage_fields,
-            **{
-                name: data[name]
-                for name in ("question", "needs_knowledge", "searchable")
-            },
-            drafter_brings_evidence=data["brings_own"],
-            attempts=tuple(
-                replace(
-                    from_jsonable(Attempt, {**a, "evidence": ()}),
-                    evidence=rows_at(a["evidence"]),
-                )
-                for a in data["attempts"]
-            ),
-            history=from_jsonable(tuple[Message, ...], data["history"]),
-            dropped=from_jsonable(tuple[Drop, ...], data["dropped"]),
-            queries=tuple(data["queries"]),
-            actions=tuple(
-                from_jsonable(_ACTIONS[a["action"]], a) for a in data["actions"]
-            ),
-            failures=from_jsonable(tuple[tuple[str, str], ...], data["failures"]),
-        )
+        actions = []
+        for fields in data["actions"]:
+            action_class = _ACTIONS[fields["action"]]
+            actions.append(from_jsonable(action_class, fields))
+        memory: WorkingMemory = from_jsonable(WorkingMemory, {**data, "actions": ()})
+        return replace(memory, actions=tuple(actions))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}"
         ) from error
-
-
-class _Table:
-    """Passages met so far; equal ones share a row."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self._at: dict[tuple[str, str], list[int]] = {}
-
-    def add(self, passages: Iterable[Passage]) -> list[int]:
-        row_indices = []
-        for passage in passages:
-            row = _to_json(passage)
-            row_indices.append(self._row_index(row))
-        return row_indices
-
-    def _row_index(self, row: dict[str, Any]) -> int:
-        same = self._at.setdefault((row["id"], row["text"]), [])
-        for at in same:
-            if self.rows[at] == row:
-                return at
-        self.rows.append(row)
-        last_index = len(self.rows) - 1
-        same.append(last_index)
-        return last_index
