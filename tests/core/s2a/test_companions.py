@@ -121,7 +121,7 @@ def test_a_selected_piece_comes_with_title_and_heading_also_of_another_passage()
     "settings", [{"keep": 0.3}, {"keep": TokenLimit(9), "variant": "default"}]
 )
 def test_what_is_no_rule_is_refused(settings):
-    with pytest.raises(InputError, match="Tokens"):
+    with pytest.raises(InputError, match="TokenLimit"):
         S2ADenoiser(says(""), **settings)
 
 
