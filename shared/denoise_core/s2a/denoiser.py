@@ -115,7 +115,7 @@ class S2ADenoiser:
     and is made only if the question has more than one clause. ``result.query`` is the
     person's own words.
 
-    The extractive variants (``select``, ``remove``, ``auto``) have the model name
+    The extractive variants (``select`` and ``remove``) have the model name
     numbered pieces, by a JSON schema with each piece's first words if the model can be
     held to one. What is kept is the source's own characters, at exact spans. Short
     passages share a call. A reply that cannot be read is asked for once more in the

@@ -74,7 +74,7 @@ class NeutralMessage:
 class MessageDenoiser:
     """Clears a person's message of opinion before a model answers it.
 
-    System 2 Attention, section 2.2. ``select``, ``remove`` and ``auto`` have the model
+    System 2 Attention, section 2.2. ``select`` and ``remove`` have the model
     name the clauses that are the request and what it depends on, so that every
     character is the person's own. ``default`` and ``relevance`` have it divide the
     message into facts and request, ``single`` write it as one, as in the paper: the

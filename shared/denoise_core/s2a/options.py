@@ -13,7 +13,6 @@ from denoise_core.s2a.prompts import Prompts
 Variant = Literal[
     "select",
     "remove",
-    "auto",
     "default",
     "single",
     "keep_original",
@@ -23,7 +22,7 @@ Variant = Literal[
 OnError = Literal["keep", "drop", "raise"]
 ShownText = Literal["source", "written"]
 
-EXTRACTIVE = ("select", "remove", "auto")
+EXTRACTIVE = ("select", "remove")
 
 
 class PieceRule(Protocol):

@@ -384,16 +384,13 @@ def read_selection(
 ) -> list[SliceOutcome]:
     """Return the outcomes of a reply with numbers.
 
-    Numbers without a verb mean what the variant asks for; ``auto`` needs a verb.
+    Numbers without a verb mean what the variant asks for.
 
     Raises:
         UnparsableReply: Also if first words do not agree.
     """
     piece_count = len(request.piece_texts)
     selection = parse_selection(reply, piece_count)
-    # Also for a bare NONE: it may mean none to keep, or none to leave out.
-    if variant == "auto" and selection.verb is None:
-        raise UnparsableReply("expected KEEP or DROP before the numbers")
     if selection.first_words:
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
