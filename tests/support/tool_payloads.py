@@ -185,4 +185,8 @@ SHAPES = {
     ),
     "yaml with blocks of text": (_as_yaml_texts, _from_yaml_texts),
     "xml": (_as_xml, _from_xml),
+    "byte order mark and xml": (
+        lambda rows: "\ufeff" + _as_xml(rows),
+        lambda text: _from_xml(text.removeprefix("\ufeff")),
+    ),
 }

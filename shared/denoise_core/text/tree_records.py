@@ -15,6 +15,7 @@ from typing import Any
 from xml.parsers import expat
 
 from denoise_core.spans import Range, Ranges
+from denoise_core.text.json_spans import BYTE_ORDER_MARK
 from denoise_core.text.markup import strip_tags
 from denoise_core.text.text_chunk import TextChunk, fill_gaps, line_at
 
@@ -33,7 +34,7 @@ _BLOCK_MARKS = ("|", "|-", "|+", ">", ">-", ">+")
 
 def detect_tree_format(text: str) -> str:
     """Return ``"xml"``, ``"yaml"``, or ``""`` for neither."""
-    text_head = text.lstrip()[:200]
+    text_head = text.removeprefix(BYTE_ORDER_MARK).lstrip()[:200]
     text_head = text_head.lower()
     if text_head.startswith("<"):
         is_page = text_head.startswith(("<!doctype html", "<html"))
