@@ -159,7 +159,8 @@ class ToolResult:
         for n, passage in enumerate(self.passages):
             texts = rewritten_texts.get(passage.id)
             if texts is None:
-                spans = self._kept_spans(n, source_spans.get(passage.id, []))
+                kept_spans = source_spans.get(passage.id, [])
+                spans = self._kept_spans(n, kept_spans)
                 new_texts[n] = self._cut_text(n, spans, has_recall)
                 continue
             new_value: Any = "\n\n".join(texts)
@@ -195,7 +196,8 @@ class ToolResult:
             if can_cut_middle and (is_too_long or not spans):
                 recall_id = self.passages[n].id if has_recall else ""
                 middle_edit = _middle_edit(chunked, limit, recall_id)
-                new_texts[n] = _NewText(chunked.apply([middle_edit]), chunked.text)
+                new_value = chunked.apply([middle_edit])
+                new_texts[n] = _NewText(new_value, chunked.text)
             elif is_too_long:
                 log_fallback(
                     "ToolResult.cap",
@@ -212,16 +214,23 @@ class ToolResult:
         length = len(apply_edits(chunked.text, edits))
         if not edits:
             return _NewText(None, "", length)
-        return _NewText(chunked.apply(edits), left_out_text(chunked, edits), length)
+        return _NewText(
+            value=chunked.apply(edits),
+            omitted=left_out_text(chunked, edits),
+            length=length,
+        )
 
     def _replace_texts(self, new_texts: Mapping[int, _NewText]) -> ReducedResult:
         value = self.value
         omitted_texts = []
         for n, new_text in new_texts.items():
-            if new_text.value is not None:
-                value = _replace_at(value, self.paths[n], new_text.value)
-                omitted = OmittedText(self.passages[n].id, new_text.omitted)
-                omitted_texts.append(omitted)
+            if new_text.value is None:
+                continue
+            path = self.paths[n]
+            value = _replace_at(value, path, new_text.value)
+            text_id = self.passages[n].id
+            omitted = OmittedText(text_id, new_text.omitted)
+            omitted_texts.append(omitted)
         return ReducedResult(value, tuple(omitted_texts))
 
     def _kept_spans(self, n: int, source_spans: Ranges) -> Ranges:
@@ -433,8 +442,12 @@ def _edge_lines(chunked: ChunkedText) -> Ranges:
     text = chunked.text.rstrip()
     first_line = (0, text.find("\n") + 1)
     last_line = (text.rfind("\n") + 1, len(chunked.text))
-    spans = (first_line, last_line)
-    return [span for span in spans if _is_edge_line(text[span[0] : span[1]])]
+    edge_lines = []
+    for start, end in (first_line, last_line):
+        line = text[start:end]
+        if _is_edge_line(line):
+            edge_lines.append((start, end))
+    return edge_lines
 
 
 def _is_edge_line(text: str) -> bool:
@@ -512,7 +525,7 @@ def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
 
 
 def _middle_edit(chunked: ChunkedText, max_characters: int, recall_id: str) -> TextEdit:
-    """Return the edit that puts a line about it in the place of a text's middle."""
+    """Return the edit that replaces the middle of a text by a line about it."""
     half = max_characters // 2
     text_length = len(chunked.text)
     tail_start = text_length - half

@@ -163,8 +163,9 @@ class S2ADenoiser:
         check_choice("on_error", on_error, get_args(OnError))
         if max_concurrency < 1:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
-        is_rule = callable(getattr(keep, "choose", None)) and variant == "select"
-        if keep is not None and not is_rule:
+        is_rule = callable(getattr(keep, "choose", None))
+        is_ranked = is_rule and variant == "select"
+        if keep is not None and not is_ranked:
             raise InputError(
                 f"keep={keep!r} with variant={variant!r}: expected a rule such as "
                 "TokenLimit(2000), and variant='select'"
@@ -224,9 +225,12 @@ class S2ADenoiser:
         outcomes, requests = self._plan_requests(query, passages)
         if not requests:
             return outcomes
-        new_outcomes = yield from self._caller(self.variant).outcomes(requests)
-        if self.options.cache is not None and self.variant in EXTRACTIVE:
-            store_selections(self.options.cache, new_outcomes)
+        llm_caller = self._caller(self.variant)
+        new_outcomes = yield from llm_caller.outcomes(requests)
+        cache = self.options.cache
+        is_numbered = self.variant in EXTRACTIVE
+        if cache is not None and is_numbered:
+            store_selections(cache, new_outcomes)
         outcomes += new_outcomes
         if all(outcome.kept_places == {} for outcome in outcomes):
             outcomes = yield from self._recheck_relevant(query, passages, outcomes)
@@ -239,7 +243,11 @@ class S2ADenoiser:
         if variant == "confirm" or variant in EXTRACTIVE:
             read_reply = partial(read_selection, variant=variant)
         return LLMCaller(
-            self.llm, self.options, f"s2a.{variant}", read_reply, self.record
+            llm=self.llm,
+            options=self.options,
+            tag=f"s2a.{variant}",
+            read_reply=read_reply,
+            record=self.record,
         )
 
     def _plan_requests(
@@ -270,7 +278,13 @@ class S2ADenoiser:
         reply_form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
         requests = []
         for group in group_slices(unknown_slices, longest_shared, options):
-            request = SliceRequest(tuple(group), prompt, reply_form, is_numbered, query)
+            request = SliceRequest(
+                parts=tuple(group),
+                prompt=prompt,
+                form=reply_form,
+                is_numbered=is_numbered,
+                question=query,
+            )
             requests.append(request)
         return known_outcomes, requests
 
@@ -291,16 +305,24 @@ class S2ADenoiser:
             min_score = RECHECK_THRESHOLD
         parts: list[PassageSlice] = []
         for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
+            if scores[n] < min_score:
+                continue
+            passage_id = passages[n].id
             for outcome in outcomes:
-                is_same_passage = outcome.part.passage.id == passages[n].id
-                if is_same_passage and scores[n] >= min_score:
+                if outcome.part.passage.id == passage_id:
                     parts.append(outcome.part)
         if not parts:
             return outcomes
         group = group_slices(parts, options.max_characters, options)[0]
-        prompt = options.prompts.confirm
-        request = SliceRequest(tuple(group), prompt, KEEP_FORM, True, query)
-        new_outcomes = yield from self._caller("confirm").outcomes([request])
+        request = SliceRequest(
+            parts=tuple(group),
+            prompt=options.prompts.confirm,
+            form=KEEP_FORM,
+            is_numbered=True,
+            question=query,
+        )
+        llm_caller = self._caller("confirm")
+        new_outcomes = yield from llm_caller.outcomes([request])
         outcome_by_part = {id(outcome.part): outcome for outcome in new_outcomes}
         merged_outcomes = []
         for outcome in outcomes:
@@ -395,7 +417,8 @@ def _describe_fallbacks(failures: Mapping[str, str], policy: OnError) -> str | N
     effect = "kept as they were" if policy == "keep" else "dropped"
     parts = []
     for problem, ids in ids_by_problem.items():
-        parts.append(f"{', '.join(ids)} {effect}: {problem}")
+        id_list = ", ".join(ids)
+        parts.append(f"{id_list} {effect}: {problem}")
     return "; ".join(parts) or None
 
 
@@ -424,8 +447,10 @@ def assemble_passage(
             passages, are about. They are kept in any case.
     """
     if not outcomes:
-        blank_drop = Drop(Span(passage.id, 0, len(passage.text)), "blank")
-        return None, [blank_drop], PassageReport(passage.id, 0)
+        whole_span = Span(passage.id, 0, len(passage.text))
+        blank_drop = Drop(whole_span, "blank")
+        blank_report = PassageReport(passage.id, call_count=0)
+        return None, [blank_drop], blank_report
     outcomes, sentences = _resolve_outcomes(outcomes, policy, options, question)
     pieces: list[Span] = []
     piece_texts: list[str] = []
@@ -449,7 +474,8 @@ def assemble_passage(
         if index in kept or index in context:
             kept_spans.append(piece)
         else:
-            drops.append(Drop(piece, drop_reasons[index]))
+            reason = drop_reasons[index]
+            drops.append(Drop(piece, reason))
     context_spans = tuple(pieces[index] for index in sorted(context))
     report = _report_outcomes(passage, outcomes, sentences, context_spans)
     if report.written_text and options.shown_text == "written" and not report.problem:
@@ -491,16 +517,17 @@ def _report_outcomes(
         notes.append(
             f"split over {len(outcomes)} calls, because it is longer than one may be"
         )
-    problems = dict.fromkeys(outcome.problem for outcome in outcomes)
+    problems = [outcome.problem for outcome in outcomes]
+    different_problems = dict.fromkeys(filter(None, problems))
     written_texts = [outcome.written_text for outcome in outcomes]
     return PassageReport(
-        passage.id,
-        call_count,
-        tuple(dict.fromkeys(notes)),
-        "; ".join(filter(None, problems)) or None,
-        "\n".join(filter(None, written_texts)) or None,
-        tuple(sentences),
-        context_spans,
+        passage_id=passage.id,
+        call_count=call_count,
+        notes=tuple(dict.fromkeys(notes)),
+        problem="; ".join(different_problems) or None,
+        written_text="\n".join(filter(None, written_texts)) or None,
+        sentences=tuple(sentences),
+        context_spans=context_spans,
     )
 
 
@@ -520,7 +547,7 @@ def find_identity_ranges(
             for span in reader.context_of(piece):
                 passage_ranges = ranges.setdefault(span.passage_id, [])
                 passage_ranges.append((span.start, span.end))
-    return {passage_id: merge_spans(found) for passage_id, found in ranges.items()}
+    return {passage_id: merge_spans(ranges[passage_id]) for passage_id in ranges}
 
 
 def _resolve_outcomes(
@@ -543,7 +570,8 @@ def _resolve_outcomes(
             if written_length:
                 offset += written_length + 1
         if outcome.problem is not None and policy == "keep":
-            all_pieces = dict.fromkeys(range(len(outcome.part.pieces)), 0)
+            piece_count = len(outcome.part.pieces)
+            all_pieces = dict.fromkeys(range(piece_count), 0)
             outcome = replace(outcome, kept_places=all_pieces)
         resolved_outcomes.append(outcome)
     return resolved_outcomes, sentences
@@ -625,5 +653,6 @@ def _merge_recheck(first: SliceOutcome, second: SliceOutcome | None) -> SliceOut
         note = f"{_LOOKED_RELEVANT} in vain: {second.problem}"
         return first.with_note(note, second.calls)
     result_word = "kept" if second.kept_places else "confirmed"
+    note = f"{_LOOKED_RELEVANT}, and {result_word}"
     recheck = replace(second, notes=first.notes)
-    return recheck.with_note(f"{_LOOKED_RELEVANT}, and {result_word}", first.calls)
+    return recheck.with_note(note, first.calls)

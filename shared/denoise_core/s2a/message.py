@@ -167,7 +167,12 @@ class MessageDenoiser:
             prompt = prompts.message_single
             reply_form = MESSAGE_FORM
             label_names = ("message",)
-        request = SliceRequest((passage_slice,), prompt, reply_form, is_numbered=False)
+        request = SliceRequest(
+            parts=(passage_slice,),
+            prompt=prompt,
+            form=reply_form,
+            is_numbered=False,
+        )
         read_reply = partial(read_rewriting, label_names=label_names)
         llm_caller = LLMCaller(
             self.llm,

@@ -222,7 +222,8 @@ class PassageSlice:
         text = self.passage.text
         piece_texts = []
         for piece in self.pieces:
-            piece_texts.append(text[piece.start : piece.end])
+            piece_text = text[piece.start : piece.end]
+            piece_texts.append(piece_text)
         return piece_texts
 
     def lines(self, first_number: int | None) -> list[str]:
@@ -278,8 +279,13 @@ def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
     heading = tuple(heading_lines)
     slices = []
     for run in piece_runs:
-        pieces = tuple(run)
-        slices.append(PassageSlice(passage, pieces, heading, options.max_characters))
+        passage_slice = PassageSlice(
+            passage=passage,
+            pieces=tuple(run),
+            heading=heading,
+            window=options.max_characters,
+        )
+        slices.append(passage_slice)
     return slices
 
 

@@ -76,14 +76,17 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
         next_starts.append(sentence.end)
         for boundary, next_start in zip(boundaries, next_starts, strict=False):
             mark = text[boundary.start() - 1 : boundary.end()]
-            words_before = _word_count(text[clause_edges[-1] : boundary.start()])
-            words_after = _word_count(text[boundary.end() : next_start])
-            has_clauses = min(words_before, words_after) >= _MIN_CLAUSE_WORDS
+            last_edge = clause_edges[-1]
+            text_before = text[last_edge : boundary.start()]
+            text_after = text[boundary.end() : next_start]
+            word_counts = map(_word_count, (text_before, text_after))
+            has_clauses = min(word_counts) >= _MIN_CLAUSE_WORDS
             is_edge = has_clauses or _QUESTION_MARK.search(mark) is not None
             if is_edge and boundary.end() < sentence.end:
                 clause_edges.append(boundary.end())
         clause_edges.append(sentence.end)
-    return passage_spans(MESSAGE_ID, tile_spans(clause_edges, 0, len(text)))
+    clauses = tile_spans(clause_edges, 0, len(text))
+    return passage_spans(MESSAGE_ID, clauses)
 
 
 def open_tag_question(text: str) -> str:
@@ -176,11 +179,19 @@ def choose_clauses(
         Passage(text, MESSAGE_ID), clause_spans, window=options.max_characters
     )
     request = SliceRequest(
-        (passage_slice,), options.prompts.question, REQUEST_FORM, is_numbered=True
+        parts=(passage_slice,),
+        prompt=options.prompts.question,
+        form=REQUEST_FORM,
+        is_numbered=True,
     )
-    (slice_outcome,) = yield from LLMCaller(
-        llm, options, "s2a.question", _read_request, record or ReplyRecord()
-    ).outcomes([request])
+    llm_caller = LLMCaller(
+        llm=llm,
+        options=options,
+        tag="s2a.question",
+        read_reply=_read_request,
+        record=record or ReplyRecord(),
+    )
+    (slice_outcome,) = yield from llm_caller.outcomes([request])
     if slice_outcome.error is not None and (
         on_error == "raise" or is_user_error(slice_outcome.error)
     ):
@@ -211,7 +222,8 @@ def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
         raise UnparsableReply("a piece is named as request and as opinion")
     numbers = set(selection.numbers)
     if numbers and selection.second_list:
-        numbers = set(range(1, piece_count + 1)).difference(selection.second_list)
+        all_numbers = set(range(1, piece_count + 1))
+        numbers = all_numbers.difference(selection.second_list)
     kept_places: dict[int, int] = {}
     for piece_number in sorted(numbers):
         kept_places[piece_number - 1] = len(kept_places)

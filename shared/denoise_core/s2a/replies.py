@@ -149,9 +149,12 @@ def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, st
             label_name = "a label twice" if key in texts else key
             texts[label_name] = unlabelled_line
         elif label_name or line.strip():
-            texts[label_name] = f"{texts.get(label_name, '')}\n{line}"
-    question = texts.get("question", "one line").strip()
-    if set(texts) != set(label_names) or not question or "\n" in question:
+            text_before = texts.get(label_name, "")
+            texts[label_name] = f"{text_before}\n{line}"
+    question = texts.get("question", "one line")
+    question = question.strip()
+    has_one_question = question and "\n" not in question
+    if set(texts) != set(label_names) or not has_one_question:
         labels = " and ".join(f"{name.capitalize()}:" for name in label_names)
         raise UnparsableReply(
             f"expected {labels}, nothing before it, and a question on one line"
@@ -204,7 +207,8 @@ def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
         )
     ((list_key, list_items),) = number_lists.items()
     piece_numbers, first_words = _parse_items(list_items, piece_count)
-    list_label = str(values.get("list", list_key)).lower()
+    list_label = values.get("list", list_key)
+    list_label = str(list_label).lower()
     return ParsedSelection(piece_numbers, _LIST_LABELS.get(list_label), first_words)
 
 
@@ -343,7 +347,8 @@ class SliceRequest:
         """Return the same request about ``size`` parts at a time."""
         requests = []
         for start in range(0, len(self.parts), size):
-            requests.append(replace(self, parts=self.parts[start : start + size]))
+            parts = self.parts[start : start + size]
+            requests.append(replace(self, parts=parts))
         return requests
 
 
@@ -376,7 +381,9 @@ class SliceOutcome:
 
     def with_note(self, note: str, calls: int) -> SliceOutcome:
         """Return the outcome with a note, after so many further calls."""
-        return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
+        notes = (*self.notes, note)
+        call_count = self.calls + calls
+        return replace(self, notes=notes, calls=call_count)
 
 
 def read_selection(
@@ -398,7 +405,8 @@ def read_selection(
     # KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
     if (selection.verb or default_verb) == "drop":
         all_numbers = set(range(1, piece_count + 1))
-        piece_numbers = sorted(all_numbers.difference(piece_numbers))
+        other_numbers = all_numbers.difference(piece_numbers)
+        piece_numbers = sorted(other_numbers)
     reply_places = dict(zip(piece_numbers, count()))
     outcomes: list[SliceOutcome] = []
     piece_number = 0
@@ -548,7 +556,9 @@ class LLMCaller:
         """Ask again, in place, for what could not be read: in the same call, then part by part."""
         calls = []
         for n in unread_indices:
-            calls.append(self._ask_correction(requests[n], results[n][0]))
+            outcome, *_ = results[n]
+            call = self._ask_correction(requests[n], outcome)
+            calls.append(call)
         replies = yield from batch(tuple(calls))
         part_counts = {}
         for n, reply in zip(unread_indices, replies, strict=True):
@@ -556,7 +566,8 @@ class LLMCaller:
             results[n] = [outcome.with_note(CORRECTED_NOTE, 1) for outcome in outcomes]
             if _is_unread(outcomes) and len(outcomes) > 1:
                 part_counts[n] = 1
-        self.record.count_replies([results[n] for n in unread_indices])
+        new_results = [results[n] for n in unread_indices]
+        self.record.count_replies(new_results)
         yield from self._ask_divided(requests, results, part_counts, ALONE_NOTE, 2)
 
     def _ask_requests(
@@ -600,7 +611,8 @@ class LLMCaller:
         """Return the outcomes of each request after one call, and count the replies."""
         if not requests:
             return []
-        replies = yield from batch(tuple(map(self._make_call, requests)))
+        calls = tuple(map(self._make_call, requests))
+        replies = yield from batch(calls)
         results = list(map(self._read_outcomes, requests, replies))
         self.record.count_replies(results)
         return results
@@ -632,7 +644,8 @@ class LLMCaller:
         new_results = yield from self._ask_requests(divided_requests, retry_depth)
         new_outcomes = chain.from_iterable(new_results)
         for n in slice_counts:
-            outcomes = islice(new_outcomes, len(requests[n].parts))
+            part_count = len(requests[n].parts)
+            outcomes = islice(new_outcomes, part_count)
             results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
 
     def _make_call(
