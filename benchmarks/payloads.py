@@ -2,8 +2,8 @@
 
 Twenty results by another hand (search, SQL, tickets, code, mail, MCP, tables, logs), each with the task it was
 asked for, substrings that an answer needs and substrings of its form that must stay. Then the two sets of twenty
-of `_payload_cases`, on which nothing was chosen. Of all: results that a parser no longer reads, values that moved to
-another record, and cuts without a note.
+of `_payload_cases`, on which nothing was chosen. Of all: results that a parser no longer reads, values that moved
+to another record, and cuts without a note.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     )
     bench.about["chosen on"] = (
         "the first twenty: weights, share and cutting were chosen with these results in sight; the second set was "
-        "written before the notes and the parsers, the third, of another domain, after them; nothing was chosen on "
-        "either"
+        "written before the notes and the parsers, the third, of another domain, after them; nothing was chosen "
+        "on either"
     )
     return bench.finish()
 

@@ -61,7 +61,6 @@ else:
 VariantName = Literal[
     "select",
     "remove",
-    "auto",
     "default",
     "single",
     "keep_original",
@@ -136,8 +135,8 @@ class Denoise(BaseModel):
     so many characters."""
 
     variant: VariantName | None = None
-    """System 2 Attention: ``"select"``, ``"remove"`` and ``"auto"`` keep the document's
-    own characters, the others rewrite."""
+    """System 2 Attention: ``"select"`` and ``"remove"`` keep the document's own
+    characters, the others rewrite."""
 
     context: bool = True
     """System 2 Attention: keep, with a sentence that the model selects, what it cannot be

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
@@ -110,6 +110,14 @@ class ReducedResult:
     omitted_texts: tuple[OmittedText, ...] = ()
 
 
+class _NewText(NamedTuple):
+    """What replaces a text, if it is not None, what is omitted, and its length."""
+
+    value: Any
+    omitted: str
+    length: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """A tool's result and the texts in it.
@@ -131,10 +139,7 @@ class ToolResult:
     @property
     def characters(self) -> int:
         """Characters of all texts together."""
-        characters = 0
-        for passage in self.passages:
-            characters += len(passage.text)
-        return characters
+        return sum(len(passage.text) for passage in self.passages)
 
     def reduce(
         self, result: DenoiseResult, *, has_recall: bool = False
@@ -149,20 +154,20 @@ class ToolResult:
             result: The result of denoising ``passages``.
             has_recall: Whether the notes name the id of the omitted text.
         """
-        source_spans = _source_spans_by_id(result)
-        rewritten_texts = _rewritten_texts_by_id(result)
-        kept_spans = []
-        rewritten_values: dict[int, Any] = {}
+        source_spans, rewritten_texts = _kept_by_id(result)
+        new_texts = {}
         for n, passage in enumerate(self.passages):
-            passage_spans = self._kept_spans(n, source_spans.get(passage.id, []))
-            kept_spans.append(passage_spans)
             texts = rewritten_texts.get(passage.id)
-            if texts:
-                new_text = "\n\n".join(texts)
-                rewritten_values[n] = new_text
-                if isinstance(self.chunked_texts[n].source_value, bytes):
-                    rewritten_values[n] = replace_surrogates(new_text).encode()
-        return self._keep_spans(kept_spans, has_recall, rewritten_values)
+            if texts is None:
+                kept_spans = source_spans.get(passage.id, [])
+                spans = self._kept_spans(n, kept_spans)
+                new_texts[n] = self._cut_text(n, spans, has_recall)
+                continue
+            new_value: Any = "\n\n".join(texts)
+            if isinstance(self.chunked_texts[n].source_value, bytes):
+                new_value = replace_surrogates(new_value).encode()
+            new_texts[n] = _NewText(new_value, passage.text)
+        return self._replace_texts(new_texts)
 
     def cap(self, max_characters: int, *, has_recall: bool = False) -> ReducedResult:
         """Return the value with the head and the tail of each text.
@@ -179,58 +184,53 @@ class ToolResult:
         characters = self.characters
         if characters <= max_characters:
             return ReducedResult(self.value)
-        kept_spans: list[Ranges] = []
-        cut_values: dict[int, Any] = {}
+        new_texts = {}
         for n, chunked in enumerate(self.chunked_texts):
             limit = max_characters * len(chunked.text) // characters
             pinned_spans = self._pinned_spans(chunked)
             spans = _head_and_tail(chunked, limit) + pinned_spans
-            kept_spans.append(spans)
-            new_text = apply_edits(chunked.text, cut_text(chunked, spans))
-            is_too_long = len(new_text) > limit + MAX_NOTE_CHARACTERS
+            new_texts[n] = self._cut_text(n, spans, has_recall)
+            is_too_long = new_texts[n].length > limit + MAX_NOTE_CHARACTERS
             is_string = isinstance(chunked.source_value, str | bytes | None)
             can_cut_middle = is_string and not pinned_spans
             if can_cut_middle and (is_too_long or not spans):
-                recall_id = ""
-                if has_recall:
-                    recall_id = self.passages[n].id
+                recall_id = self.passages[n].id if has_recall else ""
                 middle_edit = _middle_edit(chunked, limit, recall_id)
-                cut_values[n] = chunked.apply([middle_edit])
+                new_value = chunked.apply([middle_edit])
+                new_texts[n] = _NewText(new_value, chunked.text)
             elif is_too_long:
                 log_fallback(
                     "ToolResult.cap",
                     "an object without a list, or a text with a pinned part",
                     "a result stayed longer than its limit",
                 )
-        return self._keep_spans(kept_spans, has_recall, cut_values)
+        return self._replace_texts(new_texts)
 
-    def _keep_spans(
-        self,
-        kept_spans: Sequence[Ranges],
-        has_recall: bool,
-        replaced_values: Mapping[int, Any],
-    ) -> ReducedResult:
+    def _cut_text(self, n: int, kept_spans: Ranges, has_recall: bool) -> _NewText:
+        """Return the n-th text with what is kept of it."""
+        chunked = self.chunked_texts[n]
+        recall_id = self.passages[n].id if has_recall else ""
+        edits = cut_text(chunked, kept_spans, recall_id)
+        length = len(apply_edits(chunked.text, edits))
+        if not edits:
+            return _NewText(None, "", length)
+        return _NewText(
+            value=chunked.apply(edits),
+            omitted=left_out_text(chunked, edits),
+            length=length,
+        )
+
+    def _replace_texts(self, new_texts: Mapping[int, _NewText]) -> ReducedResult:
         value = self.value
         omitted_texts = []
-        for n, path in enumerate(self.paths):
-            chunked = self.chunked_texts[n]
+        for n, new_text in new_texts.items():
+            if new_text.value is None:
+                continue
+            path = self.paths[n]
+            value = _replace_at(value, path, new_text.value)
             text_id = self.passages[n].id
-            if n in replaced_values:
-                value = _replace_at(value, path, replaced_values[n])
-                whole_text = OmittedText(text_id, chunked.text)
-                omitted_texts.append(whole_text)
-                continue
-            recall_id = ""
-            if has_recall:
-                recall_id = text_id
-            edits = cut_text(chunked, kept_spans[n], recall_id)
-            if not edits:
-                continue
-            edited_value = chunked.apply(edits)
-            value = _replace_at(value, path, edited_value)
-            removed_text = left_out_text(chunked, edits)
-            omitted_text = OmittedText(text_id, removed_text)
-            omitted_texts.append(omitted_text)
+            omitted = OmittedText(text_id, new_text.omitted)
+            omitted_texts.append(omitted)
         return ReducedResult(value, tuple(omitted_texts))
 
     def _kept_spans(self, n: int, source_spans: Ranges) -> Ranges:
@@ -238,13 +238,11 @@ class ToolResult:
         chunked = self.chunked_texts[n]
         kept_spans = self._pinned_spans(chunked) + source_spans
         if kept_spans:
-            edge_lines = _edge_lines(chunked)
-            return kept_spans + edge_lines
+            return kept_spans + _edge_lines(chunked)
         last_index = len(self.passages) - 1
         is_edge = last_index > 0 and n in (0, last_index)
         if is_edge and _is_edge_line(chunked.text):
-            whole_range = (0, len(chunked.text))
-            return [whole_range]
+            return [(0, len(chunked.text))]
         return []
 
     def pinned_ids(self) -> list[str]:
@@ -311,7 +309,7 @@ def read_result(
     Args:
         value: A text, bytes or JSON value is one text. A list of content blocks, or
             the blocks and the structured content of an MCP result, are several. A
-            value without text has no passages, and `ToolResult.restore` returns it
+            value without text has no passages, and `ToolResult.reduce` returns it
             unchanged.
         name: Prefix of the passage ids; a number follows.
         must_keep: Records and paragraphs that are shown, whatever a denoiser says.
@@ -415,30 +413,25 @@ def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
     return copied
 
 
-def _source_spans_by_id(result: DenoiseResult) -> dict[str, Ranges]:
-    """Return the spans that are kept as they are, by the id of their passage."""
+def _kept_by_id(
+    result: DenoiseResult,
+) -> tuple[dict[str, Ranges], dict[str, list[str]]]:
+    """Return kept spans, and texts that a model wrote, by the id of their passage."""
     source_spans: dict[str, Ranges] = {}
-    for passage in result.passages:
-        if passage.is_rewritten:
-            continue
-        for span in passage.source_spans:
-            passage_spans = source_spans.setdefault(span.passage_id, [])
-            passage_spans.append((span.start, span.end))
-    return source_spans
-
-
-def _rewritten_texts_by_id(result: DenoiseResult) -> dict[str, list[str]]:
-    """Return the texts that a model wrote, by the id of the passages they replace."""
     rewritten_texts: dict[str, list[str]] = {}
     for passage in result.passages:
-        if not passage.is_rewritten:
-            continue
-        source_ids = {span.passage_id for span in passage.source_spans}
-        source_ids.add(passage.id)
-        for source_id in source_ids:
-            passage_texts = rewritten_texts.setdefault(source_id, [])
-            passage_texts.append(passage.text)
-    return rewritten_texts
+        rewritten_ids = set()
+        for span in passage.source_spans:
+            if passage.is_rewritten:
+                rewritten_ids.add(span.passage_id)
+                continue
+            passage_spans = source_spans.setdefault(span.passage_id, [])
+            passage_spans.append((span.start, span.end))
+        if passage.is_rewritten:
+            rewritten_ids.add(passage.id)
+        for passage_id in rewritten_ids:
+            rewritten_texts.setdefault(passage_id, []).append(passage.text)
+    return source_spans, rewritten_texts
 
 
 def _edge_lines(chunked: ChunkedText) -> Ranges:
@@ -451,7 +444,8 @@ def _edge_lines(chunked: ChunkedText) -> Ranges:
     last_line = (text.rfind("\n") + 1, len(chunked.text))
     edge_lines = []
     for start, end in (first_line, last_line):
-        if _is_edge_line(text[start:end]):
+        line = text[start:end]
+        if _is_edge_line(line):
             edge_lines.append((start, end))
     return edge_lines
 
@@ -469,21 +463,16 @@ def query_from_arguments(arguments: Mapping[str, Any]) -> str:
 
     An argument with a usual name, or else the first one of several words.
     """
-    texts = []
+    usual_texts = []
     for name in _QUERY_ARGUMENTS:
         argument = arguments.get(name)
         if isinstance(argument, str):
-            texts.append(argument)
-    if not texts:
-        for argument in arguments.values():
-            if not isinstance(argument, str):
-                continue
-            words = argument.split()
-            if len(words) > 1:
-                texts.append(argument)
-    for text in texts:
-        if text.strip():
-            return text
+            usual_texts.append(argument)
+    if usual_texts:
+        return next(filter(str.strip, usual_texts), "")
+    for argument in arguments.values():
+        if isinstance(argument, str) and len(argument.split()) > 1:
+            return argument
     return ""
 
 
@@ -536,7 +525,7 @@ def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
 
 
 def _middle_edit(chunked: ChunkedText, max_characters: int, recall_id: str) -> TextEdit:
-    """Return the edit that puts a line about it in the place of a text's middle."""
+    """Return the edit that replaces the middle of a text by a line about it."""
     half = max_characters // 2
     text_length = len(chunked.text)
     tail_start = text_length - half

@@ -39,7 +39,7 @@ def fill(*, usage=None, **fields):
     return Calling(script=script), seen
 
 
-@pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
+@pytest.mark.parametrize("variant", ["select", "remove", "default"])
 def test_a_schema_goes_out_as_the_tools_parameters(variant):
     model, seen = fill(keep=[1])
     reply = LlamaLLM(model).complete_json(ASKED, reply_schema(variant))

@@ -145,12 +145,12 @@ def s2a_model(variant):
             .split("\nEND ", 1)[0]
         )
         red = [s for s in document.split(". ") if "red" in s]
-        if variant in ("select", "remove", "auto"):
+        if variant in ("select", "remove"):
             pieces = re.findall(r"^(\d+) (.*)", document, re.MULTILINE)
             named = [
                 n for n, piece in pieces if ("red" in piece) != (variant == "remove")
             ]
-            return {"auto": "KEEP "}.get(variant, "") + ", ".join(named)
+            return ", ".join(named)
         if variant == "single":
             return ". ".join([*red, QUESTION])
         return f"Context: {'. '.join(red) or 'NONE'}"
@@ -175,7 +175,6 @@ DENOISERS = {
     ),
     "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
     "s2a_remove": lambda: S2ADenoiser(s2a_model("remove"), variant="remove"),
-    "s2a_auto": lambda: S2ADenoiser(s2a_model("auto"), variant="auto"),
     "untouched": Untouched,
     "extractive": RedSentences,
     "generative": Shouts,

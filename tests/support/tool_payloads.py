@@ -111,6 +111,24 @@ def _as_yaml(value):
     return yaml.safe_dump(value, allow_unicode=True, sort_keys=False)
 
 
+def _as_yaml_texts(rows):
+    """Remarks as blocks of several lines."""
+    items = []
+    for key, place, rain, remark in rows:
+        block = remark.replace(" ", "\n    ", 3)
+        items.append(
+            f"- key: {key}\n  place: {place}\n  rain: {rain}\n  remark: |-\n    {block}\n"
+        )
+    return "".join(items)
+
+
+def _from_yaml_texts(text):
+    rows = []
+    for key, place, rain, remark in _from_objects(yaml.safe_load(text)):
+        rows.append((key, place, rain, remark.replace("\n", " ")))
+    return rows
+
+
 def _json(build, read):
     return (
         lambda rows: json.dumps(build(rows), ensure_ascii=False),
@@ -121,6 +139,10 @@ def _json(build, read):
 # Name of a shape: how a table is written, and how its rows are read again.
 SHAPES = {
     "json records": _json(_objects, _from_objects),
+    "byte order mark and json": (
+        lambda rows: "\ufeff" + json.dumps(_objects(rows), ensure_ascii=False),
+        lambda text: _from_objects(json.loads(text.removeprefix("\ufeff"))),
+    ),
     "json in an object": _json(
         lambda rows: {"count": len(rows), "rows": _objects(rows), "next": "c2"},
         lambda value: _from_objects(value["rows"]),
@@ -161,5 +183,10 @@ SHAPES = {
         lambda rows: _as_yaml({"count": len(rows), "rows": _objects(rows)}),
         lambda text: _from_objects(yaml.safe_load(text)["rows"]),
     ),
+    "yaml with blocks of text": (_as_yaml_texts, _from_yaml_texts),
     "xml": (_as_xml, _from_xml),
+    "byte order mark and xml": (
+        lambda rows: "\ufeff" + _as_xml(rows),
+        lambda text: _from_xml(text.removeprefix("\ufeff")),
+    ),
 }

@@ -1,15 +1,15 @@
 """System 2 Attention: a model selects the context a question needs, then answers from that alone.
 
-In: a question and passages. Out: an `S2AResult` with the kept passages as exact spans, the dropped spans with
-reasons, and one `PassageReport` for each input passage; `S2A` adds the answer.
+In: a question and passages. Out: an `S2AResult` with the kept passages as exact spans,
+the dropped spans with reasons, and one `PassageReport` for each input passage; `S2A`
+adds the answer.
 
-Read in this order: `prompts` (what the model is asked, and the reply schemas), `question` (removes opinion
-from the
-question), `pieces` (numbered pieces of a passage), `replies` (calls, parsing, retries), `alignment` (source
-sentences
-for rewritten text), `denoiser` (the whole of step 1), `answer` (step 2). A new variant adds its prompt to
-`prompts`
-and its name to `options.Variant`; a new reply format belongs in `replies.parse_selection`.
+Read in this order: `prompts` (what the model is asked, and the reply schemas),
+`question` (removes opinion from the question), `pieces` (numbered pieces of a passage),
+`replies` (calls, parsing, retries), `alignment` (source sentences for rewritten text),
+`denoiser` (the whole of step 1), `answer` (step 2). A new variant adds its prompt to
+`prompts` and its name to `options.Variant`; a new reply format belongs in
+`replies.parse_selection`.
 """
 
 from denoise_core.protocols import StructuredLLM

@@ -1,6 +1,7 @@
-"""Aligns written text with the source sentences that cover its words, by stem and weighted by rarity.
+"""Align written text with the source sentences that cover its words.
 
-Alignment is no check of truth: a sentence that negates the source aligns with it, too. The reader sees the source
+Words are compared by stem and weighted by rarity. Alignment is no check of truth: a
+sentence that negates the source aligns with it, too. The reader sees the source
 sentences, not the written text.
 """
 
@@ -22,11 +23,15 @@ from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
 NOT_COVERED = "no written sentence matches it"
-MIN_BEST_COVERAGE = (
-    0.3  # share of what was written, by weight, that the best sentence alone must cover
-)
-MIN_COVERAGE_GAIN = 0.13  # share that a further sentence must add
-MAX_COVERING_SENTENCES = 6  # sentences that cover one written sentence
+MIN_BEST_COVERAGE = 0.3
+"""Share of what was written, by weight, that the best sentence alone must cover."""
+
+MIN_COVERAGE_GAIN = 0.13
+"""Share that a further sentence must add."""
+
+MAX_COVERING_SENTENCES = 6
+"""Source sentences that cover one written sentence."""
+
 _MIN_WORD_SIMILARITY = 0.92  # Jaro-Winkler similarity of two forms of a word
 _UNSEEN_WORD_WEIGHT = 0.7  # weight of a word that no sentence has
 _COPIED_RUN_WORDS = 4  # words in a row that nobody writes twice by chance
@@ -39,10 +44,14 @@ _MAX_SENTENCE_TERMS = 400  # words of a written sentence that are looked up
 class WrittenSentence:
     """One sentence that a model wrote.
 
-    ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
-    that cover it, none when nothing does; ``covered_fraction`` in 0..1 is how much of its words they cover, by
-    weight.
-    ``is_supported`` and ``check_reason`` are the checker's word on it, where it was asked: None is unknown.
+    Attributes:
+        text: The sentence.
+        start: First character in the model's own text.
+        end: Character after the last one.
+        spans: The source sentences that cover it; none if nothing does.
+        covered_fraction: How much of its words they cover, by weight, in 0..1.
+        supported: The checker's verdict; None if it was not asked or does not know.
+        reason: Why the checker says so.
     """
 
     text: str
@@ -57,9 +66,16 @@ class WrittenSentence:
 def align_outcome(
     outcome: SliceOutcome, options: Options, question: str, *, offset: int = 0
 ) -> tuple[SliceOutcome, list[WrittenSentence]]:
-    """A written outcome with the pieces to keep: the source sentences that cover it; and its own sentences.
+    """Return a written outcome with the pieces to keep, and its own sentences.
 
-    One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
+    Kept are the source sentences that cover what was written. A sentence that only
+    repeats the question is left out.
+
+    Args:
+        outcome: With a written text.
+        options: Settings.
+        question: The question that was asked.
+        offset: Where the text begins in all that was written for the passage.
     """
     passage = outcome.part.passage
     pieces = outcome.part.pieces
@@ -120,9 +136,11 @@ def align_outcome(
 
 @dataclass(frozen=True, slots=True)
 class SourceAlignment:
-    """``sentence_indices`` are positions of source sentences, in order; ``covered_fraction`` in 0..1 is what
-    they cover of the
-    words.
+    """The source sentences that cover a written one.
+
+    Attributes:
+        sentence_indices: Indices of source sentences, in order.
+        covered_fraction: What they cover of the words, by weight, in 0..1.
     """
 
     sentence_indices: tuple[int, ...]
@@ -149,7 +167,7 @@ class SourceIndex:
         self.similar_terms: dict[str, frozenset[str]] = {}
 
     def align(self, written_text: str) -> SourceAlignment:
-        """The sentences that cover ``written_text``: none when the best of them covers too little of it."""
+        """Return the sentences that cover the text; none if the best covers too little."""
         wanted_terms = list(dict.fromkeys(_content_terms(written_text, self.language)))[
             :_MAX_SENTENCE_TERMS
         ]
@@ -184,9 +202,7 @@ class SourceIndex:
     def _copied_sentences(
         self, written_text: str, covered_terms: set[str]
     ) -> list[int]:
-        """Indices of sentences that share a run of four words with ``written_text`` that says something not
-        covered yet.
-        """
+        """Return the sentences that share a run of four words that is not covered yet."""
         written_words = _folded_words(written_text)
         runs = {
             tuple(written_words[i : i + _COPIED_RUN_WORDS])
@@ -208,7 +224,7 @@ class SourceIndex:
         ]
 
     def _similar_source_terms(self, term: str) -> frozenset[str]:
-        """The words of the source that are ``term`` in some form."""
+        """Return the words of the source that are the term in some form."""
         if term not in self.similar_terms:
             similar_terms = {term} & self.source_terms
             if len(term) > _SHORT_WORD_CHARACTERS and not term[0].isdigit():
@@ -232,7 +248,10 @@ class SourceIndex:
 def _choose_sentences(
     covering_terms: list[list[str]], term_weights: dict[str, float]
 ) -> tuple[list[int], set[str], float]:
-    """Positions that cover most of the weight, best first, while each adds enough; what they cover; its share."""
+    """Return the sentences that cover most, what they cover, and its share by weight.
+
+    The best comes first; further ones follow while each adds enough.
+    """
     total_weight = sum(term_weights.values())
     sentence_indices: list[int] = []
     covered_terms: set[str] = set()
@@ -263,16 +282,15 @@ def _choose_sentences(
 
 
 def _term_weight(term: str, sentence_count: int) -> float:
-    """A number counts whole, a word the more the fewer sentences have it; one that none has may be another's
-    form.
+    """Return the weight of a word by the number of sentences that have it.
+
+    A number counts whole; a word that no sentence has may be a form of another one.
     """
-    return (
-        1.0
-        if term[0].isdigit()
-        else 1.0 / (1 + sentence_count)
-        if sentence_count
-        else _UNSEEN_WORD_WEIGHT
-    )
+    if term[0].isdigit():
+        return 1.0
+    if sentence_count:
+        return 1.0 / (1 + sentence_count)
+    return _UNSEEN_WORD_WEIGHT
 
 
 def _folded_words(text: str) -> list[str]:
@@ -282,7 +300,7 @@ def _folded_words(text: str) -> list[str]:
 
 
 def _content_terms(text: str, language: str) -> Iterator[str]:
-    """Words of content by stem, ideographs one by one, numbers without what groups their digits."""
+    """Yield words of content by stem, ideographs one by one, numbers without grouping."""
     for lexeme in tokenize_text(text):
         if lexeme.kind == "number":
             yield _DIGIT_GROUP_MARK.sub("", lexeme.text)

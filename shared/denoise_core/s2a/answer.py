@@ -29,11 +29,12 @@ class S2AAnswer:
 
 
 class S2A:
-    """Question answering that never shows the answering model what step 1 left out
-    (System 2 Attention, arXiv 2311.11829, section 2.2).
+    """Answers a question by a model that never sees what step 1 left out.
 
-    Settings as in `S2ADenoiser`; the same ``llm`` regenerates and answers, within one ``budget``. Without passages
-    the question is itself the text that is cleared, as in the paper's first experiment (`MessageDenoiser`).
+    System 2 Attention, arXiv 2311.11829, section 2.2. Settings as in `S2ADenoiser`; one
+    model selects and answers, within one budget. Without passages the question is
+    itself the text that is cleared, as in the paper's first experiment
+    (`MessageDenoiser`).
     """
 
     def __init__(
@@ -59,7 +60,11 @@ class S2A:
         self.llm = self.denoiser.llm
 
     def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
-        """Raises what the answering call raises; a failed call of step 1 follows ``on_error``."""
+        """Return the answer; a failed call of step 1 follows ``on_error``.
+
+        Raises:
+            Exception: What the answering call raises.
+        """
         flow = self.flow(question, passages)
         answer, trace = run(
             flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency
@@ -75,7 +80,7 @@ class S2A:
         return replace(answer, trace=trace)
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
-        """Both steps, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
+        """Both steps, for `run`, `arun` or another flow with ``yield from``."""
         denoiser = self.denoiser
         prompt = denoiser.options.prompts.step_2(denoiser.variant)
         original = (question, passages)
@@ -119,9 +124,14 @@ def answer_from_passages(
     *,
     original: tuple[str, Sequence[Passage]] | None = None,
 ) -> Flow[str]:
-    """Step 2: an answer from the passages alone; ``llm`` None is the driver's.
+    """Return an answer from the passages alone: step 2.
 
-    ``original`` is the question and the passages as they came, for a prompt that has the field for it.
+    Args:
+        llm: The model; None for the driver's.
+        prompt: One of the prompts ``answer...``.
+        question: The cleared question.
+        passages: What step 1 kept.
+        original: Question and passages as they came, for a prompt that shows them.
     """
     field_values = {"context": _context_block(prompt, passages), "question": question}
     if "original" in prompt.field_names:
@@ -136,8 +146,12 @@ def answer_from_passages(
 
 
 def _context_block(prompt: Prompt, passages: Sequence[Passage]) -> str:
-    """The passages as the prompt shows text that is not ours, and a blank line; "" without any text."""
-    text = "\n\n".join(
-        passage.text_with_header.strip() for passage in passages if passage.text.strip()
-    )
-    return f"{prompt.enclose(text)}\n\n" if text else ""
+    """Return the passages as the prompt encloses them; "" without any text."""
+    texts = []
+    for passage in passages:
+        if passage.text.strip():
+            texts.append(passage.text_with_header.strip())
+    if not texts:
+        return ""
+    document = "\n\n".join(texts)
+    return f"{prompt.enclose(document)}\n\n"

@@ -1,7 +1,8 @@
-"""S2A on what a person wrote: the request without the opinion that came with it (the paper's first use).
+"""S2A on what a person wrote: the request without opinion (the paper's first use).
 
-"I think the answer is ..., but I'm really not sure" changes what a model answers. Here the message itself is the
-text: what is left of it is a context and a neutral question, both the message's own words.
+"I think the answer is ..., but I'm really not sure" changes what a model answers. Here
+the message itself is the text: what is left of it is a context and a neutral question,
+both in the message's own words.
 """
 
 from __future__ import annotations
@@ -44,12 +45,16 @@ _OPINION_REASON = "opinion, or of no use to the request"
 
 @dataclass(frozen=True, slots=True)
 class NeutralMessage:
-    """A message without its opinion: context and neutral question.
+    """A message without its opinion.
 
-    ``source_text`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the
-    spans of
-    ``sentences`` refer; these are what the model wrote as context. ``fallback`` says why the message was kept as
-    it is, or its question was; None when neither.
+    Attributes:
+        context: What the assistant should know.
+        question: The neutral question.
+        source: The message's own text, to which the spans refer.
+        dropped: What was left out, mostly opinion.
+        sentences: What the model wrote as context.
+        fallback: Why the message or its question was kept as it is; None if it was not.
+        trace: The calls.
     """
 
     context: str
@@ -67,17 +72,22 @@ class NeutralMessage:
 
 
 class MessageDenoiser:
-    """Clears a person's message of opinion before a model answers it (System 2 Attention, section 2.2).
+    """Clears a person's message of opinion before a model answers it.
 
-    ``select``, ``remove`` and ``auto`` have the model name the clauses that are the request and what it depends
-    on, so that every character is the person's own; ``default`` and ``relevance`` have it part the message in
-    facts and request, ``single`` write it as one, as in the paper: the facts are shown by the sentences of the
-    message that cover them, and the request counts where `same_question` proves it. Of a chat, the person's turns
-    are the message; an assistant's earlier answers are left out, since they sway too. What cannot be read, or is
-    not proved to ask the person's question, falls back to the message's own words, unless ``on_error`` is
-    ``"raise"``; there is no other text to drop it for.
+    System 2 Attention, section 2.2. ``select`` and ``remove`` have the model
+    name the clauses that are the request and what it depends on, so that every
+    character is the person's own. ``default`` and ``relevance`` have it divide the
+    message into facts and request, ``single`` write it as one, as in the paper: the
+    facts are shown by the sentences of the message that cover them, and the request
+    counts if `same_question` proves it.
 
-    Raises `InputError` for an unknown setting, and for what is no `LLM`.
+    Of a chat, the person's turns are the message; an assistant's earlier answers are
+    left out, since they influence too. What cannot be read, or is not proved to ask the
+    person's question, falls back to the message's own words, unless ``on_error`` is
+    ``"raise"``.
+
+    Raises:
+        InputError: For an unknown setting, and for what is no `LLM`.
     """
 
     def __init__(
@@ -99,17 +109,21 @@ class MessageDenoiser:
         self.record = ReplyRecord()
 
     def neutralize(self, message: str | Sequence[Message]) -> NeutralMessage:
-        """The message without opinion; with ``on_error="raise"``, raises what failed."""
+        """Return the message without opinion.
+
+        Raises:
+            Exception: What failed, with ``on_error="raise"``.
+        """
         neutral_message, trace = run(self.flow(message), budget=self.budget)
         return replace(neutral_message, trace=trace)
 
     async def aneutralize(self, message: str | Sequence[Message]) -> NeutralMessage:
-        """`neutral` for async; the same result."""
+        """`neutralize` for async; the same result."""
         neutral_message, trace = await arun(self.flow(message), budget=self.budget)
         return replace(neutral_message, trace=trace)
 
     def flow(self, message: str | Sequence[Message]) -> Flow[NeutralMessage]:
-        """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
+        """The logic, for `run`, `arun` or another flow with ``yield from``."""
         source_text = message if isinstance(message, str) else _join_user_turns(message)
         if not source_text.strip():
             return NeutralMessage("", source_text, source_text)
@@ -144,24 +158,21 @@ class MessageDenoiser:
             passage, split_pieces(passage, language=self.options.language)
         )
         prompts = self.options.prompts
-        if self.variant == "single":
-            request = SliceRequest(
-                (passage_slice,),
-                prompts.message_single,
-                MESSAGE_FORM,
-                is_numbered=False,
-            )
-            label_names: tuple[str, ...] = ("message",)
-        else:
-            prompt = (
-                prompts.message_relevance
-                if self.variant == "relevance"
-                else prompts.message
-            )
-            request = SliceRequest(
-                (passage_slice,), prompt, CONTEXT_QUESTION_FORM, is_numbered=False
-            )
-            label_names = ("context", "question")
+        prompt = prompts.message
+        reply_form = CONTEXT_QUESTION_FORM
+        label_names: tuple[str, ...] = ("context", "question")
+        if self.variant == "relevance":
+            prompt = prompts.message_relevance
+        elif self.variant == "single":
+            prompt = prompts.message_single
+            reply_form = MESSAGE_FORM
+            label_names = ("message",)
+        request = SliceRequest(
+            parts=(passage_slice,),
+            prompt=prompt,
+            form=reply_form,
+            is_numbered=False,
+        )
         read_reply = partial(read_rewriting, label_names=label_names)
         llm_caller = LLMCaller(
             self.llm,
@@ -194,7 +205,7 @@ class MessageDenoiser:
         question = slice_outcome.question
         # The message is the question itself: context pieces would bring the opinion back.
         options = replace(self.options, keep_context=False)
-        assembled_passage = assemble_passage(
+        passage, drops, report = assemble_passage(
             slice_outcome.part.passage,
             [slice_outcome],
             "drop",
@@ -206,29 +217,28 @@ class MessageDenoiser:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
             return replace(
                 _keep_message(source_text, fallback),
-                sentences=assembled_passage.report.sentences,
+                sentences=report.sentences,
             )
-        context = (
-            assembled_passage.passage.text.strip() if assembled_passage.passage else ""
-        )
-        dropped_clauses = tuple(
-            drop
-            for drop in assembled_passage.drops
-            if not _is_part_of(source_text, drop.span, question)
-        )
+        context = ""
+        if passage is not None:
+            context = passage.text.strip()
+        dropped_clauses = []
+        for drop in drops:
+            if not _is_part_of(source_text, drop.span, question):
+                dropped_clauses.append(drop)
         return NeutralMessage(
             context,
             question,
             source_text,
-            dropped_clauses,
-            assembled_passage.report.sentences,
+            tuple(dropped_clauses),
+            report.sentences,
         )
 
 
 def _keep_message(
     source_text: str, fallback: str, error: Exception | None = None
 ) -> NeutralMessage:
-    """The message as it was; the log has the error where there was one."""
+    """Return the message as it was; the log has the error, if there was one."""
     log_fallback("MessageDenoiser", error or fallback, "the message was kept as it was")
     return NeutralMessage("", source_text, source_text, fallback=fallback)
 
@@ -238,19 +248,18 @@ def _join_user_turns(messages: Sequence[Message]) -> str:
 
 
 def _last_question(text: str, language: str) -> str:
-    """The last sentence that asks, or the last one."""
-    written_sentences = [
-        text[sentence.start : sentence.end].strip()
-        for sentence in split_pieces(Passage(text, MESSAGE_ID), language=language)
-    ]
-    return next(
-        (sentence for sentence in reversed(written_sentences) if "?" in sentence),
-        written_sentences[-1] if written_sentences else "",
-    )
+    """Return the last sentence that asks, or the last one."""
+    last_sentence = ""
+    pieces = split_pieces(Passage(text, MESSAGE_ID), language=language)
+    for piece in reversed(pieces):
+        sentence = text[piece.start : piece.end].strip()
+        if "?" in sentence:
+            return sentence
+        last_sentence = last_sentence or sentence
+    return last_sentence
 
 
 def _is_part_of(text: str, span: Span, question_text: str) -> bool:
-    """Whether this piece of the message went into the question, and so was not left out."""
-    return " ".join(text[span.start : span.end].split()) in " ".join(
-        question_text.split()
-    )
+    """Whether this piece of the message is part of the question, so not left out."""
+    piece_words = text[span.start : span.end].split()
+    return " ".join(piece_words) in " ".join(question_text.split())

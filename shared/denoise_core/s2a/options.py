@@ -13,7 +13,6 @@ from denoise_core.s2a.prompts import Prompts
 Variant = Literal[
     "select",
     "remove",
-    "auto",
     "default",
     "single",
     "keep_original",
@@ -23,7 +22,7 @@ Variant = Literal[
 OnError = Literal["keep", "drop", "raise"]
 ShownText = Literal["source", "written"]
 
-EXTRACTIVE = ("select", "remove", "auto")
+EXTRACTIVE = ("select", "remove")
 
 
 class PieceRule(Protocol):
@@ -42,33 +41,37 @@ class PieceRule(Protocol):
 class Options:
     """How passages are put to the model, and what is done with what it writes.
 
-    ``join_passages`` asks about several passages in one call instead of each on its own; None does so for the
-    extractive
-    variants with passages of at most ``max_joint_characters`` characters, and the rewriting ones always ask
-    about one. One call
-    holds at most ``max_characters`` characters and ``max_pieces`` numbered pieces: longer passages are split
-    between pieces.
-    ``metadata`` names what of a passage the model sees besides its text and its header: ``"title"`` is
-    ``metadata["title"]``, and so on for any key.
+    Attributes:
+        prompts: What the model is asked.
+        join_passages: Whether one call asks about several passages. None does so in the
+            extractive variants for passages of at most ``max_joint_characters``; the
+            rewriting variants always ask about one.
+        max_characters: Characters of one call; a longer passage is split between
+            pieces.
+        max_pieces: Numbered pieces of one call.
+        max_joint_characters: Longest passage that shares a call by default.
+        metadata: Keys of a passage's metadata that the model sees besides its text and
+            its header, such as ``"title"``.
+        neutralize_question: Whether a question of more than one clause is cleared
+            first, in one call that sees no passage.
+        keep_context: Whether a piece brings what it cannot be read without: a table
+            row its header, a list item its lead, a pronoun the sentence before.
+            Without it, the white space after the last piece is dropped too.
+        shown_text: What the rewriting variants give: ``"source"``, the source sentences
+            that cover what was written, or ``"written"``, the model's own text as in
+            the paper, marked as rewritten, with the checker's verdict on each sentence.
+        check_sentences: Whether the checker also judges what the source covers.
+        scorer: Decides whether a selection of nothing is to be confirmed; None is the
+            default that ships, if its extra is installed.
+        recheck_threshold: From this score on a passage is looked at again, once.
+        cache: Saves calls.
+        use_json_schema: Whether to ask for JSON by a schema if the model can be held to
+            one.
+        language: ISO 639-1 code, which decides abbreviations when sentences are cut.
 
-    ``neutralize_question`` clears the question first, in one call that sees no passage, where it has more than
-    one clause.
-    ``keep_context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
-    pronoun's sentence before; without it also goes the white space behind the last piece.
-
-    ``shown_text`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was
-    written,
-    or ``"written"``, the model's own text as in the paper, marked ``rewritten``, with the checker's word on each
-    sentence. ``check_sentences`` adds the checker's verdict to the source sentences, too.
-
-    ``scorer`` says whether a NONE over everything is to be confirmed: a passage that it finds at
-    ``recheck_threshold`` or above is looked at again, once. None is the default that ships, where its extra is
-    installed.
-
-    ``cache`` saves calls. ``use_json_schema`` asks for JSON by a schema where the LLM can be held to one.
-    ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
-
-    Raises `InputError` for a number below 1, an unknown ``shown_text`` and ``metadata`` that is a single string.
+    Raises:
+        InputError: For a number below 1, an unknown ``shown_text``, ``metadata`` that
+            is a single string, and a scorer without a scale or a threshold.
     """
 
     prompts: Prompts = field(default_factory=Prompts)
@@ -114,7 +117,7 @@ class Options:
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raises `InputError` for a value that is none of ``allowed``."""
+    """Raise `InputError` for a value that is none of ``allowed``."""
     if value not in allowed:
         raise InputError(
             f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}"

@@ -1,9 +1,11 @@
-"""The pieces a model may keep or drop: how a passage is cut, shown with numbers, and completed after the choice.
+"""The pieces that a model may keep or drop.
 
-A piece is a sentence, a table row, a list item, a code block or a dialogue turn, with the white space after it.
-The pieces of a passage tile it. A kept piece may need others to be understood: a table row needs the table's
-header, a list item the line that opens the list, a sentence that begins with a pronoun or a connective the
-sentence before it, an indented line the lines that it belongs to.
+How a passage is cut, shown with numbers, and completed after the choice. A piece is a
+sentence, a table row, a list item, a code block or a dialogue turn, with the white space
+after it. The pieces of a passage tile it. A kept piece may need others to be understood:
+a table row needs the table's header, a list item the line that opens the list, a
+sentence that begins with a pronoun or a connective the sentence before it, an indented
+line the lines that it belongs to.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ _TABLE_ROW = re.compile(r"[ \t]{0,9}\|.*\|[ \t]{0,9}$|[^\t\n]*\t[^\n]*$")
 _LIST_ITEM = re.compile(
     r"[ \t]{0,9}(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]{1,9}\S"
 )
-_NAME_INITIAL = re.compile(
-    r"[ \t]{0,9}[A-Z]\.[ \t]"
-)  # an item of a list; alone in a text, a person's initial
+# An item of a list; alone in a text, a person's initial.
+_NAME_INITIAL = re.compile(r"[ \t]{0,9}[A-Z]\.[ \t]")
 _DIALOGUE_TURN = re.compile(
     r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S"
 )
@@ -33,9 +34,8 @@ _QUESTION_END = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«
 _SENTENCE_END = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 _TABLE_RULE = re.compile(r"[\s|:+=-]+$")
 
-_MAX_LOOK_BACK = (
-    200  # pieces looked back over for a header, the opening of a list or of a block
-)
+# Pieces before a row, an item or a line in which its header or opening is looked for.
+_MAX_LOOK_BACK = 200
 _MAX_CHAINED_SENTENCES = 2  # sentences brought by pronouns, one after the other
 _POINTS_BACK = re.compile(
     r"[\s\"'“”‘’«»(\[*_-]{0,6}(?:"
@@ -65,7 +65,7 @@ _POINTS_BACK = re.compile(
 
 
 def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
-    """The pieces of ``passage`` in order; none for an empty text. ``language`` as in `chunk.sentences`."""
+    """Return the pieces of a passage in order; none for an empty text."""
     text = passage.text
     end_offsets: list[int] = []
     for start, end, is_prose in _split_blocks(text):
@@ -90,7 +90,10 @@ def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
 
 
 def _split_blocks(text: str) -> list[tuple[int, int, bool]]:
-    """``(start, end, is_prose)``: neighbouring lines of prose, or the lines of one code block, item or turn."""
+    """Return neighbouring lines of prose, and code blocks, items and turns.
+
+    Each is ``(start, end, is_prose)``.
+    """
     lines = text.splitlines(keepends=True)
     speaker_names, has_one_initial = _find_speakers(lines)
     line_blocks: list[tuple[int, int, bool]] = []
@@ -133,8 +136,9 @@ def _split_blocks(text: str) -> list[tuple[int, int, bool]]:
 
 
 def _find_speakers(lines: list[str]) -> tuple[set[str], bool]:
-    """Who speaks in a dialogue: names before a colon twice, or all of them where every other line has one; and
-    whether one line alone begins as a person's initial does.
+    """Return who speaks, and whether one line alone begins as a person's initial does.
+
+    Speakers are names before a colon twice, or all of them if every other line has one.
     """
     turn_names: list[str] = []
     written_lines = initial_count = 0
@@ -166,7 +170,7 @@ def _line_kind(line: str, speaker_names: set[str], has_one_initial: bool) -> str
 
 
 def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
-    """Ends of the sentences in ``text[start:end]``; a sentence that a line break cuts in two is joined."""
+    """Return the ends of sentences; one that a line break cuts in two is joined."""
     prose_text = text[start:end]
     end_offsets = [end]
     # A question mark ends a sentence also after an abbreviation ("in the U.S.? I think ...").
@@ -189,11 +193,14 @@ def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class PassageSlice:
-    """Neighbouring pieces of one passage, as one request shows them: all of it, unless it is too long.
+    """Neighbouring pieces of one passage, as one request shows them.
 
-    ``heading_lines`` are lines above its text: titles and the like. A piece of more than ``window`` characters
-    shows its
-    two ends. ``cache_key`` is where its selection is kept, "" without a cache.
+    Attributes:
+        passage: The passage; the slice is all of it unless it is too long.
+        pieces: The pieces in order.
+        heading: Lines above the text: titles and the like.
+        window: Of a longer piece only the two ends are shown.
+        cache_key: Key of its selection in the cache; "" without a cache.
     """
 
     passage: Passage
@@ -215,14 +222,16 @@ class PassageSlice:
         text = self.passage.text
         piece_texts = []
         for piece in self.pieces:
-            piece_texts.append(text[piece.start : piece.end])
+            piece_text = text[piece.start : piece.end]
+            piece_texts.append(piece_text)
         return piece_texts
 
     def lines(self, first_number: int | None) -> list[str]:
-        """What a request shows; without a number it is the text as it is.
+        """Return what a request shows; without a number it is the text as it is.
 
-        Further lines of a piece or a heading are indented, so that none of them passes for another piece. A line
-        break is whatever `envelope` shows as one, not a line feed alone.
+        Further lines of a piece or a heading are indented, so that none of them looks
+        like another piece. A line break is whatever the envelope shows as one, not a
+        line feed alone.
         """
         lines: list[str] = []
         for line in self.heading:
@@ -244,44 +253,49 @@ _CONTINUATION_BREAK = "\n    "
 
 
 def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
-    """Slices of at most ``options.pieces`` pieces and ``options.window`` characters; a longer piece is a slice of
-    its own. The metadata that is shown above the text is as untrusted as the text itself.
+    """Return slices within the options' limits; none for a blank passage.
+
+    A piece that is too long is a slice alone. The metadata that is shown above the text
+    is as untrusted as the text itself.
     """
-    heading_lines: list[str] = []
+    if not passage.text.strip():
+        return []
+    heading_lines = []
     for key in options.metadata:
         if key in passage.metadata:
             heading_lines.append(f"{key}: {passage.metadata[key]}")
     if passage.header:
         heading_lines.append(passage.header)
-    passage_slices: list[PassageSlice] = []
-    piece_run: list[Span] = []
+    piece_runs: list[list[Span]] = []
     for piece in split_pieces(passage, language=options.language):
-        if piece_run and (
-            piece.end - piece_run[0].start > options.max_characters
-            or len(piece_run) == options.max_pieces
-        ):
-            passage_slices.append(
-                PassageSlice(
-                    passage,
-                    tuple(piece_run),
-                    tuple(heading_lines),
-                    options.max_characters,
-                )
-            )
-            piece_run = []
-        piece_run.append(piece)
-    passage_slices.append(
-        PassageSlice(
-            passage, tuple(piece_run), tuple(heading_lines), options.max_characters
+        has_room = False
+        if piece_runs:
+            run = piece_runs[-1]
+            is_short = piece.end - run[0].start <= options.max_characters
+            has_room = is_short and len(run) < options.max_pieces
+        if not has_room:
+            piece_runs.append([])
+        piece_runs[-1].append(piece)
+    heading = tuple(heading_lines)
+    slices = []
+    for run in piece_runs:
+        passage_slice = PassageSlice(
+            passage=passage,
+            pieces=tuple(run),
+            heading=heading,
+            window=options.max_characters,
         )
-    )
-    return passage_slices
+        slices.append(passage_slice)
+    return slices
 
 
 def group_slices(
     passage_slices: Sequence[PassageSlice], longest_shared: int, options: Options
 ) -> list[list[PassageSlice]]:
-    """The slices of each request: neighbours up to ``longest_shared`` characters share one as far as they fit."""
+    """Return the slices of each request.
+
+    Neighbours of at most ``longest_shared`` characters share one as far as they fit.
+    """
     slice_groups: list[list[PassageSlice]] = []
     group_size = group_pieces = 0
     for passage_slice in passage_slices:
@@ -304,9 +318,7 @@ def group_slices(
 
 
 def find_context_pieces(piece_texts: Sequence[str], kept_indices: set[int]) -> set[int]:
-    """The indices of further pieces, of which ``piece_texts`` has all of a passage, that the ``kept_indices``
-    ones need.
-    """
+    """Return the indices of further pieces that the kept pieces of a passage need."""
     needed_indices: set[int] = set()
     for index in kept_indices:
         needed_indices.update(_needed_before(index, piece_texts, kept_indices))
@@ -350,7 +362,7 @@ def _needed_before(
 
 
 def _table_header(row_index: int, piece_texts: Sequence[str]) -> list[int]:
-    """The first row of the table that ``row_index`` is in, and the rule beneath it."""
+    """Return the first row of a row's table, and the rule under it."""
     first_index = row_index
     while first_index and row_index - first_index < _MAX_LOOK_BACK:
         previous_text = piece_texts[first_index - 1]
@@ -370,38 +382,32 @@ def _table_header(row_index: int, piece_texts: Sequence[str]) -> list[int]:
 
 
 def _list_opening(item_index: int, piece_texts: Sequence[str]) -> list[int]:
-    """The line that opens the list, and the items that this one is part of."""
+    """Return the line that opens the list, and the items that this one is part of."""
     outer_items = _outer_lines(item_index, piece_texts, _LIST_ITEM)
-    first_index = next(
-        (
-            piece_index
-            for piece_index in range(
-                item_index - 1, max(-1, item_index - _MAX_LOOK_BACK), -1
-            )
-            if not _LIST_ITEM.match(piece_texts[piece_index])
-        ),
-        None,
-    )
-    if first_index is not None and piece_texts[first_index].rstrip().endswith(
-        (":", "：", "؛", ";")
-    ):
-        outer_items.append(first_index)
+    stop_index = max(-1, item_index - _MAX_LOOK_BACK)
+    for index in range(item_index - 1, stop_index, -1):
+        text = piece_texts[index]
+        if _LIST_ITEM.match(text):
+            continue
+        if text.rstrip().endswith((":", "：", "؛", ";")):
+            outer_items.append(index)
+        break
     return outer_items
 
 
 def _outer_lines(
     line: int, piece_texts: Sequence[str], line_kind: re.Pattern[str] | None = None
 ) -> list[int]:
-    """The less indented lines that an indented line belongs to, as far as they are of the ``line_kind``."""
+    """Return the less indented lines that a line belongs to, of one kind if given."""
     needed_indices: list[int] = []
     indent_width = _indent_width(piece_texts[line])
     stop_line = max(-1, line - _MAX_LOOK_BACK)
-    for previous_text in range(line - 1, stop_line, -1):
-        text = piece_texts[previous_text]
+    for previous_line in range(line - 1, stop_line, -1):
+        text = piece_texts[previous_line]
         if line_kind is not None and not line_kind.match(text):
             break
         if text.strip() and _indent_width(text) < indent_width:
-            needed_indices.append(previous_text)
+            needed_indices.append(previous_line)
             indent_width = _indent_width(text)
     return needed_indices
 

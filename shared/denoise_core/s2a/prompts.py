@@ -131,10 +131,6 @@ _REMOVE_TASK = f"""\
 {_NUMBERED_NOTE} Which pieces should be left out, because they have nothing to do with the question below or only \
 push an opinion? A piece that another one needs stays, in any language. {_DOUBT_RULE}"""
 
-_AUTO_TASK = f"""\
-{_NUMBERED_NOTE} A piece stays when one needs it to answer the question below fairly ({_TOGETHER_RULE}); it goes when it \
-has nothing to do with the question or only pushes an opinion. {_DOUBT_RULE} Reply with whichever list is shorter."""
-
 _CONFIRM_TASK = f"""\
 {_NUMBERED_NOTE} A first look found nothing here that helps with the question below; another measure finds the text \
 close to it. Look again: which pieces does one need, at least in part, to answer it fairly?"""
@@ -214,14 +210,6 @@ DROP_FORM = ReplyForm(
     f"{_NUMBERS_ALONE}\nor, if all should stay: NONE\nor, if none should: ALL",
     '{"drop": [numbers]}, {"drop": []} for none',
 )
-EITHER_FORM = ReplyForm(
-    _object_schema(
-        list={"type": "string", "enum": ["keep", "drop"]}, pieces=_PIECES_SCHEMA
-    ),
-    f'Reply with JSON: {{{{"list": "keep" or "drop", "pieces": {_ITEMS_EXAMPLE}}}}}.',
-    "Nothing else, such as:\nKEEP 2, 5-7\nor\nDROP 3, 9\nIf all stay: KEEP ALL\nIf all go: DROP ALL",
-    '{"list": "keep" or "drop", "pieces": [numbers]}',
-)
 REQUEST_FORM = ReplyForm(
     _object_schema(request=_NUMBERS_SCHEMA, opinion=_NUMBERS_SCHEMA),
     'Reply with JSON that names every piece once: {{"request": [1, 3], "opinion": [2]}}.',
@@ -250,7 +238,6 @@ MESSAGE_FORM = ReplyForm(
 REPLY_FORMS = {
     "select": KEEP_FORM,
     "remove": DROP_FORM,
-    "auto": EITHER_FORM,
     "single": MESSAGE_FORM,
 }
 """By variant, of replies about documents; `CONTEXT` for the others."""
@@ -316,7 +303,6 @@ _SHIPPED_PROMPTS = {
         _selection_prompt("select", _SELECT_TASK, KEEP_FORM),
         _selection_prompt("rank", _RANK_TASK, _RANKED_FORM),
         _selection_prompt("remove", _REMOVE_TASK, DROP_FORM),
-        _selection_prompt("auto", _AUTO_TASK, EITHER_FORM),
         _selection_prompt("confirm", _CONFIRM_TASK, KEEP_FORM),
         _message_prompt("question", _QUESTION_TASK, REQUEST_FORM, _SELECTION_SYSTEM),
         _message_prompt("message", _MESSAGE_TASK, CONTEXT_QUESTION_FORM),
@@ -348,7 +334,7 @@ _SHIPPED_PROMPTS = {
 class Prompts:
     """Every prompt of the method. Replace one with ``dataclasses.replace(Prompts(), select=Prompt(...))``.
 
-    ``default`` to ``auto`` ask about documents, each variant by its own; ``rank`` is ``select`` with an order of
+    ``default`` to ``remove`` ask about documents, each variant by its own; ``rank`` is ``select`` with an order of
     importance, ``confirm`` a second look where nothing was kept. ``question`` parts a person's words,
     ``message...`` write them again, one for each variant that differs in step 1; ``answer...`` are step 2, where
     ``{context}`` is the reference text with its delimiters, or nothing. Raises `InputError` when a prompt lacks a
@@ -361,7 +347,6 @@ class Prompts:
     select: Prompt = _SHIPPED_PROMPTS["select"]
     rank: Prompt = _SHIPPED_PROMPTS["rank"]
     remove: Prompt = _SHIPPED_PROMPTS["remove"]
-    auto: Prompt = _SHIPPED_PROMPTS["auto"]
     confirm: Prompt = _SHIPPED_PROMPTS["confirm"]
     question: Prompt = _SHIPPED_PROMPTS["question"]
     message: Prompt = _SHIPPED_PROMPTS["message"]

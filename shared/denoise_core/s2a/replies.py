@@ -1,10 +1,11 @@
-"""Calls the model about passages, parses its replies, retries and caches them.
+"""Call the model about passages, parse its replies, retry and cache them.
 
-A reply is read by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE. Nothing is
-guessed from prose, and words are no numbers: a reply that is neither is asked for once more in the same call, then
-part by part. A joint request that the model's side refuses is halved until the part is found that it refuses.
-Whether a model can be held to a JSON schema is found by the first call, which is made alone where nobody knows
-yet; the adapter remembers it.
+A reply is read by a strict grammar: JSON, also in fences, or one list of numbers and
+ranges, or NONE. Nothing is guessed from prose, and words are no numbers: a reply that is
+neither is asked for once more in the same call, then part by part. A joint request that
+the model's side refuses is halved until the part is found that it refuses. The first
+call, made alone if nobody knows yet, finds whether a model can be held to a JSON schema;
+the adapter remembers it.
 """
 
 from __future__ import annotations
@@ -57,28 +58,27 @@ _REPLY_TAGS = frozenset(
 _DASHES_AND_DIGITS = str.maketrans(
     dict.fromkeys("‐‑‒–—−~～－", "-")
     | dict.fromkeys("、，", ",")
-    | {chr(0xFF10 + request_index): str(request_index) for request_index in range(10)}
+    | {chr(0xFF10 + digit): str(digit) for digit in range(10)}
 )
 _LIST_LABELS: dict[str, ListVerb | None] = {
     "answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop",
 }  # fmt: skip
 _NONE_WORDS = ("none", "n/a", "null", "nothing", "empty", "")
 _NUMBER_KEYS = {"n", "id", "number", "piece", "index"}
-_OTHER_KEYS = {
-    "starts",
-    "text",
-    "reason",
-}  # allowed with a number; a verdict or a score is not
+# Allowed with a number; a verdict or a score is not.
+_OTHER_KEYS = {"starts", "text", "reason"}
 _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agree
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSelection:
-    """Piece numbers that a reply selected, each once, within ``1..piece_count``, in the reply's order.
+    """Piece numbers that a reply selected.
 
-    ``list_verb`` is what it said to do with them, None where it only listed them; ``first_words`` the first
-    words that it
-    gave with a number. ``second_list`` are the numbers of its second list, where it parted pieces in two.
+    Attributes:
+        numbers: Each once, from 1, in the reply's order.
+        verb: What the reply says to do with them; None if it only lists them.
+        first_words: The first words that it gives with a number.
+        second_list: The numbers of its second list, if it divides the pieces in two.
     """
 
     numbers: tuple[int, ...]
@@ -88,22 +88,25 @@ class ParsedSelection:
 
 
 def parse_selection(reply: Reply | str, piece_count: int) -> ParsedSelection:
-    """The numbers of a reply about ``piece_count`` pieces. Raises `UnparsableReply` for what is not in the
-    grammar.
+    """Return the numbers of a reply about so many pieces.
+
+    Raises:
+        UnparsableReply: For what is not in the grammar.
     """
     reply_part = clean_reply_text(reply)
     value = parse_whole_json(reply_part)
-    return (
-        _parse_line(reply_part, piece_count)
-        if value is None
-        else _parse_json_selection(value, piece_count)
-    )
+    if value is None:
+        return _parse_line(reply_part, piece_count)
+    return _parse_json_selection(value, piece_count)
 
 
 def parse_texts(reply: Reply | str, *label_names: str) -> tuple[str, ...]:
-    """The texts under the labels ``label_names`` (``Context:``), or in JSON under these keys; "" for NONE.
+    """Return the texts under labels (``Context:``), or in JSON under these keys.
 
-    A single name ``message`` is a reply without a label. Raises `UnparsableReply` when one is missing.
+    A text is "" for NONE. A single name ``message`` means a reply without a label.
+
+    Raises:
+        UnparsableReply: If a text is missing.
     """
     reply_part = clean_reply_text(reply)
     value = parse_whole_json(reply_part)
@@ -122,15 +125,12 @@ def parse_texts(reply: Reply | str, *label_names: str) -> tuple[str, ...]:
             raise UnparsableReply(
                 f"expected JSON with {label_names!r} as text; it has {tuple(texts)!r}"
             )
-        stripped_content = content.strip()
-        if _is_none(content):
-            stripped_content = ""
-        contents.append(stripped_content)
+        contents.append("" if _is_none(content) else content.strip())
     return tuple(contents)
 
 
 def _call_arguments(value: dict[str, Any]) -> dict[str, Any]:
-    """The object itself, or the arguments of the tool call that it describes."""
+    """Return the object, or the arguments of the tool call that it describes."""
     arguments = value.get("arguments") or value.get("parameters")
     if isinstance(arguments, dict):
         return arguments
@@ -138,27 +138,24 @@ def _call_arguments(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, str]:
+    """Return the text after each label; a label begins a line."""
     texts: dict[str, str] = {}
     label_name = ""
     for line in reply_part.strip("*").split("\n"):
-        list_label, colon, unlabelled_line = line.partition(":")
-        list_key = list_label.lstrip(" \t").lower()
-        if (
-            colon
-            and list_key in ("context", "question")
-            and len(list_label) <= len(list_key) + 3
-        ):
-            label_name = list_key
-            if list_key in texts:
-                label_name = "a label twice"
+        label, colon, unlabelled_line = line.partition(":")
+        key = label.lstrip(" \t").lower()
+        has_label = colon and key in ("context", "question")
+        if has_label and len(label) <= len(key) + 3:
+            label_name = "a label twice" if key in texts else key
             texts[label_name] = unlabelled_line
         elif label_name or line.strip():
-            texts[label_name] = f"{texts.get(label_name, '')}\n{line}"
-    question = texts.get("question", "one line").strip()
-    if set(texts) != set(label_names) or not question or "\n" in question:
-        labels = " and ".join(
-            f"{label_name.capitalize()}:" for label_name in label_names
-        )
+            text_before = texts.get(label_name, "")
+            texts[label_name] = f"{text_before}\n{line}"
+    question = texts.get("question", "one line")
+    question = question.strip()
+    has_one_question = question and "\n" not in question
+    if set(texts) != set(label_names) or not has_one_question:
+        labels = " and ".join(f"{name.capitalize()}:" for name in label_names)
         raise UnparsableReply(
             f"expected {labels}, nothing before it, and a question on one line"
         )
@@ -166,9 +163,11 @@ def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, st
 
 
 def clean_reply_text(reply: Reply | str) -> str:
-    """What the reply says, without a fence or a tag around it.
+    """Return what the reply says, without a fence or a tag around it.
 
-    Raises `UnparsableReply` for no text, and for a reply that ends before the model is done thinking.
+    Raises:
+        UnparsableReply: For no text, for a reply that copies the lines around a
+            document, and for one that ends before the model is done thinking.
     """
     reply_part = reply if isinstance(reply, str) else reply.text
     if not isinstance(reply_part, str):
@@ -189,69 +188,52 @@ def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
     values = {"": value}
     if isinstance(value, dict):
         values = _call_arguments(value)
-    number_lists = {
-        str(list_key).lower(): list_items
-        for list_key, list_items in values.items()
-        if isinstance(list_items, list)
-    }
+    number_lists: dict[str, list[Any]] = {}
+    for key, items in values.items():
+        if isinstance(items, list):
+            number_lists[str(key).lower()] = items
     if "request" in number_lists:
+        numbers, _ = _parse_items(number_lists["request"], piece_count)
         opinion_items = number_lists.get("opinion", [])
         second_list, _ = _parse_items(opinion_items, piece_count)
-        return ParsedSelection(
-            _parse_items(number_lists["request"], piece_count)[0],
-            "keep",
-            second_list=second_list,
-        )
+        return ParsedSelection(numbers, "keep", second_list=second_list)
     if len(number_lists) > 1:  # of "keep" and "drop" one may be empty
-        number_lists = {
-            list_key: list_items
-            for list_key, list_items in number_lists.items()
-            if list_items or list_key not in ("keep", "drop")
-        }
+        for key in ("keep", "drop"):
+            if number_lists.get(key) == []:
+                del number_lists[key]
     if len(number_lists) != 1:
         raise UnparsableReply(
             f"expected one list of numbers, got {len(number_lists)} in {list(values)!r:.80}"
         )
     ((list_key, list_items),) = number_lists.items()
     piece_numbers, first_words = _parse_items(list_items, piece_count)
-    return ParsedSelection(
-        piece_numbers,
-        _LIST_LABELS.get(str(values.get("list", list_key)).lower()),
-        first_words,
-    )
+    list_label = values.get("list", list_key)
+    list_label = str(list_label).lower()
+    return ParsedSelection(piece_numbers, _LIST_LABELS.get(list_label), first_words)
 
 
 def _parse_items(
     list_items: list[Any], piece_count: int
 ) -> tuple[tuple[int, ...], dict[int, str]]:
-    """The numbers of a JSON list, and the first words that it gives with them."""
+    """Return the numbers of a JSON list, and the first words that it gives with them."""
     piece_numbers: list[int] = []
     first_words: dict[int, str] = {}
-    if (
-        len(list_items) == 1
-        and isinstance(list_items[0], str)
-        and _is_none(list_items[0])
-    ):
+    has_one_text = len(list_items) == 1 and isinstance(list_items[0], str)
+    if has_one_text and _is_none(list_items[0]):
         return (), first_words
     for list_item in list_items:
         piece_number = list_item
         stated_words = None
         if isinstance(list_item, dict):
             keys = list_item.keys() - _OTHER_KEYS
-            piece_number = (
-                list_item[keys.pop()]
-                if len(keys) == 1 and keys <= _NUMBER_KEYS
-                else None
-            )
+            has_one_number = len(keys) == 1 and keys <= _NUMBER_KEYS
+            piece_number = list_item[keys.pop()] if has_one_number else None
             stated_words = list_item.get("starts")
-        if isinstance(piece_number, bool) or not isinstance(piece_number, (int, str)):
+        if isinstance(piece_number, bool) or not isinstance(piece_number, int | str):
             raise UnparsableReply(f"expected numbers of pieces, got {list_item!r:.80}")
         listed_text = str(piece_number).strip(" ,;\n\t")
-        item_numbers = _check_numbers(
-            parse_number_ranges(listed_text) if listed_text else [],
-            piece_count,
-            listed_text,
-        )
+        number_ranges = parse_number_ranges(listed_text) if listed_text else []
+        item_numbers = _check_numbers(number_ranges, piece_count, listed_text)
         piece_numbers += item_numbers
         if isinstance(stated_words, str) and len(item_numbers) == 1:
             first_words[item_numbers[0]] = stated_words
@@ -274,24 +256,20 @@ def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
             list_items = list_items[1:-1].strip()
         if list_items == "none":
             return ParsedSelection((), list_verb)
-        number_ranges = (
-            [(1, piece_count)]
-            if list_items == "all"
-            else parse_number_ranges(list_items)
-        )
+        number_ranges = [(1, piece_count)]
+        if list_items != "all":
+            number_ranges = parse_number_ranges(list_items)
     return ParsedSelection(_check_numbers(number_ranges, piece_count, line), list_verb)
 
 
 def _split_label(line: str) -> tuple[str, ListVerb | None]:
-    """The line without ``answer:``, ``keep`` and the like before its numbers, and what the label says to do."""
-    unlabelled_line = line.removeprefix("final ")
+    """Return a line without its label, such as ``keep:``, and what the label says."""
+    short_line = line.removeprefix("final ")
     for list_label, list_verb in _LIST_LABELS.items():
-        list_items = unlabelled_line.removeprefix(list_label)
-        if list_items != unlabelled_line and (
-            list_items[:1].isspace() or list_items.startswith(":")
-        ):
-            list_items = list_items.lstrip()
-            list_items = list_items.removeprefix(":")
+        list_items = short_line.removeprefix(list_label)
+        is_label_end = list_items[:1].isspace() or list_items.startswith(":")
+        if list_items != short_line and is_label_end:
+            list_items = list_items.lstrip().removeprefix(":")
             return list_items.lstrip(), list_verb
     return line, None
 
@@ -299,8 +277,11 @@ def _split_label(line: str) -> tuple[str, ListVerb | None]:
 def _check_numbers(
     number_ranges: list[tuple[int, int]] | None, piece_count: int, reply_part: str
 ) -> tuple[int, ...]:
-    """Each number of the ranges once. Raises for None, which is other ``reply_part``, and for numbers outside
-    ``1..total``.
+    """Return each number of the ranges once.
+
+    Raises:
+        UnparsableReply: For None, which is what else a reply says, and for numbers
+            outside ``1..piece_count``.
     """
     if number_ranges is None:
         raise UnparsableReply(
@@ -325,7 +306,7 @@ def _is_none(reply_part: str) -> bool:
 class SliceRequest:
     """One call: slices of passages, a prompt about them, and the form of the reply.
 
-    ``is_numbered`` when each piece has its number in the document that the prompt shows, from 1.
+    ``is_numbered`` says that the prompt shows each piece with its number, from 1.
     """
 
     parts: tuple[PassageSlice, ...]
@@ -343,45 +324,49 @@ class SliceRequest:
 
     @property
     def document(self) -> str:
-        """What the prompt shows of the slices, in the envelope of text that is not ours."""
-        document_blocks: list[str] = []
+        """What the prompt shows of the slices, in the envelope of untrusted text."""
+        blocks: list[str] = []
         piece_number = 1
         for passage_slice in self.parts:
-            document_blocks.append(
-                "\n".join(
-                    passage_slice.lines(piece_number if self.is_numbered else None)
-                )
-            )
+            first_number = piece_number if self.is_numbered else None
+            lines = passage_slice.lines(first_number)
+            blocks.append("\n".join(lines))
             piece_number += len(passage_slice.pieces)
-        document = "\n\n".join(document_blocks)
+        document = "\n\n".join(blocks)
         return self.prompt.enclose(document.rstrip())
 
     @property
     def piece_texts(self) -> list[str]:
         """The text of each numbered piece, number 1 first."""
-        return list(
-            chain.from_iterable(
-                passage_slice.piece_texts for passage_slice in self.parts
-            )
-        )
+        piece_texts: list[str] = []
+        for passage_slice in self.parts:
+            piece_texts += passage_slice.piece_texts
+        return piece_texts
 
     def divide(self, size: int) -> list[SliceRequest]:
-        """The same request about ``size`` parts at a time."""
-        return [
-            replace(self, parts=self.parts[request_index : request_index + size])
-            for request_index in range(0, len(self.parts), size)
-        ]
+        """Return the same request about ``size`` parts at a time."""
+        requests = []
+        for start in range(0, len(self.parts), size):
+            parts = self.parts[start : start + size]
+            requests.append(replace(self, parts=parts))
+        return requests
 
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """One part after its calls: the pieces to keep (extractive), or the text written for it (rewriting).
+    """One slice after its calls.
 
-    ``kept_places`` has the index of each kept piece and its place in the reply, 0 for the first. ``question``
-    is the
-    request that a rewritten message makes. ``problem`` is set when the part has to fall back; then there is none
-    of them. ``drop_reasons`` say of pieces that the reply named why they are not kept after all. ``calls`` is how
-    many were made about it.
+    Attributes:
+        part: The slice.
+        kept_places: By index of a kept piece its place in the reply, from 0; None if
+            the reply was written text, or could not be read.
+        written_text: What a rewriting variant wrote.
+        question: The request that a rewritten message makes.
+        notes: What was unusual and did not lose the reply.
+        problem: Why the slice falls back to the policy.
+        error: What was raised.
+        drop_reasons: Why pieces that the reply named are not kept after all.
+        calls: Calls that were made about it.
     """
 
     part: PassageSlice
@@ -395,7 +380,7 @@ class SliceOutcome:
     calls: int = 1
 
     def with_note(self, note: str, calls: int) -> SliceOutcome:
-        """The outcome with a note, after so many ``calls`` more."""
+        """Return the outcome with a note, after so many further calls."""
         notes = (*self.notes, note)
         call_count = self.calls + calls
         return replace(self, notes=notes, calls=call_count)
@@ -404,25 +389,20 @@ class SliceOutcome:
 def read_selection(
     request: SliceRequest, reply: Reply, variant: str
 ) -> list[SliceOutcome]:
-    """The outcomes of a reply with numbers; bare ones mean what the variant asks for, save ``auto``.
+    """Return the outcomes of a reply with numbers.
 
-    Raises `UnparsableReply`, also where first words do not agree.
+    Numbers without a verb mean what the variant asks for.
+
+    Raises:
+        UnparsableReply: Also if first words do not agree.
     """
-    piece_count = 0
-    for passage_slice in request.parts:
-        piece_count += len(passage_slice.pieces)
+    piece_count = len(request.piece_texts)
     selection = parse_selection(reply, piece_count)
-    if (
-        variant == "auto" and selection.verb is None
-    ):  # also for a bare NONE: none to keep, or none to leave out?
-        raise UnparsableReply("expected KEEP or DROP before the numbers")
     if selection.first_words:
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
-    default_verb = "keep"
-    if variant == "remove":
-        default_verb = "drop"
-    # An explicit KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
+    default_verb = "drop" if variant == "remove" else "keep"
+    # KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
     if (selection.verb or default_verb) == "drop":
         all_numbers = set(range(1, piece_count + 1))
         other_numbers = all_numbers.difference(piece_numbers)
@@ -444,12 +424,8 @@ def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) ->
     texts = request.piece_texts
     for piece_number, stated_words in first_words.items():
         actual_letters = _first_letters(texts[piece_number - 1])
-        stated_letters = _first_letters(stated_words)
-        if (
-            stated_letters
-            and actual_letters
-            and not actual_letters.startswith(stated_letters[: len(actual_letters)])
-        ):
+        stated_letters = _first_letters(stated_words)[: len(actual_letters)]
+        if not actual_letters.startswith(stated_letters):
             raise UnparsableReply(
                 f"piece {piece_number} does not begin with {stated_words[:60]!r}"
             )
@@ -464,9 +440,10 @@ def _first_letters(reply_part: str) -> str:
 def read_rewriting(
     request: SliceRequest, reply: Reply, label_names: Sequence[str]
 ) -> list[SliceOutcome]:
-    """The outcome of a written reply with the texts ``label_names``: a context or a message, and a question.
+    """Return the outcome of a written reply: a context or a message, and a question.
 
-    Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
+    Raises:
+        UnparsableReply: Also for a reply far longer than what it was to shorten.
     """
     (passage_slice,) = request.parts
     reply_part = clean_reply_text(reply)
@@ -503,10 +480,10 @@ logger = logging.getLogger("denoise_core")
 
 @dataclass(slots=True)
 class ReplyRecord:
-    """What one denoiser's model has shown so far: whether a reply could be read, and how many could not.
+    """Whether replies of one denoiser's model could be read so far.
 
-    A model of which nothing was read in `MAX_UNREADABLE` replies is given up, which is logged once. They are to
-    more than one request where there are more.
+    A model of which nothing was read in `MAX_UNREADABLE` replies is given up, which is
+    logged once. The replies are to several requests if there are several.
     """
 
     is_readable: bool = False
@@ -540,8 +517,9 @@ class ReplyRecord:
 
 @dataclass(frozen=True, slots=True)
 class LLMCaller:
-    """Sends requests to a model and turns the replies into outcomes. ``read_reply`` gives the outcomes of a
-    reply, or raises `UnparsableReply`.
+    """Sends requests to a model and turns the replies into outcomes.
+
+    ``read_reply`` returns the outcomes of a reply, or raises `UnparsableReply`.
     """
 
     llm: LLM
@@ -551,8 +529,9 @@ class LLMCaller:
     record: ReplyRecord = field(default_factory=ReplyRecord)
 
     def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
-        """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
-        about.
+        """Return the outcomes of all requests.
+
+        User errors raise; anything else becomes the problem of the parts it was about.
         """
         record = self.record
         if record.has_given_up:
@@ -561,10 +540,7 @@ class LLMCaller:
             outcomes = yield from self.outcomes(requests[:1])
             return outcomes + (yield from self.outcomes(requests[1:]))
         results = yield from self._ask_requests(requests)
-        unread_indices: list[int] = []
-        for request_index, request_outcomes in enumerate(results):
-            if _is_unread(request_outcomes):
-                unread_indices.append(request_index)
+        unread_indices = [n for n, item in enumerate(results) if _is_unread(item)]
         if unread_indices and not record.is_doubtful:
             yield from self._ask_unread(requests, results, unread_indices)
         if record.is_unreadable:
@@ -578,67 +554,67 @@ class LLMCaller:
         unread_indices: Sequence[int],
     ) -> Flow[None]:
         """Ask again, in place, for what could not be read: in the same call, then part by part."""
-        replies = yield from batch(
-            tuple(
-                self._ask_correction(requests[request_index], results[request_index][0])
-                for request_index in unread_indices
-            )
-        )
-        for request_index, reply in zip(unread_indices, replies, strict=True):
-            results[request_index] = [
-                outcome.with_note(CORRECTED_NOTE, 1)
-                for outcome in self._read_outcomes(requests[request_index], reply)
-            ]
-        self.record.count_replies([results[index] for index in unread_indices])
-        joint_indices = [
-            request_index
-            for request_index in unread_indices
-            if _is_unread(results[request_index])
-            and len(requests[request_index].parts) > 1
-        ]
-        yield from self._ask_divided(
-            requests, results, dict.fromkeys(joint_indices, 1), ALONE_NOTE, 2
-        )
+        calls = []
+        for n in unread_indices:
+            outcome, *_ = results[n]
+            call = self._ask_correction(requests[n], outcome)
+            calls.append(call)
+        replies = yield from batch(tuple(calls))
+        part_counts = {}
+        for n, reply in zip(unread_indices, replies, strict=True):
+            outcomes = self._read_outcomes(requests[n], reply)
+            results[n] = [outcome.with_note(CORRECTED_NOTE, 1) for outcome in outcomes]
+            if _is_unread(outcomes) and len(outcomes) > 1:
+                part_counts[n] = 1
+        new_results = [results[n] for n in unread_indices]
+        self.record.count_replies(new_results)
+        yield from self._ask_divided(requests, results, part_counts, ALONE_NOTE, 2)
 
     def _ask_requests(
         self, requests: Sequence[SliceRequest], retry_depth: int = 0
     ) -> Flow[_RequestOutcomes]:
-        """The outcomes of each request; those that were refused are asked again in halves.
+        """Return the outcomes of each request; refused ones are asked again in halves.
 
-        Where halves and their halves are all refused too it is no matter of one part, and they are left as they
-        are: ``retry_depth`` counts the rounds since one came through.
+        If halves and their halves are all refused too, it is no matter of one part, and
+        they are left as they are.
+
+        Args:
+            requests: What to ask.
+            retry_depth: Rounds since a call came through.
         """
+        options = self.options
         is_schema_unknown = (
-            self.options.use_json_schema and supports_schema(self.llm) is None
+            options.use_json_schema and supports_schema(self.llm) is None
         )
-        results: _RequestOutcomes = []
-        if len(requests) > 1 and (is_schema_unknown or self.record.is_doubtful):
-            replies = yield from batch((self._make_call(requests[0]),))
-            results = [self._read_outcomes(requests[0], replies[0])]
-            self.record.count_replies(results)
-            if self.record.is_unreadable:
-                return results + list(map(_give_up_request, requests[1:]))
-        replies = yield from batch(
-            tuple(map(self._make_call, requests[len(results) :]))
+        first_count = len(requests)
+        if is_schema_unknown or self.record.is_doubtful:
+            first_count = 1
+        results = yield from self._call_all(requests[:first_count])
+        other_requests = requests[first_count:]
+        if other_requests and self.record.is_unreadable:
+            return results + list(map(_give_up_request, other_requests))
+        results += yield from self._call_all(other_requests)
+        errors = [outcomes[0].error for outcomes in results]
+        if not all(errors):
+            retry_depth = 0
+        half_sizes: dict[int, int] = {}
+        for n, request in enumerate(requests):
+            part_count = len(request.parts)
+            if part_count > 1 and _may_concern_one_part(errors[n], retry_depth):
+                half_sizes[n] = (part_count + 1) // 2
+        yield from self._ask_divided(
+            requests, results, half_sizes, HALVED_NOTE, 1, retry_depth + 1
         )
-        new_results = list(map(self._read_outcomes, requests[len(results) :], replies))
-        self.record.count_replies(new_results)
-        results += new_results
-        call_errors: list[Exception | None] = []
-        for outcomes in results:
-            call_errors.append(outcomes[0].error)
-        if any(call_errors):
-            if not all(call_errors):
-                retry_depth = 0
-            half_sizes: dict[int, int] = {}
-            for request_index, request in enumerate(requests):
-                if len(request.parts) > 1 and _may_concern_one_part(
-                    call_errors[request_index], retry_depth
-                ):
-                    half_sizes[request_index] = (len(request.parts) + 1) // 2
-            yield from self._ask_divided(
-                requests, results, half_sizes, HALVED_NOTE, 1, retry_depth + 1
-            )
+        return results
+
+    def _call_all(self, requests: Sequence[SliceRequest]) -> Flow[_RequestOutcomes]:
+        """Return the outcomes of each request after one call, and count the replies."""
+        if not requests:
+            return []
+        calls = tuple(map(self._make_call, requests))
+        replies = yield from batch(calls)
+        results = list(map(self._read_outcomes, requests, replies))
+        self.record.count_replies(results)
         return results
 
     def _ask_divided(
@@ -650,46 +626,45 @@ class LLMCaller:
         calls: int,
         retry_depth: int = 0,
     ) -> Flow[None]:
-        """Ask requests again, in place, with so many parts at a time as ``slice_counts`` has by their indices."""
-        divided_by_index = {
-            request_index: requests[request_index].divide(size)
-            for request_index, size in slice_counts.items()
-        }
-        if not divided_by_index:
+        """Ask requests again, in place, about fewer parts at a time.
+
+        Args:
+            requests: All requests.
+            results: Their outcomes, which change.
+            slice_counts: By the index of each request to ask again, its parts a call.
+            note: What the outcomes say about it.
+            calls: Calls made about each part before.
+            retry_depth: Rounds since a call came through.
+        """
+        divided_requests: list[SliceRequest] = []
+        for n, size in slice_counts.items():
+            divided_requests += requests[n].divide(size)
+        if not divided_requests:
             return
-        outcome_iterator = iter(
-            (
-                yield from self._ask_requests(
-                    list(chain.from_iterable(divided_by_index.values())), retry_depth
-                )
-            )
-        )
-        for request_index, divided_requests in divided_by_index.items():
-            outcomes = chain.from_iterable(
-                islice(outcome_iterator, len(divided_requests))
-            )
-            results[request_index] = [
-                outcome.with_note(note, calls) for outcome in outcomes
-            ]
+        new_results = yield from self._ask_requests(divided_requests, retry_depth)
+        new_outcomes = chain.from_iterable(new_results)
+        for n in slice_counts:
+            part_count = len(requests[n].parts)
+            outcomes = islice(new_outcomes, part_count)
+            results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
 
     def _make_call(
         self, request: SliceRequest, extra_messages: tuple[Message, ...] = ()
     ) -> Complete:
-        is_held = (
-            self.options.use_json_schema and supports_schema(self.llm) is not False
-        )
         llm = self.llm
+        options = self.options
+        is_held = options.use_json_schema and supports_schema(llm) is not False
         if is_held:
             llm = with_schema(llm, request.form.schema)
-        if self.options.cache is not None:
-            llm = self.options.cache.bind(
+        if options.cache is not None:
+            llm = options.cache.bind(
                 llm, lambda reply: not _is_unread(self._read_outcomes(request, reply))
             )
         messages = (*request.messages(is_held), *extra_messages)
         return Complete(messages, self.tag, llm)
 
     def _ask_correction(self, request: SliceRequest, outcome: SliceOutcome) -> Complete:
-        """The same call with the reply in it, and one turn that asks for the form alone.
+        """Return the call with the reply in it, and one turn that asks for the form.
 
         What was wrong is enclosed: it may quote the reply, and so the document.
         """
@@ -739,9 +714,10 @@ def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
 
 
 def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> bool:
-    """Whether a call may have failed for one of the parts in it, ``retry_depth`` rounds after one came
-    through: a status
-    says that the request was refused, or there is none and the error is none of the moment.
+    """Whether a call may have failed for one of the parts in it.
+
+    A status says that the request was refused, or there is none and the error does not
+    depend on the moment. ``retry_depth`` counts the rounds since a call came through.
     """
     if call_error is None or isinstance(call_error, (UnparsableReply, BudgetExceeded)):
         return False
@@ -761,10 +737,11 @@ CACHED_NOTE = "known from an earlier call"
 def selection_key(
     cache: Cache, query: str, passage_slice: PassageSlice, prompt: Prompt
 ) -> str:
-    """Where the selection of a part is kept: by the model, the wording, the question, and all that a model sees.
+    """Return the key of a slice's selection: model, wording, question and what is shown.
 
-    A list in another order, or with others, asks nothing again. What is kept of a document may depend on the
-    others in its call; a known selection is the one made then.
+    A list in another order, or with others, asks nothing again. What is kept of a
+    document may depend on the others in its call; a known selection is the one made
+    then.
     """
     wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.user_json}"
     document = "\n".join(passage_slice.lines(1))
@@ -778,7 +755,7 @@ def selection_key(
 
 
 def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome | None:
-    """The cached outcome of a slice, or None; a store that fails returns None."""
+    """Return the cached outcome of a slice; None if none is known or the store fails."""
     reply_part = cache.lookup(passage_slice.cache_key)
     if reply_part is None:
         return None

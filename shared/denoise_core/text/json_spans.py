@@ -25,6 +25,8 @@ _ESCAPE = re.compile(
     r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\."
 )
 _OPENING = ("{", "[")
+BYTE_ORDER_MARK = "\ufeff"
+"""Some servers write it before a text."""
 
 
 class JsonMember(NamedTuple):
@@ -47,15 +49,18 @@ class JsonMember(NamedTuple):
 
 def skip_space(text: str, position: int) -> int:
     """Return the first position from ``position`` on that is not white space."""
-    while position < len(text) and text[position] in " \t\n\r":
+    while position < len(text) and text[position] in f" \t\n\r{BYTE_ORDER_MARK}":
         position += 1
     return position
 
 
 def load_json(text: str) -> Any:
-    """Return the value of a JSON text; None for any other text."""
+    """Return the value of a JSON text; None for any other text.
+
+    A byte order mark before it is ignored, as servers write one.
+    """
     try:
-        return _DECODER.decode(text)
+        return _DECODER.decode(text.removeprefix(BYTE_ORDER_MARK))
     except (ValueError, RecursionError):
         return None
 

@@ -65,7 +65,7 @@ def detect_record_format(text: str) -> str:
         if first_character == "[" and parse_python_rows(text) is not None:
             return "rows"
         first_characters = set()
-        for line in text.split("\n"):
+        for line in text[start:].split("\n"):
             line_text = line.lstrip()
             first_characters.add(line_text[:1])
         if first_characters <= {"{", ""}:
@@ -301,7 +301,7 @@ class _JsonChunker:
     ) -> None:
         """Add a chunk for each part of each row; only the first part is scored.
 
-        Any part has the other_spans as context, so a row is kept as a whole.
+        Each part has the others as context, so a row is kept as a whole.
         """
         part_spans = _member_spans(self.text, start, table_rows)
         parts = []

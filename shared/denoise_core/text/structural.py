@@ -59,7 +59,6 @@ MAX_CONTEXT_CHARACTERS = 1000
 """Characters of them."""
 
 _LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
-_LIST_FORMATS = ("json", "rows")
 _TREE_FORMATS = ("xml", "yaml")
 
 
@@ -75,7 +74,7 @@ class ChunkedText:
         chunks: The chunks in order.
         references: By index of a chunk those of later ones that name the same
             identifier (`later_references`); for text and entries.
-        source_value: The argument of `chunk_text` if it was not a string; `restore`
+        source_value: The argument of `chunk_text` if it was not a string; `apply`
             returns this type.
     """
 
@@ -155,13 +154,13 @@ class ChunkedText:
             return markup.strip_tags(raw_text)
         return raw_text
 
-    def retained_spans(self, kept_spans: Iterable[Range | Span]) -> Ranges:
-        """Return what is left of the text if these spans are kept.
+    def retained_spans(self, kept_spans: Iterable[Range]) -> Ranges:
+        """Return what is left of a text without lists if these spans are kept.
 
-        JSON, YAML and XML can be parsed as before: records without a kept character
-        leave, long strings of JSON keep their kept sentences, and all else (counts,
-        cursors, ids) stays. CSV keeps its header row, and HTML the tags around what is
-        kept. In any other text each kept span keeps its context.
+        YAML and XML can be parsed as before: records without a kept character leave,
+        and all else (counts, cursors, ids) stays. CSV keeps its header row, and HTML
+        the tags around what is kept. In any other text each kept span keeps its
+        context. For lists see `list_cuts`.
 
         Args:
             kept_spans: Half-open ranges of the text, in any order.
@@ -169,13 +168,6 @@ class ChunkedText:
         Returns:
             Merged ranges in order, which cover at least ``kept_spans``.
         """
-        if self.text_format in _LIST_FORMATS:
-            cuts = self.list_cuts(kept_spans)
-            removed_spans = list(cuts.string_spans)
-            for list_cut in cuts.list_cuts:
-                removed_spans += list_cut.removed_spans
-            removed_spans = merge_spans(removed_spans)
-            return complement_spans(removed_spans, 0, len(self.text))
         ranges, context_spans = self._kept_and_context(kept_spans)
         if self._is_container:
             return [(0, len(self.text))]  # it could not be read as JSON
@@ -206,7 +198,7 @@ class ChunkedText:
                 dropped_spans.append(chunk.span)
         return merge_spans(dropped_spans)
 
-    def list_cuts(self, kept_spans: Iterable[Range | Span]) -> JsonCuts:
+    def list_cuts(self, kept_spans: Iterable[Range]) -> JsonCuts:
         """Return what leaves the lists of JSON, or of a list that Python printed."""
         ranges, context_spans = self._kept_and_context(kept_spans)
         if self.text_format == "rows":
@@ -214,20 +206,6 @@ class ChunkedText:
             return JsonCuts([row_cut], [])
         all_spans = merge_spans([*ranges, *context_spans])
         return records.json_cuts(self.text, self.chunks, all_spans)
-
-    def restore(self, kept_spans: Iterable[Range | Span]) -> Any:
-        """Return the source value reduced to its `retained_spans`.
-
-        The result has the type of the value that `chunk_text` received, and every
-        kept character is unchanged.
-        """
-        retained_spans = self.retained_spans(kept_spans)
-        removed_spans = complement_spans(retained_spans, 0, len(self.text))
-        edits = []
-        for start, end in removed_spans:
-            edit = TextEdit(start, end)
-            edits.append(edit)
-        return self.apply(edits)
 
     def apply(self, edits: Sequence[TextEdit]) -> Any:
         """Return the source value with edits of its text, in the type it had."""
@@ -244,15 +222,10 @@ class ChunkedText:
         return apply_edits(self.text, edits)
 
     def _kept_and_context(
-        self, kept_spans: Iterable[Range | Span]
+        self, kept_spans: Iterable[Range]
     ) -> tuple[Ranges, set[Range]]:
         """Return the kept ranges, merged, and the context of the chunks they touch."""
-        valid_ranges = []
-        for kept_span in kept_spans:
-            start, end = _to_range(kept_span)
-            if start < end:
-                valid_ranges.append((start, end))
-        merged_ranges = merge_spans(valid_ranges)
+        merged_ranges = merge_spans(span for span in kept_spans if span[0] < span[1])
         ranges = clip_spans(merged_ranges, 0, len(self.text))
         touched_chunks = self._touched_chunks(ranges)
         return ranges, _context_spans(touched_chunks)
@@ -280,16 +253,7 @@ class ChunkedText:
 def chunk_text(source_value: Any) -> ChunkedText:
     """Chunk a text, UTF-8 bytes, or a list or dict such as a tool's result.
 
-    Example::
-
-        chunked = chunk_text(tool_result)  # str, bytes, list or dict
-        passage = Passage(chunked.text, "result", provenance="tool")
-        result = denoiser.denoise(query, [passage])
-        kept_spans = [span for p in result.passages for span in p.covered]
-        tool_result = chunked.restore(kept_spans)  # the type it had
-
-    The denoiser must chunk the same way: ``ENDDenoiser(..., chunker="auto")``, as
-    `default_denoiser` does.
+    `denoise_core.tool_results.read_result` cuts such a result and says what is missing.
 
     Raises:
         InputError: For any other value, and for a value that JSON cannot hold.
@@ -350,12 +314,6 @@ def nearest_spans(context_spans: RangeTuple) -> Ranges:
             read_spans.append((start, read_end))
         remaining_characters -= read_end - start
     return read_spans[::-1]
-
-
-def _to_range(span: Range | Span) -> Range:
-    if isinstance(span, Span):
-        return (span.start, span.end)
-    return span
 
 
 def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:

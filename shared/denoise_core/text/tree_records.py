@@ -6,6 +6,7 @@ tag, so what is left without it can be parsed. Everything else is structure.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 from xml.parsers import expat
 
 from denoise_core.spans import Range, Ranges
+from denoise_core.text.json_spans import BYTE_ORDER_MARK
 from denoise_core.text.markup import strip_tags
 from denoise_core.text.text_chunk import TextChunk, fill_gaps, line_at
 
@@ -27,11 +29,12 @@ MAX_PARSED_CHARACTERS = 400_000
 
 _MIN_LINES = 6
 _MIN_YAML_LINES = 0.8  # of the lines look like YAML before it is parsed
+_BLOCK_MARKS = ("|", "|-", "|+", ">", ">-", ">+")
 
 
 def detect_tree_format(text: str) -> str:
     """Return ``"xml"``, ``"yaml"``, or ``""`` for neither."""
-    text_head = text.lstrip()[:200]
+    text_head = text.removeprefix(BYTE_ORDER_MARK).lstrip()[:200]
     text_head = text_head.lower()
     if text_head.startswith("<"):
         is_page = text_head.startswith(("<!doctype html", "<html"))
@@ -56,17 +59,23 @@ def _looks_like_yaml(text: str) -> bool:
     """Whether most lines are a key or a list item, as they rarely are in prose."""
     if len(text) > MAX_PARSED_CHARACTERS:
         return False
-    lines = []
-    for raw_line in text.split("\n"):
-        line = raw_line.strip()
-        if line:
-            lines.append(line)
-    line_count = len(lines)
-    if line_count < _MIN_LINES or lines[0].startswith(("{", "[")):
+    lines = [line for line in text.split("\n") if line.strip()]
+    if len(lines) < _MIN_LINES or lines[0].lstrip().startswith(("{", "[")):
         return False
-    yaml_lines = sum(map(_is_yaml_line, lines))
-    min_yaml_lines = _MIN_YAML_LINES * line_count
-    return yaml_lines >= min_yaml_lines
+    line_count = 0
+    yaml_lines = 0
+    block_indent = sys.maxsize  # of the line that opens a block of free text
+    for line in lines:
+        content = line.strip()
+        indent = line.index(content)
+        if indent > block_indent:
+            continue
+        line_count += 1
+        yaml_lines += _is_yaml_line(content)
+        block_indent = sys.maxsize
+        if content.endswith(_BLOCK_MARKS):
+            block_indent = indent
+    return yaml_lines >= _MIN_YAML_LINES * line_count
 
 
 def _is_yaml_line(line: str) -> bool:

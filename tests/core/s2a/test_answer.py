@@ -102,7 +102,7 @@ def first_steps(passages):
 
 
 SAME_STEP_1 = {"s2a default", "s2a keep_original", "s2a not_instructed"}
-EXTRACTIVE = {"s2a select", "s2a remove", "s2a auto"}
+EXTRACTIVE = {"s2a select", "s2a remove"}
 """A person's message is parted by one prompt whichever of them it is."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from growth import slope
 from laws import check_result
 
-from denoise_core import InputError, Passage
+from denoise_core import Passage
 from denoise_core.end.selection import TokenLimit
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.pieces import group_slices, slice_passage, split_pieces
@@ -115,14 +115,6 @@ def test_a_selected_piece_comes_with_title_and_heading_also_of_another_passage()
     )
     result = alone.denoise("Which fuse?", pieces_of_sheet)
     assert [passage.id for passage in result.passages] == [str(position)]
-
-
-@pytest.mark.parametrize(
-    "settings", [{"keep": 0.3}, {"keep": TokenLimit(9), "variant": "default"}]
-)
-def test_what_is_no_rule_is_refused(settings):
-    with pytest.raises(InputError, match="Tokens"):
-        S2ADenoiser(says(""), **settings)
 
 
 @pytest.mark.parametrize(("window", "most"), [(3000, 60), (24_000, 7), (10**8, 60)])

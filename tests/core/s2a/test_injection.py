@@ -79,7 +79,7 @@ def obeying(order: str, model_reply: str) -> FunctionLLM:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("variant", ["select", "remove", "auto"])
+@pytest.mark.parametrize("variant", ["select", "remove"])
 def test_extractive_output_is_the_sources_own_whatever_the_model_is_told(
     order, variant
 ):

@@ -8,7 +8,7 @@ from growth import slope
 from kept_texts import Keeping
 
 from denoise_core import DenoiseResult
-from denoise_core.spans import merge_spans
+from denoise_core.spans import join_spans, merge_spans
 from denoise_core.text import structural
 from denoise_core.text.structural import (
     MAX_CONTEXT_CHARACTERS,
@@ -71,7 +71,7 @@ def test_merged_pieces_keep_their_characters_and_the_context_outside_them():
     own_text = middle.text_of(table)
     assert own_text.count("\n") > 1
     assert own_text.startswith("row ")
-    kept_text = chunked.restore([middle.span])
+    kept_text = join_spans(table, chunked.retained_spans([middle.span]))
     assert kept_text == "name,value,unit\n" + own_text
     shown_names = "\n".join(shown_text for _, shown_text in reads)
     assert shown_names.count("name: row") == 400

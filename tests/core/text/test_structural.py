@@ -6,17 +6,19 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kept_texts import Keeping
 from laws import check_tiling
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
+from denoise_core.spans import join_spans
 from denoise_core.testing import FunctionScorer, check_denoiser
 from denoise_core.text.structural import (
     chunk_text,
     structural_chunker,
 )
 from denoise_core.text.tree_records import count_empty_values, load_yaml_nodes
-from denoise_core.types import Span
+from denoise_core.tool_results import read_result
 
 MARKDOWN = """# Hotel Sun
 
@@ -223,17 +225,6 @@ def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(
     check_tiling(Passage(text_part, "p"), structural_chunker(Passage(text_part, "p")))
 
 
-@pytest.mark.parametrize("sample_name", sorted(SAMPLES))
-def test_a_text_kept_completely_is_restored_unchanged(sample_name):
-    text = SAMPLES[sample_name]
-    restored_value = chunk_text(text).restore([(0, len(text))])
-    assert (
-        json.loads(restored_value) == json.loads(text)
-        if KINDS[sample_name] == "json"
-        else restored_value == text
-    )
-
-
 def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_whole():
     assert raw_texts(MARKDOWN) == [
         "Open from May.",
@@ -301,62 +292,9 @@ def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
         == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
     )
     assert raw_texts(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
-    assert (
-        chunk_text(TABLE)
-        .restore([(TABLE.index("A3"), TABLE.index("A3") + 5)])
-        .startswith('code,item,"price, net"\nA3')
-    )
-
-
-def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left():
-    for source_value in (
-        RECORDS,
-        json.dumps(RECORDS),
-        json.dumps(RECORDS, ensure_ascii=False, indent=1).encode(),
-    ):
-        chunked_text = chunk_text(source_value)
-        first_text = next(
-            chunk
-            for chunk in chunked_text.chunks
-            if "19 June" in chunked_text.chunk_context_and_text(chunk)[1]
-        )
-        second_text = next(
-            chunk
-            for chunk in chunked_text.chunks
-            if "Second" in chunked_text.chunk_context_and_text(chunk)[1]
-        )
-        assert "Boats" in chunked_text.chunk_context_and_text(first_text)[1]
-        restored_value = chunked_text.restore(
-            [
-                (first_text.start, first_text.end),
-                Span("p", second_text.start, second_text.end),
-            ]
-        )
-        assert type(restored_value) is type(source_value)
-        value = (
-            restored_value
-            if isinstance(restored_value, dict)
-            else json.loads(restored_value)
-        )
-        assert value["count"] == 2
-        assert value["next"] == "abc"
-        assert [raw_text["id"] for raw_text in value["results"]] == [1]
-        assert "Second \U0001f600" in value["log"]
-        assert "First" not in value["log"]
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(),
-        lambda json_value: (
-            st.lists(json_value) | st.dictionaries(st.text(), json_value)
-        ),
-    ).filter(lambda json_value: isinstance(json_value, list | dict))
-)
-def test_any_json_value_is_restored_and_never_grows(value):
-    chunked_text = chunk_text(value)
-    assert chunked_text.restore([(0, len(chunked_text.text))]) == value
-    assert len(json.dumps(chunked_text.restore([]))) <= len(json.dumps(value))
+    kept_start = TABLE.index("A3")
+    retained_spans = chunk_text(TABLE).retained_spans([(kept_start, kept_start + 5)])
+    assert join_spans(TABLE, retained_spans).startswith('code,item,"price, net"\nA3')
 
 
 def test_a_value_that_is_neither_text_nor_json_is_an_error():
@@ -553,23 +491,28 @@ def test_records_inside_a_long_record_are_chunks():
     assert sum(chunk.path[-2:-1] == ("hours",) for chunk in chunked_text.chunks) == 28
 
 
+def cut(value, kept_text):
+    tool_result = read_result(value)
+    start = tool_result.passages[0].text.index(kept_text)
+    denoiser = Keeping(lambda text: [(start, start + 4)])
+    return tool_result.reduce(denoiser.denoise("q", tool_result.passages)).value
+
+
 def test_kept_json_is_spelled_as_in_the_source():
-    text = (
-        '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
-    )
-    row_start = text.index('{"t": "\\u00e9')
-    assert (
-        chunk_text(text).restore([(row_start, row_start + 5)])
-        == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
-    )
+    long_row = '{"t": "' + "x" * 99 + '"}'
+    kept_row = '{"t": "\\u00e9\\/"}'
+    head = '{"a": 1.50, "a": 2e2, "rows": ['
+    restored_text = cut(f"{head}{long_row}, {kept_row}, {long_row}]}}", kept_row)
+    assert restored_text.startswith(head)
+    assert kept_row in restored_text
+    assert "xx" not in restored_text
 
 
 def test_keys_and_rows_keep_the_types_that_json_does_not_have():
-    value = {1: (1, 2), "1": [{"t": "x"}, {"t": "y"}], None: "z"}
-    chunked_text = chunk_text(value)
-    row_start = chunked_text.text.index('{"t": "y"}')
-    restored_value = chunked_text.restore([(row_start, row_start + 4)])
-    assert restored_value == {1: (1, 2), "1": [{"t": "y"}], None: "z"}
+    value = {1: (1, 2), "1": [{"t": "x" * 99}, {"t": "y"}], None: "z"}
+    restored_value = cut(value, '{"t": "y"}')
+    note = {"left_out": "1 of 2 items shown; 1 left out"}
+    assert restored_value == {1: (1, 2), "1": [note, {"t": "y"}], None: "z"}
     assert restored_value[1] is value[1]
 
 
