@@ -25,7 +25,6 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
 from denoise_core.embedded import default_denoiser
-from denoise_core.protocols import Denoiser
 from denoise_core.result import DenoiseResult
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.support.check import check
@@ -112,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     for set_name, questions in sets.items():
         has_targets = set_name == "development half" and not options.quick
         for form, splitter in splitters.items():
-            outcomes = measure_outcomes(default_denoiser(), questions, splitter)
+            outcomes = measure_outcomes(questions, splitter)
             least = LEAST_BY_FORM.get(form) if has_targets else None
             report_kinds(bench, f"{set_name}, {form}", outcomes, least)
         report_selection(bench, set_name, questions, has_targets)
@@ -173,8 +172,9 @@ def unplaced_pieces(name: str, text: str) -> list[Passage]:
 
 
 def measure_outcomes(
-    denoiser: Denoiser, questions: Sequence[CompanyQuestion], splitter: Splitter
+    questions: Sequence[CompanyQuestion], splitter: Splitter
 ) -> list[QuestionOutcome]:
+    denoiser = default_denoiser()
     outcomes = []
     for question in questions:
         passages = split_files(question.files, splitter)
@@ -275,15 +275,17 @@ def report_selection(
 ) -> None:
     """Add the rows of S2A's ``select`` over whole files, with its recorded replies."""
     name = f"{set_name}, select"
-    llm = recorded_model("select", "question", "confirm")
-    denoiser = S2ADenoiser(llm, options=ONE_CALL)
-    outcomes = measure_outcomes(denoiser, questions, whole_file)
-    bench.row(
-        f"{name}: prompts without a reply",
-        len(llm.missing_prompts),
-        "prompts",
-        at_most=0,
-    )
+    denoiser = S2ADenoiser(recorded_model("select"), options=ONE_CALL)
+    outcomes = []
+    for question in questions:
+        passages = split_files(question.files, whole_file)
+        result = denoiser.denoise(question.text, passages)
+        if not result.failures:
+            outcomes.append(measure_outcome(question, result))
+    missing_count = len(questions) - len(outcomes)
+    bench.row(f"{name}: without a reply", missing_count, "questions", at_most=0)
+    if not outcomes:
+        return
     answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
     for kind in sorted({one.kind for one in outcomes}):
         of_kind = [one for one in outcomes if one.kind == kind]
@@ -315,7 +317,9 @@ def report_selection(
 
 def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> None:
     """Add how many right answers the judge finds in all pieces, and in what is kept."""
-    llm = recorded_model("judge")
+    llm = recorded_model("siblings")
+    if not llm.replies:
+        return
     is_supported: dict[str, list[bool]] = {"all pieces": [], "what is kept": []}
     for question in sibling_questions(questions):
         pieces = split_files(question.files, file_pieces)
@@ -348,10 +352,10 @@ def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuest
     return chosen[:SIBLING_QUESTIONS]
 
 
-def recorded_model(*kinds: str) -> RecordedLLM:
+def recorded_model(use: str) -> RecordedLLM:
     replies = {}
     for row in records("company"):
-        if row["kind"] in kinds:
+        if row["use"] == use:
             replies[row["prompt"]] = row["reply"]
     return RecordedLLM(replies)
 
