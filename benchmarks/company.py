@@ -43,6 +43,9 @@ LEAST_BOTH = {
     "count": 0.85,
     "superseded": 0.85,
 }
+LEAST_PLACES = {"summary": 0.85}
+LEAST_ABSENT = {"unanswerable_on_topic": 0.60}
+MOST_FALSE_ALARMS = 0.03
 LEAST_BY_FORM = {"whole files": 0.85, "pieces": 0.75}
 MOST_TEXT = 0.28
 MOST_LOOKUP_TEXT = 0.25  # of lookups and comparisons together
@@ -233,18 +236,22 @@ def report_kinds(
 ) -> None:
     """Add the rows of each kind of question, and of all; no target without ``least``."""
     answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
+    has_targets = least == LEAST_BY_FORM["whole files"]
     for kind in sorted({one.kind for one in outcomes}):
         of_kind = [one for one in outcomes if one.kind == kind]
         if kind in ABSENT_KINDS:
-            is_called_absent = [one.is_called_absent for one in of_kind]
-            bench.right(f"{name}, {kind}: called absent", is_called_absent)
+            bench.right(
+                f"{name}, {kind}: called absent",
+                [one.is_called_absent for one in of_kind],
+                at_least=LEAST_ABSENT.get(kind) if has_targets else None,
+            )
             continue
-        has_target = least == LEAST_BY_FORM["whole files"]
         report_kept(
             bench,
             f"{name}, {kind}",
             of_kind,
-            LEAST_BOTH.get(kind) if has_target else None,
+            LEAST_BOTH.get(kind) if has_targets else None,
+            least_places=LEAST_PLACES.get(kind) if has_targets else None,
         )
     report_kept(
         bench,
@@ -253,7 +260,7 @@ def report_kinds(
         least,
         None if least is None else MOST_TEXT,
     )
-    if least == LEAST_BY_FORM["whole files"]:
+    if has_targets:
         text_shares = [
             one.text_share for one in answerable if one.kind in ONE_DOCUMENT_KINDS
         ]
@@ -263,8 +270,11 @@ def report_kinds(
             "share",
             at_most=MOST_LOOKUP_TEXT,
         )
-    is_called_absent = [one.is_called_absent for one in answerable]
-    bench.right(f"{name}, answerable: called absent", is_called_absent)
+    bench.right(
+        f"{name}, answerable: called absent",
+        [one.is_called_absent for one in answerable],
+        at_most=MOST_FALSE_ALARMS if has_targets else None,
+    )
 
 
 def report_selection(
@@ -366,12 +376,14 @@ def report_kept(
     outcomes: Sequence[QuestionOutcome],
     least: float | None,
     most_text: float | None = None,
+    least_places: float | None = None,
 ) -> None:
     bench.right(f"{name}: needed text", [one.has_needs for one in outcomes])
     bench.right(f"{name}: its identity", [one.has_identity for one in outcomes])
     bench.right(f"{name}: both", [one.has_both for one in outcomes], at_least=least)
     needs_shares = [one.needs_share for one in outcomes]
-    bench.row(f"{name}: places kept", float(np.mean(needs_shares)), "share")
+    mean_needs = float(np.mean(needs_shares))
+    bench.row(f"{name}: places kept", mean_needs, "share", at_least=least_places)
     text_shares = [one.text_share for one in outcomes]
     mean_share = float(np.mean(text_shares))
     bench.row(f"{name}: text", mean_share, "share", at_most=most_text)
