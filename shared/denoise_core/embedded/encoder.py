@@ -53,7 +53,7 @@ log = logging.getLogger("denoise_core")
 
 
 class SentenceEncoder:
-    """A BERT or RoBERTa encoder that loads at its first use, once a process, without torch.
+    """MiniLM, which loads at its first use, once a process, without torch.
 
     Args:
         folder: The encoder's folder.

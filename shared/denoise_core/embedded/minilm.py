@@ -1,4 +1,4 @@
-"""BERT-style encoders in NumPy, without torch, and the folder of the MiniLM-L6 weights.
+"""MiniLM-L6 in NumPy, without torch, and the folder of its weights.
 
 Hidden states, scaled to length 1, agree with the torch model within 1e-4; a test compares
 them. The distribution ``rag-denoise-weights`` carries
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -47,15 +46,9 @@ DIGESTS = {
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 
-# Positions start behind the padding's id in RoBERTa's family, and at 0 in BERT.
-OFFSET_MODELS = {"bert": False, "roberta": True, "xlm-roberta": True, "camembert": True}
-SUPPORTED_CONFIG = {
-    "model_type": tuple(OFFSET_MODELS),
-    "hidden_act": ("gelu",),
-    "position_embedding_type": ("absolute",),
-}
-SUPPORTED_POOLINGS = ("pooling_mode_mean_tokens", "include_prompt")
-
+LAYER_COUNT = 6
+HEAD_COUNT = 12
+NORM_EPSILON = np.float32(1e-12)
 BATCH_TOKENS = 1024  # of one pass, padding included: what fits a core's cache
 GELU_ROWS = 64  # rows that stay in a core's cache through all steps of GELU
 # NumPy has no error function. erf(x / sqrt(2)) is tanh(x * p(x * x)) with this polynomial,
@@ -117,74 +110,20 @@ class LayerWeights:
     output_norm: Affine
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderConfig:
-    """What ``config.json`` says about an encoder; the defaults are MiniLM-L6's."""
-
-    layer_count: int = 6
-    head_count: int = 12
-    position_offset: int = 0
-    epsilon: float = 1e-12
-
-    @classmethod
-    def from_folder(cls, folder: Path) -> EncoderConfig:
-        """Read the configuration of an encoder.
-
-        Raises:
-            InputError: The folder holds no encoder, or one that needs a setting this
-                module does not implement; the message names the setting.
-        """
-        pooling_file = folder / "1_Pooling" / "config.json"
-        config: dict[str, Any] = {"position_embedding_type": "absolute"}
-        pooling_modes: dict[str, Any] = {}
-        try:
-            config |= json.loads((folder / "config.json").read_text("utf-8"))
-            if pooling_file.is_file():
-                pooling_modes = json.loads(pooling_file.read_text("utf-8"))
-            unsupported_settings = [
-                f"{name}={config[name]!r}"
-                for name, supported_values in SUPPORTED_CONFIG.items()
-                if config[name] not in supported_values
-            ]
-            position_offset = 0
-            if OFFSET_MODELS.get(config["model_type"]):
-                position_offset = 1 + int(config["pad_token_id"])
-            layer_sizes = config["num_hidden_layers"], config["num_attention_heads"]
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"{folder} holds no encoder: {error!r}") from error
-        unsupported_settings += [
-            name
-            for name, is_on in pooling_modes.items()
-            if is_on is True and name not in SUPPORTED_POOLINGS
-        ]
-        if unsupported_settings:
-            raise InputError(
-                f"{folder}: {', '.join(unsupported_settings)} is not supported without torch; "
-                "use default_denoiser(encoder=name)"
-            )
-        return cls(
-            *layer_sizes, position_offset, float(config.get("layer_norm_eps", 1e-12))
-        )
-
-
 class MiniLM:
-    """An encoder's network. It holds weights and no other state, so threads can share it.
+    """The network. It holds weights and no other state, so threads can share it.
 
     Args:
         weights: float32 weights by name, as in the safetensors file.
-        config: The sizes; MiniLM-L6's when None.
     """
 
-    def __init__(self, weights: Weights, config: EncoderConfig | None = None) -> None:
-        self.config = config = config or EncoderConfig()
+    def __init__(self, weights: Weights) -> None:
         position_weights = weights["embeddings.position_embeddings.weight"]
         token_type = weights["embeddings.token_type_embeddings.weight"][0]
-        self.position_embeddings = (
-            position_weights[config.position_offset :] + token_type
-        )
+        self.position_embeddings = position_weights + token_type
         self.word_embeddings = weights["embeddings.word_embeddings.weight"]
         self.embedding_norm = _affine(weights, "embeddings.LayerNorm")
-        self.layers = [_layer(weights, i) for i in range(config.layer_count)]
+        self.layers = [_layer(weights, i) for i in range(LAYER_COUNT)]
         self.max_tokens = len(self.position_embeddings) - 2  # two are special tokens
 
     def hidden_states(self, id_rows: Sequence[Sequence[int]]) -> list[Floats]:
@@ -232,7 +171,7 @@ class MiniLM:
             self.word_embeddings[token_ids] + self.position_embeddings[:row_length]
         )
         layer_states: Floats = token_embeddings.reshape(row_count * row_length, -1)
-        layer_norm(layer_states, self.embedding_norm, self.config.epsilon)
+        layer_norm(layer_states, self.embedding_norm)
         attention_mask = None
         if not is_token.all():
             attention_mask = np.where(is_token, 0, -1e4).astype(np.float32)[
@@ -240,28 +179,23 @@ class MiniLM:
             ]
         for layer in self.layers:
             layer_states = apply_layer(
-                layer,
-                layer_states,
-                (row_count, row_length),
-                attention_mask,
-                self.config,
+                layer, layer_states, token_ids.shape, attention_mask
             )
         return layer_states.reshape(row_count, row_length, -1)
 
 
 def load_network(folder: Path) -> MiniLM:
-    """Load the encoder in a folder. Its 16-bit weights become float32."""
+    """Load the network in a folder. Its 16-bit weights become float32."""
     safetensors = require("safetensors.numpy", extra="embedded")
     stored_weights = safetensors.load_file(folder / WEIGHTS_FILE)
-    weights = {
-        name.removeprefix("bert.").removeprefix("roberta."): as_float32(weight_array)
-        for name, weight_array in stored_weights.items()
-    }
-    return MiniLM(weights, EncoderConfig.from_folder(folder))
+    weights = {}
+    for name, weight_array in stored_weights.items():
+        weights[name] = as_float32(weight_array)
+    return MiniLM(weights)
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load an encoder's tokenizer, without truncation and padding."""
+    """Load the tokenizer in a folder, without truncation and padding."""
     tokenizers = require("tokenizers", extra="embedded")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
@@ -302,9 +236,8 @@ def _affine(weights: Weights, name: str) -> Affine:
 def apply_layer(
     layer: LayerWeights,
     layer_states: Floats,
-    batch_shape: tuple[int, int],
+    batch_shape: tuple[int, ...],
     attention_mask: Floats | None,
-    config: EncoderConfig,
 ) -> Floats:
     """Apply one transformer layer to states ``(rows * length, width)``.
 
@@ -314,10 +247,9 @@ def apply_layer(
         batch_shape: Rows and padded length.
         attention_mask: Added to the attention logits ``(rows, heads, length, length)``; None
             without padding.
-        config: Sizes of the encoder.
     """
     qkv_heads = _project(layer_states, layer.qkv).reshape(
-        *batch_shape, 3, config.head_count, -1
+        *batch_shape, 3, HEAD_COUNT, -1
     )
     query_heads, key_heads, value_heads = qkv_heads.transpose(2, 0, 3, 1, 4)
     head_width = query_heads.shape[-1]
@@ -336,11 +268,11 @@ def apply_layer(
         context_vectors.reshape(len(layer_states), -1), layer.out
     )
     attention_output += layer_states
-    layer_norm(attention_output, layer.attention_norm, config.epsilon)
+    layer_norm(attention_output, layer.attention_norm)
     widened_states = gelu(_project(attention_output, layer.up))
     layer_output = _project(widened_states, layer.down)
     layer_output += attention_output
-    return layer_norm(layer_output, layer.output_norm, config.epsilon)
+    return layer_norm(layer_output, layer.output_norm)
 
 
 def _project(layer_states: Floats, weights: Affine) -> Floats:
@@ -376,13 +308,13 @@ def gelu(input_values: Floats) -> Floats:
     return input_values
 
 
-def layer_norm(input_values: Floats, norm_weights: Affine, epsilon: float) -> Floats:
+def layer_norm(input_values: Floats, norm_weights: Affine) -> Floats:
     """Normalise the last axis in place."""
     input_values -= input_values.mean(-1, keepdims=True)
     row_variances = np.einsum("ij,ij->i", input_values, input_values)
     row_variances = row_variances[:, None]
     row_variances /= np.float32(input_values.shape[1])
-    row_deviations = np.sqrt(row_variances + np.float32(epsilon))
+    row_deviations = np.sqrt(row_variances + NORM_EPSILON)
     input_values /= row_deviations
     input_values *= norm_weights[0]
     input_values += norm_weights[1]

@@ -1,4 +1,4 @@
-"""Encoders of other sizes than MiniLM's in NumPy: the same states as in torch, or a refusal by name."""
+"""A denoiser fitted with another encoder: its prefixes, its scores, found again by name."""
 
 import json
 import shutil
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
-from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core import Passage, fit_denoiser, load_denoiser
 from denoise_core.question import Question
 from denoise_core.scorers import BM25Scorer, EmbeddingScorer
 
@@ -64,37 +63,6 @@ def folder(request, tmp_path):
     return tmp_path
 
 
-def test_states_equal_those_of_torch(folder):
-    encoder = SentenceEncoder(folder)
-    network, tokenizer = encoder._load()
-    texts = ["der turm wurde 1889 fertig", "schach", "the tower was finished " * 12]
-    rows = [tokenizer.encode(text).ids for text in texts]
-    model = transformers.AutoModel.from_pretrained(folder).eval()
-    for row, found in zip(rows, network.hidden_states(rows), strict=True):
-        with torch.inference_mode():
-            wanted = model(torch.tensor([row])).last_hidden_state[0].numpy()
-        assert np.abs(found - wanted).max() < 1e-4
-        vectors = [x / np.linalg.norm(x) for x in (found.mean(0), wanted.mean(0))]
-        assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
-
-
-def test_german_questions_run_through(folder):
-    texts = [
-        "der turm wurde 1889 fertig gebaut",
-        "bananen sind gelb",
-        "schach ist ein spiel " * 20,
-    ]
-    encoder = SentenceEncoder(folder)
-    signals = encoder.signals("wann wurde der turm fertig", texts)
-    assert signals.shape == (3, 3)
-    assert np.isfinite(signals).all()
-    assert encoder.signals_with_windows("?", texts)[1] == (
-        1,
-        1,
-        2,
-    )  # 64 pieces and two marks fill a window of 66
-
-
 def test_a_fit_takes_another_encoder_with_its_prefixes_and_finds_it_again(
     folder, tmp_path_factory
 ):
@@ -128,30 +96,3 @@ def test_a_fit_takes_another_encoder_with_its_prefixes_and_finds_it_again(
     )
     scores = denoiser.scorer.score(query, texts)
     assert np.abs(scores - fitted.stack.combine(signals)).max() < 1e-5
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("model_type", "mpnet"),
-        ("hidden_act", "relu"),
-        ("position_embedding_type", "relative_key"),
-    ],
-)
-def test_what_is_not_known_is_refused_by_name(folder, name, value):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {name: value}))
-    with pytest.raises(InputError, match=f"{name}='{value}' is not supported"):
-        SentenceEncoder(folder).embed_texts(["der turm"])
-
-
-def test_another_pooling_and_no_encoder_are_refused(folder, tmp_path):
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(
-        json.dumps({"pooling_mode_cls_token": True})
-    )
-    with pytest.raises(InputError, match="pooling_mode_cls_token is not supported"):
-        SentenceEncoder(folder).embed_texts(["der turm"])
-    (folder / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="holds no encoder"):
-        SentenceEncoder(folder).embed_texts(["der turm"])

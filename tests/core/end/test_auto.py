@@ -196,39 +196,3 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 def test_too_few_questions_are_refused_by_name():
     with pytest.raises(InputError, match="19 calibration questions, here are 1"):
         calibrate_margins({"mine": [(np.float32([1, 0]), [True, False])]})
-
-
-def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
-    german = "Wie hoch ist der Turm, der in dieser Stadt steht?"
-    input_texts = [
-        "Die Stadt hat einen Turm.",
-        "Der Fluss ist lang und nicht tief.",
-        "Das Brot war gut.",
-    ]
-    for asked_query, input_passages, named in (
-        (german, input_texts, "German"),
-        ("How tall is the tower of the city?", input_texts, "German"),
-        (
-            "How tall is the tower of the city?",
-            ["The city has a tower.", "The river is long."],
-            None,
-        ),
-    ):
-        text_scorer = FunctionScorer(lambda q, t: 0.0)
-        text_scorer.scale = ScoreCalibration({0.1: 0.5}, 1.0, 99.0, 10, language="en")
-        end_denoiser = ENDDenoiser(text_scorer, keep="auto", on_irrelevant="drop")
-        denoise_result = end_denoiser.denoise(
-            asked_query,
-            [Passage(t, str(number)) for number, t in enumerate(input_passages)],
-        )
-        if named is None:
-            assert denoise_result.relevant is False
-            assert not denoise_result.passages
-        else:
-            assert denoise_result.relevant is None
-            assert denoise_result.passages
-            assert (
-                f"the text looks {named}; the built-in encoder is English-only"
-                in denoise_result.note
-            )
-    assert ScoreCalibration.from_dict(text_scorer.scale.to_dict()) == text_scorer.scale
