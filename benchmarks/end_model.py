@@ -1,163 +1,358 @@
-"""END on a real language model: layers and poolings on Natural Questions, and what scoring costs.
+"""END on a real language model: probes by layer and pooling, attention heads, and what scoring costs.
 
-Probes are fitted on questions of the fitting part and measured on others. With ``--model`` another folder or name
-than SmolLM2's. The quick form reads an encoder instead, which ships.
+Probes and heads are fitted on some questions of a set and measured on others of it. A set's rows and what was read
+of a model are kept in the system's temporary folder (``--folder`` keeps them elsewhere), so that a run that was
+stopped continues; with ``--only NAME`` a run ends after one set, and its results have all rows known by then.
+With ``--model`` another folder or name than SmolLM2's. The quick form sweeps an encoder, which ships.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
-import statistics
-import tempfile
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from harness import Benchmark, Options, arguments
+from harness import Benchmark, arguments, read
 
+from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.fit.probe import (
-    RECALL,
-    LayerFit,
-    ProbeFit,
-    fit_probe,
-    question_auc,
-    swept_poolings,
-)
+from denoise_core.end.fit.heads import fit_heads
+from denoise_core.end.fit.probe import ProbeFit, fit_probe, question_auc, swept_poolings
 from denoise_core.end.fit.recall import recall_at
-from denoise_core.end.fit.states import HiddenStates, capture_states
+from denoise_core.end.fit.stack import fit_stack
+from denoise_core.end.fit.states import capture_states
+from denoise_core.end.heads import HeadReader
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
+from denoise_core.evaluate.datasets import parse_cases
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.loading import load_tokenizer, shared_model
+from denoise_core.protocols import Scorer
 from denoise_core.question import Question
-from denoise_lab.experiments.real_sets import NQ, part, quick_questions
+from denoise_core.types import Passage
+from denoise_lab.experiments.real_sets import (
+    cache_folder,
+    cut_question,
+    quick_questions,
+)
 
-LAYERS = (4, 6, 8, 10, 12, 14)
-FITTED_ON, MEASURED_ON = 48, 60  # questions
-EARLY = 10  # the highest layer that the aims are about
+NQ, COSTS = "NQ", "costs"
+FILES = {
+    NQ: "nq_gold_distractors20",
+    "HotpotQA": "hotpotqa_distractor",
+    "MuSiQue": "musique",
+    "2WikiMultihopQA": "2wikimultihopqa",
+}
+# Questions fitted on and measured, passages of each, characters of each passage.
+SIZES = {NQ: (40, 60, 10, None)}
+OTHER_SIZE = (30, 40, 6, 500)
+ABOUT = {
+    NQ: "40 questions fitted on, 60 measured, 10 passages each",
+    "other sets": "30 questions fitted on, 40 measured, 6 passages of 500 characters at most each",
+}
+LAYERS = {NQ: (6, 8, 10, 12, 14, 18)}
+OTHER_LAYERS = (10, 14, 18)
+HEAD_LAYERS = range(1, 19)
+EARLY, MIDDLE = 10, 18  # the highest layers that aims are about
+POOLED = ("mean_question", "last_mean_question")
 KEPT = 0.3
-CONTEXT_TOKENS = (2000, 4000)
-REPEATS = 3
-STATES = Path(tempfile.gettempdir()) / "rag-denoise-states"
-Run = Callable[[], object]
+COST_COUNT = 3  # questions whose scoring is timed
+CONTEXT_TOKENS = {2000: 0.6, 4000: 0.5}  # and the share of a full pass that is allowed
+REPEATS = 2
+
+Row: TypeAlias = tuple[str, list[float], str, dict[str, float]]  # with its aim
+Reading: TypeAlias = tuple[int, str]  # a layer and a pooling
+ByReading: TypeAlias = Mapping[Reading, list[float]]  # one value a question
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--folder", type=Path, default=cache_folder() / "end_model")
+    parser.add_argument("--only")
     given, rest = parser.parse_known_args(argv)
     options = arguments("END on a real language model", rest)
     bench = Benchmark("end_model", options)
-    cache = PrefixCache(0)  # every reading is cold
     if options.quick:
         model, tokenizer = torch_minilm()
-        reader = HiddenReader(model, tokenizer=tokenizer, prefix=cache)
-        fitting, measured = quick_questions()[:4], quick_questions()[4:]
-        layers: tuple[int, ...] = (2, 3)
-    else:
-        reader = HiddenReader(given.model, prefix=cache)
-        fitting = part(options, NQ, fitting=True, limit=FITTED_ON)
-        measured = part(options, NQ, fitting=False, limit=MEASURED_ON)
-        layers = LAYERS
-    bench.about = {
-        "model": Path(given.model).name,
-        "questions": f"{len(fitting)} fitted on, {len(measured)} measured",
-    }
-    start_time = time.process_time()
-    fitted = fit_probe(
-        reader, fitting, layers=layers, fraction=KEPT, folder=_states(options)
-    )
-    seconds = time.process_time() - start_time
-    bench.row("fit, CPU time (states that were kept are not read again)", seconds, "s")
-    _sweep_rows(bench, reader, fitted, measured, layers)
-    if not options.quick:
-        _cost_rows(bench, reader, fitted, measured)
-        _head_rows(bench, given.model)
+        reader = HiddenReader(model, tokenizer=tokenizer, prefix=PrefixCache(0))
+        questions = quick_questions()
+        fitted = fit_probe(reader, questions[:4], layers=(2, 3), fraction=KEPT)
+        areas, kept = sweep(reader, fitted, questions[4:], None)
+        _add_rows(bench, NQ, _sweep_rows(areas, kept))
+        return bench.finish()
+    bench.about = {"model": Path(given.model).name, **ABOUT}
+    run = ModelRun(given.model, options.data, given.folder)
+    by_name = run.rows(given.only)
+    for name, rows in by_name.items():
+        _add_rows(bench, name, rows)
+    _add_rows(bench, "all sets", _mean_rows(by_name))
     return bench.finish()
 
 
-def _states(options: Options) -> Path | None:
-    return None if options.quick else STATES
+def _add_rows(bench: Benchmark, name: str, rows: Sequence[Row]) -> None:
+    for measure, values, unit, aim in rows:
+        if len(values) == 1:
+            bench.row(f"{name}: {measure}", values[0], unit, **aim)
+        else:
+            bench.mean(f"{name}: {measure}", values, unit, **aim)
 
 
-def _sweep_rows(
-    bench: Benchmark,
+class ModelRun:
+    """The rows of each set and of the costs, read from ``folder`` or measured and kept there."""
+
+    def __init__(self, model: str, data: Path | None, folder: Path) -> None:
+        self.data = data  # None says so where it is read
+        self.folder = folder / Path(model).name
+        self.model = shared_model(model, has_lm_head=True)
+        self.tokenizer = load_tokenizer(model)
+        self.reader = HiddenReader(
+            self.model, tokenizer=self.tokenizer, prefix=PrefixCache(0)
+        )
+
+    def rows(self, only: str | None) -> dict[str, list[Row]]:
+        """By name of the set; those not kept yet are measured, or ``only`` that one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        steps: dict[str, Callable[[], list[Row]]] = {}
+        for name in FILES:
+            steps[name] = partial(self._set_rows, name)
+        steps[COSTS] = self._cost_rows
+        known = {}
+        for name, measure in steps.items():
+            path = self.folder / f"{name}.json"
+            if not path.exists() and only in (None, name):
+                path.write_text(json.dumps(measure()), encoding="utf-8")
+            if path.exists():
+                known[name] = json.loads(path.read_text(encoding="utf-8"))
+        return known
+
+    def _questions(self, name: str) -> tuple[list[Question], list[Question]]:
+        """Those to fit on and those to measure on."""
+        fitted_count, measured_count, passages, characters = SIZES.get(name, OTHER_SIZE)
+        usable = []
+        for question in self._read_set(name):
+            short = cut_question(question, passages, characters)
+            if 0 < len(short.gold) < len(short.passages):
+                usable.append(short)
+        end = fitted_count + measured_count
+        return usable[:fitted_count], usable[fitted_count:end]
+
+    def _read_set(self, name: str) -> Sequence[Question]:
+        records = enumerate(read(self.data, FILES[name]), 1)
+        return parse_cases(records, labelled=True, skip_bad=False).questions
+
+    def _fit_probe(self, name: str) -> ProbeFit:
+        fitting, _ = self._questions(name)
+        layers = LAYERS.get(name, OTHER_LAYERS)
+        folder = self.folder / "states"
+        return fit_probe(
+            self.reader,
+            fitting,
+            layers=layers,
+            fraction=KEPT,
+            folder=folder,
+        )
+
+    @cached_property
+    def probe_scorer(self) -> ProbeScorer:
+        """By the probe of the first set."""
+        return ProbeScorer(self.reader, self._fit_probe(NQ).probe)
+
+    def _head_reader(self, max_bytes: int = 0) -> HeadReader:
+        cache = PrefixCache(max_bytes)
+        return HeadReader(self.model, tokenizer=self.tokenizer, prefix=cache)
+
+    def _set_rows(self, name: str) -> list[Row]:
+        """Probes, heads and the default on the same questions, and heads with the default."""
+        fitting, measured = self._questions(name)
+        folder = self.folder / "states"
+        fitted = self._fit_probe(name)
+        areas, kept = sweep(self.reader, fitted, measured, folder)
+        rows = []
+        chosen = (fitted.chosen.layer, fitted.chosen.pooling)
+        if name == NQ:
+            rows = [*_sweep_rows(areas, kept), *_aim_rows(areas, kept, chosen)]
+        head_reader = self._head_reader()
+        head_fit = fit_heads(
+            head_reader,
+            fitting,
+            layers=HEAD_LAYERS,
+            folder=folder,
+        )
+        heads = ProbeScorer(head_reader, head_fit.probe)
+        head_scores = _scores_of(heads, measured)
+        default_scores = _scores_of(DefaultScorer(), measured)
+        fitted_default = np.concatenate(_scores_of(DefaultScorer(), fitting))
+        signals = np.stack([head_fit.held_out, fitted_default], axis=1)
+        labels = [question.labels for question in fitting]
+        groups = []
+        for number, question_labels in enumerate(labels):
+            groups += [number] * len(question_labels)
+        names = ("heads", "default")
+        stack = fit_stack(names, signals, np.concatenate(labels), groups)
+        both_scores = []
+        for pair in zip(head_scores, default_scores, strict=True):
+            pair_signals = np.stack(pair, axis=1)
+            both_scores.append(stack.combine(pair_signals))
+        by_heads = _areas(head_scores, measured)
+        by_default = _areas(default_scores, measured)
+        by_both = _areas(both_scores, measured)
+        over_default = np.subtract(by_both, by_default).tolist()
+        over_probe = np.subtract(by_heads, areas[chosen]).tolist()
+        return [
+            *rows,
+            (
+                "AUC, probe",
+                areas[chosen],
+                "AUC",
+                {},
+            ),
+            (
+                "AUC, heads",
+                by_heads,
+                "AUC",
+                {},
+            ),
+            (
+                "AUC, default",
+                by_default,
+                "AUC",
+                {},
+            ),
+            (
+                "AUC, heads over probe",
+                over_probe,
+                "AUC",
+                {},
+            ),
+            (
+                "AUC, heads with the default over the default",
+                over_default,
+                "AUC",
+                {},
+            ),
+        ]
+
+    def _cost_rows(self) -> list[Row]:
+        """Heads read the first time and again, and END next to reading everything."""
+        fitting, _ = self._questions(NQ)
+        fitted_texts = {question.text for question in fitting}
+        questions = [q for q in self._read_set(NQ) if q.text not in fitted_texts]
+        folder = self.folder / "states"
+        head_fit = fit_heads(
+            self._head_reader(),
+            fitting,
+            layers=HEAD_LAYERS,
+            folder=folder,
+        )
+        cold = []
+        warm = []
+        for question in questions[:COST_COUNT]:
+            # A cache of its own for each question: cold, then warm.
+            reader = self._head_reader(1 << 30)
+            heads = ProbeScorer(reader, head_fit.probe)
+            probe_seconds = _score_seconds(self.probe_scorer, question)
+            cold_seconds = _score_seconds(heads, question)
+            cold.append(cold_seconds / probe_seconds)
+            warm_seconds = _score_seconds(heads, question)
+            warm.append(warm_seconds / probe_seconds)
+        rows: list[Row] = [
+            (
+                "heads, cold, over the probe's time, 20 passages",
+                cold,
+                "ratio",
+                {},
+            ),
+            (
+                "heads, warm, over the probe's time",
+                warm,
+                "ratio",
+                {"at_most": 0.25},
+            ),
+        ]
+        denoiser = ENDDenoiser(self.probe_scorer, keep=KEPT)
+        layer = self.probe_scorer.probe.reading.layer
+        for token_count, most in CONTEXT_TOKENS.items():
+            context = _context(self.reader, questions, token_count)
+            ratios = []
+            for _ in range(REPEATS):
+                ratio = _pass_ratio(self.reader, denoiser, context)
+                ratios.append(ratio)
+            measure = f"END over a full pass, cold, {token_count} tokens, layer {layer}"
+            median = float(np.median(ratios))
+            rows.append((measure, [median], "of CPU time", {"at_most": most}))
+        return rows
+
+
+# -- measuring -------------------------------------------------------------------------
+
+
+def sweep(
     reader: HiddenReader,
     fitted: ProbeFit,
     measured: Sequence[Question],
-    layers: Sequence[int],
-) -> None:
+    folder: Path | None,
+) -> tuple[ByReading, ByReading]:
+    """Of each layer and pooling the AUC and the gold kept, one value a question."""
+    layers = sorted({layer_fit.layer for layer_fit in fitted.layers})
     widest = reader.with_pooling(swept_poolings(reader)[-1])
-    states = capture_states(
-        widest, measured, layers=layers, folder=_states(bench.options)
-    )
-    recalls: dict[tuple[int, str], float] = {}
-    areas: dict[tuple[int, str], float] = {}
+    states = capture_states(widest, measured, layers=layers, folder=folder)
+    ends = np.cumsum([len(question.passages) for question in measured])[:-1]
+    areas = {}
+    kept = {}
     for layer_fit in fitted.layers:
         key = (layer_fit.layer, layer_fit.pooling)
-        scores = _scores(layer_fit, states.with_pooling(layer_fit.pooling))
-        areas[key] = question_auc(scores, states.labels, states.question_index)
-        kept = recall_at(scores, states.labels, states.question_index, KEPT)
-        recalls[key] = float(kept.mean())
-        where = f"layer {key[0]}, {key[1]}"
-        bench.row(f"AUC, {where}", areas[key], "AUC")
-        bench.mean(f"gold in the best 30 %, {where}", kept)
-    chosen = fitted.chosen
-    chosen_key = (chosen.layer, chosen.pooling)
-    bench.row("layer chosen", chosen.layer, f"layer, {chosen.pooling}")
-    bench.row(
-        "gold in the best 30 % there",
-        recalls[chosen_key],
-        "share",
-        at_least=None if bench.options.quick else RECALL,
-    )
-    pooled = [
-        area for key, area in areas.items() if key[0] <= EARLY and key[1] != "last"
-    ]
-    if not bench.options.quick:
-        best = f"best AUC with the question's tokens pooled, layer {EARLY} or less"
-        bench.row(best, max(pooled), "AUC", at_least=0.93)
+        pooled = states.with_pooling(layer_fit.pooling)
+        rows = np.asarray(pooled.by_layer[layer_fit.layer], dtype=np.float32)
+        scores = rows @ layer_fit.line.weight + np.float32(layer_fit.line.bias)
+        areas[key] = _areas(np.split(scores, ends), measured)
+        recalls = recall_at(scores, states.labels, states.question_index, KEPT)
+        kept[key] = recalls.tolist()
+    return areas, kept
 
 
-def _scores(layer_fit: LayerFit, states: HiddenStates) -> np.ndarray:
-    rows = np.asarray(states.by_layer[layer_fit.layer], dtype=np.float32)
-    return rows @ layer_fit.line.weight + np.float32(layer_fit.line.bias)
+def _areas(scores: Sequence[Any], questions: Sequence[Question]) -> list[float]:
+    """Each question's area under the curve."""
+    areas = []
+    for question_scores, question in zip(scores, questions, strict=True):
+        labels = np.array(question.labels)
+        one_list = np.zeros(len(labels), dtype=np.intp)
+        areas.append(question_auc(np.asarray(question_scores), labels, one_list))
+    return areas
 
 
-def _cost_rows(
-    bench: Benchmark,
-    reader: HiddenReader,
-    fitted: ProbeFit,
-    questions: Sequence[Question],
-) -> None:
-    """Scoring, then reading what is kept, next to reading everything; cold, medians of pairs."""
-    scorer = ProbeScorer(reader, fitted.probe)
-    denoiser = ENDDenoiser(scorer, keep=KEPT)
-    for tokens, most in zip(CONTEXT_TOKENS, (0.6, 0.5), strict=True):
-        question = _context(reader, questions, tokens)
-        ratios = []
-        for _ in range(REPEATS):
-            whole = _cpu_seconds(lambda q=question: _read_whole(reader, q))
+def _scores_of(scorer: Scorer, questions: Sequence[Question]) -> list[Any]:
+    scores = []
+    for question in questions:
+        texts = [passage.text_with_header for passage in question.passages]
+        scores.append(scorer.score(question.text, texts))
+    return scores
 
-            def denoise_and_read(question: Question = question) -> None:
-                kept = denoiser.denoise(question.text, question.passages).passages
-                _read_whole(reader, Question(question.text, tuple(kept), frozenset()))
 
-            ratios.append(_cpu_seconds(denoise_and_read) / whole)
-        measure = f"END / full pass, cold, {tokens} tokens, layer {fitted.chosen.layer}"
-        bench.row(measure, statistics.median(ratios), "of CPU time", at_most=most)
-    texts = [p.text for p in question.passages]
-    together = scorer.score(question.text, texts)
-    alone = [float(scorer.score(question.text, [text])[0]) for text in texts[:5]]
-    largest = float(np.abs(together[:5] - np.array(alone)).max())
-    scale = float(np.abs(together).max())
-    moved = "score moved by neighbours, of the largest score"
-    bench.row(moved, largest / scale, "share", at_most=1e-5)
+def _score_seconds(scorer: Scorer, question: Question) -> float:
+    start_time = time.process_time()
+    _scores_of(scorer, [question])
+    return time.process_time() - start_time
+
+
+def _pass_ratio(
+    reader: HiddenReader, denoiser: ENDDenoiser, question: Question
+) -> float:
+    """Scoring, then reading what is kept, next to reading everything."""
+    start_time = time.process_time()
+    _read_whole(reader, question.text, question.passages)
+    middle_time = time.process_time()
+    kept = denoiser.denoise(question.text, question.passages).passages
+    _read_whole(reader, question.text, kept)
+    end_time = time.process_time()
+    return (end_time - middle_time) / (middle_time - start_time)
 
 
 def _context(
@@ -170,38 +365,95 @@ def _context(
         for passage in question.passages:
             if count < tokens:
                 count += len(reader.layout.encode([passage.text])[0])
-                name = f"{question.id}/{passage.id}"
-                passages.append(type(passage)(passage.text, name))
+                passages.append(Passage(passage.text, str(len(passages))))
     return Question(questions[0].text, tuple(passages), frozenset())
 
 
 @torch.inference_mode()
-def _read_whole(reader: HiddenReader, question: Question) -> None:
-    text = "\n\n".join(passage.text for passage in question.passages)
-    text_ids, question_ids = reader.layout.encode([text, question.text])
+def _read_whole(reader: HiddenReader, query: str, passages: Sequence[Passage]) -> None:
+    text = "\n\n".join(passage.text for passage in passages)
+    text_ids, question_ids = reader.layout.encode([text, query])
     prompt = reader.layout.assemble(text_ids, question_ids)
     decoder = reader.backbone.partial_forward.decoder
     decoder(input_ids=torch.tensor([prompt.ids]), use_cache=False)
 
 
-def _cpu_seconds(run: Run) -> float:
-    start_time = time.process_time()
-    run()
-    return time.process_time() - start_time
+# -- rows ------------------------------------------------------------------------------
 
 
-def _head_rows(bench: Benchmark, model: str) -> None:
-    """END by attention heads, where that benchmark is there."""
-    if importlib.util.find_spec("_end_heads") is None:
-        return
-    heads = importlib.import_module("_end_heads")
-    for measure, values, unit in heads.head_rows(
-        bench.options.data, model, MEASURED_ON
-    ):
-        if np.ndim(values):
-            bench.mean(measure, values, unit)
-        else:
-            bench.row(measure, float(values), unit)
+def _sweep_rows(areas: ByReading, kept: ByReading) -> list[Row]:
+    rows: list[Row] = []
+    for layer, pooling in areas:
+        where = f"layer {layer}, {pooling}"
+        rows.append((f"AUC, {where}", areas[layer, pooling], "AUC", {}))
+        measure = f"gold in the best 30 %, {where}"
+        rows.append((measure, kept[layer, pooling], "share", {}))
+    return rows
+
+
+def _aim_rows(areas: ByReading, kept: ByReading, chosen: Reading) -> list[Row]:
+    pooled = _best(areas, EARLY, POOLED)
+    last = _best(areas, EARLY, ("last",))
+    deeper = _best(areas, MIDDLE, POOLED)
+    as_cheap = _best(areas, chosen[0], ("last", *POOLED))
+    most_kept = _best(kept, EARLY, POOLED)
+    loss = np.subtract(as_cheap, areas[chosen]).tolist()
+    early = f"layer {EARLY} or less"
+    gold = f"best gold in the best 30 %, pooled, {early}"
+    middle = f"best AUC, pooled, layer {MIDDLE} or less"
+    choice = "best AUC at the chosen layer over the choice's"
+    return [
+        (
+            f"best AUC, pooled, {early}",
+            pooled,
+            "AUC",
+            {"at_least": 0.93},
+        ),
+        (
+            f"best AUC, last token, {early}",
+            last,
+            "AUC",
+            {"at_most": 0.8},
+        ),
+        (
+            middle,
+            deeper,
+            "AUC",
+            {"at_least": 0.965},
+        ),
+        (
+            choice,
+            loss,
+            "AUC",
+            {"at_most": 0.01},
+        ),
+        (
+            gold,
+            most_kept,
+            "share",
+            {"at_least": 0.9},
+        ),
+    ]
+
+
+def _best(by_reading: ByReading, layer: int, poolings: Sequence[str]) -> list[float]:
+    """The values of the best reading, by its mean over the measured questions."""
+    values = []
+    for reading in by_reading:
+        if reading[0] <= layer and reading[1] in poolings:
+            values.append(by_reading[reading])
+    return max(values, key=lambda question_values: float(np.mean(question_values)))
+
+
+def _mean_rows(by_name: Mapping[str, list[Row]]) -> list[Row]:
+    differences: list[float] = []
+    for rows in by_name.values():
+        for measure, values, *_ in rows:
+            if measure == "AUC, heads over probe":
+                differences += values
+    if not differences:
+        return []
+    return [("AUC, heads over probe", differences, "AUC", {"at_least": 0.04})]
 
 
 if __name__ == "__main__":

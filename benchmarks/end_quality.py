@@ -1,40 +1,19 @@
-"""END on real questions: the probe's curve by layer, its controls, and the default beside BM25 and cosine.
-
-The probe of the curve is fitted on the fitting part of Natural Questions alone and measured on the other
-part of every set, so on all sets but one it also crosses the domain. Controls, fitted and measured within
-the same set: the model with fresh blocks (random weights), and all passages under one and the same question.
-"""
+"""The default next to BM25 and cosine on real questions, at fixed shares of the passages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from harness import Benchmark, Options, arguments
-from numpy.typing import NDArray
+from harness import Benchmark, arguments
 
-from denoise_core.end.fit.probe import fit_line
-from denoise_core.end.fit.states import HiddenStates
-from denoise_core.end.reader import HiddenReader
-from denoise_core.evaluate.metrics import recall_at
 from denoise_core.question import Question
-from denoise_lab.controls import NO_QUESTION, with_fresh_blocks
 from denoise_lab.experiments.real_sets import (
-    LAYERS,
-    NQ,
     SHARES,
     difference,
     measured,
-    part,
-    reader,
     scored,
-    states_of,
-    without_text,
 )
-
-CONTROL_LAYER = 3
-FITTED_ON = 380  # questions of NQ
-IN_CONTROLS = 25  # questions of each set
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -42,11 +21,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("end_quality", options)
     sets = measured(options)
     _default(bench, sets)
-    fitting = (
-        sets[NQ] if options.quick else part(options, NQ, fitting=True, limit=FITTED_ON)
-    )
-    _curve(bench, fitting, sets)
-    _controls(bench, options, sets)
     return bench.finish()
 
 
@@ -86,56 +60,6 @@ def _default(bench: Benchmark, sets: dict[str, list[Question]]) -> None:
             "sets",
             at_least=least,
         )
-
-
-def _curve(
-    bench: Benchmark, fitting: list[Question], sets: dict[str, list[Question]]
-) -> None:
-    fitted = states_of("NQ, to fit on", fitting)
-    lines = {
-        k: fit_line(fitted.by_layer[k], fitted.labels, fitted.question_index.tolist())
-        for k in LAYERS
-    }
-    for name, questions in sets.items():
-        seen = states_of(name, questions)
-        for layer, line in lines.items():
-            logits = seen.by_layer[layer].astype(np.float32) @ line.weight + line.bias
-            _rows(bench, f"{name}, probe of NQ at layer {layer}", logits, seen)
-
-
-def _controls(
-    bench: Benchmark, options: Options, sets: dict[str, list[Question]]
-) -> None:
-    fresh = HiddenReader(
-        with_fresh_blocks(reader().backbone), tokenizer=reader().backbone.tokenizer
-    )
-    for name, questions in sets.items():
-        chosen = questions[:IN_CONTROLS]
-        read = {
-            "the probe itself": states_of(f"{name}, control", chosen, [CONTROL_LAYER]),
-            "random weights": states_of(
-                f"{name}, random weights", chosen, [CONTROL_LAYER], fresh
-            ),
-            "no question": states_of(
-                f"{name}, no question",
-                without_text(chosen, NO_QUESTION),
-                [CONTROL_LAYER],
-            ),
-        }
-        for control, seen in read.items():
-            line = fit_line(
-                seen.by_layer[CONTROL_LAYER], seen.labels, seen.question_index.tolist()
-            )
-            label = f"{name}, fitted within the set at layer {CONTROL_LAYER}, {control}"
-            _rows(bench, label, line.held_out, seen)
-
-
-def _rows(
-    bench: Benchmark, label: str, scores: NDArray[np.float32], seen: HiddenStates
-) -> None:
-    for share in SHARES:
-        values = recall_at(scores, seen.labels, seen.question_index, share)
-        bench.mean(f"{label}: gold at {share:.0%}", values)
 
 
 if __name__ == "__main__":

@@ -74,14 +74,18 @@ def end_over_full(
     bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int
 ) -> None:
     for tokens, repetitions in REPETITIONS.items():
-        tokens, name = (
-            (tokens // 16, f"{tokens // 1024}k/16")
-            if quick
-            else (tokens, f"{tokens // 1024}k")
-        )
-        cold, warm, discrim_cold, discrim_warm, seconds = [], [], [], [], []
+        name = f"{tokens // 1024}k"
+        context_tokens = tokens
+        if quick:
+            name += "/16"
+            context_tokens = tokens // 16
+        cold = []
+        warm = []
+        discrim_cold = []
+        discrim_warm = []
+        seconds = []
         for n in range(repetitions):
-            context = Context.of(tokens, 10, shape.vocabulary, seed + n)
+            context = Context.of(context_tokens, 10, shape.vocabulary, seed + n)
             paths.cache.clear()
             full = cpu(lambda c=context: paths.whole(c.joined(list(range(10)))))
             first = cpu(lambda c=context: paths.end(c))
@@ -94,7 +98,7 @@ def end_over_full(
             discrim_cold.append(discrim / first)
             discrim_warm.append(discrim / second)
         bench.row(f"full forward, {name}", min(seconds), "CPU s")
-        operations = Operations(shape, tokens)
+        operations = Operations(shape, context_tokens)
         limit = None if quick else ABOVE_BOUND
         for what, taken, bound in (
             ("10 chunks, keep 30 %, cold", cold, operations.exact_cold),
@@ -127,26 +131,20 @@ def warm_over_cold(
     bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int
 ) -> None:
     for size, target in SPEEDUPS.items():
-        gain, building = [], []
+        gain = []
         for n in range(1 if quick else 7):
             context = Context.of(10 * size + 50, 10, shape.vocabulary, seed + n)
             paths.cache.clear()
             cold = cpu(lambda c=context: paths.uncached(c.prompts(), shape.layer))
-            build = cpu(lambda c=context: paths.scores(c.prompts()))
+            paths.scores(context.prompts())
             context.ask()
             warm = cpu(lambda c=context: paths.scores(c.prompts()))
             gain.append(cold / warm)
-            building.append(build / cold)
         bench.row(
             f"cold / warm scoring, 10 chunks of {size}, question 30",
             median(gain),
             "times",
             at_least=target,
-        )
-        bench.row(
-            f"first scoring with keeping / without, chunk {size}",
-            median(building),
-            "ratio",
         )
     paths.cache.clear()
 

@@ -1,6 +1,9 @@
-"""States of one question's texts, as the tests look at them."""
+"""States of one question's texts, as the tests look at them, and questions that random models can answer."""
 
 import numpy as np
+
+from denoise_core import Passage
+from denoise_core.question import Question
 
 
 def states_of(reader, query, texts, layers):
@@ -8,3 +11,19 @@ def states_of(reader, query, texts, layers):
     found = reader.read([(query, t) for t in texts], layers)
     first = np.searchsorted(found.text_index, np.arange(len(texts)))
     return {layer: rows[first] for layer, rows in found.by_layer.items()}
+
+
+def shouting(number, seed=0, loud="!!!"):
+    """Questions whose one relevant passage ends loudly, so that random heads turn to it."""
+    generator = np.random.default_rng(seed)
+    questions = []
+    for index in range(number):
+        gold = int(generator.integers(4))
+        passages = []
+        for place in range(4):
+            text = "".join(generator.choice(list("abcdefg ."), 12))
+            ending = loud if place == gold else "."
+            passages.append(Passage(text + ending, f"p{place}"))
+        text = f"which {seed} {index}?"
+        questions.append(Question(text, tuple(passages), frozenset({f"p{gold}"})))
+    return questions

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.errors import InputError
-from denoise_core.local.batching import split_windows
+from denoise_core.local.batching import build_prompts
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import (
@@ -357,49 +357,3 @@ class HiddenReader:
     def _pad_id(self) -> int:
         # Padding is masked out, so any id will do for a tokenizer that has none.
         return int(getattr(self.backbone.tokenizer, "pad_token_id", None) or 0)
-
-
-def build_prompts(
-    prompt_layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
-) -> tuple[list[TokenPrompt], Positions]:
-    """The prompts of ``(question, text)`` pairs.
-
-    Args:
-        prompt_layout: The prompt.
-        pairs: What to ask, and of which text.
-        window: Tokens that a prompt may have. A text that does not fit together with
-            the question is split into even parts, a prompt for each.
-
-    Returns:
-        The prompts, and of each the position of its pair.
-
-    Raises:
-        InputError: A question leaves no room for the text.
-    """
-    texts = []
-    questions = []
-    for question, text in pairs:
-        texts.append(text)
-        questions.append(question)
-    text_ids = prompt_layout.encode(texts)
-    unique_questions = list(dict.fromkeys(questions))
-    encoded_questions = prompt_layout.encode(unique_questions)
-    ids_of_question = dict(zip(unique_questions, encoded_questions, strict=True))
-    token_prompts = []
-    text_index = []
-    for pair_position, (question, _) in enumerate(pairs):
-        question_ids = ids_of_question[question]
-        text_room = len(text_ids[pair_position]) or 1
-        if window is not None:
-            text_room = window - prompt_layout.overhead_tokens - len(question_ids)
-        for part_ids in split_windows(text_ids[pair_position], text_room):
-            token_prompts.append(prompt_layout.assemble(part_ids, question_ids))
-            text_index.append(pair_position)
-    return token_prompts, np.array(text_index, dtype=np.intp)
-
-
-def max_over_windows(scores: Floats, text_index: Positions, text_count: int) -> Floats:
-    """One score per text: that of its best window."""
-    best_scores = np.full(text_count, -np.inf, dtype=np.float32)
-    np.maximum.at(best_scores, text_index, scores)
-    return best_scores

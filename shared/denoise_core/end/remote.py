@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
-from denoise_core.end.reader import build_prompts, max_over_windows
 from denoise_core.errors import BadReply, InputError, ProbeMismatch
+from denoise_core.local.batching import build_prompts, max_over_windows
 from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.runtime.budget import Meter
 from denoise_core.runtime.engines import (

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from denoise_core.end.calibration import Calibration
 from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import Probe
-from denoise_core.end.reader import HiddenReader, ReadingSettings, max_over_windows
+from denoise_core.end.reader import HiddenReader, ReadingSettings
+from denoise_core.local.batching import max_over_windows
 from denoise_core.local.layout import LAYOUTS, POOLINGS
 from denoise_core.protocols import ScoredTexts
 

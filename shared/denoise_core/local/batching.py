@@ -8,9 +8,15 @@ passes the original length, and a score must not depend on a neighbour. So such 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from denoise_core.errors import InputError
+
+if TYPE_CHECKING:
+    from denoise_core.local.layout import BoundLayout, TokenPrompt
 
 # A batch more costs about as much as this many tokens (the weights are read once more), so no batch holds
 # more padding than that.
@@ -69,6 +75,54 @@ def split_windows(ids: Sequence[int], max_tokens_each: int) -> list[list[int]]:
         window_ids.append(list(ids[window_start:window_end]))
         window_start = window_end
     return window_ids
+
+
+def build_prompts(
+    prompt_layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
+) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
+    """The prompts of ``(question, text)`` pairs.
+
+    Args:
+        prompt_layout: The prompt.
+        pairs: What to ask, and of which text.
+        window: Tokens that a prompt may have. A text that does not fit together with
+            the question is split into even parts, a prompt for each.
+
+    Returns:
+        The prompts, and of each the position of its pair.
+
+    Raises:
+        InputError: A question leaves no room for the text.
+    """
+    texts = []
+    questions = []
+    for question, text in pairs:
+        texts.append(text)
+        questions.append(question)
+    text_ids = prompt_layout.encode(texts)
+    unique_questions = list(dict.fromkeys(questions))
+    encoded_questions = prompt_layout.encode(unique_questions)
+    ids_of_question = dict(zip(unique_questions, encoded_questions, strict=True))
+    token_prompts = []
+    text_index = []
+    for pair_position, (question, _) in enumerate(pairs):
+        question_ids = ids_of_question[question]
+        text_room = len(text_ids[pair_position]) or 1
+        if window is not None:
+            text_room = window - prompt_layout.overhead_tokens - len(question_ids)
+        for part_ids in split_windows(text_ids[pair_position], text_room):
+            token_prompts.append(prompt_layout.assemble(part_ids, question_ids))
+            text_index.append(pair_position)
+    return token_prompts, np.array(text_index, dtype=np.intp)
+
+
+def max_over_windows(
+    scores: NDArray[np.float32], text_index: NDArray[np.intp], text_count: int
+) -> NDArray[np.float32]:
+    """One score per text: that of its best window."""
+    best_scores = np.full(text_count, -np.inf, dtype=np.float32)
+    np.maximum.at(best_scores, text_index, scores)
+    return best_scores
 
 
 def rope_limit(config: Any) -> int | None:

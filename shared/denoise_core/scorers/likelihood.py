@@ -15,9 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.reader import build_prompts, max_over_windows
 from denoise_core.errors import BadReply, InputError
-from denoise_core.local.batching import batch_by_length, position_limit
+from denoise_core.local.batching import (
+    batch_by_length,
+    build_prompts,
+    max_over_windows,
+    position_limit,
+)
 from denoise_core.local.layout import (
     PASSAGE,
     QUERY,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from readings import shouting
 
-from denoise_core import InputError, Passage
+from denoise_core import InputError
 from denoise_core.end import ENDDenoiser, HeadReader, PrefixCache, Probe, ProbeScorer
 from denoise_core.end.fit import fit_heads
 from denoise_core.end.probe import format_heads
@@ -14,7 +15,6 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import ProbeMismatch
 from denoise_core.local.block_attention import BlockPrompt, passage_attention
 from denoise_core.local.layout import PASSAGE, QUERY, Layout
-from denoise_core.question import Question
 
 QUESTION = "Where is the tower?"
 TEXTS = ["The tower is in Porto.", "Bread is cheap.", "A red tower. It is old."]
@@ -31,22 +31,6 @@ def make_reader(tiny, byte_tokenizer):
         )
 
     return make
-
-
-def shouting(number, seed=0, loud="!!!"):
-    """Questions whose one relevant passage ends loudly, so that random heads turn to it."""
-    generator = np.random.default_rng(seed)
-    questions = []
-    for index in range(number):
-        gold = int(generator.integers(4))
-        passages = []
-        for place in range(4):
-            text = "".join(generator.choice(list("abcdefg ."), 12))
-            ending = loud if place == gold else "."
-            passages.append(Passage(text + ending, f"p{place}"))
-        text = f"which {seed} {index}?"
-        questions.append(Question(text, tuple(passages), frozenset({f"p{gold}"})))
-    return questions
 
 
 def make_probe(reader, heads=HEADS):

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from readings import states_of
+from readings import shouting, states_of
 
-from denoise_core import InputError, Passage
+from denoise_core import InputError
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.fit.probe import LineFit, choose_layer, fit_layers
@@ -18,27 +18,6 @@ from denoise_core.end.scorer import ProbeScorer
 from denoise_core.question import Question
 from denoise_lab.controls import controls, with_fresh_blocks
 from denoise_lab.plots import plot_layers
-
-
-def shouting(number, seed=0, loud="!!!"):
-    """Questions whose one relevant passage ends loudly, so that even a random model shows it."""
-    generator = np.random.default_rng(seed)
-    out = []
-    for i in range(number):
-        gold = int(generator.integers(4))
-        word_list = ["".join(generator.choice(list("abcdefg ."), 12)) for _ in range(4)]
-        input_texts = [
-            w + (loud if j == gold else ".") for j, w in enumerate(word_list)
-        ]
-        input_passages = tuple(
-            Passage(text, f"p{j}") for j, text in enumerate(input_texts)
-        )
-        out.append(
-            Question(
-                f"which {seed} {i}?", input_passages, frozenset({f"p{gold}"}), id=str(i)
-            )
-        )
-    return out
 
 
 class Counting(HiddenReader):

@@ -3,19 +3,16 @@
 Only questions that were not used for fitting what ships are measured (`denoise_lab.split.for_fitting`, a hash of
 the id).
 
-Reading the passages is what takes the time, so it is done once: states of every layer and what the encoder
-reads are kept in the system's temporary folder, under names made of everything that decides them.
+Reading the passages is what takes the time, so it is done once: what the encoder reads is kept in the system's
+temporary folder.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +20,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import default_stack, sample_questions
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.fit.states import HiddenStates, capture_states
-from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import parse_cases
 from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
 from denoise_core.question import Question
@@ -44,7 +38,6 @@ SETS = {  # name here: name of the file, and how many questions at most are meas
     "RAMDocs": ("ramdocs", 250),
 }
 SHARES = (0.3, 0.1)
-LAYERS = (1, 2, 3, 4, 5, 6)
 
 
 def measured(
@@ -76,13 +69,20 @@ def part(
 
 def quick_questions(n: int = 8, passages: int = 5) -> list[Question]:
     """A few of the shipped questions, cut to their gold and a few other passages."""
-    out = []
-    for q in sample_questions()[:n]:
-        others = [p for p in q.passages if p.id not in q.gold][: passages - len(q.gold)]
-        kept = {p.id for p in others} | set(q.gold)
-        chosen = tuple(p for p in q.passages if p.id in kept)
-        out.append(Question(q.text, chosen, q.gold, q.answers, q.id))
-    return out
+    return [cut_question(q, passages) for q in sample_questions()[:n]]
+
+
+def cut_question(
+    question: Question, count: int, characters: int | None = None
+) -> Question:
+    """The needed passages and the first others, each up to so many characters."""
+    others = [p.id for p in question.passages if p.id not in question.gold]
+    chosen = question.gold | set(others[: max(1, count - len(question.gold))])
+    passages = []
+    for passage in question.passages:
+        if passage.id in chosen:
+            passages.append(replace(passage, text=passage.text[:characters]))
+    return replace(question, passages=tuple(passages))
 
 
 @dataclass(frozen=True)
@@ -143,39 +143,10 @@ def bench_encoder() -> SentenceEncoder:
     )
 
 
-@cache
-def reader() -> HiddenReader:
-    model, tokenizer = torch_minilm()
-    return HiddenReader(model, tokenizer=tokenizer)
-
-
-def states_of(
-    name: str,
-    questions: Sequence[Question],
-    layers: Sequence[int] = LAYERS,
-    by: HiddenReader | None = None,
-) -> HiddenStates:
-    by = by or reader()
-    mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
-    folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
-    if not folder.is_dir():
-        sys.stderr.write(
-            f"reading {name}: {len(questions)} questions, layers {list(layers)}\n"
-        )
-    return capture_states(by, questions, layers=layers, folder=folder)
-
-
 def cache_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / "rag-denoise-bench"
     folder.mkdir(exist_ok=True)
     return folder
-
-
-def questions_digest(questions: Sequence[Question]) -> str:
-    digest = hashlib.sha256()
-    for q in questions:
-        digest.update(json.dumps([q.text, [p.text for p in q.passages]]).encode())
-    return digest.hexdigest()
 
 
 def difference(
@@ -183,8 +154,3 @@ def difference(
 ) -> tuple[float, tuple[float, float]]:
     """Mean of a - b over the same questions, with its 95 % interval."""
     return float((a - b).mean()), bootstrap_interval(a - b)
-
-
-def without_text(questions: Sequence[Question], text: str) -> list[Question]:
-    """The questions, all asking the same."""
-    return [replace(q, text=text) for q in questions]
