@@ -26,7 +26,6 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
 from denoise_core.embedded import default_denoiser, sample_folder
-from denoise_core.protocols import Denoiser
 from denoise_core.result import DenoiseResult
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.support.check import check

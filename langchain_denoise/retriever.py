@@ -88,10 +88,6 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     """How many documents to return, if the retriever found so many: ``top_n`` of
     `DenoiseCompressor`."""
 
-    fetch_k: PositiveCount | None = None
-    """How many documents to ask the retriever for, for example five times ``k``; None
-    leaves it to the retriever."""
-
     @classmethod
     @override
     def is_lc_serializable(cls) -> bool:
@@ -105,25 +101,10 @@ class DenoisingRetriever(Denoise, BaseRetriever):
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:
-        k = self.k
-        fetch_k = self.fetch_k
-        if self.top_n is not None and k is not None and self.top_n != k:
+        if None not in (self.top_n, self.k) and self.top_n != self.k:
             raise InputError(
-                f"top_n={self.top_n} and k={k}: both say how many documents to return; "
-                "give k"
-            )
-        if fetch_k is not None and self.shadow:
-            raise InputError(
-                f"fetch_k={fetch_k}: with shadow=True your retriever's own documents "
-                "are returned; leave fetch_k out"
-            )
-        if fetch_k is not None and k is not None and fetch_k < k:
-            raise InputError(f"fetch_k={fetch_k}: expected at least k={k}")
-        if fetch_k is not None and not _accepts_argument(self.retriever, "k"):
-            raise InputError(
-                f"fetch_k={fetch_k}: {type(self.retriever).__name__} takes no k with a "
-                "call; leave fetch_k out and set the number of documents on the "
-                "retriever itself"
+                f"top_n={self.top_n} and k={self.k}: both say how many documents to "
+                "return; give k"
             )
         return self
 
@@ -192,8 +173,6 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         """
         request: dict[str, Any] = {} if k is None else {"top_n": k}
         arguments: dict[str, Any] = {}
-        if self.fetch_k is not None:
-            arguments["k"] = self.fetch_k
         ignored = []
         for name, value in kwargs.items():
             if name in RequestSettings.__annotations__:

@@ -106,10 +106,10 @@ def extract_answer(output: Any, selector: ValueSelector) -> str:
 
 
 def has_answer_text(output: Any) -> bool:
-    """Whether a string is under one of `ANSWER_KEYS`."""
+    """Whether a string or a message is under one of `ANSWER_KEYS`."""
     if not isinstance(output, Mapping):
         return False
-    return any(isinstance(output.get(key), str) for key in ANSWER_KEYS)
+    return any(isinstance(output.get(key), (str, BaseMessage)) for key in ANSWER_KEYS)
 
 
 def extract_evidence(

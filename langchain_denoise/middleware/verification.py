@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import is_dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
 from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.runnables.config import set_config_context
+from langchain_core.runnables.config import (
+    ensure_config,
+    merge_configs,
+    set_config_context,
+)
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import override
 
-from denoise_core import InputError, Usage
+from denoise_core import InputError, Passage, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.tool_results import arguments_text
 from langchain_denoise.convert.chain_values import (
+    EVIDENCE_KEYS,
     attach_record,
     evidence_passages,
+    extract_messages,
     tool_passages,
 )
 from langchain_denoise.convert.claims import (
@@ -58,11 +66,15 @@ from langchain_denoise.verification.verifier import (
 )
 
 EvidenceFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Any]
-EvidenceScope = Literal["turn", "conversation"]
+EvidenceScope = Literal["turn", "conversation", "prompt"]
 AgentRequest: TypeAlias = ModelRequest[Any]
 AgentResponse: TypeAlias = ModelResponse[Any]
 VerifiedResponse: TypeAlias = AgentResponse | ExtendedModelResponse[Any]
 
+NO_EVIDENCE = (
+    f"no evidence in tools' results, nor under {', '.join(EVIDENCE_KEYS)} of the state; "
+    "evidence='prompt' reads the system prompt, a function reads anything"
+)
 CALL_COUNT_KEYS = ("thread_model_call_count", "run_model_call_count")
 
 
@@ -97,9 +109,12 @@ class VerificationMiddleware(NamedMiddleware):
 
         Args:
             verifier: How answers are judged; None is ``Verifier()``.
-            evidence: What the tools returned since the user's last message (``"turn"``),
-                in the whole ``"conversation"``, or a function from the messages to
-                documents or strings.
+            evidence: What the tools returned since the user's last message (``"turn"``) or
+                in the whole ``"conversation"``, and the documents under ``context``,
+                ``documents`` or ``source_documents`` of the agent's state. ``"prompt"``
+                adds the system prompt as the model reads it, for an agent whose prompt
+                holds the documents. Or a function from the messages to documents or
+                strings.
             show: ``"checked"`` streams the answer as one message once it is judged;
                 ``"draft"`` streams the first draft as the model writes it, and the final
                 answer as the message after it.
@@ -112,10 +127,10 @@ class VerificationMiddleware(NamedMiddleware):
                 f"verifier: expected a Verifier, got {type(verifier).__name__}; "
                 "Verifier(judge=...)"
             )
-        if not callable(evidence) and evidence not in ("turn", "conversation"):
+        if not callable(evidence) and evidence not in get_args(EvidenceScope):
             raise InputError(
-                f"evidence={evidence!r}: expected 'turn', 'conversation' or a function "
-                "of the messages"
+                f"evidence={evidence!r}: expected 'turn', 'conversation', 'prompt' or a "
+                "function of the messages"
             )
         if show not in ("draft", "checked"):
             raise InputError(f"show={show!r}: expected 'draft' or 'checked'")
@@ -128,12 +143,12 @@ class VerificationMiddleware(NamedMiddleware):
     def wrap_model_call(
         self, request: AgentRequest, handler: Handler
     ) -> VerifiedResponse:
-        with self._first_draft_context() as context:
-            run = handler if context is None else lambda req: context.run(handler, req)
-            first_response = run(request)
+        prompts = PromptReader()
+        with self._first_draft_context(prompts) as context:
+            first_response = context.run(handler, request)
         if final_claims(first_response) is None:
             return first_response
-        drafter = ModelDrafter(self, request, first_response, handler, None)
+        drafter = ModelDrafter(self, request, first_response, prompts, handler, None)
 
         def judge_answer(question: str) -> Record:
             answer = drafter.loop.answer(question, drafter.history, drafter=drafter)
@@ -147,14 +162,13 @@ class VerificationMiddleware(NamedMiddleware):
     async def awrap_model_call(
         self, request: AgentRequest, handler: AsyncHandler
     ) -> VerifiedResponse:
-        with self._first_draft_context() as context:
-            call = handler(request)
-            if context is not None:
-                call = coro_with_context(call, context, create_task=True)
+        prompts = PromptReader()
+        with self._first_draft_context(prompts) as context:
+            call = coro_with_context(handler(request), context, create_task=True)
             first_response = await call
         if final_claims(first_response) is None:
             return first_response
-        drafter = ModelDrafter(self, request, first_response, None, handler)
+        drafter = ModelDrafter(self, request, first_response, prompts, None, handler)
 
         async def judge_answer(question: str) -> Record:
             loop = drafter.loop
@@ -166,11 +180,26 @@ class VerificationMiddleware(NamedMiddleware):
         await runnable.ainvoke(drafter.question, internal_config())
         return drafter.response()
 
-    def _first_draft_context(self) -> Any:
-        """The context that keeps the first draft out of the user's stream, or None."""
-        if self.show == "draft":
-            return nullcontext()
-        return set_config_context(internal_config())
+    def _first_draft_context(self, prompts: PromptReader) -> Any:
+        """The context of the first draft: out of the user's stream if that is wanted."""
+        config = ensure_config() if self.show == "draft" else internal_config()
+        return set_config_context(merge_configs(config, {"callbacks": [prompts]}))
+
+
+class PromptReader(BaseCallbackHandler):
+    """Notes the system prompt of the last model call, as other middleware made it."""
+
+    system_text = ""
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: list[list[BaseMessage]], **kwargs: Any
+    ) -> None:
+        """Note the text of the system messages."""
+        texts = []
+        for message in messages[0]:
+            if message.type == "system":
+                texts.append(str(message.text))
+        self.system_text = "\n\n".join(texts)
 
 
 class ModelDrafter:
@@ -186,6 +215,7 @@ class ModelDrafter:
         settings: VerificationMiddleware,
         request: AgentRequest,
         first_response: AgentResponse,
+        prompts: PromptReader,
         handler: Handler | None,
         async_handler: AsyncHandler | None,
     ) -> None:
@@ -197,12 +227,20 @@ class ModelDrafter:
         self.async_handler = async_handler
         self.extra_calls = 0
         self.tool_response: AgentResponse | None = None
-        messages = request.messages
+        # The state's messages are those before other middleware changed the request, so
+        # that the verdict does not depend on the order of middleware.
+        messages = extract_messages(request.state) or request.messages
+        self.messages = messages
         rejected = [attempt["text"] for attempt in earlier_attempts(messages)]
-        self.evidence = (
-            *collect_evidence(messages, settings.evidence, rejected),
-            *earlier_evidence(messages),
-        )
+        evidence = collect_evidence(messages, settings.evidence, rejected)
+        if not callable(settings.evidence):
+            evidence += documents_in_state(request.state)
+        if settings.evidence == "prompt" and prompts.system_text:
+            prompt = Passage(prompts.system_text, "system-prompt")
+            evidence += (RetrievedEvidence((prompt,)),)
+        self.evidence = (*evidence, *earlier_evidence(messages))
+        if not self.evidence:
+            log_fallback(settings.name, NO_EVIDENCE, "the answer cannot be checked")
         loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
         attempts = max(1, loop.limits.attempts - len(rejected))
@@ -211,12 +249,12 @@ class ModelDrafter:
     @property
     def question(self) -> str:
         """The text of the user's last message."""
-        return last_user_text(self.request.messages).strip() or "(no question)"
+        return last_user_text(self.messages).strip() or "(no question)"
 
     @property
     def history(self) -> Any:
         """The conversation before the question."""
-        return history_before_question(self.request.messages)
+        return history_before_question(self.messages)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
@@ -349,7 +387,8 @@ def collect_evidence(
         passages = evidence_passages(source(messages))
         return (RetrievedEvidence(passages),) if passages else ()
     results: list[RetrievedEvidence] = []
-    for arguments, passages in tool_passages(messages, all_turns=source != "turn"):
+    all_turns = source == "conversation"
+    for arguments, passages in tool_passages(messages, all_turns=all_turns):
         query = None if arguments is None else arguments_text(arguments)
         if passages:
             results.append(RetrievedEvidence(passages, query))
@@ -358,6 +397,17 @@ def collect_evidence(
         if isinstance(message, HumanMessage):
             user_texts.append(str(message.text))
     return drop_contaminated_searches(" ".join(user_texts), results, rejected)
+
+
+def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
+    """The documents that another middleware put into the agent's state."""
+    results = []
+    for key in EVIDENCE_KEYS:
+        value = state.get(key) if isinstance(state, Mapping) else None
+        if value:
+            with suppress(InputError):  # another middleware's value of this name
+                results.append(RetrievedEvidence(evidence_passages(value)))
+    return tuple(results)
 
 
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:

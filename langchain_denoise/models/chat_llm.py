@@ -49,7 +49,10 @@ class ChatModelLLM:
     """
 
     def __init__(
-        self, model: AnyRunnable | str, *, structured: bool | None = None
+        self,
+        model: Runnable[Any, BaseMessage] | Runnable[Any, str] | str,
+        *,
+        structured: bool | None = None,
     ) -> None:
         model = _model_by_name(model) if isinstance(model, str) else model
         _reject_other_runnables(model, "model")
@@ -65,7 +68,7 @@ class ChatModelLLM:
                 "with_structured_output would leave behind what it sets; give the chat "
                 "model itself"
             )
-        self.model = model
+        self.model: AnyRunnable = model
         self.structured: bool | None = structured if is_chat_model else False
 
     def complete(self, messages: Sequence[Message]) -> Reply:

@@ -1,74 +1,32 @@
-"""docs/langchain.md: its code runs from top to bottom, and the tests and names it speaks of are there."""
+"""docs/langchain.md: its applications run, each alone, and the tests and names it speaks of are there."""
 
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
-from function_chat_model import FunctionChatModel
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
-from langchain_core.tools import create_retriever_tool
-from langchain_core.vectorstores import InMemoryVectorStore
-
-from langchain_denoise import EmbeddedEmbeddings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "langchain.md"
-RIGHT = "The Eiffel Tower was completed in 1889."
-TEXTS = [
-    RIGHT,
-    "Bananas are yellow.",
-    "The Louvre is a museum in Paris.",
-    "Chess is a board game.",
-    "Lava is hot.",
-]
-
-
-def rewritten(messages):
-    return (
-        RIGHT
-        if any(isinstance(message, AIMessage) for message in messages)
-        else "It was completed in 1912 by Otto Brenner."
-    )
-
-
-def search_then_answer(messages):
-    call = {"name": "search", "args": {"query": "Eiffel Tower"}, "id": "1"}
-    return RIGHT if messages[-1].type == "tool" else AIMessage("", tool_calls=[call])
-
-
-@pytest.mark.filterwarnings(
-    "ignore::langchain_core._api.beta_decorator.LangChainBetaWarning"
+APPLICATION = re.compile(
+    r"```python\n(?P<code>.*?)```\n\n```text\n(?P<output>.*?)```", re.DOTALL
 )
-def test_the_code_runs_from_top_to_bottom():
-    embeddings = EmbeddedEmbeddings()
-    documents = [
-        Document(page_content=text, id=str(i), metadata={"tenant": "ab"[i % 2]})
-        for i, text in enumerate(TEXTS)
-    ]
-    store = InMemoryVectorStore(embeddings)
-    store.add_documents(documents)
-    retriever = store.as_retriever(search_kwargs={"k": 5})
-    names = {
-        "documents": documents,
-        "question": "When was the Eiffel Tower completed?",
-        "right": RIGHT,
-        "embeddings": embeddings,
-        "retriever": retriever,
-        "model": FunctionChatModel(reply=lambda message: "1"),
-        "answering": FunctionChatModel(reply=rewritten),
-        "agent_model": FunctionChatModel(reply=search_then_answer),
-        "search": create_retriever_tool(
-            retriever, "search", "Finds.", response_format="content_and_artifact"
-        ),
-    }
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert len(blocks) > 8
-    for block in (
-        block for block in blocks if "pipeline_llm" not in block
-    ):  # that one runs in test_local.py, on a model
-        exec(compile(block, str(PAGE), "exec"), names)
+APPLICATIONS = [*APPLICATION.finditer(PAGE.read_text("utf-8"))]
+
+
+def test_each_block_of_the_page_is_an_application_with_its_output():
+    assert PAGE.read_text("utf-8").count("```python") == len(APPLICATIONS) == 5
+
+
+@pytest.mark.parametrize("application", APPLICATIONS, ids=range(len(APPLICATIONS)))
+def test_an_application_prints_what_the_page_shows(
+    application, tmp_path, monkeypatch, capsys, no_blocking_calls
+):
+    monkeypatch.chdir(tmp_path)
+    no_blocking_calls.deactivate()  # an application prints and loads weights itself
+    code = compile(application["code"], str(PAGE), "exec", dont_inherit=True)
+    exec(code, {"__name__": "application"})
+    assert capsys.readouterr().out == application["output"]
 
 
 def test_the_tests_and_names_it_speaks_of_are_there():
@@ -95,5 +53,5 @@ def test_what_it_says_to_install_is_there():
         "optional-dependencies"
     ]
     named_value = re.findall(r"'rag-denoise\[([\w,]+)\]'", page)
-    assert named_value == ["langchain", "agents"]
+    assert named_value == ["agents,serve"]
     assert {event for one in named_value for event in one.split(",")} <= set(extras)

@@ -4,8 +4,6 @@
 the same of it in an environment where it does.
 """
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,18 +54,3 @@ def test_end_reads_the_weights_the_model_answers_with(pair, local_llm):
     )
     assert addresses(shared_model.reader.backbone.model) == addresses(pair[0])
     assert local_llm.invoke(QUESTION) == before
-
-
-def test_the_documents_example_runs(pair, local_llm):
-    text = (Path(__file__).resolve().parents[2] / "docs/langchain.md").read_text(
-        "utf-8"
-    )
-    (example,) = [
-        block
-        for block in re.findall("```python\n(.*?)```", text, re.DOTALL)
-        if "pipeline_llm" in block
-    ]
-    names = {"pipeline_llm": local_llm, "probe": build_probe(*pair)}
-    exec(example, names)
-    assert names["model"] is pair[0]
-    assert names["second_pass"].llm.model is pair[0]

@@ -85,34 +85,6 @@ def test_it_fetches_more_and_keeps_the_best_in_order():
     ]
 
 
-def test_fetch_k_reaches_the_vector_store():
-    assert (
-        len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all()), "fish"))
-        == 1
-    )
-    assert (
-        len(
-            both(
-                DenoisingRetriever(
-                    retriever=store(k=1), denoiser=keep_all(), fetch_k=4
-                ),
-                "fish",
-            )
-        )
-        == 4
-    )
-    assert (
-        len(
-            both(
-                DenoisingRetriever(retriever=store(), denoiser=keep_all(), fetch_k=4),
-                "fish",
-                k=2,
-            )
-        )
-        == 2
-    )
-
-
 def test_what_k_left_out_is_in_the_record():
     recorder = RunRecorder()
     DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2).invoke(
@@ -173,8 +145,6 @@ def test_any_runnable_from_text_to_documents_will_do():
     ("settings", "message"),
     [
         ({"k": 0}, "k"),
-        ({"k": 3, "fetch_k": 2}, "at least k=3"),
-        ({"fetch_k": 9}, "Fixed takes no k"),
         ({"k": 3, "top_n": 2}, "give k"),
         ({"top_k": 3}, "top_k"),
     ],

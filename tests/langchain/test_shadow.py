@@ -147,10 +147,3 @@ async def test_an_agents_answer_from_what_would_be_cut_is_named(make_agent):
     await shadow_agent.ainvoke(QUESTION_INPUT, {"callbacks": [report]})
     [counts] = report.log.summary()["losses"].values()
     assert counts["quotation"] == 1
-
-
-def test_more_documents_than_the_retriever_returns_are_refused(documents, test_kit):
-    with pytest.raises(ValueError, match="fetch_k"):
-        DenoisingRetriever(
-            retriever=test_kit.ListRetriever(found=documents), fetch_k=9, shadow=True
-        )
