@@ -1,20 +1,13 @@
 """The page's code runs, the tests it names are there, and so are the names in its tables."""
 
-import ast
 import inspect
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
-from llama_index.core import MockEmbedding, VectorStoreIndex
-from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.postprocessor import sbert_rerank
-from llama_index.core.schema import Document
-from llamaindex_doubles import Calling
-from llamaindex_engines import RIGHT, always
 
 import llamaindex_denoise
 
@@ -22,41 +15,34 @@ PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-async def test_the_code_runs(scripted_llm, monkeypatch):
+APPLICATIONS = re.findall(
+    r"^## ([^\n]+)\n\n```python\n(.*?)```\n\nIt prints:\n\n```text\n(.*?)```",
+    TEXT,
+    re.M | re.S,
+)
+
+
+def test_every_block_is_a_whole_application():
+    assert len(APPLICATIONS) == TEXT.count("```python") >= 5
+    assert len(TEXT.split()) <= 1700
+    assert "assert" not in TEXT
+
+
+@pytest.mark.parametrize(
+    ("code", "output"), [a[1:] for a in APPLICATIONS], ids=[a[0] for a in APPLICATIONS]
+)
+def test_an_application_prints_what_the_page_says(code, output, monkeypatch, capsys):
     pytest.importorskip("tokenizers")
-    index = VectorStoreIndex.from_documents(
-        [Document(text="The red tower is in Porto. Bread is cheap there.")],
-        embed_model=MockEmbedding(4),
-    )
-    agent = FunctionAgent(
-        name="guide",
-        llm=Calling(script=lambda messages, **_: ChatMessage(RIGHT, role="assistant")),
-    )
-    names = {"index": index, "llm": scripted_llm(always(RIGHT)), "agent": agent}
-    blocks = [
-        b
-        for b in re.findall(r"```python\n(.*?)```", TEXT, re.S)
-        if "ProbeScorer" not in b
-    ]  # test_local.py
-    assert len(blocks) == 4
-    monkeypatch.setattr(
-        get_dispatcher(), "event_handlers", [*get_dispatcher().event_handlers]
-    )
-    for block in blocks:
-        waits = eval(
-            compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT),
-            names,
-        )
-        if waits is not None:
-            await waits
-    assert names["response"].metadata["denoise"]["outcome"] == "supported"
-    assert names["output"].metadata["denoise"]["outcome"] == "unknown"
+    handlers = list(get_dispatcher().event_handlers)
+    monkeypatch.setattr(get_dispatcher(), "event_handlers", handlers)
+    exec(compile(code, str(PAGE), "exec"), {"__name__": "application"})
+    assert capsys.readouterr().out == output
 
 
 def test_every_test_it_names_is_there():
     named = set(
         re.findall(
-            r"`((?:applications/)?test_\w+\.py)`", TEXT[: TEXT.index("## Recipes")]
+            r"`((?:applications/)?test_\w+\.py)`", TEXT[: TEXT.index("## Versions")]
         )
     )
     assert len(named) > 10
@@ -68,18 +54,16 @@ def test_every_name_of_ours_in_the_first_table_is_there():
     ours = {
         n for n in re.findall(r"`(\w+)[(.`]", table) if n in llamaindex_denoise.__all__
     }
-    assert len(ours) >= 5
+    assert len(ours) >= 4
     for cls, method in re.findall(r"`(\w+)\.(from_\w+)\(", table):
         assert callable(getattr(getattr(llamaindex_denoise, cls), method))
 
 
-def test_every_paragraph_of_what_holds_names_its_tests():
-    part = TEXT[
-        TEXT.index("## What holds everywhere") : TEXT.index("## Checked answers")
-    ]
-    paragraphs = [p for p in part.split("\n\n") if p.startswith("**")]
-    assert len(paragraphs) >= 9
-    assert not [p for p in paragraphs if not re.search(r"`test_\w+\.py`", p)]
+def test_every_line_of_what_holds_names_its_tests():
+    part = TEXT[TEXT.index("## What holds everywhere") : TEXT.index("## Engine by")]
+    lines = re.split(r"^- ", part, flags=re.M)[1:]
+    assert len(lines) >= 6
+    assert not [line for line in lines if not re.search(r"`test_\w+\.py`", line)]
 
 
 def test_what_it_says_to_install_is_there():

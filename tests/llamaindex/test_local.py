@@ -1,13 +1,12 @@
 """One set of weights for `HuggingFaceLLM` and END."""
 
-import re
-from pathlib import Path
-
 import pytest
 from llama_index.llms.huggingface import HuggingFaceLLM
 from tiny_models import QUESTION, TEXTS, addresses, build_probe, tiny_pair
 
-from denoise_core.end import ProbeScorer
+from denoise_core.end import ENDDenoiser, LocalLLM, ProbeScorer
+from denoise_core.end.answering import DenoisedAnswerer
+from llamaindex_denoise import DenoisePostprocessor
 
 
 @pytest.fixture
@@ -40,16 +39,10 @@ def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])
 
 
-def test_the_documents_example_runs(pair, llm):
-    text = (Path(__file__).resolve().parents[2] / "docs/llamaindex.md").read_text(
-        "utf-8"
-    )
-    (example,) = [
-        b
-        for b in re.findall("```python\n(.*?)```", text, re.DOTALL)
-        if "ProbeScorer" in b
-    ]
-    names = {"model": pair[0], "tokenizer": pair[1], "probe": build_probe(*pair)}
-    exec(example, names)
-    assert names["end"].scorer.reader.backbone.model is llm._model
-    assert names["second_pass"].llm.model is pair[0]
+def test_denoiser_and_answers_share_the_loaded_model(pair, llm):
+    end = ENDDenoiser(ProbeScorer(pair[0], build_probe(*pair), tokenizer=pair[1]))
+    postprocessor = DenoisePostprocessor(denoiser=end)
+    second_pass = DenoisedAnswerer(end, LocalLLM(*pair))
+    scorer = postprocessor.active_denoiser.scorer
+    assert scorer.reader.backbone.model is llm._model
+    assert second_pass.llm.model is pair[0]
