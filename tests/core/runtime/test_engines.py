@@ -244,7 +244,7 @@ def test_a_reply_in_drips_ends_at_the_timeout(server):
 
 
 def test_a_replica_that_hung_is_tried_once_a_cooldown_and_then_used_again(server):
-    limits = RemoteLimits(timeout=0.3, cooldown=2)
+    limits = RemoteLimits(timeout=0.3, cooldown=600)
     scorer = RemoteReranker(server.url, limits=limits)
     server.faults = ["hang", "hang"]
     with pytest.raises(ReplicaHung, match="asked again in"):
@@ -252,11 +252,11 @@ def test_a_replica_that_hung_is_tried_once_a_cooldown_and_then_used_again(server
     assert scorer.engine.replicas.states == ["hung"]
     assert not scorer.engine.replicas.can_ask
     requests = len(server.seen)
-    for _ in range(20):
+    for _ in range(5):
         with pytest.raises(ReplicaHung):
             scorer.score(QUERY, ["a"])
     assert len(server.seen) == requests, "the server is left alone meanwhile"
-    time.sleep(2)
+    scorer.engine.replicas._next_probe.update({server.url: 0.0})  # ten minutes later
     assert scorer.engine.replicas.can_ask
     assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
     assert scorer.engine.replicas.states == ["alive"]
