@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import time
@@ -48,19 +47,22 @@ FATAL_ROWS = {
     7: (KILLS, "kills", "RuntimeError: the worker died 2 times"),
 }
 FATAL = """
-import os, signal, sys
-from denoise_core.end.denoiser import ENDDenoiser
+import signal, sys
 
-denoise = ENDDenoiser.denoise
+real_denoiser = default_denoiser
 
-def denoise_or_die(self, query, passages):
-    if query == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if query == "exit":
-        sys.exit("a library that gives up")
-    return denoise(self, query, passages)
+class Fatal:
+    def __init__(self, **settings):
+        self.denoiser = real_denoiser(**settings)
 
-ENDDenoiser.denoise = denoise_or_die
+    def denoise(self, query, passages):
+        if query == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if query == "exit":
+            sys.exit("a library that gives up")
+        return self.denoiser.denoise(query, passages)
+
+default_denoiser = Fatal
 """
 
 
@@ -78,6 +80,7 @@ class Recipe:
     def __init__(self, name, folder, bad_rows=BAD_ROWS):
         self.name = name
         self.bad_rows = bad_rows
+        self.script = COOKBOOK / RECIPES[name]
         self.folder = folder
         self.output = folder / "denoised"
         lines = lines_of_input(bad_rows)
@@ -98,7 +101,7 @@ class Recipe:
     def start(self):
         command = [
             sys.executable,
-            COOKBOOK / RECIPES[self.name],
+            self.script,
             *self.options,
             "--keep",
             1,
@@ -191,24 +194,26 @@ def test_a_killed_run_goes_on(tmp_path):
     recipe.check()
 
 
-def check_fatal_rows(name, tmp_path, monkeypatch):
-    (tmp_path / "sitecustomize.py").write_text(FATAL)  # every process imports it
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+def check_fatal_rows(name, tmp_path):
     recipe = Recipe(name, tmp_path, FATAL_ROWS)
+    source = recipe.script.read_text("utf-8")
+    recipe.script = tmp_path / RECIPES[name]
+    imported = "default_denoiser\n"
+    recipe.script.write_text(source.replace(imported, imported + FATAL, 1), "utf-8")
     recipe.run()
     recipe.check()
 
 
-def test_datasets_names_a_row_that_ends_its_worker(tmp_path, monkeypatch):
+def test_datasets_names_a_row_that_ends_its_worker(tmp_path):
     pytest.importorskip(
         "datasets", reason="datasets is not installed: its recipe is not run"
     )
-    check_fatal_rows("datasets", tmp_path, monkeypatch)
+    check_fatal_rows("datasets", tmp_path)
 
 
-def test_ray_names_a_row_that_ends_its_worker(tmp_path, monkeypatch):
+def test_ray_names_a_row_that_ends_its_worker(tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed: its recipe is not run")
-    check_fatal_rows("ray", tmp_path, monkeypatch)
+    check_fatal_rows("ray", tmp_path)
 
 
 @pytest.mark.parametrize("name", RECIPES)

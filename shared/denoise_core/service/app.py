@@ -317,7 +317,8 @@ class _Handlers:
         self, request: Request, call: Callable[[], str], cost: int
     ) -> str:
         """Return what the queue returns; a client that leaves ends its work."""
-        asking = asyncio.ensure_future(self.queue.ask(call, cost))
+        kind = request.url.path
+        asking = asyncio.ensure_future(self.queue.ask(call, cost, kind))
         leaving = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             await asyncio.wait((asking, leaving), return_when="FIRST_COMPLETED")

@@ -8,6 +8,7 @@ import math
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from string import ascii_letters
 from typing import TypeVar
@@ -116,8 +117,9 @@ class _Rate:
 class _Turn:
     """One call: its cost, and the slot that it holds while it computes."""
 
-    def __init__(self, cost: float, pending_cost: float) -> None:
+    def __init__(self, cost: float, pending_cost: float, kind: str) -> None:
         self.cost = cost
+        self.kind = kind
         self.pending_cost = pending_cost  # less where its time ends before its work
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
@@ -137,7 +139,9 @@ class RequestQueue:
         self.working = 0  # threads, abandoned ones included
         self._pending_cost = 0.0  # of all that was admitted and holds or awaits a slot
         self.rate = _Rate(limits.timeout / RATE_HALF_LIVES)
-        self.reading_rate = _Rate(limits.timeout * READING_LIMITS)  # of long requests
+        self.reading_rates: defaultdict[str, _Rate] = defaultdict(
+            lambda: _Rate(limits.timeout * READING_LIMITS)
+        )  # of long requests, by kind
         self._next_probe = 0.0
         self._lock = threading.Lock()
         self._last_progress = time.monotonic()
@@ -145,20 +149,21 @@ class RequestQueue:
         self._max_threads = limits.threads * (MAX_HUNG_THREADS + 1)
         self._pool = DaemonThreadPool(self._max_threads, "denoise-service")
 
-    async def ask(self, call: Callable[[], T], tokens: int) -> T:
-        """Return what ``call`` returns.
+    async def ask(self, call: Callable[[], T], tokens: int, kind: str = "") -> T:
+        """Return what ``call`` returns; calls of one ``kind`` read at one speed.
 
         Raises `TooManyTokens` or `ServiceBusy` at once when it could not be done in
         time, alone or now, and `TimeoutError` when it was not.
         """
         cost = tokens + FIXED_COST
-        self._refuse_too_long(tokens)
+        self._refuse_too_long(tokens, self.reading_rates[kind])
         deadline = time.monotonic() + self.limits.timeout
         self.admit(tokens)
         is_probe = self._excess_seconds(cost) > 0
         if is_probe:
             self._next_probe = time.monotonic() + PROBE_SECONDS
-        turn = _Turn(cost, min(cost, self.limits.timeout / self.rate.current))
+        pending_cost = min(cost, self.limits.timeout / self.rate.current)
+        turn = _Turn(cost, pending_cost, kind)
         self._pending_cost += turn.pending_cost
         try:
             async with asyncio.timeout(self.limits.timeout):
@@ -177,10 +182,10 @@ class RequestQueue:
         finally:
             self._release(turn)
 
-    def _refuse_too_long(self, tokens: int) -> None:
-        if self.reading_rate.measured is None or tokens < LONG_TOKENS:
+    def _refuse_too_long(self, tokens: int, reading_rate: _Rate) -> None:
+        if reading_rate.measured is None or tokens < LONG_TOKENS:
             return
-        rate = self.reading_rate.current
+        rate = reading_rate.current
         if tokens * rate > self.limits.timeout:
             raise TooManyTokens(tokens, rate, self.limits.timeout)
 
@@ -299,10 +304,11 @@ class RequestQueue:
             self.rate.record(rate)
             if turn.cost < FIXED_COST + LONG_TOKENS:
                 return
+            reading_rate = self.reading_rates[turn.kind]
             if has_ended:
-                self.reading_rate.record(rate)
+                reading_rate.record(rate)
             else:
-                self.reading_rate.raise_to(rate)
+                reading_rate.raise_to(rate)
 
 
 def estimate_reading_cost(texts: Iterable[str]) -> int:

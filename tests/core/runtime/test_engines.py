@@ -233,16 +233,6 @@ def test_a_deadline_ends_it_retries_included(server):
         )
 
 
-def test_a_request_that_hangs_is_tried_again_after_its_timeout(server):
-    server.faults = ["hang"]
-    assert (
-        RemoteReranker(server.url, limits=RemoteLimits(timeout=0.3))
-        .score(QUERY, TEXTS)
-        .tolist()
-        == EXPECTED
-    )
-
-
 def test_a_reply_in_drips_ends_at_the_timeout(server):
     """Each byte comes within the limit of a read; the whole does not."""
     server.faults = ["drip"] * 4
@@ -254,7 +244,7 @@ def test_a_reply_in_drips_ends_at_the_timeout(server):
 
 
 def test_a_replica_that_hung_is_tried_once_a_cooldown_and_then_used_again(server):
-    limits = RemoteLimits(timeout=0.3, cooldown=2)
+    limits = RemoteLimits(timeout=0.3, cooldown=600)
     scorer = RemoteReranker(server.url, limits=limits)
     server.faults = ["hang", "hang"]
     with pytest.raises(ReplicaHung, match="asked again in"):
@@ -262,11 +252,11 @@ def test_a_replica_that_hung_is_tried_once_a_cooldown_and_then_used_again(server
     assert scorer.engine.replicas.states == ["hung"]
     assert not scorer.engine.replicas.can_ask
     requests = len(server.seen)
-    for _ in range(20):
+    for _ in range(5):
         with pytest.raises(ReplicaHung):
             scorer.score(QUERY, ["a"])
     assert len(server.seen) == requests, "the server is left alone meanwhile"
-    time.sleep(2)
+    scorer.engine.replicas._next_probe.update({server.url: 0.0})  # ten minutes later
     assert scorer.engine.replicas.can_ask
     assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
     assert scorer.engine.replicas.states == ["alive"]
@@ -346,17 +336,6 @@ def test_the_surrounding_budget_is_drawn_on(server):
         current_meter.reset(token)
 
 
-async def test_a_cancelled_caller_cancels_the_request(server):
-    server.faults = ["hang"]
-    scorer = RemoteReranker(server.url)
-    task = asyncio.ensure_future(scorer.ascore(QUERY, ["a"]))
-    await asyncio.to_thread(server.arrived.wait, 30)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (await scorer.ascore(QUERY, TEXTS)).tolist() == EXPECTED
-
-
 def test_a_denoiser_awaits_its_scorer_without_a_thread(server):
     passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
     denoiser = ENDDenoiser(RemoteReranker(server.url), keep=5)
@@ -394,16 +373,6 @@ def test_the_key_is_read_from_the_environment_and_stays_there(server, monkeypatc
 def test_addresses_that_cannot_be_right_are_refused(url, match):
     with pytest.raises(InputError, match=match):
         RemoteReranker(url)
-
-
-@pytest.mark.parametrize(
-    "body", [{"results": []}, {"results": [{"index": 0}]}, [], {"error": "x"}, None]
-)
-def test_a_reply_without_a_score_each_is_refused(body):
-    from denoise_core.scorers.reranker import _parse_scores
-
-    with pytest.raises(BadReply, match="one finite score for each of 1 texts"):
-        _parse_scores(body, 1)
 
 
 def test_after_a_fork_the_child_has_a_loop_of_its_own(server):
