@@ -74,7 +74,6 @@ KINDS_BY_WORK = (
     "default",
     "fitted",
     "cross-encoder",
-    "probe",
     "s2a",
 )
 TIMED_QUESTIONS = 3  # timed with an empty cache; more would only cost time
