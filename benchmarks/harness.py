@@ -37,7 +37,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from rich.console import Console
 
+from denoise_core._files import write_whole
+from denoise_core.cli.terminal import print_table
 from denoise_core.evaluate.metrics import bootstrap_interval, wilson_interval
 from denoise_lab.experiments import read
 
@@ -194,13 +197,8 @@ class Benchmark:
 
     def finish(self) -> Benchmark:
         self._print()
-        path = self.file("json")
-        scratch = path.with_suffix(".part")
-        scratch.write_text(
-            json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n",
-            encoding="utf-8",
-        )
-        os.replace(scratch, path)
+        record_json = json.dumps(self._record(), indent=1, ensure_ascii=False)
+        write_whole(self.file("json"), record_json + "\n")
         return self
 
     def _record(self) -> dict[str, Any]:
@@ -217,26 +215,17 @@ class Benchmark:
         }
 
     def _print(self) -> None:
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(
-            title=self.name
-            + (" (quick form: not a measurement)" if self.options.quick else "")
-        )
-        table.add_column("measure")
-        table.add_column("value", justify="right")
-        table.add_column("unit")
-        table.add_column("95 %")
-        table.add_column("target")
-        table.add_column("holds")
+        title = self.name
+        if self.options.quick:
+            title += " (quick form: not a measurement)"
+        table = [["measure", "value", "unit", "95 %", "target", "holds"]]
         for r in self.rows:
             ends = f"{r.interval[0]:.3g} to {r.interval[1]:.3g}" if r.interval else ""
             holds = {None: "", True: "yes", False: "NO"}[r.holds]
-            table.add_row(
-                r.measure, f"{r.value:.4g}", r.unit, ends, r.target or "", holds
+            table.append(
+                [r.measure, f"{r.value:.4g}", r.unit, ends, r.target or "", holds]
             )
-        Console(width=max(100, Console().width)).print(table)
+        print_table(Console(width=max(100, Console().width)), table, title)
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -127,11 +127,6 @@ class ScoredTexts:
     scores: NDArray[np.float32]
     window_counts: tuple[int, ...]
 
-    @property
-    def split_positions(self) -> tuple[int, ...]:
-        """Positions of the texts that were read in several windows."""
-        return tuple(i for i, n in enumerate(self.window_counts) if n > 1)
-
 
 def to_float32(values: object) -> NDArray[np.float32]:
     """Return a scorer's result as float32; raises `BadScores` for anything but numbers."""

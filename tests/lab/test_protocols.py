@@ -1,12 +1,7 @@
-"""The papers' tables on any model: behind a real HTTP server, with a real model, killed and gone on."""
+"""The papers' tables on any model: behind a real HTTP server, with a real model, and again from their file."""
 
 import json
-import os
-import random
 import re
-import signal
-import subprocess
-import sys
 
 import pytest
 from openai_server import serving
@@ -31,19 +26,15 @@ from denoise_lab.protocols import (
 )
 from denoise_lab.s2a.judges import NumberJudge
 
-KILLS = 5
-
 
 class Scripted:
     """Believes every opinion, reads the first password, keeps the first sentence."""
 
     def __init__(self):
-        self.asked, self.on_asked = [], None
+        self.asked = []
 
     def reply(self, text):
         self.asked.append(text)
-        if self.on_asked is not None:
-            self.on_asked(len(self.asked))
         believed = re.search(r'I think the answer is "([^"]+)"', text)
         code = re.search(r"\b\d{8}\b", text)
         return (believed or code or re.search(r"\d+", text) or ["nothing"])[
@@ -97,60 +88,19 @@ def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol)
         assert by_name["knowledge"].line("BM25").paper == {}
 
 
-SCRIPT = """
-import json, sys
-from dataclasses import asdict
-from denoise_lab.protocols import Asked, run_sheets, sheets_of
-from denoise_core.evaluate.comparison import ReplyLog
-from denoise_core.evaluate.comparison.answering import llm_from_name
-url, protocol, file = sys.argv[1:]
-llm = ReplyLog(llm_from_name(url + "#scripted"), "scripted", file)
-tables = run_sheets(sheets_of(Asked(protocol, count=2, characters=80), llm), llm)
-print(json.dumps([asdict(t) for t in tables]))
-"""
-
-
-def start(url, protocol, file):
-    environment = {**os.environ, "no_proxy": "127.0.0.1"}
-    command = [sys.executable, "-c", SCRIPT, url, protocol, str(file)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-@pytest.mark.enable_socket
 @pytest.mark.parametrize("protocol", ["s2a", "augmenter"])
-def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a_repeated_call(
+def test_a_second_run_with_the_same_file_gives_the_same_tables_without_a_call(
     tmp_path, protocol
 ):
-    random.seed(0)
-    model = Scripted()
-    with serving(model) as server:
-        undisturbed = start(
-            server.url, protocol, tmp_path / "whole.jsonl"
-        ).communicate()[0]
-        calls = len(model.asked)
-        assert calls == len(set(model.asked)) > 2 * KILLS
-        model.asked.clear()
-        file = tmp_path / "killed.jsonl"
-        under_way = []
-        for _ in range(KILLS):
-            process = start(server.url, protocol, file)
-            at = len(model.asked) + random.randint(1, calls // (KILLS + 2))
-
-            def end(n, process=process, at=at):
-                if n == at:
-                    under_way.append(model.asked[-1])
-                    os.kill(process.pid, signal.SIGKILL)
-
-            model.on_asked = end
-            process.communicate()
-            assert process.returncode == -signal.SIGKILL
-        model.on_asked = None
-        resumed = start(server.url, protocol, file).communicate()[0]
-    assert json.loads(resumed) == json.loads(undisturbed)
-    # What was asked twice is what nobody had heard the reply of: the call under way at each kill, and no other.
-    for asked in under_way:
-        model.asked.remove(asked)
-    assert len(model.asked) == len(set(model.asked)) == calls
+    replies = []
+    for _ in range(2):
+        llm = FunctionLLM(lambda messages: "1974")
+        ledger = ReplyLog(llm, "m", tmp_path / "answers.jsonl")
+        tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
+        replies.append((tables, ledger.call_count))
+    (first_tables, first_calls), (second_tables, second_calls) = replies
+    assert first_tables == second_tables
+    assert first_calls > 0 == second_calls
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,6 @@ TEXTS = (
 )
 
 
-def red_vectors(texts):
-    """An embedding of two values; in a module of its own, for other processes to import."""
-    return [[float("red" in t), 1.0] for t in texts]
-
-
 class Untouched:
     """Keeps everything as it is."""
 

@@ -1,15 +1,11 @@
 """A small world for whole applications: inns that only their metadata tells apart, and a judge by words."""
 
-import asyncio
 import re
 from zlib import crc32
 
-from judging import InOnePassage
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
-
-from llamaindex_denoise import Checked
 
 QUESTION = "By what time must rooms be vacated at the Larkmoor Inn in Tessel?"
 RIGHT = "Rooms at the Larkmoor Inn in Tessel must be vacated by 11:30."
@@ -58,17 +54,3 @@ def index(results=None):
 def judged(response):
     """What was said of it."""
     return response.metadata["denoise"]["outcome"]
-
-
-def assert_told_apart(make, scripted_llm):
-    """The right answer is supported, another inn's is not; ``make(llm)`` gives the app."""
-    for reply_text in (RIGHT, WRONG):
-        for sync in (True, False):
-            llm = scripted_llm(lambda messages, text=reply_text: text)
-            engine = Checked(make(llm), judge=InOnePassage())
-            if sync:
-                response = engine.query(QUESTION)
-            else:
-                response = asyncio.run(engine.aquery(QUESTION))
-            is_supported = judged(response) == "supported"
-            assert is_supported is (reply_text == RIGHT), (reply_text, sync, response)

@@ -42,19 +42,6 @@ class TinyModel:
         return "".join(chr(32 + i % 95) for i in out.tolist()), ids.shape[1]
 
 
-class OfLocal:
-    """A `LocalLLM` as the model of a `Server`, for conversations of one message."""
-
-    def __init__(self, llm):
-        self.llm = llm
-
-    def reply(self, text):
-        from denoise_core import Message
-
-        reply = self.llm.complete([Message("user", text)])
-        return reply.text, reply.usage.input_tokens
-
-
 class Server(ThreadingHTTPServer):
     """Serves ``/v1/chat/completions``; ``faults`` are taken one by one, each by one request.
 

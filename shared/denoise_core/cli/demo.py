@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from importlib.resources import as_file, files
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -26,9 +25,9 @@ from denoise_core.question import Question
 from denoise_core.report.context import ReportItem, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.support.check import check
-from denoise_core.support.quoting import VERSION, LLMJudge, judge_prompt
+from denoise_core.support.quoting import VERSION, LLMJudge
 from denoise_core.testing import RecordedLLM
-from denoise_core.types import Message, Passage
+from denoise_core.types import Passage
 
 TITLE = "What was kept, what was dropped, what was supported"
 LEAD = (
@@ -51,12 +50,6 @@ def demo(
     questions: Annotated[
         int, typer.Option(min=1, help="How many of the 40 questions to run.")
     ] = 40,
-    replies: Annotated[
-        Path | None,
-        typer.Option(
-            help="Replies of your model, by 'rag-denoise record'; else the shipped ones."
-        ),
-    ] = None,
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and check a right and a wrong answer to each.
 
@@ -70,14 +63,7 @@ def demo(
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
     demo_samples = sample_answers()[:questions]
-    prompts = []
-    for sample_answer in demo_samples:
-        for answer in (sample_answer.right_answer, sample_answer.wrong_answer):
-            question = sample_answer.question
-            prompts.append(judge_prompt(question.text, answer, question.passages))
-    llm, reply_source = load_recorded_llm(
-        replies, prompts, unanswered=html.with_suffix(".prompts.jsonl")
-    )
+    llm, reply_source = load_recorded_llm()
     judge = LLMJudge(llm)
     denoiser = default_denoiser()
     counts = Counter[str]()
@@ -158,47 +144,12 @@ def _print_question(
         print_line(console, f"   {note}")
 
 
-def load_recorded_llm(
-    path: Path | None, prompts: Sequence[Sequence[Message]], *, unanswered: Path
-) -> tuple[RecordedLLM, str]:
-    """Return the model that replays recorded replies, and where they come from.
-
-    Args:
-        path: The replies; None takes the bundled ones.
-        prompts: The prompts that will be asked.
-        unanswered: Where prompts without a reply are written.
-
-    Raises:
-        InputError: A prompt has no reply.
-    """
-    if path is None:  # a wheel may be a zip, so the file is extracted first
-        bundled = files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
-        with as_file(bundled) as bundled_path:
-            return load_recorded_llm(bundled_path, prompts, unanswered=unanswered)
-    try:
-        rows = [
-            json.loads(text_line) for text_line in path.read_text("utf-8").splitlines()
-        ]
-        llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
-        models = sorted({f"{row['model']}, {row['date']}" for row in rows})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path}: expected replies as 'rag-denoise record' writes them ({error!r})"
-        ) from error
-    missing_prompts = [
-        prompt for prompt in prompts if RecordedLLM.key(prompt) not in llm.replies
-    ]
-    if missing_prompts:
-        lines = []
-        for prompt in missing_prompts:
-            messages = [asdict(message) for message in prompt]
-            lines.append(json.dumps({"messages": messages}) + "\n")
-        write_whole(unanswered, "".join(lines))
-        raise InputError(
-            f"no recorded reply for {len(missing_prompts)} of {len(prompts)} prompts. To record "
-            f"them, run: rag-denoise record {unanswered} REPLIES --llm "
-            "http://host:port/v1#name; then: rag-denoise demo --replies REPLIES"
-        )
+def load_recorded_llm() -> tuple[RecordedLLM, str]:
+    """Return the model that replays the replies that ship, and where they come from."""
+    replies = files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
+    rows = [json.loads(line) for line in replies.read_text("utf-8").splitlines()]
+    llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
+    models = sorted({f"{row['model']}, {row['date']}" for row in rows})
     reply_origin = (
         f"replies recorded from {' and '.join(models)}, prompt version {VERSION}"
     )

@@ -37,15 +37,12 @@ from denoise_core.report.context import ReportItem, render_page, split_pieces
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
 from denoise_core.text.structural import chunk_text
-from denoise_core.types import Passage, Span
+from denoise_core.types import Passage
 
 NOTHING_DENOISED = 3  # exit status: no passage was read, or each of them fell back
 NOTHING_RELEVANT = 4  # exit status: nothing seems relevant to the question
-SHOWN_SECTIONS = 4  # named in the summary line
 MIN_SHOWN_LINES = 12  # of kept text, on a terminal of any height
 RESERVED_LINES = 6  # of a terminal, for the summary, the counts and the prompt
-_LABEL_CHARACTERS = 40
-_RECORD_KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
 
 
 @app.command()
@@ -160,62 +157,16 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 
 
 def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """Return what was done: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
-    passages_by_id = {passage.id: passage for passage in passages}
+    """Return what was done: ``kept 18 % of 12 passages; dropped 9 pieces``."""
     input_length = sum(len(passage.text) for passage in passages) or 1
     kept_length = 0
     for passage in result.passages:
         kept_length += sum(map(len, passage.source_spans))
-    section_counts = Counter[str]()
-    for chunk in result.kept:
-        passage = passages_by_id[chunk.span.passage_id]
-        section_label = _section_label(passage, chunk.span)
-        if len(passages) > 1:
-            section_label = f"{passage.id}: {section_label}"
-        section_counts[section_label] += 1
-    section_labels = []
-    for section_label, section_count in section_counts.items():
-        section_labels.append(
-            section_label
-            if section_count == 1
-            else f"{section_label} ({section_count} pieces)"
-        )
-    if len(section_labels) > SHOWN_SECTIONS + 1:
-        section_labels[SHOWN_SECTIONS:] = [
-            f"{len(section_labels) - SHOWN_SECTIONS} more"
-        ]
-    kept_names = ", ".join(section_labels)
-    if not kept_names:
-        kept_names = f"{len(result.passages)} of {len(passages)} passages"
-    kept_percent = f"{100 * kept_length / input_length:.0f} %"
+    passages_text = _count_noun(len(passages), "passage")
     dropped_count = sum(chunk.score is not None for chunk in result.dropped)
-    return f"kept {kept_percent}: {kept_names}; dropped {dropped_count}"
-
-
-def _section_label(passage: Passage, span: Span) -> str:
-    """The heading above a piece, its kind of record, or its first words."""
-    chunked_text = chunk_text(passage.text)
-    record_kind = _RECORD_KINDS.get(chunked_text.text_format)
-    if record_kind:
-        return record_kind
-    chunk = chunked_text.chunks[chunked_text.chunk_index(span.start)]
-    context, piece_text = chunked_text.chunk_context_and_text(chunk)
-    for text_line in reversed(context.split("\n")):
-        if (
-            text_line.strip() and "|" not in text_line
-        ):  # rows of a table are no headings
-            section_heading = text_line.strip("#= ")
-            if section_heading:
-                return f"§ {_shorten_line(section_heading)}"
-            break
-    return f'"{_shorten_line(piece_text.strip())}"'
-
-
-def _shorten_line(text: str) -> str:
-    text_line = text.split("\n")[0]
-    if len(text_line) <= _LABEL_CHARACTERS:
-        return text_line
-    return f"{text_line[: _LABEL_CHARACTERS - 2].rstrip()} …"
+    dropped_text = _count_noun(dropped_count, "piece")
+    kept_percent = f"{100 * kept_length / input_length:.0f} %"
+    return f"kept {kept_percent} of {passages_text}; dropped {dropped_text}"
 
 
 def build_denoiser(

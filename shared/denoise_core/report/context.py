@@ -295,7 +295,7 @@ def render_template(
 
 
 def render_svg(name: str, **template_values: Any) -> str:
-    """Fill the template of a picture, black on white, for a file of its own."""
+    """Fill the template of a picture, black on white, to be written to a file."""
     template = _templates((__package__,)).get_template(name)
     picture: str = template.render(**template_values)
     return picture.replace('style="', 'style="color: black; background: white; ', 1)

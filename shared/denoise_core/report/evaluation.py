@@ -32,7 +32,7 @@ def render_evaluation(evaluation: Evaluation) -> str:
 
 
 def render_plot(evaluation: Evaluation) -> str:
-    """Render the plot of the page as an SVG of its own. Needs the extra ``cli``.
+    """Render the plot of the page as an SVG alone. Needs the extra ``cli``.
 
     Raises:
         InputError: What the questions need is not known.

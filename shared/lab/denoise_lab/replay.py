@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,20 +77,6 @@ def rejudge(
         )[0]
         for a in recorded.memory.attempts
     )
-
-
-def agreement(
-    judge: Judge | Utility, recorded: Sequence[Answer], *, llm: LLM | None = None
-) -> float | None:
-    """Share of the recorded attempts on which ``judge`` says what was said then; None without attempts."""
-    same = [
-        new.outcome == old.verdict.outcome
-        for answer in recorded
-        for new, old in zip(
-            rejudge(judge, answer, llm=llm), answer.memory.attempts, strict=True
-        )
-    ]
-    return sum(same) / len(same) if same else None
 
 
 class _Recorded:

@@ -127,7 +127,6 @@ def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(
     long_text = "".join(chr(97 + i % 26) for i in range(1200))
     actual = text_scorer.score_with_windows("who?", ["short", long_text])
     assert actual.window_counts == (1, 3)
-    assert actual.split_positions == (1,)
     denoise_result = ENDDenoiser(text_scorer, keep=1).denoise(
         "who?", [Passage("short", "a"), Passage(long_text, "b")]
     )

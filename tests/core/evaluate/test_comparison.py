@@ -281,7 +281,7 @@ def test_a_folder_is_written_as_seen_from_the_file_and_found_again(tmp_path):
     (tmp_path / "probe").mkdir()
     path = save_setting(
         tmp_path / "denoise.json",
-        {"kind": "probe", "folder": str(tmp_path / "probe"), "tokens": 9},
+        {"kind": "fitted", "folder": str(tmp_path / "probe")},
         {},
     )
     assert json.loads(path.read_text("utf-8"))["denoiser"]["folder"] == "probe"

@@ -50,19 +50,19 @@ from denoise_core.evaluate.comparison.setting import (
     select_strategies,
 )
 from denoise_core.evaluate.datasets import (
-    NO_ANSWER,
     EvaluationCase,
     EvaluationCases,
     RecordProblem,
     case_from_question,
     parse_cases,
 )
+from denoise_core.jsonable import to_jsonable
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.guard import validate_result
 
 FORMAT = "rag-denoise evaluation"
-VERSION = 2
+VERSION = 3
 # A strategy that keeps more than this times the budget does not compete on gold kept.
 TOKEN_TOLERANCE = 1.15
 MIN_NEEDED_KEPT = 0.95  # of what is needed; below it everything is recommended
@@ -74,7 +74,6 @@ KINDS_BY_WORK = (
     "default",
     "fitted",
     "cross-encoder",
-    "probe",
     "s2a",
 )
 TIMED_QUESTIONS = 3  # timed with an empty cache; more would only cost time
@@ -115,7 +114,7 @@ class Evaluation:
     gold_from: Mapping[str, int]
     answered_by: str | None
     budget: int | None
-    figures: tuple[StrategyFigures, ...]
+    figures: tuple[StrategyFigures, ...] = field(metadata={"json": "strategies"})
     comparisons: tuple[SignificanceTest, ...]
     recommendation: Recommendation
     rejected_records: tuple[RecordProblem, ...] = ()
@@ -135,32 +134,13 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values. Questions are named by their line, without text."""
-        test_records = []
-        for best_comparison in self.comparisons:
-            test_record = asdict(best_comparison)
-            test_record["is_significant"] = best_comparison.is_significant
-            test_record["text"] = str(best_comparison)
-            test_records.append(test_record)
-        strategy_records = [asdict(figures) for figures in self.figures]
-        rejection_records = [asdict(problem) for problem in self.rejected_records]
-        warning_records = [asdict(problem) for problem in self.warnings]
         question_records = {}
         for name, outcomes in self.outcomes.items():
-            outcome_records = [_outcome_record(outcome) for outcome in outcomes]
-            question_records[name] = outcome_records
+            question_records[name] = [_outcome_record(outcome) for outcome in outcomes]
         return {
             "format": FORMAT,
             "version": VERSION,
-            "questions": self.questions,
-            "gold_from": dict(self.gold_from),
-            "notes": list(self.notes),
-            "answered_by": self.answered_by,
-            "budget": self.budget,
-            "strategies": strategy_records,
-            "comparisons": test_records,
-            "recommendation": asdict(self.recommendation),
-            "rejected_records": rejection_records,
-            "warnings": warning_records,
+            **to_jsonable(self),
             "by_question": question_records,
         }
 
@@ -475,7 +455,7 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
     sentences.append(
         f"Recommended (*): {recommendation.name}: {recommendation.reason}."
     )
-    sentences += _problem_lines("Left out: ", evaluation.rejected_records)
+    sentences += _problem_lines("left out: ", evaluation.rejected_records)
     sentences += _problem_lines("", evaluation.warnings)
     for figures in evaluation.figures:
         if figures.failures:
@@ -497,28 +477,16 @@ def _needed_line(evaluation: Evaluation) -> str:
 
 
 def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
-    """One sentence per reason, with the first lines that have it."""
+    """One sentence for each reason, with the first lines that have it."""
     lines_by_reason: dict[str, list[int]] = defaultdict(list)
     for problem in problems:
         lines_by_reason[problem.reason].append(problem.line_number)
     sentences = []
     for reason_text, line_numbers in list(lines_by_reason.items())[:SHOWN_PROBLEMS]:
-        subject_text = f"{len(line_numbers)} questions"
-        verb = " have"
-        line_word = "lines"
-        if len(line_numbers) == 1:
-            subject_text = "1 question"
-            verb = " has"
-            line_word = "line"
-        if reason_text == NO_ANSWER:
-            subject_text += verb
-        else:
-            subject_text += ":"
         shown_lines = ", ".join(map(str, line_numbers[:SHOWN_PROBLEMS]))
-        if len(line_numbers) > SHOWN_PROBLEMS:
-            shown_lines += ", ..."
+        count = len(line_numbers)
         sentences.append(
-            f"{prefix}{subject_text} {reason_text}: {line_word} {shown_lines}."
+            f"{_capitalize(prefix + reason_text)} (lines {shown_lines}; {count} in all)."
         )
     hidden_count = len(lines_by_reason) - len(sentences)
     if hidden_count > 0:

@@ -1,8 +1,8 @@
 """Strategies as plain JSON: what ``denoise.json`` holds, and the denoiser it describes.
 
 A setting has a ``kind``, one of `SETTING_KINDS`. Those that rank also have ``tokens``, the
-budget per question in word pieces of the embedded encoder; a probe or a fitted denoiser has
-its ``folder``, relative to the file. Nothing in the file is executed. A new kind goes into
+budget per question in word pieces of the embedded encoder; a fitted denoiser has its
+``folder``, relative to the file. Nothing in the file is executed. A new kind goes into
 `denoiser_from_setting`.
 """
 
@@ -29,10 +29,8 @@ from denoise_core.embedded.default import (
 from denoise_core.embedded.encoder import EmbeddingCache
 from denoise_core.embedded.fitted import load_denoiser as load_fitted
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.probe import Probe
-from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import TokenLimit
-from denoise_core.errors import DenoiseError, InputError
+from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
 from denoise_core.s2a import S2ADenoiser
@@ -44,7 +42,7 @@ VERSION = 1
 SETTING_FILE = "denoise.json"
 EVERYTHING = "everything"
 SAME_BUDGET = "same"  # as many tokens as the default keeps on average
-RANKING_KINDS = ("first", "bm25", "cosine", "cross-encoder", "probe")
+RANKING_KINDS = ("first", "bm25", "cosine", "cross-encoder")
 SETTING_KINDS = (EVERYTHING, "default", "fitted", "s2a", *RANKING_KINDS)
 
 
@@ -93,17 +91,14 @@ def denoiser_from_setting(
     if not isinstance(token_count, int) or isinstance(token_count, bool):
         raise InputError(f"tokens: expected a whole number, got {token_count!r}")
     token_limit = TokenLimit(token_count, shared_encoder().count_tokens)
-    ranking_scorer = _ranking_scorer(setting, model)
+    ranking_scorer = _ranking_scorer(setting)
     return ENDDenoiser(ranking_scorer, keep=token_limit, chunker="auto")
 
 
-def _ranking_scorer(setting: Mapping[str, Any], model: Any) -> Scorer:
+def _ranking_scorer(setting: Mapping[str, Any]) -> Scorer:
     setting_kind = setting["kind"]
     if setting_kind == "cross-encoder":
         return CrossEncoderScorer(_text_field(setting, "model"))
-    if setting_kind == "probe":
-        probe_model = setting.get("model") if model is None else model
-        return load_probe_scorer(_text_field(setting, "folder"), probe_model)
     scorer_builders: dict[str, Callable[[], Scorer]] = {
         "first": OriginalOrderScorer,
         "bm25": BM25Scorer,
@@ -199,40 +194,6 @@ def load_denoiser(
         )
     setting_path = path / SETTING_FILE if path.is_dir() else path
     return denoiser_from_setting(read_setting(setting_path), llm=llm, model=model)
-
-
-def load_probe_scorer(
-    folder: str | Path, model: Any = None, *, load_now: bool = False
-) -> ProbeScorer:
-    """Load END's scorer with the probe in a folder.
-
-    Args:
-        folder: The probe's folder.
-        model: The model to run it on; without it the one that the probe's card names.
-        load_now: Open the model now and not at the first use.
-
-    Raises:
-        ProbeMismatch: With ``load_now``, the model is not the probe's.
-        InputError: With ``load_now``, the model cannot be opened.
-    """
-    loaded_probe = Probe.load(folder)
-    probe_model = loaded_probe.reading.model.name
-    ranking_scorer = ProbeScorer(probe_model if model is None else model, loaded_probe)
-    if not load_now:
-        return ranking_scorer
-    try:
-        ranking_scorer.score("?", ["?"])
-    except DenoiseError:
-        raise
-    except (OSError, ValueError) as error:
-        purpose_text = f"belongs to the model {probe_model!r}"
-        if model is not None:
-            purpose_text = f"is to run on {model!r}"
-        raise InputError(
-            f"the probe in {folder} {purpose_text}, which cannot be opened ({error}); "
-            "name the model's folder: --llm FOLDER, in Python model="
-        ) from error
-    return ranking_scorer
 
 
 def _text_field(setting: Mapping[str, Any], name: str) -> str:

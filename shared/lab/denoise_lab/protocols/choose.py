@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.sample import sample_questions
+from denoise_core.end.probe import Probe
+from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
-from denoise_core.evaluate.comparison.setting import load_probe_scorer
 from denoise_core.evaluate.datasets import RecordProblem, parse_cases, read_records
 from denoise_core.evaluate.metrics import exact_match
 from denoise_core.protocols import LLM, Scorer
@@ -104,6 +105,19 @@ def _s2a(asked: Asked, llm: LLM) -> list[Sheet]:
     return [opinions.sheet(llm, own, judge, (wrong, *notes))]
 
 
+def _probe_scorer(folder: Path, model: Any) -> ProbeScorer:
+    """END's scorer, with its model opened now and not after other calls.
+
+    Raises:
+        ProbeMismatch: The model is not the probe's.
+        InputError: The model cannot be opened.
+    """
+    probe = Probe.load(folder)
+    scorer = ProbeScorer(model or probe.reading.model.name, probe)
+    scorer.score("?", ["?"])
+    return scorer
+
+
 def _end(asked: Asked, llm: LLM) -> list[Sheet]:
     text, what = noisy.prose(), "prose of the passages that ship"
     if asked.data is not None:
@@ -119,9 +133,7 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
     notes = [what, "an answer is right when it is the password and no other"]
     scorers: dict[str, Scorer] = {"default": DefaultScorer()}
     if asked.probe is not None:
-        scorers["END"] = found = load_probe_scorer(
-            asked.probe, asked.model, load_now=True
-        )
+        scorers["END"] = found = _probe_scorer(asked.probe, asked.model)
         notes.append(
             f"END is a probe on layer {found.probe.reading.layer} of {found.probe.reading.model.name}"
         )
