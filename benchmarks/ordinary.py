@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +19,11 @@ from harness import Benchmark, arguments
 
 from denoise_core.embedded import default_denoiser
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.calibration import calibrate_margins
-from denoise_core.end.denoiser import ENDDenoiser, Scoring
 from denoise_core.end.selection import TokenLimit
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Passage
 
 LARGE = 3_000  # characters from which a file's share counts
-RISKS = (0.02, 0.03, 0.035, 0.05, 0.10, 0.20)
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     for limit, least in ((100, 0.90), (200, 0.95)):
         _budget(bench, limit, least, asked, results)
     _doors(bench, asked, results)
-    _calibration(bench, asked)
     return bench.finish()
 
 
@@ -296,45 +291,6 @@ def _service() -> Callable[[Asked], str]:
         return "".join(p["text"] for p in reply.json()["passages"])
 
     return lambda a: loop.run_until_complete(asked(a))
-
-
-def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:
-    """The margins that these questions ask for: what ships was calibrated so on the development half."""
-    ranked = ENDDenoiser(default_denoiser().scorer, keep=1, chunker="auto")
-    scored = []
-    for a in asked:
-        if a.needed:
-            effect, reply = next(
-                (e.effect, e.reply)
-                for e in ranked.denoise(a.question, [a.passage]).trace.events
-                if isinstance(e.effect, Scoring)
-            )
-            best: dict[str, tuple[float, list[int]]] = defaultdict(
-                lambda: (-np.inf, [])
-            )
-            known = [i for i, s in enumerate(reply) if s is not None]
-            for needed in a.needed:
-                for start, end in _places(a.text, needed):
-                    inside = [
-                        i
-                        for i in known
-                        if effect.spans[i].start < end and effect.spans[i].end > start
-                    ]
-                    if inside:
-                        best[needed] = max(
-                            best[needed], (max(reply[i] for i in inside), inside)
-                        )
-            gold = {i for _, inside in best.values() for i in inside}
-            scores = np.array([reply[i] for i in known], dtype=np.float32)
-            scored.append((scores, [i in gold for i in known]))
-    if len(scored) < 60:
-        return
-    scale = calibrate_margins({"ordinary files": scored}, risks=RISKS, miss_rate=0.01)
-    for risk in RISKS:
-        bench.row(
-            f"margin for a risk of {100 * risk:g} %", scale.margins[risk], "score"
-        )
-    bench.row("best score that all but 1 % reach", scale.floor or 0.0, "score")
 
 
 if __name__ == "__main__":
