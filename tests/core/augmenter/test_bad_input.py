@@ -74,39 +74,7 @@ def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
             Outcome.UNSUPPORTED,
         )
         assert answer.memory.attempts[0].verdict.reasons
-        assert answer.text == draft
-
-
-@pytest.mark.parametrize(
-    "draft",
-    [
-        "Er wurde im Jahr 1925 in Berlin fertiggestellt.",
-        "It was completed in 1889 " + "".join(f"[{n}]" for n in range(1, 41)) + ".",
-        "x" * 200_000,
-    ],
-)
-def test_odd_answers_have_an_outcome_and_a_reason(passages, question, draft):
-    answer = Augmenter().answer(question, drafter=FixedText(draft, passages))
-    check_answer(answer)
-    assert answer.outcome in (Outcome.UNSUPPORTED, Outcome.UNKNOWN)
-    assert answer.memory.attempts[0].verdict.reasons
-
-
-@pytest.mark.parametrize(
-    "draft", ["unknown", "  Unknown.\n", '{"answered": false, "nearest": "x"}']
-)
-def test_an_abstention_is_sent_exactly_as_it_was_written(passages, question, draft):
-    wrong = "It was completed in 1889 by Otto Brenner in Berlin."
-    for drafts in ((draft,), (wrong, draft)):
-        loop = Augmenter(scripted(*drafts), ListRetriever(passages))
-        answer = loop.answer(question)
-        check_answer(answer)
-        assert (answer.text, answer.outcome, answer.stop_reason) == (
-            draft,
-            Outcome.ABSTAINED,
-            StopReason.ABSTAINED,
-        )
-        assert answer.queries[0] == question
+        assert (answer.text == draft) is bool(draft.strip())
 
 
 def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
@@ -131,15 +99,6 @@ def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
         for messages in model.received_messages
         for message in messages
     )
-
-
-def test_what_is_unknown_is_never_fed_back(passages, question):
-    for draft in ("unknown", '{"answer": null}'):
-        model = scripted(draft)
-        Augmenter(
-            model, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)
-        ).answer(question)
-        assert all(len(messages) == 2 for messages in model.received_messages)
 
 
 def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(
@@ -335,13 +294,6 @@ def test_when_decides_what_is_judged_at_all(passages, question):
         question, drafter=FixedText("Hello! It was completed in 1889.", passages)
     )
     assert mixed_answer.outcome is Outcome.SUPPORTED
-
-
-def test_an_answer_names_its_judge(passages, question):
-    answer = Augmenter(judge=Lenient()).answer(
-        question, drafter=FixedText(RIGHT, passages)
-    )
-    assert answer.judge == "lenient"
 
 
 def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question):

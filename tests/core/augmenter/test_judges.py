@@ -1,21 +1,9 @@
 """A judge, model or function, counts where its word is clear; anything else is unknown or an error."""
 
 from augmenter_doubles import check_loop, scripted
-from judging import quoting
 
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.testing import ListRetriever
-
-
-def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, question):
-    drafter, judge = (
-        scripted("In 1925 [1].", "In 1889 [1]."),
-        quoting("contradicted", "supported"),
-    )
-    answer = Augmenter(drafter, ListRetriever(passages), judge=judge).answer(question)
-    assert answer.outcome is Outcome.SUPPORTED
-    assert (len(drafter.received_messages), len(judge.received_messages)) == (2, 2)
-    assert "the evidence says otherwise" in drafter.received_messages[1][-1].content
 
 
 def test_any_function_is_a_judge(passages, question):

@@ -91,17 +91,6 @@ def test_without_evidence_nothing_the_model_says_is_supported(question):
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
-def test_a_model_that_does_not_know_makes_an_abstention(passages, question):
-    answer = check_loop(
-        lambda: Augmenter(scripted("unknown"), ListRetriever(passages)), question
-    )
-    assert (answer.outcome, answer.stop_reason) == (
-        Outcome.ABSTAINED,
-        StopReason.ABSTAINED,
-    )
-    assert answer.text == "unknown"
-
-
 @pytest.mark.parametrize(
     ("unsupported", "outcome"),
     [("send", Outcome.UNSUPPORTED), ("abstain", Outcome.ABSTAINED)],

@@ -168,17 +168,6 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
         assert is_user_error(raised.value)
 
 
-def test_one_failure_is_got_over(passages, question):
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(TimeoutError("slow"), RIGHT), ListRetriever(passages)
-        ),
-        question,
-    )
-    assert answer.outcome is Outcome.SUPPORTED
-    assert answer.memory.failures == (("draft", "TimeoutError: slow"),)
-
-
 def test_no_policy_can_loop_for_ever(passages, question):
     answer = check_loop(
         lambda: Augmenter(

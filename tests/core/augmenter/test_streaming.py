@@ -118,12 +118,6 @@ def test_the_draft_is_shown_first_and_then_what_became_of_it():
     assert isinstance(kept_items[-1], Finished)
 
 
-def test_a_checked_stream_shows_the_whole_answer_once():
-    shown_events, last = events(lambda: loop(BAD, GOOD), "checked")
-    assert shown_events == TextReleased(GOOD)
-    assert len(last.answer.memory.attempts) == 2
-
-
 def test_another_way_to_show_is_refused():
     with pytest.raises(InputError, match="expected 'draft' or 'checked'"):
         stream_verified(loop(GOOD), QUESTION, show="sentences")
