@@ -145,7 +145,7 @@ class VerificationMiddleware(NamedMiddleware):
     ) -> VerifiedResponse:
         prompts = PromptReader()
         with self._first_draft_context(prompts) as context:
-            first_response = context.run(handler, request)
+            first_response: AgentResponse = context.run(handler, request)
         if final_claims(first_response) is None:
             return first_response
         drafter = ModelDrafter(self, request, first_response, prompts, handler, None)

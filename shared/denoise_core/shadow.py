@@ -272,8 +272,8 @@ def _find_supports(
         differences = find_differences(answer, source, known_text=question)
         missing = {(difference.start, difference.end) for difference in differences}
         for start, end in facts - missing:
-            ids = supports.get(("fact", start, end), ())
-            supports["fact", start, end] = (*ids, passage.id)
+            stating_ids = supports.get(("fact", start, end), ())
+            supports["fact", start, end] = (*stating_ids, passage.id)
     return supports
 
 
