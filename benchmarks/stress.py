@@ -55,13 +55,11 @@ def _random_runs(bench: Benchmark, runs: int) -> None:
     tally = Tally()
     drawn = random.Random(bench.options.seed)
     threads_before = threading.active_count()
-    began = time.perf_counter()
     while tally.runs < runs:
         for _ in range(min(100, runs - tally.runs)):
             run_sync(Run.draw(drawn), tally)
         batch = [Run.draw(drawn) for _ in range(min(100, runs - tally.runs))]
         asyncio.run(_many(batch, tally))
-    seconds = time.perf_counter() - began
     deadline = time.monotonic() + 20
     while threading.active_count() > threads_before and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -74,7 +72,6 @@ def _random_runs(bench: Benchmark, runs: int) -> None:
     bench.row("faults injected", sum(tally.faults.values()), "faults")
     for name in WRONG:
         bench.row(name, tally.wrong[name], "runs", at_most=0)
-    bench.row("runs in a second", tally.runs / seconds, "1/s")
     for line in tally.examples[:5]:
         print(line)
 
