@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
+
+from _words import WORDS
 
 START = (
     "import sys; from denoise_core.cli import main; sys.argv[0] = 'rag-denoise'; main()"
@@ -24,3 +28,10 @@ def started(*flags: str) -> Iterator[tuple[str, int]]:
             yield next(m[1] for m in found if m), server.pid
         finally:
             server.terminate()
+
+
+def draw_request(drawn: random.Random, count: int, words: int) -> dict[str, Any]:
+    """A question, and so many passages of so many words."""
+    passages = [" ".join(drawn.choices(WORDS, k=words)) for _ in range(count)]
+    query = " ".join(drawn.choices(WORDS, k=6))
+    return {"query": query, "passages": passages}

@@ -22,7 +22,7 @@ os.environ.setdefault(
 )  # before anything loads NumPy: the server's processes have it too
 
 import httpx
-from _served import started
+from _served import draw_request, started
 from _words import WORDS
 from harness import Benchmark, arguments
 
@@ -78,7 +78,6 @@ def _attacked(bench: Benchmark) -> None:
     """A service in a process of its own; `/livez` is asked all the while. Then 60 bodies that do not end."""
     bodies = {
         "a million empty passages": {"query": "q", "passages": [""] * 1_000_000},
-        "a million numbers": {"query": "q", "passages": [1] * 1_000_000},
         "8 MB of one text": {"query": "q", "passages": ["a" * 8_000_000]},
     }
     drawn = random.Random(0)
@@ -182,15 +181,7 @@ def _memory(pid: int) -> float:
 
 
 def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:
-    text = [
-        " ".join(drawn.choice(WORDS) for _ in range(n))
-        for _ in range(count)
-        for n in (6, 20, 20, 20, 20, 20)
-    ]
-    return [
-        {"query": text[n], "passages": text[n + 1 : n + 6]}
-        for n in range(0, len(text), 6)
-    ]
+    return [draw_request(drawn, 5, 20) for _ in range(count)]
 
 
 def _bare(requests: list[dict[str, Any]]) -> float:

@@ -1,5 +1,5 @@
 """Random runs with faults, whole calls over ever longer texts, the service over texts of every form and under
-four times its capacity, stalls of the event loop: what is lost, not reported or left behind, and what takes long.
+four times its capacity: what is lost, not reported or left behind, and what takes long.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from _stress_calls import calls
@@ -48,7 +47,6 @@ def main(argv: list[str] | None = None) -> Benchmark:
     )
     measure_shapes(bench, (1_000, 4_000) if options.quick else SHAPE_SIZES)
     measure_goodput(bench, 6 if options.quick else 60)
-    _stall(bench, 50_000 if options.quick else 200_000)
     _random_runs(bench, QUICK if options.quick else FULL)
     return bench.finish()
 
@@ -57,13 +55,11 @@ def _random_runs(bench: Benchmark, runs: int) -> None:
     tally = Tally()
     drawn = random.Random(bench.options.seed)
     threads_before = threading.active_count()
-    began = time.perf_counter()
     while tally.runs < runs:
         for _ in range(min(100, runs - tally.runs)):
             run_sync(Run.draw(drawn), tally)
         batch = [Run.draw(drawn) for _ in range(min(100, runs - tally.runs))]
         asyncio.run(_many(batch, tally))
-    seconds = time.perf_counter() - began
     deadline = time.monotonic() + 20
     while threading.active_count() > threads_before and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -76,7 +72,6 @@ def _random_runs(bench: Benchmark, runs: int) -> None:
     bench.row("faults injected", sum(tally.faults.values()), "faults")
     for name in WRONG:
         bench.row(name, tally.wrong[name], "runs", at_most=0)
-    bench.row("runs in a second", tally.runs / seconds, "1/s")
     for line in tally.examples[:5]:
         print(line)
 
@@ -110,56 +105,6 @@ def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
             at_most=1.2,
         )
         bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
-
-
-def _stall(bench: Benchmark, size: int) -> None:
-    """The longest time between two ticks of an event loop while everything runs on it with much evidence."""
-    from denoise_core import Passage
-    from denoise_core.augmenter import Augmenter
-    from denoise_core.end import ENDDenoiser
-    from denoise_core.s2a import S2ADenoiser
-    from denoise_core.scorers import BM25Scorer
-    from denoise_core.testing import FunctionLLM, ListRetriever
-
-    text = "The tower is 330 m tall and stands in Paris since 1889. " * (size // 1100)
-    evidence = [Passage(text, str(n)) for n in range(20)]
-    worst: dict[str, float] = {}
-
-    async def watched(name: str, call: Callable[[], Any]) -> None:
-        gaps, over = [0.0], asyncio.Event()
-
-        async def tick() -> None:
-            last = time.perf_counter()
-            while not over.is_set():
-                await asyncio.sleep(0)
-                now = time.perf_counter()
-                gaps.append(now - last)
-                last = now
-
-        ticking = asyncio.create_task(tick())
-        await asyncio.sleep(0.01)
-        await call()
-        over.set()
-        await ticking
-        worst[name] = max(gaps) * 1000
-
-    loop = Augmenter(
-        FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(evidence)
-    )
-    end = ENDDenoiser(BM25Scorer(), keep=0.5)
-    s2a = S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select")
-    for name, call in (
-        ("END", lambda: end.adenoise("How tall?", evidence)),
-        ("S2A", lambda: s2a.adenoise("How tall?", evidence)),
-        ("Augmenter", lambda: loop.aanswer("How tall is the tower?")),
-    ):
-        asyncio.run(watched(name, call))
-        bench.row(
-            f"worst stall of the event loop, {name}, {size:,} characters",
-            worst[name],
-            "ms",
-            at_most=50,
-        )
 
 
 if __name__ == "__main__":

@@ -79,10 +79,7 @@ MOST_IN_A_TURN = {"END": 50_000, "S2A": 50_000, "Augmenter": 400_000}
 
 @pytest.mark.parametrize("part", PARTS_WITH_MUCH_TO_DO)
 async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
-    """No turn of the loop does much on its thread, where END does 350,000 operations in all, and S2A 700,000.
-
-    How long a turn takes, against a watchdog of 50 ms, is measured by `benchmarks/stress.py`.
-    """
+    """No turn of the loop does much on its thread, where END does 350,000 operations in all, and S2A 700,000."""
     turns, over = [0], asyncio.Event()
 
     async def tick(counter):
