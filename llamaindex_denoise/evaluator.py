@@ -57,9 +57,10 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
             raise InputError(
                 "judge: expected a judge such as Groundedness() or LLMJudge(llm)"
             )
+        core_judge: Any = judge
         if isinstance(judge, LlamaIndexLLM):
-            judge = LlamaLLM(judge)  # the core makes a judge of a model
-        self.utility = as_utility(judge)
+            core_judge = LlamaLLM(judge)  # the core makes a judge of a model
+        self.utility = as_utility(core_judge)
         self.feedback = feedback or TemplateFeedback()
         self.run_settings: dict[str, Any] = {"llm": llm, "budget": budget}
 

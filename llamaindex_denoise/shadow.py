@@ -14,7 +14,7 @@ from llama_index.core.instrumentation.events.query import (
     QueryEndEvent,
     QueryStartEvent,
 )
-from llama_index.core.instrumentation.events.span import SpanDropEvent
+from llama_index_instrumentation.events.span import SpanDropEvent
 
 from denoise_core.shadow import ShadowLog
 from llamaindex_denoise.events import ShadowEvent

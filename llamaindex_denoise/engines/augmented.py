@@ -173,7 +173,7 @@ class VerifiedEngine(DenoiseEngine):
         return response
 
     def _query_event(self, query_bundle: QueryBundle) -> Any:
-        payload = {EventPayload.QUERY_STR: query_bundle.query_str}
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         return self.callback_manager.event(CBEventType.QUERY, payload)
 
     def _respond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
