@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llamaindex_denoise.models.scorers import EmbeddedEmbedding
     from llamaindex_denoise.nodes.records import record
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
-    from llamaindex_denoise.shadow import ShadowReport
+    from llamaindex_denoise.shadow import ShadowHandler
 
 _MODULE_OF_NAME = {
     "AugmentedQueryEngine": "engines.augmented",
@@ -32,7 +32,7 @@ _MODULE_OF_NAME = {
     "DenoiseTransform": "ingestion",
     "EmbeddedEmbedding": "models.scorers",
     "LlamaLLM": "models.llm",
-    "ShadowReport": "shadow",
+    "ShadowHandler": "shadow",
     "UtilityEvaluator": "evaluator",
     "VerificationEvent": "events",
     "denoised": "agents.denoised",
@@ -46,7 +46,7 @@ __all__ = [
     "DenoiseTransform",
     "EmbeddedEmbedding",
     "LlamaLLM",
-    "ShadowReport",
+    "ShadowHandler",
     "UtilityEvaluator",
     "VerificationEvent",
     "denoised",

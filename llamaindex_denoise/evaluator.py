@@ -23,12 +23,12 @@ from denoise_core.errors import format_error, is_user_error
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.judging import Judge
-from llamaindex_denoise.engines.base import NestedPrompts
+from llamaindex_denoise.engines.base import WithoutPrompts
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.nodes.convert import to_passages
 
 
-class UtilityEvaluator(NestedPrompts, BaseEvaluator):
+class UtilityEvaluator(WithoutPrompts, BaseEvaluator):
     """A judge or utility for `RetryQueryEngine`, `BatchEvalRunner` and the like.
 
     In its results ``score`` is 0 to 1 and ``feedback`` is what the loop would tell the

@@ -71,8 +71,6 @@ _OTHER_NAMES = {
     "similarity_top_k": "it belongs to the retriever; write top_n= for the nodes that "
     "are returned",
     "chunker": "write chunks='sentences' or chunks=800 (characters)",
-    "record_detail": "write record=",
-    "verbose": "the event DenoiseEvent and record(node) say what was dropped",
 }
 
 # LlamaIndex's RetrieverTool turns a call with input="..." into this text; the argument's
@@ -109,7 +107,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     Settings are plain values: ``from_dict(postprocessor.to_dict())`` rebuilds a method
     whose models have names; ``llm``, ``embed_model`` and ``denoiser`` are passed again.
 
-    With ``shadow=True`` nothing changes, and `llamaindex_denoise.ShadowReport` says
+    With ``shadow=True`` nothing changes, and `llamaindex_denoise.ShadowHandler` says
     what would be dropped, and which answers rest on it.
 
     Put it after rerankers and metadata replacement, before reordering. A copy shares
@@ -199,7 +197,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     shadow: bool = Field(
         default=False,
-        description="Return the nodes as they came, and give `ShadowReport` what would "
+        description="Return the nodes as they came, and give `ShadowHandler` what would "
         "be dropped.",
     )
     record: RecordDetail = Field(
@@ -403,7 +401,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         )
         node_batch = NodeBatch(nodes, node_guard, must_keep=self.must_keep)
         run = PostprocessRun(query, node_batch, node_guard)
-        input_nodes = run.node_batch.nodes
+        input_nodes = node_batch.nodes
         top_n = self.top_n or len(input_nodes)
         dispatcher.event(
             ReRankStartEvent(
@@ -516,8 +514,6 @@ def _check_objects(settings: Mapping[str, Any]) -> None:
         hint = "; write llm="
     elif isinstance(denoiser, BaseEmbedding):
         hint = "; write embed_model="
-    elif isinstance(denoiser, BaseNodePostprocessor):
-        hint = "; put a reranker before this postprocessor in node_postprocessors"
     raise InputError(
         f"denoiser: expected a denoise_core Denoiser, got a {type(denoiser).__name__}"
         f"{hint}"
@@ -566,7 +562,7 @@ def _check_loads(scorer: Scorer, name: str | None) -> None:
         ) from error
 
 
-def _embedded_denoiser(settings: KeepSettings, chunks: Any = None) -> Denoiser:
+def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:
     """The default denoiser.
 
     A missing part raises here; at the first call it would only cause a fallback.

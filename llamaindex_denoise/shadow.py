@@ -1,4 +1,4 @@
-"""`ShadowReport`: an event handler that collects what ``shadow=True`` would drop."""
+"""`ShadowHandler`: an event handler that collects what ``shadow=True`` would drop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from denoise_core.shadow import ShadowLog
 from llamaindex_denoise.events import ShadowEvent
 
 
-class ShadowReport(BaseEventHandler):
+class ShadowHandler(BaseEventHandler):
     """Collects what postprocessors with ``shadow=True`` would drop, and the answers.
 
     A request is the outermost ``query`` or ``aquery``; a postprocessor that is called
     outside of one is a request without an answer. The answer of a stream is not known
     here: ``report.log.add_answer(report.log.requests[-1].request_id, text)`` adds it.
 
-        report = ShadowReport("shadow.jsonl")  # for rag-denoise report shadow.jsonl
+        report = ShadowHandler("shadow.jsonl")  # for rag-denoise report shadow.jsonl
         get_dispatcher().add_event_handler(report)
 
     Args:
@@ -46,7 +46,7 @@ class ShadowReport(BaseEventHandler):
     @classmethod
     def class_name(cls) -> str:
         """Return the handler's name."""
-        return "ShadowReport"
+        return "ShadowHandler"
 
     @property
     def log(self) -> ShadowLog:
@@ -63,15 +63,10 @@ class ShadowReport(BaseEventHandler):
         elif isinstance(event, QueryStartEvent) and request_id is None:
             self._request_id.set(event.span_id)
             return
-        has_ended = isinstance(event, (QueryEndEvent, SpanDropEvent))
-        if has_ended and request_id is not None and event.span_id == request_id:
+        if request_id is None or event.span_id != request_id:
+            return
+        if isinstance(event, (QueryEndEvent, SpanDropEvent)):
             response = getattr(event, "response", None)
-            self._log.add_answer(request_id, _answer_text(response))
+            is_known = isinstance(response, (Response, PydanticResponse))  # no stream
+            self._log.add_answer(request_id, str(response) if is_known else None)
             self._request_id.set(None)
-
-
-def _answer_text(response: Any) -> str | None:
-    """The text of an answer; None of a stream, which is not read here."""
-    if isinstance(response, (Response, PydanticResponse)):
-        return str(response)
-    return None

@@ -27,7 +27,7 @@ from denoise_core.augmenter.drafting.conversation import (
     conversation_evidence,
     merge_cited,
 )
-from llamaindex_denoise.engines.base import NestedPrompts
+from llamaindex_denoise.engines.base import WithoutPrompts
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
@@ -131,7 +131,7 @@ class CheckedChatEngine(BaseChatEngine):
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 
-class _TurnEngine(NestedPrompts, BaseQueryEngine):
+class _TurnEngine(WithoutPrompts, BaseQueryEngine):
     """One turn of a chat as a query engine; the chat's memory is not touched."""
 
     def __init__(self, chat_engine: BaseChatEngine, history: list[ChatMessage]) -> None:

@@ -15,7 +15,6 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
-from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
@@ -26,13 +25,8 @@ StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
 
 
-class NestedPrompts(PromptMixin):
-    """A `PromptMixin` whose ``update_prompts`` also takes nested prompts.
-
-    ``get_prompts`` lists them as
-    ``query_engine:response_synthesizer:text_qa_template``, but LlamaIndex's own
-    ``update_prompts`` raises ValueError for such keys.
-    """
+class WithoutPrompts(PromptMixin):
+    """A `PromptMixin` without prompts."""
 
     def _get_prompts(self) -> PromptDictType:
         return {}
@@ -43,32 +37,8 @@ class NestedPrompts(PromptMixin):
     def _get_prompt_modules(self) -> PromptMixinType:
         return {}
 
-    def update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
-        """Replace prompts by their keys.
 
-        Raises:
-            InputError: ``get_prompts`` does not list a key.
-        """
-        known_keys = sorted(self.get_prompts())
-        unknown_keys = sorted(set(prompts_dict).difference(known_keys))
-        if unknown_keys:
-            names = ", ".join(map(repr, unknown_keys))
-            raise InputError(f"no prompt named {names}; the prompts are {known_keys}")
-        direct_prompts: PromptDictType = {}
-        nested_prompts: dict[str, PromptDictType] = {}
-        for key, prompt_template in prompts_dict.items():
-            module_name, colon, inner_key = key.partition(":")
-            if colon:
-                nested_prompts.setdefault(module_name, {})[inner_key] = prompt_template
-            else:
-                direct_prompts[key] = prompt_template
-        self._update_prompts(direct_prompts)
-        modules = self._get_prompt_modules()
-        for module_name, prompts in nested_prompts.items():
-            modules[module_name].update_prompts(prompts)
-
-
-class DenoiseEngine(NestedPrompts, BaseQueryEngine):
+class DenoiseEngine(WithoutPrompts, BaseQueryEngine):
     """Base of our query engines; ``streaming=True`` streams the finished text."""
 
     streaming: StreamingMode = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from denoise_core import DenoiseResult, Drop, Passage, Span
 from denoise_core.spans import clip_spans, merge_spans
@@ -15,44 +16,43 @@ from llamaindex_denoise.nodes.headers import source_node
 _WINDOW_SENTENCE_KEY = "original_text"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedSentence:
+class PlacedSentence(NamedTuple):
     """A kept sentence and where it begins in its document."""
 
     text: str
-    place: int
+    position: int
     span: Span
 
 
 def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseResult:
     """Return the result without sentences that an earlier node shows.
 
-    Two nodes show one place of a document if the same sentence begins in both at
+    Two nodes show one position of a document if the same sentence begins in both at
     positions that are closer than the sentence is long. Positions in a window are
     approximate, since LlamaIndex joins its sentences by spaces.
 
     Args:
-        result: Passages that a model wrote, and nodes without a place in a document,
+        result: Passages that a model wrote, and nodes without a position in a document,
             are unchanged.
         inputs: The denoiser's input.
     """
-    starts = _overlapping_starts(inputs)
+    text_starts = _overlapping_starts(inputs)
     input_by_id = {passage.id: passage for passage in inputs}
     shown: dict[tuple[str, str, str], dict[int, str]] = {}
     passages = []
     drops = list(result.dropped)
     for kept in result.passages:
-        if kept.id not in starts or kept.is_rewritten:
+        if kept.id not in text_starts or kept.is_rewritten:
             passages.append(kept)
             continue
-        document_id, start = starts[kept.id]
+        document_id, start = text_starts[kept.id]
         origin = input_by_id[kept.id]
         sentences = list(_kept_sentences(kept, origin.text, start))
         new_spans = []
         for sentence in sentences:
-            places = shown.setdefault((document_id, kept.header, sentence.text), {})
-            earlier_id = _shown_by(places, sentence, kept.id)
-            places.setdefault(sentence.place, kept.id)
+            positions = shown.setdefault((document_id, kept.header, sentence.text), {})
+            earlier_id = _shown_by(positions, sentence, kept.id)
+            positions.setdefault(sentence.position, kept.id)
             if earlier_id is None:
                 new_spans.append(sentence.span)
             else:
@@ -74,11 +74,11 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
 
 
 def _shown_by(
-    places: Mapping[int, str], sentence: PlacedSentence, passage_id: str
+    positions: Mapping[int, str], sentence: PlacedSentence, passage_id: str
 ) -> str | None:
-    """The id of another node that shows this place."""
-    for place, earlier_id in places.items():
-        is_near = abs(place - sentence.place) < len(sentence.text)
+    """The id of another node that shows this position."""
+    for position, earlier_id in positions.items():
+        is_near = abs(position - sentence.position) < len(sentence.text)
         if is_near and earlier_id != passage_id:
             return earlier_id
     return None
@@ -95,23 +95,23 @@ def _kept_sentences(kept: Passage, text: str, start: int) -> Iterator[PlacedSent
 
 def _overlapping_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int]]:
     """By id, the document of each passage that overlaps another, and its start there."""
-    places = []
+    positions = []
     for passage in passages:
         document_start = _document_start(passage)
         if document_start is not None:
-            places.append((*document_start, passage))
-    places.sort(key=lambda place: place[:2])
-    starts = {}
+            positions.append((*document_start, passage))
+    positions.sort(key=lambda position: position[:2])
+    text_starts = {}
     reach = 0  # where the text so far of a document ends
-    for place, next_place in pairwise(places):
-        document_id, start, passage = place
+    for position, next_place in pairwise(positions):
+        document_id, start, passage = position
         reach = max(reach, start + len(passage.text))
         if next_place[0] != document_id:
             reach = 0
         elif next_place[1] < reach:
-            for overlapping_id, overlapping_start, other in (place, next_place):
-                starts[other.id] = (overlapping_id, overlapping_start)
-    return starts
+            for overlapping_id, overlapping_start, other in (position, next_place):
+                text_starts[other.id] = (overlapping_id, overlapping_start)
+    return text_starts
 
 
 def _document_start(passage: Passage) -> tuple[str, int] | None:

@@ -8,7 +8,7 @@ from llama_index.core.instrumentation import get_dispatcher
 from llamaindex_denoisers import DENOISERS, RedSentences, frozen, nodes_of
 from llamaindex_engines import always, inner, nodes
 
-from llamaindex_denoise import DenoisePostprocessor, ShadowReport
+from llamaindex_denoise import DenoisePostprocessor, ShadowHandler
 
 QUESTION = "Where is the red tower?"
 KEPT_ANSWER = "The red tower is in Porto."
@@ -28,7 +28,7 @@ def shadow(denoiser=None, **settings):
 
 @pytest.fixture
 def report(tmp_path):
-    handler = ShadowReport(tmp_path / "shadow.jsonl")
+    handler = ShadowHandler(tmp_path / "shadow.jsonl")
     dispatcher = get_dispatcher()
     dispatcher.add_event_handler(handler)
     yield handler
