@@ -71,41 +71,6 @@ def gpu() -> str:
     return "\n".join(lines)
 
 
-POOLINGS = {"last": "last token (the paper)", "mean_question": "question's mean", "last_mean_question": "both"}
-END_SETS = ("NQ", "HotpotQA", "MuSiQue", "2WikiMultihopQA", "company")
-
-
-def end_model() -> str:
-    """END on a real language model: layers and poolings, heads next to probes, and every aim."""
-    record = json.loads((RESULTS / "end_model.json").read_text("utf-8"))
-    found = {row["measure"]: row for row in record["rows"]}
-    about = record["about"]
-    layers = [name.split(", ")[1] for name in found if name.startswith("NQ: AUC, layer ")]
-    lines = [f"NQ, {about['NQ']}: AUC, and in brackets the share of the gold in the best 30 %.", ""]
-    lines += ["| layer of 30 | " + " | ".join(POOLINGS.values()) + " |", "|---|---|---|---|"]
-    for layer in dict.fromkeys(layers):
-        cells = []
-        for pooling in POOLINGS:
-            area = found[f"NQ: AUC, {layer}, {pooling}"]["value"]
-            kept = found[f"NQ: gold in the best 30 %, {layer}, {pooling}"]["value"]
-            cells.append(f"{area:.3f} ({kept:.2f})")
-        lines.append(f"| {layer.removeprefix('layer ')} | " + " | ".join(cells) + " |")
-    lines += ["", f"AUC on each set, the others with {about['other sets']}.", ""]
-    columns = ("probe", "heads", "default", "heads over probe", "heads with the default over the default")
-    lines += ["| set | " + " | ".join(columns) + " |", "|---|---|---|---|---|---|"]
-    for name in END_SETS:
-        if f"{name}: AUC, heads over probe" in found:
-            cells = [interval(found[f"{name}: AUC, {column}"]) for column in columns]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += ["", "| aim | value | target |", "|---|---|---|"]
-    for row in record["rows"]:
-        if row["target"] is not None:
-            value = f"{row['value']:.3g}" if row["interval"] is None else interval(row)
-            reached = "held" if row["holds"] else "**missed**"
-            lines.append(f"| {row['measure']} | {value} | {row['target']}: {reached} |")
-    return "\n".join(lines)
-
-
 WAYS = {
     "everything": "all passages",
     "cosine, as much as the default": "cosine, as much text as the default",
@@ -268,5 +233,4 @@ TABLES = {
     "rewriting": rewriting,
     "verdicts": verdicts,
     "gpu": gpu,
-    "end_model": end_model,
 }
