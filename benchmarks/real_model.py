@@ -228,7 +228,7 @@ def by_words(case: Case) -> float:
 def terms(text: str) -> frozenset[str]:
     """The stems of an English text's content words, and its numbers."""
     found = tokenize_text(text)
-    stems = {word.stem for word in content_stems(found, "en")}
+    stems = set(content_stems(found, "en"))
     return frozenset(stems | {x.text for x in found if x.kind == "number"})
 
 
