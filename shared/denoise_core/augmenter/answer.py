@@ -221,10 +221,10 @@ def _attempt_outcome(
 ) -> tuple[Outcome, StopReason]:
     """What the best attempt's verdict makes of it, and the reason to report."""
     verdict = best.verdict
-    if verdict.passed:
-        return Outcome.SUPPORTED, StopReason.PASSED
     if best.is_abstention:
         return Outcome.ABSTAINED, StopReason.ABSTAINED
+    if verdict.passed:
+        return Outcome.SUPPORTED, StopReason.PASSED
     if not best.has_text:
         return Outcome.FAILED, stop_reason
     if verdict.outcome == "partial":

@@ -46,7 +46,8 @@ class Attempt:
     @property
     def is_abstention(self) -> bool:
         """Whether the candidate says that it does not know."""
-        return self.verdict.outcome == "unknown" and self.verdict.abstains
+        is_unrefuted = self.verdict.outcome in ("pass", "unknown")
+        return is_unrefuted and self.verdict.abstains
 
     @property
     def has_text(self) -> bool:

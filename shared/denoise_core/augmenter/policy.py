@@ -139,10 +139,10 @@ class Rules:
         last = memory.last
         if last is None:
             return self._first_action(memory)
+        if last.is_abstention or last.verdict.outcome == "unknown":
+            return self._after_unknown(memory, last)
         if last.verdict.outcome in ("pass", "partial"):
             return Send()
-        if last.verdict.outcome == "unknown":
-            return self._after_unknown(memory, last)
         has_new_evidence = last.evidence != memory.evidence
         if has_new_evidence or last.verdict.kind == WRONG_ABSTENTION:
             return Draft()
@@ -174,7 +174,10 @@ class Rules:
 
     def _widen_once(self, memory: WorkingMemory) -> Action | None:
         """The one search after an abstention, if there was none."""
-        unknown_count = sum(a.verdict.outcome == "unknown" for a in memory.attempts)
+        unknown_count = 0
+        for attempt in memory.attempts:
+            if attempt.is_abstention or attempt.verdict.outcome == "unknown":
+                unknown_count += 1
         if self.consult == "never" or unknown_count > 1:
             return None
         if not isinstance(memory.actions[-1], Draft):

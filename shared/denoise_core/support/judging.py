@@ -261,7 +261,8 @@ class AnswerVerdict:
                 verdict, supported=False, kind=WRONG_ABSTENTION, reason=reason
             )
         supported = _combine_support(claims)
-        if answer_kind == "abstains" and supported is not False:
+        says_unknown = answer_kind == "abstains"
+        if says_unknown and supported is None:
             return replace(verdict, kind=ABSTENTION, reason=ABSTENTION_REASON)
         if not claims:
             return replace(verdict, kind=NO_CLAIMS, reason="it claims nothing")
@@ -270,6 +271,9 @@ class AnswerVerdict:
         if worst.supported is not True:
             kind = worst.kind
             reason = f"{worst.text!r}: {worst.reason}"
+        elif says_unknown:  # in part: what it does claim is supported
+            kind = ABSTENTION
+            reason = ABSTENTION_REASON
         else:
             kind = reason = ""
         if worst.kind == CONTRADICTED:
@@ -313,12 +317,15 @@ class AnswerVerdict:
         """Whether the passages support enough of it: `threshold`.
 
         An answer that is contradicted or cites wrongly, is known not to answer the
-        question, abstains, or claims nothing does not pass.
+        question, or claims nothing does not pass. One that says it does not know passes
+        when it claims something, and all of that is supported.
         """
-        if self.answers_question is False or self.abstains:
+        if self.answers_question is False:
             return False
         if self.supported is True:
             return True
+        if self.abstains:
+            return False
         kinds = {self.kind, *(claim.kind for claim in self.claims)}
         if not kinds.isdisjoint((CONTRADICTED, CITATION, ANSWER_NOT_JUDGED)):
             return False

@@ -182,21 +182,22 @@ def test_a_wrong_citation_does_not_hide_what_the_answer_does(last_line, kind):
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "outcome"),
+    ("line", "kind", "outcome", "supported"),
     [
-        ("supported 1.1", "abstention", "unknown"),
-        ("unclear 1.1", "abstention", "unknown"),
-        ("contradicted 1.1", "contradicted", "fail"),
-        ("not_stated", "not_stated", "fail"),
+        ("supported 1.1", "abstention", "pass", True),
+        ("unclear 1.1", "abstention", "unknown", None),
+        ("contradicted 1.1", "contradicted", "fail", False),
+        ("not_stated", "not_stated", "fail", False),
     ],
 )
-def test_an_abstention_that_claims_something_is_not_supported(line, kind, outcome):
+def test_an_abstention_passes_by_what_it_claims(line, kind, outcome, supported):
     answer = "Nobody says when. The tower is in Paris."
     reply = f"1 no_claim\n2 {line}\nabstains"
     verdict = judged(reply, answer=answer)
     assert (verdict.kind, verdict.outcome) == (kind, outcome)
-    assert verdict.supported is (False if outcome == "fail" else None)
-    assert not replace(verdict, threshold=0.5).passed
+    assert verdict.supported is supported
+    assert replace(verdict, threshold=0.5).passed is (supported is True)
+    assert verdict.abstains is (kind == "abstention")
 
 
 def test_missing_units_are_asked_for_alone_behind_the_same_prefix():
