@@ -196,20 +196,6 @@ def recorded() -> str:
     return "\n".join(lines)
 
 
-def rewriting() -> str:
-    about, found = real_model()
-    lines = [
-        "| model, date, prompts | documents | nothing written | sentences | without a source |",
-        "|---|---|---|---|---|",
-    ]
-    for name in (m.removesuffix(": documents") for m in found if m.endswith(": documents")):
-        keys = ("documents", "nothing written", "sentences written", "sentences without a source")
-        cells = [f"{found[f'{name}: {key}']['value']:.0f}" for key in keys]
-        version = name.split("prompts ")[1]
-        lines.append(f"| {about['model']}, {about['date']}, S2A {version} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def checking() -> str:
     """Right and wrong answers that each judge of `real_model` passes."""
     about, found = real_model()
@@ -230,7 +216,6 @@ TABLES = {
     "checking": checking,
     "company": company,
     "recorded": recorded,
-    "rewriting": rewriting,
     "verdicts": verdicts,
     "gpu": gpu,
 }
