@@ -66,13 +66,15 @@ class MessageCut:
             omitted = cap_result.omitted_texts
         if omitted:
             record = {**record, "capped": len(omitted)}
-        if content == message.content and artifact is message.artifact and not record:
+        is_unchanged = content == message.content and artifact is message.artifact
+        if is_unchanged and not record:
             return message, ()
         record = {**record, "characters_after": _count_characters(content)}
         metadata = {**message.response_metadata, RECORD_KEY: record}
         update = {"response_metadata": metadata}
         if self.where == "state":
-            update |= {"content": content, "artifact": artifact}
+            update["content"] = content
+            update["artifact"] = artifact
         elif content != message.content:
             source = content_checksum(message.content)
             metadata[VIEW_KEY] = {"content": content, "source": source}
@@ -86,7 +88,9 @@ def shown_message(message: BaseMessage) -> BaseMessage:
     results, is unchanged.
     """
     view = message.response_metadata.get(VIEW_KEY)
-    if not view or view["source"] != content_checksum(message.content):
+    if not view:
+        return message
+    if view["source"] != content_checksum(message.content):
         return message
     return message.model_copy(update={"content": view["content"]})
 
@@ -111,7 +115,9 @@ class ToolText:
         The structured content is read if it becomes shorter too: models never read it.
         """
         name = _result_name(message)
-        artifact = message.artifact if isinstance(message.artifact, Mapping) else {}
+        artifact = message.artifact
+        if not isinstance(artifact, Mapping):
+            artifact = {}
         structured = {}
         if cut.where == "state":
             for key in STRUCTURED_KEYS:
@@ -132,7 +138,10 @@ class ToolText:
     @property
     def characters(self) -> int:
         """Characters of all texts."""
-        return sum(part.characters for part in self.parts)
+        characters = 0
+        for part in self.parts:
+            characters += part.characters
+        return characters
 
     def denoise_inputs(self, query: str) -> list[Record]:
         """The inputs for `DenoiseCompressor.denoise_texts`: one for each of `parts`."""
@@ -159,7 +168,8 @@ class ToolText:
         artifact = self.message.artifact
         pairs = zip(self.structured.items(), structured_results, strict=True)
         for (key, part), part_result in pairs:
-            artifact = {**artifact, key: part.reduce(part_result).value}
+            part_value = part.reduce(part_result).value
+            artifact = {**artifact, key: part_value}
         message, cap_texts = cut.cap_message(
             self.message, reduced.value, artifact, record
         )
@@ -197,15 +207,25 @@ class ToolDocuments:
             if is_pinned is not None and is_pinned(document.page_content):
                 kept_texts[n] = document.page_content
         text_id = f"{_result_name(self.message)}1"
-        note = self._omission_note(kept_texts, text_id if cut.has_recall else "")
-        fallbacks = [document.metadata.get(FALLBACK_KEY) for document in kept_documents]
+        recall_id = ""
+        if cut.has_recall:
+            recall_id = text_id
+        note = self._omission_note(kept_texts, recall_id)
+        fallbacks = []
+        for document in kept_documents:
+            fallbacks.append(document.metadata.get(FALLBACK_KEY))
+        kept_count = 0
+        for kept_text in kept_texts:
+            kept_count += kept_text is not None
         record = {
             "given": len(self.documents),
-            "kept": sum(text is not None for text in kept_texts),
+            "kept": kept_count,
             "fallback": next(filter(None, fallbacks), None),
             "characters_before": self.characters,
         }
-        content = self._replace_content(kept_texts, note) if note else None
+        content = None
+        if note:
+            content = self._replace_content(kept_texts, note)
         if content is None or _count_characters(content) >= self.characters:
             record["kept"] = len(self.documents)
             artifact = self.message.artifact
@@ -253,14 +273,17 @@ class ToolDocuments:
 
     def _kept_texts(self, kept_documents: Sequence[Document]) -> list[str | None]:
         """The kept text of each document; None for one that was dropped."""
-        document_ids = [short_id(name) for name in unique_document_ids(self.documents)]
+        document_ids = []
+        for unique_id in unique_document_ids(self.documents):
+            document_ids.append(short_id(unique_id))
         kept_texts: list[str | None] = [None] * len(self.documents)
         joint_texts: list[str] = []
         for document in kept_documents:
             origin = document.metadata.get("denoise_origin", document.id)
             origin_id = short_id(str(origin))
             if origin_id in document_ids:
-                kept_texts[document_ids.index(origin_id)] = document.page_content
+                position = document_ids.index(origin_id)
+                kept_texts[position] = document.page_content
             else:
                 joint_texts.append(document.page_content)
         if joint_texts:
@@ -271,9 +294,12 @@ class ToolDocuments:
     def _replace_content(self, kept_texts: Sequence[str | None], note: str) -> Any:
         """The content with other texts and the note; None if it does not show them."""
         texts = _texts_by_position(self.message.content)
-        shown_at = [self._find_block(item, texts) for item in self.documents]
-        if None in shown_at:
-            return None
+        shown_at = []
+        for document in self.documents:
+            block = self._find_block(document, texts)
+            if block is None:
+                return None
+            shown_at.append(block)
         new_texts: dict[int, str] = {}
         for position, text in texts.items():
             originals = []
@@ -313,7 +339,10 @@ def parse_tool_message(
     if documents is not None:
         return ToolDocuments(message, tuple(documents))
     text = ToolText.from_message(message, cut)
-    return text if any(part.passages for part in text.parts) else None
+    for part in text.parts:
+        if part.passages:
+            return text
+    return None
 
 
 def replace_texts(
@@ -339,15 +368,22 @@ def replace_texts(
             new_content += heading + replacement
         elif not end:
             # What is before the first heading belongs to all documents.
-            new_content += heading[: heading.rfind("\n\n") + 1].rstrip()
+            paragraph_end = heading.rfind("\n\n") + 1
+            new_content += heading[:paragraph_end].rstrip()
         end = start + len(original)
     new_content += content[end:]
     is_first_kept = bool(replacements) and replacements[0] is not None
-    return new_content if is_first_kept else new_content.lstrip("\n")
+    if is_first_kept:
+        return new_content
+    return new_content.lstrip("\n")
 
 
 def _join_paragraphs(texts: Sequence[str | None]) -> str:
-    return "\n\n".join(text for text in texts if text is not None)
+    paragraphs = []
+    for text in texts:
+        if text is not None:
+            paragraphs.append(text)
+    return "\n\n".join(paragraphs)
 
 
 def _replace_blocks(content: list[Any], new_texts: Mapping[int, str]) -> list[Any]:
@@ -370,7 +406,10 @@ def _result_name(message: ToolMessage) -> str:
 
 
 def _count_characters(content: Any) -> int:
-    return sum(map(len, _texts_by_position(content).values()))
+    characters = 0
+    for text in _texts_by_position(content).values():
+        characters += len(text)
+    return characters
 
 
 def _texts_by_position(content: Any) -> dict[int, str]:

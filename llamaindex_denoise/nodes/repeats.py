@@ -67,7 +67,10 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
     if len(drops) == len(result.dropped):
         return result
     shown_ids = {passage.id for passage in passages}
-    keeps = [keep for keep in result.kept if keep.span.passage_id in shown_ids]
+    keeps = []
+    for keep in result.kept:
+        if keep.span.passage_id in shown_ids:
+            keeps.append(keep)
     return replace(
         result, passages=tuple(passages), dropped=tuple(drops), kept=tuple(keeps)
     )
@@ -78,14 +81,18 @@ def _shown_by(
 ) -> str | None:
     """The id of another node that shows this position."""
     for position, earlier_id in positions.items():
-        is_near = abs(position - sentence.position) < len(sentence.text)
+        distance = abs(position - sentence.position)
+        is_near = distance < len(sentence.text)
         if is_near and earlier_id != passage_id:
             return earlier_id
     return None
 
 
 def _kept_sentences(kept: Passage, text: str, start: int) -> Iterator[PlacedSentence]:
-    kept_ranges = merge_spans((span.start, span.end) for span in kept.source_spans)
+    source_ranges = []
+    for source_span in kept.source_spans:
+        source_ranges.append((source_span.start, source_span.end))
+    kept_ranges = merge_spans(source_ranges)
     for sentence_start, sentence_end in sentence_ranges(text):
         for first, end in clip_spans(kept_ranges, sentence_start, sentence_end):
             sentence_text = text[first:end].strip()
@@ -105,7 +112,8 @@ def _overlapping_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int
     reach = 0  # where the text so far of a document ends
     for position, next_place in pairwise(positions):
         document_id, start, passage = position
-        reach = max(reach, start + len(passage.text))
+        text_end = start + len(passage.text)
+        reach = max(reach, text_end)
         if next_place[0] != document_id:
             reach = 0
         elif next_place[1] < reach:
@@ -122,12 +130,16 @@ def _document_start(passage: Passage) -> tuple[str, int] | None:
     node = scored_node.node
     start = getattr(node, "start_char_idx", None)
     end = getattr(node, "end_char_idx", None)
-    if node.ref_doc_id is None or start is None or end is None:
+    if node.ref_doc_id is None:
+        return None
+    if start is None or end is None:
         return None
     if end - start == len(passage.text):
         return node.ref_doc_id, start
     sentence = str(node.metadata.get(_WINDOW_SENTENCE_KEY, ""))
+    if not sentence:
+        return None
     position = passage.text.find(sentence)
-    if not sentence or position < 0:
+    if position < 0:
         return None
     return node.ref_doc_id, start - position

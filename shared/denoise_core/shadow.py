@@ -75,14 +75,18 @@ class ShadowCall:
         kept_tokens = 0
         for kept in result.passages:
             kept_tokens += estimate_tokens(kept.text)
-            source_ids = dict.fromkeys(span.passage_id for span in kept.source_spans)
-            for passage_id in source_ids:
+            source_ids = []
+            for span in kept.source_spans:
+                source_ids.append(span.passage_id)
+            for passage_id in dict.fromkeys(source_ids):
                 texts = texts_by_id.setdefault(passage_id, [])
                 texts.append(kept.text)
         kept_passages = []
         for passage in passages:
             texts = texts_by_id.get(passage.id, [])
-            header = passage.header if texts else ""
+            header = ""
+            if texts:
+                header = passage.header
             kept_text = "\n\n".join(texts)
             kept_passages.append(replace(passage, text=kept_text, header=header))
         return ShadowCall(
@@ -96,14 +100,18 @@ class ShadowCall:
     @property
     def tokens(self) -> int:
         """Tokens of what the call was given, by estimate."""
-        return sum(estimate_tokens(passage.text) for passage in self.passages)
+        token_count = 0
+        for passage in self.passages:
+            token_count += estimate_tokens(passage.text)
+        return token_count
 
     @property
     def dropped_count(self) -> int:
         """Passages of which nothing would be kept."""
         count = 0
         for passage, kept in zip(self.passages, self.kept_passages, strict=True):
-            count += bool(passage.text) and not kept.text
+            if passage.text and not kept.text:
+                count += 1
         return count
 
 
@@ -137,11 +145,17 @@ class ShadowRequest:
 
     def to_json(self) -> str:
         """The request as one line of JSON."""
-        row = {name: getattr(self, name) for name in _REQUEST_FIELDS}
+        row = {}
+        for name in _REQUEST_FIELDS:
+            row[name] = getattr(self, name)
         losses = []
         for loss in self.losses:
-            losses.append({name: getattr(loss, name) for name in Loss.__slots__})
-        return json.dumps({**row, "losses": losses}, ensure_ascii=False)
+            loss_fields = {}
+            for name in Loss.__slots__:
+                loss_fields[name] = getattr(loss, name)
+            losses.append(loss_fields)
+        row["losses"] = losses
+        return json.dumps(row, ensure_ascii=False)
 
     @staticmethod
     def from_json(line: str) -> ShadowRequest:
@@ -174,7 +188,9 @@ class ShadowLog:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = None if path is None else Path(path)
+        if path is not None:
+            path = Path(path)
+        self.path = path
         self._requests: dict[str, ShadowRequest] = {}
         self._open_calls: dict[str, list[ShadowCall]] = {}
         self._lock = threading.Lock()
@@ -240,11 +256,13 @@ def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
     supported: dict[AnswerRange, tuple[str, ...]] = {}
     kept: set[AnswerRange] = set()
     for call in calls:
+        supports = _find_supports(call.question, answer, call.passages)
         if call.passages == call.kept_passages:
-            kept.update(_find_supports(call.question, answer, call.passages))
+            kept.update(supports)
             continue
-        supported |= _find_supports(call.question, answer, call.passages)
-        kept.update(_find_supports(call.question, answer, call.kept_passages))
+        supported |= supports
+        kept_supports = _find_supports(call.question, answer, call.kept_passages)
+        kept.update(kept_supports)
     losses = []
     for answer_range, passage_ids in supported.items():
         if answer_range not in kept:
@@ -260,9 +278,15 @@ def _find_supports(
     supports: dict[AnswerRange, tuple[str, ...]] = {}
     for quotation in check_quotations(answer, passages):
         if quotation.status != "nowhere":
-            ids = dict.fromkeys(span.passage_id for span in quotation.spans)
-            supports["quotation", quotation.start, quotation.end] = tuple(ids)
-    empty_ids = {passage.id for passage in passages if not passage.text}
+            source_ids = []
+            for span in quotation.spans:
+                source_ids.append(span.passage_id)
+            ids = tuple(dict.fromkeys(source_ids))
+            supports["quotation", quotation.start, quotation.end] = ids
+    empty_ids = set()
+    for passage in passages:
+        if not passage.text:
+            empty_ids.add(passage.id)
     for citation in find_citations(answer, passages):
         if not empty_ids.issuperset(citation.ids):
             supports["citation", citation.start, citation.end] = citation.ids
@@ -285,11 +309,19 @@ def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
         ``tokens``, ``kept_tokens``, and ``losses``: for each request that lost
         something its id and the kinds of its losses with their counts.
     """
-    latest = {request.request_id: request for request in requests}
+    latest = {}
+    for request in requests:
+        latest[request.request_id] = request
     summary: dict[str, Any] = {"requests": len(latest)}
-    summary["answered"] = sum(request.is_answered for request in latest.values())
+    answered_count = 0
+    for request in latest.values():
+        answered_count += request.is_answered
+    summary["answered"] = answered_count
     for name in ("calls", "failures", "passages", "dropped", "tokens", "kept_tokens"):
-        summary[name] = sum(getattr(request, name) for request in latest.values())
+        name_total = 0
+        for request in latest.values():
+            name_total += getattr(request, name)
+        summary[name] = name_total
     losses: dict[str, dict[str, int]] = {}
     for request in latest.values():
         for loss in request.losses:

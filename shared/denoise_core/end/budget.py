@@ -71,14 +71,16 @@ class BudgetTrimmer:
         part_chunks = []
         part_texts = []
         for i in self._chunks_to_split():
-            for part_span, part_text in self._parts_of(self.spans[i]):
+            chunk_span = self.spans[i]
+            for part_span, part_text in self._parts_of(chunk_span):
                 part_chunks.append((i, part_span))
                 part_texts.append(part_text)
         scored_texts, seconds = yield part_texts
         scored_parts: dict[int, list[ScoredPart]] = {}
         part_scores = scored_texts.scores.tolist()
         for (i, part_span), score in zip(part_chunks, part_scores, strict=True):
-            scored_parts.setdefault(i, []).append((part_span, score))
+            chunk_parts = scored_parts.setdefault(i, [])
+            chunk_parts.append((part_span, score))
         return self._select(scored_parts), seconds
 
     def _fill_threshold(self, chunk_scores: Floats, default: float) -> float:
@@ -93,9 +95,11 @@ class BudgetTrimmer:
         split_chunks: list[int] = []
         for i in rank_by_score(self.scores).tolist():
             score = self.scores[i]
+            if not np.isfinite(score):
+                break
             below_margin = bool(split_chunks) and score < fill_threshold
             is_full = len(split_chunks) == MAX_SPLIT_CHUNKS
-            if not np.isfinite(score) or below_margin or is_full:
+            if below_margin or is_full:
                 break
             if split_chunks or not spending.try_add(self.spans[i]):
                 split_chunks.append(i)
@@ -108,7 +112,8 @@ class BudgetTrimmer:
             if part.text.strip():
                 all_lines = (passage.header, part.context_text, part.text)
                 text_lines = filter(None, all_lines)
-                scored_form = replace_surrogates("\n".join(text_lines))
+                joined_lines = "\n".join(text_lines)
+                scored_form = replace_surrogates(joined_lines)
                 yield part.span, scored_form
 
     def _split(self, chunk_span: Span) -> Iterator[PassageChunk]:
@@ -128,7 +133,8 @@ class BudgetTrimmer:
         spending = self._new_spending()
         whole_chunks, kept_parts, unfit = self._fill_budget(spending, scored_parts)
         for i in rank_by_score(self.scores).tolist():
-            if len(whole_chunks) + len(kept_parts) >= self.min_keep:
+            kept_count = len(whole_chunks) + len(kept_parts)
+            if kept_count >= self.min_keep:
                 break
             whole_chunks.add(i)
         chunk_of_row = []
@@ -139,7 +145,8 @@ class BudgetTrimmer:
             for part_span in split_span(chunk_span, chunk_parts):
                 chunk_of_row.append(i)
                 row_spans.append(part_span)
-                row_kept.append(i in whole_chunks or part_span in chunk_parts)
+                is_kept = i in whole_chunks or part_span in chunk_parts
+                row_kept.append(is_kept)
         token_limit = self.rule.limit
         too_long = []
         for i in unfit:
@@ -164,12 +171,14 @@ class BudgetTrimmer:
         kept_parts: dict[int, list[Span]] = {}
         unfit: list[int] = []
         for i in rank_by_score(self.scores).tolist():
-            has_gap = bool(kept_parts or unfit)
             score = self.scores[i]
+            if not np.isfinite(score):
+                break
+            has_gap = bool(kept_parts or unfit)
             below_margin = has_gap and score < fill_threshold
             kept_count = len(whole_chunks) + len(kept_parts)
             is_full = kept_count == self.max_keep
-            if not np.isfinite(score) or below_margin or is_full:
+            if below_margin or is_full:
                 break
             if spending.try_add(self.spans[i]):
                 whole_chunks.add(i)
@@ -184,7 +193,8 @@ class BudgetTrimmer:
         return whole_chunks, kept_parts, unfit
 
     def _new_spending(self) -> _Spending:
-        return _Spending(self, TokenBudget(self.rule.limit, self.rule.count))
+        budget = TokenBudget(self.rule.limit, self.rule.count)
+        return _Spending(self, budget)
 
     def _parts_within_margin(self, scored_parts: Sequence[ScoredPart]) -> list[Span]:
         """The parts of one chunk within the margin, best first."""
@@ -269,5 +279,6 @@ class _Spending:
         if chunk_span not in self._token_counts:
             passage = self.trimmer.passages[chunk_span.passage_id]
             raw_text = passage.text[chunk_span.start : chunk_span.end]
-            self._token_counts[chunk_span] = self.budget.count_tokens(raw_text)
+            token_count = self.budget.count_tokens(raw_text)
+            self._token_counts[chunk_span] = token_count
         return self._token_counts[chunk_span]

@@ -46,8 +46,12 @@ def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoise
     adapted = copy.copy(denoiser)
     adapted.chunker = structural_chunker
     adapted.attaches_context = True
-    characters = sum(len(passage.text) for passage in passages)
-    if isinstance(adapted.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
+    if not isinstance(adapted.rule, MarginRule):
+        return adapted
+    characters = 0
+    for passage in passages:
+        characters += len(passage.text)
+    if characters >= LONG_RESULT_CHARACTERS:
         max_characters = int(KEPT_FRACTION * characters) - NOTE_CHARACTERS
         adapted.rule = TokenLimit(max_characters, len, drop_headers_first=False)
         adapted.scorer = LexicalBoostScorer(adapted.scorer, group_chunks(passages))
@@ -78,7 +82,9 @@ class LexicalBoostScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return float32 scores of shape ``(len(texts),)``; higher is better."""
-        text_words = [set(split_words(text)) for text in texts]
+        text_words = []
+        for text in texts:
+            text_words.append(set(split_words(text)))
         texts_with_word: dict[str, list[int]] = {}
         for i, words in enumerate(text_words):
             for word in words:
@@ -99,13 +105,16 @@ class LexicalBoostScorer:
         scores = scores + overlaps / largest_overlap
         padded_scores = np.pad(scores, 1, constant_values=-np.inf)
         neighbour_scores = np.maximum(padded_scores[:-2], padded_scores[2:])
-        scores = (scores + np.maximum(neighbour_scores, scores)) / 2
+        better_scores = np.maximum(neighbour_scores, scores)
+        scores = (scores + better_scores) / 2
         if len(self.group_ids) == len(texts):
             group_scores = np.full(len(texts), -np.inf)
             np.maximum.at(group_scores, self.group_ids, scores)
             scores = group_scores[self.group_ids]
         query_words = set(split_words(query))
-        new_words = [words - query_words for words in text_words]
+        new_words = []
+        for words in text_words:
+            new_words.append(words - query_words)
         return _penalize_repetition(scores, new_words, weights, texts_with_word)
 
 
@@ -118,7 +127,8 @@ def _penalize_repetition(
     """Rank texts greedily; each loses by the words that texts ranked before it have."""
     total_weights = []
     for words in text_words:
-        total_weights.append(_total_weight(words, weights) or 1.0)
+        total_weight = _total_weight(words, weights)
+        total_weights.append(total_weight or 1.0)
     known_weights = np.zeros(len(text_words))
     is_open = np.ones(len(text_words), np.bool_)
     final_scores = np.empty(len(text_words), np.float32)
@@ -156,9 +166,11 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
                 header_spans.add(chunk.span)
             elif chunk.is_scored_in(passage.text):
                 scored_chunks.append(chunk)
-        group_keys = [_group_key(chunk, header_spans) for chunk in scored_chunks]
+        group_keys = []
         group_sizes = Counter[Hashable]()
-        for group_key, chunk in zip(group_keys, scored_chunks, strict=True):
+        for chunk in scored_chunks:
+            group_key = _group_key(chunk, header_spans)
+            group_keys.append(group_key)
             group_sizes[group_key] += chunk.length
         first_indices: dict[Hashable, int] = {}
         for n, group_key in enumerate(group_keys, len(group_ids)):
@@ -172,7 +184,8 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
 
 def _group_key(chunk: TextChunk, header_spans: set[tuple[int, int]]) -> Hashable:
     for depth in range(len(chunk.path), 0, -1):
-        if isinstance(chunk.path[depth - 1], int):
+        path_step = chunk.path[depth - 1]
+        if isinstance(path_step, int):
             return chunk.path[:depth]
     for context_span in reversed(chunk.context_spans):
         if context_span in header_spans:

@@ -125,7 +125,9 @@ def parse_texts(reply: Reply | str, *label_names: str) -> tuple[str, ...]:
             raise UnparsableReply(
                 f"expected JSON with {label_names!r} as text; it has {tuple(texts)!r}"
             )
-        contents.append("" if _is_none(content) else content.strip())
+        if _is_none(content):
+            content = ""
+        contents.append(content.strip())
     return tuple(contents)
 
 
@@ -146,7 +148,9 @@ def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, st
         key = label.lstrip(" \t").lower()
         has_label = colon and key in ("context", "question")
         if has_label and len(label) <= len(key) + 3:
-            label_name = "a label twice" if key in texts else key
+            label_name = key
+            if key in texts:
+                label_name = "a label twice"
             texts[label_name] = unlabelled_line
         elif label_name or line.strip():
             text_before = texts.get(label_name, "")
@@ -227,7 +231,9 @@ def _parse_items(
         if isinstance(list_item, dict):
             keys = list_item.keys() - _OTHER_KEYS
             has_one_number = len(keys) == 1 and keys <= _NUMBER_KEYS
-            piece_number = list_item[keys.pop()] if has_one_number else None
+            piece_number = None
+            if has_one_number:
+                piece_number = list_item[keys.pop()]
             stated_words = list_item.get("starts")
         if isinstance(piece_number, bool) or not isinstance(piece_number, int | str):
             raise UnparsableReply(f"expected numbers of pieces, got {list_item!r:.80}")
@@ -401,9 +407,12 @@ def read_selection(
     if selection.first_words:
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
-    default_verb = "drop" if variant == "remove" else "keep"
+    default_verb = "keep"
+    if variant == "remove":
+        default_verb = "drop"
     # KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
-    if (selection.verb or default_verb) == "drop":
+    list_verb = selection.verb or default_verb
+    if list_verb == "drop":
         all_numbers = set(range(1, piece_count + 1))
         other_numbers = all_numbers.difference(piece_numbers)
         piece_numbers = sorted(other_numbers)
@@ -540,7 +549,10 @@ class LLMCaller:
             outcomes = yield from self.outcomes(requests[:1])
             return outcomes + (yield from self.outcomes(requests[1:]))
         results = yield from self._ask_requests(requests)
-        unread_indices = [n for n, item in enumerate(results) if _is_unread(item)]
+        unread_indices = []
+        for n, request_outcomes in enumerate(results):
+            if _is_unread(request_outcomes):
+                unread_indices.append(n)
         if unread_indices and not record.is_doubtful:
             yield from self._ask_unread(requests, results, unread_indices)
         if record.is_unreadable:
@@ -710,7 +722,11 @@ def _give_up_request(request: SliceRequest) -> list[SliceOutcome]:
 
 
 def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
-    return any(isinstance(outcome.error, UnparsableReply) for outcome in outcomes)
+    for outcome in outcomes:
+        call_error = outcome.error
+        if isinstance(call_error, UnparsableReply):
+            return True
+    return False
 
 
 def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> bool:
@@ -719,7 +735,9 @@ def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> boo
     A status says that the request was refused, or there is none and the error does not
     depend on the moment. ``retry_depth`` counts the rounds since a call came through.
     """
-    if call_error is None or isinstance(call_error, (UnparsableReply, BudgetExceeded)):
+    if call_error is None:
+        return False
+    if isinstance(call_error, (UnparsableReply, BudgetExceeded)):
         return False
     for reply_place in (call_error, getattr(call_error, "response", None)):
         for label_name in ("status_code", "status", "code"):

@@ -40,19 +40,26 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     Brackets with anything else, and those in code and in reasoning, cite nothing; of
     JSON only those inside its texts do. A year of four digits counts none.
     """
-    passage_ids = [passage.id for passage in passages]
+    passage_ids = []
+    for passage in passages:
+        passage_ids.append(passage.id)
     parsed_answer = parse_answer(answer, ids=passage_ids)
     resolver = _CitationResolver(passages)
     citations: list[Citation] = []
-    for match in BRACKETED.finditer(citable_text(parsed_answer)):
-        resolved_names = list(map(resolver.resolve_name, cited_names(match[0])))
+    answer_text = citable_text(parsed_answer)
+    for match in BRACKETED.finditer(answer_text):
         ids: dict[str, None] = {}
         unknown_names: list[str] = []
-        for name in resolved_names:
-            if name is not None:
-                ids |= dict.fromkeys(name[0])
-                unknown_names += name[1]
-        if None not in resolved_names:
+        is_citation = True
+        for name in cited_names(match[0]):
+            resolved_name = resolver.resolve_name(name)
+            if resolved_name is None:
+                is_citation = False
+                break
+            cited_ids, other_names = resolved_name
+            ids |= dict.fromkeys(cited_ids)
+            unknown_names += other_names
+        if is_citation:
             start, end = match.span()
             citation = Citation(start, end, tuple(ids), tuple(unknown_names))
             citations.append(citation)
@@ -79,9 +86,12 @@ class _CitationResolver:
                 cited_ids.append(passage.id)
             else:
                 unknown_names.append(f"[{label}]")
-        if name in self.ids and len(cited_ids) < max(1, len(labels)):
+        required_count = max(1, len(labels))
+        if name in self.ids and len(cited_ids) < required_count:
             return [name], []
-        return (cited_ids, unknown_names) if labels else None
+        if not labels:
+            return None
+        return cited_ids, unknown_names
 
     def _is_known(self, label: str) -> bool:
         """Whether the passage is there, and has as many sentences as its label says."""
@@ -90,7 +100,9 @@ class _CitationResolver:
         if not 0 <= position < len(self.passages):
             return False
         has_text = bool(self.passages[position].text)
-        if not has_text or sentence_number in ("", "0"):
+        if not has_text:
+            return True
+        if sentence_number in ("", "0"):
             return True
         if self.evidence is None:
             self.evidence = LabelledEvidence(self.passages)
@@ -105,8 +117,10 @@ def citable_text(parsed_answer: ParsedAnswer) -> str:
         if is_field or unit.kind in _SKIPPED_KINDS:
             skipped_ranges += complement_spans(unit.citations, unit.start, unit.end)
     text = blank_ranges(parsed_answer.answer, skipped_ranges)
-    inline_code = re.finditer(r"`[^`\n]*`", text)
-    return blank_ranges(text, [match.span() for match in inline_code])
+    code_ranges = []
+    for match in re.finditer(r"`[^`\n]*`", text):
+        code_ranges.append(match.span())
+    return blank_ranges(text, code_ranges)
 
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
@@ -153,7 +167,7 @@ def _common_length(
     words_left = len(words) - offset
     source_words_left = len(source_words) - position
     limit = min(words_left, source_words_left)
-    length = 0
-    while length < limit and words[offset + length] == source_words[position + length]:
-        length += 1
-    return length
+    for length in range(limit):
+        if words[offset + length] != source_words[position + length]:
+            return length
+    return limit

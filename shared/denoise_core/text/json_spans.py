@@ -121,10 +121,14 @@ def field_ranges(text: str, start: int, end: int) -> Ranges | None:
     position = skip_space(text, start)
     if text[position : position + 1] == '"':
         position = text.find("{", start, end)
-    if position < 0 or text[position : position + 1] != "{":
+    if position < 0:
         return None
+    if text[position : position + 1] != "{":
+        return None
+    field_starts = []
     try:
-        field_starts = [member.start for member in json_members(text, position)]
+        for member in json_members(text, position):
+            field_starts.append(member.start)
     except (ValueError, IndexError, RecursionError):
         return None
     if len(field_starts) < 2:
@@ -328,11 +332,14 @@ class _ValueEditor:
 
     def _has_edit(self, start: int, end: int) -> bool:
         index = self._edits_from(start)
-        return index < len(self.edits) and self.edits[index].start < end
+        if index == len(self.edits):
+            return False
+        return self.edits[index].start < end
 
     def _edited_text(self, start: int, end: int) -> str:
         inner_edits = []
-        for edit in self.edits[self._edits_from(start) :]:
+        first_index = self._edits_from(start)
+        for edit in self.edits[first_index:]:
             if edit.start >= end:
                 break
             inner_edits.append(edit)
@@ -344,11 +351,14 @@ class _ValueEditor:
             return None
         edit = self.edits[index]
         holds_member = edit.start <= member.start and member.end <= edit.end
-        return edit if holds_member else None
+        if holds_member:
+            return edit
+        return None
 
     def edit_fields(self, value_fields: dict[Any, Any], start: int) -> dict[Any, Any]:
         edited_fields: dict[Any, Any] = {}
-        first_edit = self.edits[self._edits_from(start)]
+        first_index = self._edits_from(start)
+        first_edit = self.edits[first_index]
         is_addition = first_edit.start == first_edit.end == start + 1
         if is_addition:
             added_members = first_edit.replacement.rstrip(", ")
