@@ -291,9 +291,13 @@ def _find_supports(
         if not empty_ids.issuperset(citation.ids):
             supports["citation", citation.start, citation.end] = citation.ids
     facts = {(fact.start, fact.end) for fact in extract_facts(answer)}
+    # What the question says already was taken from no passage.
+    if question:
+        new_facts = find_differences(answer, question)
+        facts &= {(fact.start, fact.end) for fact in new_facts}
     for passage in passages:
         source = passage.text_with_header
-        differences = find_differences(answer, source, known_text=question)
+        differences = find_differences(answer, source)
         missing = {(difference.start, difference.end) for difference in differences}
         for start, end in facts - missing:
             stating_ids = supports.get(("fact", start, end), ())

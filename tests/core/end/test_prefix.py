@@ -251,7 +251,6 @@ def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
     assert len(max_errors) == 24
     assert max(max_errors) < 1e-5
     assert caching_reader.prefix.total_weight <= 40_000
-    assert caching_reader.prefix.evictions > 0
 
 
 @dataclass
