@@ -72,32 +72,15 @@ def test_a_page_of_plain_lines(page):
     run(page, {})
 
 
-RIGHT = "The Eiffel Tower in Paris was completed in 1889."
-
-
 def test_the_loops_page(monkeypatch):
-    from denoise_core import Passage
-    from denoise_core.augmenter import BM25Retriever, Groundedness
-    from denoise_core.embedded import default_denoiser, shared_encoder
-    from denoise_core.testing import FunctionLLM
+    from denoise_core.embedded import shared_encoder
 
-    more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
     # The page names a model of the hub; the same weights ship.
     monkeypatch.setattr(
         "denoise_core.scorers.encoders._embedders",
         lambda name: (shared_encoder().embed_texts, shared_encoder().embed_texts),
     )
-    names = {
-        "llm": FunctionLLM(lambda messages: RIGHT),
-        "reviews": more,
-        "archive": more,
-        "end_denoiser": default_denoiser(),
-        "retriever": BM25Retriever([Passage(RIGHT, "eiffel")]),
-        "stricter": Groundedness(),
-        "mask": lambda text: text,
-        "clear": lambda: None,
-    }
-    made = run("docs/augmenter.md", names)
+    made = run("docs/augmenter.md", {"__name__": "docs"})
     assert made["answer"].outcome.value == "supported"
     assert "completed" in made["page"]
 
