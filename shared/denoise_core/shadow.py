@@ -290,11 +290,7 @@ def _find_supports(
     for citation in find_citations(answer, passages):
         if not empty_ids.issuperset(citation.ids):
             supports["citation", citation.start, citation.end] = citation.ids
-    facts = {(fact.start, fact.end) for fact in extract_facts(answer)}
-    # What the question says already was taken from no passage.
-    if question:
-        new_facts = find_differences(answer, question)
-        facts &= {(fact.start, fact.end) for fact in new_facts}
+    facts = _new_facts(question, answer)
     for passage in passages:
         source = passage.text_with_header
         differences = find_differences(answer, source)
@@ -303,6 +299,15 @@ def _find_supports(
             stating_ids = supports.get(("fact", start, end), ())
             supports["fact", start, end] = (*stating_ids, passage.id)
     return supports
+
+
+def _new_facts(question: str, answer: str) -> set[tuple[int, int]]:
+    """The facts of an answer that its question does not say already."""
+    facts = {(fact.start, fact.end) for fact in extract_facts(answer)}
+    if question:
+        differences = find_differences(answer, question)
+        facts &= {(difference.start, difference.end) for difference in differences}
+    return facts
 
 
 def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
