@@ -78,7 +78,7 @@ WAYS = {
     "cosine, as much as select": "cosine, as much text as `select`",
     "select": "**`select`** with a large language model",
 }
-JUDGES = {"words": "shared words", "quoting judge, prompts 1": "**the quoting judge** with a large language model"}
+JUDGES = {"words": "shared words", "judge by units, prompts 2": "**your model as the judge** (a large language model)"}
 READ = ("the whole file", "what the default keeps", "what cosine keeps in as much")
 
 
@@ -150,6 +150,12 @@ def filters() -> str:
             row = found.get(f"unseen set, {name}: {what}")
             cells.append("" if row is None else f"{row['value']:.0f}")
         lines.append(f"| {shown} | {' | '.join(cells)} |")
+    record = json.loads((RESULTS / "company.json").read_text("utf-8"))
+    selected = {row["measure"]: row["value"] for row in record["rows"]}
+    cells = []
+    for what in ("needed text", "both", "text"):
+        cells.append(f"{selected[f'unseen set, select, answerable: {what}']:.0%}")
+    lines.append(f"| **`select`** with a large language model, whole files | {' | '.join(cells)} | | |")
     return "\n".join(lines)
 
 
