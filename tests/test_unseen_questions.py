@@ -4,6 +4,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from denoise_core.embedded import sample_folder
+
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "data" / "unseen"
 
 
@@ -18,5 +20,5 @@ def test_each_place_occurs_once_in_a_file_that_is_given():
         assert bool(row["needs"] and row["identity"]) is not is_absent
         for place in [*row["needs"], *row["identity"]]:
             assert place["file"] in row["documents"]
-            text = (FOLDER / place["file"]).read_text("utf-8")
+            text = (sample_folder() / place["file"]).read_text("utf-8")
             assert text.count(place["text"]) == 1, place

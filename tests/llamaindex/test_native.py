@@ -76,7 +76,7 @@ def test_top_n_and_order():
     [
         (MockLLM(), "write llm="),
         (MockEmbedding(4), "write embed_model="),
-        (DenoisePostprocessor(denoiser=RedSentences()), "before this postprocessor"),
+        (DenoisePostprocessor(denoiser=RedSentences()), "a denoise_core Denoiser"),
     ],
 )
 def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from denoise_core.embedded import sample_folder
 from denoise_core.evaluate.comparison import evaluate
 from denoise_core.evaluate.comparison.figures import NEEDED_KEPT
 from denoise_core.evaluate.comparison.setting import STANDARD_STRATEGIES
@@ -14,7 +15,7 @@ QUESTION_COUNT = 6
 def company_record(row):
     """A question with its files whole; it needs the facts and what says whose they are."""
     needed_places = [*row["needs"], *row["identity"]]
-    files = [(FOLDER / name).read_text("utf-8") for name in row["documents"]]
+    files = [(sample_folder() / name).read_text("utf-8") for name in row["documents"]]
     return {
         "question": row["question"],
         "passages": files,
