@@ -78,7 +78,10 @@ WAYS = {
     "cosine, as much as select": "cosine, as much text as `select`",
     "select": "**`select`** with a large language model",
 }
-JUDGES = {"words": "shared words", "judge by units, prompts 2": "**your model as the judge** (a large language model)"}
+JUDGES = {
+    "words": "shared words",
+    "judge by units, prompts 2": "**your model as the judge** (a large language model)",
+}
 READ = ("the whole file", "what the default keeps", "what cosine keeps in as much")
 
 
