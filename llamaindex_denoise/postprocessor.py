@@ -431,7 +431,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         node_batch = run.node_batch
         if self.top_n is not None:
             result = keep_top(result, node_batch.passages, self.top_n)
-        result = drop_repeats(result, node_batch.passages)
+        if result.fallback is None:  # a failure keeps the input as it is
+            result = drop_repeats(result, node_batch.passages)
         if self.shadow:
             from denoise_core.shadow import ShadowCall
 

@@ -16,6 +16,7 @@ from llama_index.core.instrumentation.events.query import (
 )
 from llama_index_instrumentation.events.span import SpanDropEvent
 
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.shadow import ShadowLog
 from llamaindex_denoise.events import ShadowEvent
 
@@ -59,7 +60,7 @@ class ShadowHandler(BaseEventHandler):
         if isinstance(event, ShadowEvent):
             self._log.add_call(request_id or event.id_, event.call)
             if request_id is None:
-                self._log.add_answer(event.id_, None)
+                self._add_answer(event.id_, None)
         elif isinstance(event, QueryStartEvent) and request_id is None:
             self._request_id.set(event.span_id)
             return
@@ -68,5 +69,11 @@ class ShadowHandler(BaseEventHandler):
         if isinstance(event, (QueryEndEvent, SpanDropEvent)):
             response = getattr(event, "response", None)
             is_known = isinstance(response, (Response, PydanticResponse))  # no stream
-            self._log.add_answer(request_id, str(response) if is_known else None)
             self._request_id.set(None)
+            self._add_answer(request_id, str(response) if is_known else None)
+
+    def _add_answer(self, request_id: str, answer: str | None) -> None:
+        try:
+            self._log.add_answer(request_id, answer)
+        except Exception as error:  # LlamaIndex would swallow it
+            log_fallback("ShadowHandler", error, "the request is not written")

@@ -152,7 +152,7 @@ class EngineDrafter:
         """
         engine = self.engine
         query_bundle = self.query_bundle
-        while isinstance(engine, TransformQueryEngine):
+        while type(engine) is TransformQueryEngine:  # a subclass may have its own way
             query_bundle = engine._query_transform.run(
                 query_bundle, metadata=engine._transform_metadata
             )
@@ -259,7 +259,7 @@ def _is_label_type(annotation: Any) -> bool:
 
 def has_own_retrieval(engine: BaseQueryEngine) -> bool:
     """Whether the engine defines its own ``retrieve`` and ``synthesize``."""
-    while isinstance(engine, TransformQueryEngine):
+    while type(engine) is TransformQueryEngine:  # a subclass may have its own way
         engine = engine._query_engine
     for method in ("retrieve", "synthesize", "asynthesize"):
         if defining_class(engine, method) in (None, BaseQueryEngine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -48,12 +49,14 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
         document_id, start = text_starts[kept.id]
         origin = input_by_id[kept.id]
         sentences = list(_kept_sentences(kept, origin.text, start))
+        text_counts = Counter(sentence.text for sentence in sentences)
         new_spans = []
         for sentence in sentences:
             positions = shown.setdefault((document_id, kept.header, sentence.text), {})
             earlier_id = _shown_by(positions, sentence, kept.id)
             positions.setdefault(sentence.position, kept.id)
-            if earlier_id is None:
+            # Repeated inside one node, its position proves no overlap.
+            if earlier_id is None or text_counts[sentence.text] > 1:
                 new_spans.append(sentence.span)
             else:
                 reason = f"the same as in {earlier_id}"

@@ -24,7 +24,10 @@ from typing import Any, Literal, TypeAlias
 
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
+from denoise_core.support.citation_marks import cited_names, named_labels
 from denoise_core.support.citing import find_citations
+from denoise_core.support.labels import LabelledEvidence
+from denoise_core.support.normal_form import find_words
 from denoise_core.support.quotations import check_quotations
 from denoise_core.text.facts import extract_facts, find_differences
 from denoise_core.text.token_budget import estimate_tokens
@@ -204,6 +207,7 @@ class ShadowLog:
             if len(self._open_calls) > MAX_OPEN_REQUESTS:
                 oldest_id = next(iter(self._open_calls))
                 del self._open_calls[oldest_id]
+                self._write_line(self._requests[oldest_id])
 
     def add_answer(self, request_id: str, answer: str | None) -> ShadowRequest | None:
         """Compare an answer with what its request would have dropped.
@@ -227,10 +231,13 @@ class ShadowLog:
             self._requests[request_id] = request
             if answer is not None:
                 self._open_calls.pop(request_id, None)
-            if self.path is not None:
-                with open(self.path, "a", encoding="utf-8", errors="replace") as file:
-                    file.write(request.to_json() + "\n")
+            self._write_line(request)
         return request
+
+    def _write_line(self, request: ShadowRequest) -> None:
+        if self.path is not None:
+            with open(self.path, "a", encoding="utf-8", errors="replace") as file:
+                file.write(request.to_json() + "\n")
 
     @property
     def requests(self) -> tuple[ShadowRequest, ...]:
@@ -262,13 +269,35 @@ def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
             continue
         supported |= supports
         kept_supports = _find_supports(call.question, answer, call.kept_passages)
-        kept.update(kept_supports)
+        kept.update(key for key in kept_supports if key[0] != "citation")
+        kept.update(_kept_citations(answer, call))
     losses = []
     for answer_range, passage_ids in supported.items():
         if answer_range not in kept:
             losses.append(Loss(*answer_range, passage_ids))
     losses.sort(key=lambda loss: (loss.start, loss.end, loss.kind))
     return tuple(losses)
+
+
+def _kept_citations(answer: str, call: ShadowCall) -> set[AnswerRange]:
+    """Citations of which a passage, and every sentence that they name, is kept.
+
+    Labels count the sentences of ``call.passages``, never of what is kept of them.
+    """
+    kept_texts = {passage.id: passage.text for passage in call.kept_passages}
+    evidence = LabelledEvidence(call.passages)
+    kept: set[AnswerRange] = set()
+    for citation in find_citations(answer, call.passages):
+        is_kept = any(kept_texts[passage_id] for passage_id in citation.ids)
+        for name in cited_names(answer[citation.start : citation.end]):
+            for label in named_labels(name):
+                sentence = evidence.sentences.get(label)
+                if sentence is not None:
+                    kept_text = kept_texts[sentence.passage_id]
+                    is_kept &= find_words(sentence.text, kept_text) is not None
+        if is_kept:
+            kept.add(("citation", citation.start, citation.end))
+    return kept
 
 
 def _find_supports(

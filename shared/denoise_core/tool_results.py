@@ -70,7 +70,9 @@ _BLOCK_TYPES = frozenset(
         "input_image",
         "resource",
         "resource_link",
+        "search_result",
         "text",
+        "tool_reference",
         "video",
     )
 )
@@ -192,10 +194,12 @@ class ToolResult:
             new_texts[n] = self._cut_text(n, spans, has_recall)
             is_too_long = new_texts[n].length > limit + MAX_NOTE_CHARACTERS
             is_string = isinstance(chunked.source_value, str | bytes | None)
-            can_cut_middle = is_string and not pinned_spans
+            recall_id = self.passages[n].id if has_recall else ""
+            middle_edit = _middle_edit(chunked, limit, recall_id)
+            omitted_length = middle_edit.end - middle_edit.start
+            is_shorter = len(middle_edit.replacement) < omitted_length
+            can_cut_middle = is_string and is_shorter and not pinned_spans
             if can_cut_middle and (is_too_long or not spans):
-                recall_id = self.passages[n].id if has_recall else ""
-                middle_edit = _middle_edit(chunked, limit, recall_id)
                 new_value = chunked.apply([middle_edit])
                 new_texts[n] = _NewText(new_value, chunked.text)
             elif is_too_long:

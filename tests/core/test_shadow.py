@@ -14,6 +14,7 @@ from denoise_core.shadow import (
     find_losses,
     summarize_requests,
 )
+from denoise_core.text.chunk import extract_spans
 from denoise_core.types import Span
 
 TOWER = Passage("The tower was completed in 1889 by Gustave Eiffel.", "tower")
@@ -131,3 +132,13 @@ def test_threads_lose_no_request(tmp_path):
     lines = log.path.read_text("utf-8").splitlines()
     assert len({json.loads(line)["request_id"] for line in lines}) == 80
     assert len(log.summary()["losses"]) == 80
+
+
+def test_a_cited_sentence_is_looked_for_in_what_is_kept_of_its_passage():
+    text = "It opened in 1889. It is red. The tower is 300 m tall."
+    passage = Passage(text, "a")
+    kept = extract_spans(passage, [Span("a", text.index("The"), len(text))])
+    call = ShadowCall.from_result([passage], DenoiseResult("Why?", (kept,)))
+    assert find_losses([call], "The tower is 300 m tall [1.3].") == ()
+    (loss,) = find_losses([call], "It opened once [1.1].")
+    assert loss.kind == "citation"

@@ -283,3 +283,20 @@ def test_bytes_that_are_no_text_stay_those_bytes(given_bytes):
     tool_result = read_result(given_bytes)
     result = DenoiseResult("q", tool_result.passages)
     assert tool_result.reduce(result).value == given_bytes
+
+
+def test_search_results_as_content_blocks_are_no_records():
+    blocks = []
+    for number in range(8):
+        content = [{"type": "text", "text": f"Hit {number} is red."}]
+        blocks.append({"type": "search_result", "source": "s", "content": content})
+    assert not read_result(blocks).passages
+
+
+def test_a_cap_never_makes_a_result_longer():
+    text = "the tower of the town is red and tall"
+    blocks = [{"type": "text", "text": f"Hit {n}: {text}."} for n in range(200)]
+    capped = read_result(blocks).cap(5000, has_recall=True).value
+    assert sum(len(block["text"]) for block in capped) <= sum(
+        len(block["text"]) for block in blocks
+    )

@@ -40,6 +40,7 @@ def site(tmp_path_factory):
             ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"),
         )
     (copy / "benchmarks" / "results").mkdir(parents=True)
+    shutil.copy(ROOT / "benchmarks" / "README.md", copy / "benchmarks")
     for path in (ROOT / "benchmarks" / "results").glob("*.*"):
         shutil.copy(path, copy / "benchmarks" / "results")
     for name in (

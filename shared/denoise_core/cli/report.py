@@ -25,7 +25,11 @@ def report_command(
 ) -> None:
     """Print what shadow mode counted: tokens, and the requests whose answers rest on dropped text."""
     requests = []
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    # Ids may hold characters that splitlines would split at.
+    lines = file.read_text("utf-8").split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
         try:
             requests.append(ShadowRequest.from_json(line))
         except InputError as error:

@@ -297,7 +297,13 @@ def fit_denoiser(
     )
     evaluation = evaluate_fit(scores, passage_labels, passage_sizes, question_groups)
     return FittedDenoiser(
-        fitted_stack, score_scale, keep, evaluation, probe, risk, encoder
+        fitted_stack,
+        score_scale,
+        keep,
+        evaluation,
+        probe,
+        risk,
+        _absolute_folder(encoder),
     )
 
 
@@ -490,6 +496,13 @@ def _stack_parts(
 
 
 @lru_cache(maxsize=1)
+def _absolute_folder(encoder: str | None) -> str | None:
+    """The encoder as it is found again from any working folder."""
+    if encoder is not None and Path(encoder).is_dir():
+        return str(Path(encoder).resolve())
+    return encoder
+
+
 def _encoder_scorer(name: str) -> EmbeddingScorer:
     # Kept, or the model would be loaded again for each question.
     return EmbeddingScorer(name)

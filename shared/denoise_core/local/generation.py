@@ -203,7 +203,7 @@ def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
         raise InputError(
             f"the tokenizer's chat template refuses the messages: {error}"
         ) from error
-    pieces = re.split("(" + "|".join(content_of_mark) + ")", text)
+    pieces = re.split(r"(zzMESSAGE\d{1,9}zz)", text)
     shown_marks = [piece for piece in pieces if piece in content_of_mark]
     if shown_marks != list(content_of_mark):
         raise InputError(

@@ -226,8 +226,9 @@ class FailSafeStore:
         reraise: tuple[type[Exception], ...] = (),
     ) -> V:
         """Return what ``call`` returns, else ``default``; raises ``reraise`` errors."""
-        if self._next_trial is not None:
-            if time.monotonic() < self._next_trial:
+        next_trial = self._next_trial  # read once: another thread may clear it
+        if next_trial is not None:
+            if time.monotonic() < next_trial:
                 return default
             self._next_trial = time.monotonic() + BYPASS_SECONDS
         try:

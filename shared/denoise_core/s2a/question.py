@@ -46,6 +46,7 @@ _TAG_QUESTION = re.compile(
     r"\s(?:right|correct|no|yes|true|isn't it|aren't they)\s?\?",
     re.IGNORECASE,
 )
+_LEADING_MARKS = re.compile(r"\A(?:[ ,;:–—]|-(?!\S))+")  # no minus of a number
 _TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 
 
@@ -208,7 +209,8 @@ def choose_clauses(
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
-    question = question.strip(" ,;:–—-")
+    question = question.rstrip(" ,;:–—-")
+    question = _LEADING_MARKS.sub("", question)
     return NeutralQuestion(open_tag_question(question), None, kept_spans)
 
 

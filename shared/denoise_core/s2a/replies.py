@@ -547,7 +547,16 @@ class LLMCaller:
             return list(chain.from_iterable(map(_give_up_request, requests)))
         if not record.is_readable and len(requests) > MAX_UNREADABLE:
             outcomes = yield from self.outcomes(requests[:1])
-            return outcomes + (yield from self.outcomes(requests[1:]))
+            ask_others = self.outcomes
+            if not record.is_readable and not _is_unread(outcomes):
+                # The call failed, which says nothing about the model.
+                ask_others = self._ask_all
+            return outcomes + (yield from ask_others(requests[1:]))
+        return (yield from self._ask_all(requests))
+
+    def _ask_all(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
+        """Return the outcomes of all requests, asked at once, and again if unread."""
+        record = self.record
         results = yield from self._ask_requests(requests)
         unread_indices = []
         for n, request_outcomes in enumerate(results):

@@ -21,7 +21,7 @@ from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.runtime.flow import run
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import strip_reasoning
-from denoise_core.text.token_budget import TokenBudget
+from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.text.words import split_words
 from denoise_core.types import Message
 
@@ -157,15 +157,16 @@ class DecisionScorer:
 
     def _split_windows(self, texts: Sequence[str]) -> Iterator[list[str]]:
         window: list[str] = []
-        budget = TokenBudget(self.window_tokens)
+        window_tokens = 0
         for text in texts:
-            is_full = self.is_pointwise or not budget.try_add(text)
-            if window and is_full:
+            tokens = estimate_tokens(text)
+            is_full = window_tokens + tokens > self.window_tokens
+            if window and (is_full or self.is_pointwise):
                 yield window
                 window = []
-                budget = TokenBudget(self.window_tokens)
-                budget.try_add(text)
+                window_tokens = 0
             window.append(text)
+            window_tokens += tokens
         if window:
             yield window
 

@@ -302,8 +302,9 @@ class RequestQueue:
         rate = (time.monotonic() - turn.start_time) / turn.cost
         with self._lock:
             self.rate.record(rate)
-            if turn.cost < FIXED_COST + LONG_TOKENS:
-                return
+            is_alone = self._slots.borrowed_tokens <= 1
+            if turn.cost < FIXED_COST + LONG_TOKENS or (has_ended and not is_alone):
+                return  # a time with shared cores says nothing of one request alone
             reading_rate = self.reading_rates[turn.kind]
             if has_ended:
                 reading_rate.record(rate)

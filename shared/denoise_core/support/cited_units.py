@@ -8,6 +8,7 @@ in another order, or without one of them, may say the opposite.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
 from denoise_core.support.answers import AnswerUnit
@@ -75,6 +76,13 @@ def _repeated_labels(
     for label in labels:
         sentence = evidence.sentences[label]
         is_question = sentence.text.rstrip().endswith(tuple(_QUESTION_MARKS))
-        if not is_question and fold_text(sentence.text).text == unit_words:
+        has_same_words = fold_text(sentence.text).text == unit_words
+        has_same_signs = _math_signs(sentence.text) == _math_signs(unit.shown_text)
+        if not is_question and has_same_words and has_same_signs:
             repeated_labels.append(label)
     return tuple(repeated_labels)
+
+
+def _math_signs(text: str) -> list[str]:
+    """The signs such as ``<`` and ``≥``, which folding leaves out with punctuation."""
+    return [sign for sign in text if unicodedata.category(sign) == "Sm"]

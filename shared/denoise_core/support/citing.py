@@ -59,11 +59,18 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
             cited_ids, other_names = resolved_name
             ids |= dict.fromkeys(cited_ids)
             unknown_names += other_names
+        if unknown_names and _is_copied(match[0], passages):
+            is_citation = False
         if is_citation:
             start, end = match.span()
             citation = Citation(start, end, tuple(ids), tuple(unknown_names))
             citations.append(citation)
     return citations
+
+
+def _is_copied(bracket: str, passages: Sequence[Passage]) -> bool:
+    """Whether a passage has the bracket itself: an interval, its own reference mark."""
+    return any(bracket in passage.text for passage in passages)
 
 
 class _CitationResolver:

@@ -22,7 +22,7 @@ _UNIFIED = WITHOUT_INVISIBLE | str.maketrans(
     | dict.fromkeys("“”„‟«»〝〞", '"')
     | dict.fromkeys("‘’‚‛", "'")
 )
-_MEASURE_SIGNS = "%‰°+±×÷="  # punctuation that changes what a number says
+_MEASURE_SIGNS = "%‰°+±×÷=≤≥≠≈"  # punctuation that changes what a number says
 _MAX_CITED_DIGITS = 3
 
 
@@ -183,7 +183,9 @@ def _fold_character(text: str, position: int) -> str:
     is_inside_word = before.isalpha() and after.isalpha()
     if is_inside_word and character in "-'":
         return ""
-    is_sign = category == "Sc" or character in _MEASURE_SIGNS
+    next_text = text[position + 1 : position + 3]
+    is_less = character == "<" and next_text.lstrip()[:1].isdecimal()
+    is_sign = category == "Sc" or character in _MEASURE_SIGNS or is_less
     is_inside_number = character in ".,:/" and before.isdecimal()
     is_minus = character == "-" and not before.isalnum()
     if is_sign:

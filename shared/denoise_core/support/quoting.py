@@ -137,6 +137,8 @@ class LLMJudge(FlowJudge):
             shown_evidence = _named_evidence(known_lines, evidence)
         calls = len(parts)
         calls += yield from self._ask_again(question, units, replies, shown_evidence)
+        if shown_evidence is not evidence:
+            replies.labels = ()  # of evidence that is numbered anew
         verdict = combine_replies(question, answer, units, replies, evidence)
         return replace(verdict, judge=self.id, calls=calls)
 
@@ -159,7 +161,6 @@ class LLMJudge(FlowJudge):
             return 0
         messages = unit_prompt(question, units, evidence, task=ANSWER_TASK)
         yield from self._read_lines(messages, (), replies)
-        replies.labels = ()  # of evidence that may be numbered anew
         return 1
 
     def _read_lines(

@@ -19,6 +19,7 @@ from denoise_core.s2a import (
     Prompts,
     S2ADenoiser,
 )
+from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import copies, document, keeps, pieces
@@ -325,3 +326,22 @@ def test_plain_prompts_have_no_envelope_and_the_same_tasks():
         plain = getattr(PLAIN_PROMPTS, name)
         assert plain.user == prompt.user
         assert plain.version != prompt.version
+
+
+def test_a_server_that_is_down_costs_no_recursion():
+    def refuse(messages):
+        raise ConnectionError("down")
+
+    passages = [
+        Passage(f"Tower {n}. " + "It is old. " * 400, str(n)) for n in range(300)
+    ]
+    options = Options(neutralize_question=False)
+    result = S2ADenoiser(FunctionLLM(refuse), options=options).denoise("How?", passages)
+    assert [p.text for p in result.passages] == [p.text for p in passages]
+
+
+def test_the_minus_of_a_number_stays_with_the_question():
+    llm = FunctionLLM(lambda messages: '{"request":[2],"opinion":[1]}')
+    text = "I believe that the answer must be four. -5 plus 3 times two is what number?"
+    question = MessageDenoiser(llm).neutralize(text).question
+    assert question == "-5 plus 3 times two is what number?"

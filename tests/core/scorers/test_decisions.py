@@ -132,3 +132,16 @@ def test_transformers_own_decision_pipeline_serves(
     chunk_scores = text_scorer.score("the sea", texts)
     assert ((chunk_scores > 0) & (chunk_scores < 1)).all()
     assert len(set(chunk_scores.tolist())) > 1
+
+
+def test_a_passage_above_the_window_is_a_request_alone():
+    sizes = []
+
+    def decide(request):
+        sizes.append([len(text) for text in request["state"]["passages"].values()])
+        return {name: {"noul": 0.5} for name in request["questions"]}
+
+    texts = ["x" * 4000, "y" * 100, "z" * 200, "w" * 200]
+    DecisionScorer(decide, window_tokens=100).score("q", texts)
+    assert sizes[0] == [4000]
+    assert sum(map(len, sizes)) == len(texts)

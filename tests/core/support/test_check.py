@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check
 from denoise_core.support.citation_marks import remove_citations
+from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
+from denoise_core.support.quoting import LLMJudge
+from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
 
@@ -253,3 +256,38 @@ def test_laws_of_any_check(question, answer, text, header):
             assert 0 <= difference.start < difference.end <= len(answer)
     assert results == check(question, answer, passages)
     assert results.as_json()["supported"] is results.supported
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("The daily dose is ≤ 5 mg.", "The daily dose is ≥ 5 mg [1.1]."),
+        ("It was significant (p > 0.05).", "It was significant (p < 0.05) [1.1]."),
+    ],
+)
+def test_another_sign_is_no_repeated_sentence(source, answer):
+    judge = CitationJudge(FunctionLLM(lambda messages: "1 contradicted 1.1\nanswers"))
+    verdict = check("What is it?", answer, [Passage(source, "a")], judge=judge)
+    assert verdict.outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The hazard ratio was 1.5 (95% CI [1.2, 1.8]).",
+        "Kappa was high, 95% CI [0.6, 0.9].",
+        "Sales rose in May by [10%].",
+        "The hall is red [12].",
+    ],
+)
+def test_brackets_of_the_evidence_are_no_citations(text):
+    judge = LLMJudge(FunctionLLM(lambda messages: "1 supported 1.1\nanswers"))
+    assert check("What was it?", text, [Passage(text, "a")], judge=judge).passed
+
+
+def test_a_wrong_abstention_is_one_when_its_last_line_comes_late():
+    replies = iter(["1 no_claim", "wrongly_abstains 1.1"])
+    judge = LLMJudge(FunctionLLM(lambda messages: next(replies)))
+    passages = [Passage("The tower was built in 1889.", "a")]
+    verdict = check("When was it built?", "I do not know.", passages, judge=judge)
+    assert (verdict.outcome, verdict.kind) == ("fail", "wrong_abstention")
