@@ -45,10 +45,11 @@ TAILS = (" are relevant.", "\x00")
 SLOW = 0.004  # seconds for 4,000 characters: a quadratic pattern takes ten times that, a linear one a tenth
 
 
-# Patterns made of words that are escaped: alternatives of literals, without a repetition.
+# Patterns made of escaped words, alternatives of literals without a repetition, and those that a user gives.
 LOCAL = {
-    "'(' + '|'.join(message_marks) + ')'",
-    "'(' + '|'.join(slot_marks.values()) + ')'",
+    "'(' + mark_pattern + ')'",
+    "must_keep",
+    "expression",
     "f'(?:(?:{labels.ADJECTIVES})[ _])?(?:{names})'",
 }
 
