@@ -117,3 +117,29 @@ def test_a_field_of_another_value_is_no_reason_to_stay():
 def test_a_broken_pattern_is_an_error_at_once():
     with pytest.raises(ValueError, match="must_keep="):
         DenoisePostprocessor(denoiser=RedSentences(), must_keep="(")
+
+
+class Broken(RedSentences):
+    def denoise(self, query, passages):
+        raise ConnectionError("down")
+
+
+def test_a_failure_leaves_overlapping_nodes_as_they_are():
+    hits = overlapping(range(9))
+    kept = DenoisePostprocessor(denoiser=Broken()).postprocess_nodes(
+        hits, query_str=QUESTION
+    )
+    assert [n.node.text for n in kept] == [n.node.text for n in hits]
+
+
+def test_lines_that_a_node_repeats_are_kept():
+    """Positions that LlamaIndex finds by searching are too small in such a text."""
+    text = "a = 1\n" * 60 + "b = 2\n"
+    splitter = SentenceSplitter(chunk_size=60, chunk_overlap=20)
+    nodes = splitter.get_nodes_from_documents([Document(text=text, id_="log")])
+    hits = [NodeWithScore(node=node, score=0.5) for node in nodes]
+    kept = DenoisePostprocessor(denoiser=Untouched()).postprocess_nodes(
+        hits, query_str=QUESTION
+    )
+    first_lines = hits[0].node.text.splitlines()
+    assert kept[0].node.text.splitlines() == first_lines

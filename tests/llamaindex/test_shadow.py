@@ -111,3 +111,18 @@ def test_a_failure_is_counted(report):
     summary = report.log.summary()
     assert (summary["requests"], summary["failures"]) == (1, 1)
     assert summary["kept_tokens"] == summary["tokens"]
+
+
+def test_a_report_that_cannot_be_written_is_logged_and_requests_stay_apart(
+    tmp_path, caplog
+):
+    handler = ShadowHandler(tmp_path / "missing" / "shadow.jsonl")
+    dispatcher = get_dispatcher()
+    dispatcher.add_event_handler(handler)
+    try:
+        for _ in range(2):
+            shadow().postprocess_nodes(nodes_of(), query_str=QUESTION)
+    finally:
+        dispatcher.event_handlers.remove(handler)
+    assert handler.log.summary()["requests"] == 2
+    assert "the request is not written" in caplog.text

@@ -45,3 +45,12 @@ def test_a_damaged_line_is_named(shadow_file):
     error = report(shadow_file).exception
     assert isinstance(error, InputError)
     assert "line 4" in str(error)
+
+
+def test_an_id_may_hold_any_separator_of_lines(tmp_path):
+    log = ShadowLog(tmp_path / "shadow.jsonl")
+    passages = (Passage("It is red.", "a\u2028b"),)
+    call = ShadowCall.from_result(passages, DenoiseResult("When?", ()))
+    log.add_call("request", call)
+    log.add_answer("request", 'It says "It is red." [1]')
+    assert report(log.path).exit_code == 0
