@@ -56,7 +56,9 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
             earlier_id = _shown_by(positions, sentence, kept.id)
             positions.setdefault(sentence.position, kept.id)
             # Repeated inside one node, its position proves no overlap.
-            if earlier_id is None or text_counts[sentence.text] > 1:
+            occurrence_count = text_counts[sentence.text]
+            is_repeated = occurrence_count > 1
+            if earlier_id is None or is_repeated:
                 new_spans.append(sentence.span)
             else:
                 reason = f"the same as in {earlier_id}"

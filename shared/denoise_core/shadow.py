@@ -269,7 +269,10 @@ def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
             continue
         supported |= supports
         kept_supports = _find_supports(call.question, answer, call.kept_passages)
-        kept.update(key for key in kept_supports if key[0] != "citation")
+        for key in kept_supports:
+            kind, _, _ = key
+            if kind != "citation":
+                kept.add(key)
         kept.update(_kept_citations(answer, call))
     losses = []
     for answer_range, passage_ids in supported.items():
@@ -284,7 +287,9 @@ def _kept_citations(answer: str, call: ShadowCall) -> set[AnswerRange]:
 
     Labels count the sentences of ``call.passages``, never of what is kept of them.
     """
-    kept_texts = {passage.id: passage.text for passage in call.kept_passages}
+    kept_texts = {}
+    for passage in call.kept_passages:
+        kept_texts[passage.id] = passage.text
     evidence = LabelledEvidence(call.passages)
     kept: set[AnswerRange] = set()
     for citation in find_citations(answer, call.passages):
@@ -294,7 +299,9 @@ def _kept_citations(answer: str, call: ShadowCall) -> set[AnswerRange]:
                 sentence = evidence.sentences.get(label)
                 if sentence is not None:
                     kept_text = kept_texts[sentence.passage_id]
-                    is_kept &= find_words(sentence.text, kept_text) is not None
+                    position = find_words(sentence.text, kept_text)
+                    is_sentence_kept = position is not None
+                    is_kept = is_kept and is_sentence_kept
         if is_kept:
             kept.add(("citation", citation.start, citation.end))
     return kept

@@ -46,7 +46,7 @@ _TAG_QUESTION = re.compile(
     r"\s(?:right|correct|no|yes|true|isn't it|aren't they)\s?\?",
     re.IGNORECASE,
 )
-_LEADING_MARKS = re.compile(r"\A(?:[ ,;:–—]|-(?!\S))+")  # no minus of a number
+_MARKS = " ,;:–—"
 _TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 
 
@@ -209,8 +209,8 @@ def choose_clauses(
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
-    question = question.rstrip(" ,;:–—-")
-    question = _LEADING_MARKS.sub("", question)
+    question = question.rstrip(_MARKS + "-")
+    question = _strip_leading_marks(question)
     return NeutralQuestion(open_tag_question(question), None, kept_spans)
 
 
@@ -249,3 +249,15 @@ def _comparable_words(text: str) -> list[str]:
         for lexeme in tokenize_text(text)
         if lexeme.kind != "mark" or lexeme.text in "…%$€£"
     ]
+
+
+def _strip_leading_marks(question: str) -> str:
+    """The question without marks before it; the minus of a number stays."""
+    text = question.lstrip(_MARKS)
+    while text.startswith("-"):
+        text_behind = text[1:]
+        is_minus = text_behind[:1].strip()
+        if is_minus:
+            break
+        text = text_behind.lstrip(_MARKS)
+    return text

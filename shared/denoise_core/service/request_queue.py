@@ -302,9 +302,12 @@ class RequestQueue:
         rate = (time.monotonic() - turn.start_time) / turn.cost
         with self._lock:
             self.rate.record(rate)
-            is_alone = self._slots.borrowed_tokens <= 1
-            if turn.cost < FIXED_COST + LONG_TOKENS or (has_ended and not is_alone):
-                return  # a time with shared cores says nothing of one request alone
+            is_short = turn.cost < FIXED_COST + LONG_TOKENS
+            # A time with shared cores says nothing about one request alone.
+            shared_cores = self._slots.borrowed_tokens > 1
+            has_shared = has_ended and shared_cores
+            if is_short or has_shared:
+                return
             reading_rate = self.reading_rates[turn.kind]
             if has_ended:
                 reading_rate.record(rate)

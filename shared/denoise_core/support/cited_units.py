@@ -85,4 +85,9 @@ def _repeated_labels(
 
 def _math_signs(text: str) -> list[str]:
     """The signs such as ``<`` and ``≥``, which folding leaves out with punctuation."""
-    return [sign for sign in text if unicodedata.category(sign) == "Sm"]
+    signs = []
+    for character in text:
+        category = unicodedata.category(character)
+        if category == "Sm":
+            signs.append(character)
+    return signs

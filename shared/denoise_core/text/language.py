@@ -112,7 +112,9 @@ def detect_language(text: str, default: str = "") -> str:
     scores: defaultdict[str, float] = defaultdict(float)
     for raw_word in _WORD.findall(text_head):
         languages = _LANGUAGES_OF_WORD.get(raw_word.lower(), ())
-        weight = 1.0 if raw_word.islower() else _CAPITALIZED_WEIGHT
+        weight = _CAPITALIZED_WEIGHT
+        if raw_word.islower():
+            weight = 1.0
         for language in languages:
             scores[language] += weight / len(languages)
     for letter in text_head.casefold():

@@ -143,7 +143,9 @@ def _find_tags(text: str) -> Iterator[_Tag]:
     for match in _TAG.finditer(text):
         start, end = match.span()
         slash, raw_name, comment_mark = match.groups()
-        name = raw_name.lower() if raw_name else _HIDDEN
+        name = _HIDDEN
+        if raw_name:
+            name = raw_name.lower()
         if hidden_name:
             if slash and name == hidden_name:
                 yield _Tag(_HIDDEN, False, hidden_start, end)

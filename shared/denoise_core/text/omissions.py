@@ -173,7 +173,9 @@ def _saved_characters(edits: Iterable[TextEdit]) -> int:
 def _edits_of_list(
     chunked: ChunkedText, list_cut: ListCut, recall_id: str
 ) -> list[TextEdit]:
-    unit = "rows" if list_cut.is_table else "items"
+    unit = "items"
+    if list_cut.is_table:
+        unit = "rows"
     counts = (list_cut.item_count, list_cut.dropped_count)
     note = omission_note(*counts, unit, recall_id)
     edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]

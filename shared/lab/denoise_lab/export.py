@@ -228,7 +228,9 @@ def _check(
         head.weight.data = exact.to(getattr(torch, early.dtype))
         found = float(classifier(**inputs).logits[0, 0]) + missing
         head.weight.data = exact
-        room = 1e-3 if early.dtype == "float32" else 0.1
+        room = 0.1
+        if early.dtype == "float32":
+            room = 1e-3
         if abs(found - canary["logit"]) > room * max(
             1.0, abs(canary["logit"]), float(exact.norm())
         ):

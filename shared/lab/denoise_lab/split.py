@@ -65,7 +65,9 @@ def halves(
         q for q in read_questions(path).questions if 0 < len(q.gold) < len(q.passages)
     ]
     usable.sort(key=lambda q: hashlib.sha256(f"s{q.id}".encode()).hexdigest())
-    held_out = NQ_HELD_OUT if name == NQ else FITTING
+    held_out = FITTING
+    if name == NQ:
+        held_out = NQ_HELD_OUT
     fitting = [q for q in usable if place_of(name, q) < FITTING]
     reported = [q for q in usable if place_of(name, q) >= held_out]
     return fitting[:limit], reported[:limit]
