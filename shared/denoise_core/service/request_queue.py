@@ -303,10 +303,7 @@ class RequestQueue:
         with self._lock:
             self.rate.record(rate)
             is_short = turn.cost < FIXED_COST + LONG_TOKENS
-            # A time with shared cores says nothing about one request alone.
-            shared_cores = self._slots.borrowed_tokens > 1
-            has_shared = has_ended and shared_cores
-            if is_short or has_shared:
+            if is_short:
                 return
             reading_rate = self.reading_rates[turn.kind]
             if has_ended:
