@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from denoise_core.runtime.engines import (
 Floats = NDArray[np.float32]
 
 
-class RemoteTextScorer:
+class RemoteTextScorer(ABC):
     """What scorers by a server share: batches of texts, one request for each.
 
     Keys and replicas are as in `denoise_core.runtime.engines.Engine`. A class for another
@@ -68,14 +69,15 @@ class RemoteTextScorer:
         """`score` without holding a thread while the server works."""
         return await self.engine.arun(partial(self._request_scores, query, list(texts)))
 
+    @abstractmethod
     def _request_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
-        raise NotImplementedError
+        """What the server is sent for a question and texts, without the model's name."""
 
+    @abstractmethod
     def _parse_reply(
         self, server_reply: Any, query: str, texts: Sequence[str]
     ) -> list[float]:
         """A finite score of each text. Raises `BadReply`."""
-        raise NotImplementedError
 
     async def _request_scores(
         self, query: str, texts: list[str], call_meter: Meter | None
