@@ -84,10 +84,15 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
 
 
 def extract_answer(output: Any, selector: ValueSelector) -> str:
-    """The answer in a chain's output.
+    """The text of the answer in a chain's output."""
+    return _require_text(find_answer(output, selector), "the answer")
 
-    A string, a message's text, the value under one of `ANSWER_KEYS`, or the last AI
-    message of a state.
+
+def find_answer(output: Any, selector: ValueSelector) -> Any:
+    """The answer in a chain's output, a string or a message.
+
+    The output itself, the value under one of `ANSWER_KEYS`, or the last AI message of a
+    state.
     """
     if callable(selector):
         answer = selector(output)
@@ -102,7 +107,7 @@ def extract_answer(output: Any, selector: ValueSelector) -> str:
         else:
             position = last_ai_position(messages)
             answer = "" if position is None else messages[position]
-    return _require_text(answer, "the answer")
+    return answer
 
 
 def has_answer_text(output: Any) -> bool:

@@ -20,6 +20,7 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from denoise_core import InputError, Passage
+from denoise_core.support.judging import ProviderCitation
 from langchain_denoise.convert.chain_values import (
     ANSWER_KEYS,
     EVIDENCE_KEYS,
@@ -28,11 +29,13 @@ from langchain_denoise.convert.chain_values import (
     ValueSelector,
     as_mapping,
     extract_answer,
+    find_answer,
     has_answer_text,
     is_dataclass_instance,
     replace_answer,
     value_under_key,
 )
+from langchain_denoise.convert.messages import message_citations
 from langchain_denoise.observe import Record
 
 SOURCE_KEYS = ("sources", "citations", "references")
@@ -58,13 +61,14 @@ class ClaimedOutput:
     """What is judged of one output: ``text``, or ``fields`` by name or path.
 
     ``path`` leads to the text in the output, so that it can be replaced. ``sources`` are
-    those that the output names.
+    those that the output names, ``citations`` those of a message's provider.
     """
 
     text: str = ""
     fields: Mapping[str, Any] | None = None
     path: tuple[str, ...] = ()
     sources: tuple[Any, ...] = ()
+    citations: tuple[ProviderCitation, ...] = ()
 
 
 def extract_output_claims(
@@ -113,7 +117,10 @@ def extract_output_claims(
             f"claims={list(claims)}: paths of a structured answer, and this is a "
             f"{type(value).__name__}"
         )
-    return ClaimedOutput(extract_answer(value, None), path=path, sources=sources)
+    answer = find_answer(value, None)
+    citations = message_citations(answer) if isinstance(answer, BaseMessage) else ()
+    text = extract_answer(answer, None)
+    return ClaimedOutput(text, path=path, sources=sources, citations=citations)
 
 
 def _selected_text(output: Any, selector: Callable[..., Any]) -> ClaimedOutput:

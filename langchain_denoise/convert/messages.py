@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from denoise_core import Message
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
 NOSTREAM = "nostream"
@@ -70,6 +71,39 @@ def block_text(block: Any) -> str | None:
     if isinstance(block, str):
         return block
     return str(block.get("text", "")) if block.get("type") == "text" else None
+
+
+def message_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
+    """What the model's provider cites, as ranges of the message's text.
+
+    Read are LangChain's standard annotations that have a cited text; one without a
+    range is of its whole block.
+    """
+    if not any(map(_has_annotations, message.content)):
+        return ()
+    text = ""
+    citations = []
+    for block in message.content_blocks:
+        if block["type"] != "text":
+            continue
+        for annotation in block.get("annotations") or ():
+            cited_text = annotation.get("cited_text")
+            if annotation["type"] != "citation" or not isinstance(cited_text, str):
+                continue
+            first = annotation.get("start_index") or 0
+            last = annotation.get("end_index") or len(block["text"])
+            citation = ProviderCitation(len(text) + first, len(text) + last, cited_text)
+            citations.append(citation)
+        text += block["text"]
+    # Ranges of another text would be wrong.
+    return tuple(citations) if text == str(message.text) else ()
+
+
+def _has_annotations(block: Any) -> bool:
+    """Whether a block has some, in LangChain's form or in the provider's."""
+    if not isinstance(block, Mapping):
+        return False
+    return bool(block.get("annotations") or block.get("citations"))
 
 
 def last_user_message(messages: Sequence[BaseMessage]) -> BaseMessage | None:

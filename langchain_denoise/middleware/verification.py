@@ -52,6 +52,7 @@ from langchain_denoise.convert.messages import (
     internal_config,
     last_ai_position,
     last_user_text,
+    message_citations,
 )
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import Record, short_record
@@ -296,6 +297,7 @@ class ModelDrafter:
             retrieved=self.evidence,
             fields=claims.fields,
             origin=response,
+            citations=claims.citations,
         )
 
     def record_answer(self, answer: Answer) -> Record:
@@ -371,7 +373,9 @@ def final_claims(
     if not isinstance(message, AIMessage) or message.tool_calls:
         return None
     text = str(message.text)
-    return ClaimedOutput(text) if text.strip() else None
+    if not text.strip():
+        return None
+    return ClaimedOutput(text, citations=message_citations(message))
 
 
 def collect_evidence(

@@ -357,6 +357,7 @@ class ChainDrafter:
             retrieved=(*retrieved, *self.earlier),
             fields=claims.fields,
             origin=output,
+            citations=claims.citations or handler.citations.get(claims.text, ()),
         )
 
     def output_for_answer(self, answer: Answer) -> tuple[Any, Record]:

@@ -12,12 +12,13 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 from typing_extensions import override
 
 from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import RetrievedEvidence
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
 from langchain_denoise.convert.chain_values import artifact_documents
@@ -27,6 +28,7 @@ from langchain_denoise.convert.documents import (
     passages_from_documents,
     read_documents,
 )
+from langchain_denoise.convert.messages import message_citations
 
 
 @dataclass
@@ -51,6 +53,8 @@ class EvidenceHandler(BaseCallbackHandler):
         self.retrieved: list[RetrievedEvidence] = []
         self.model_calls = 0
         self.tool_calls = 0
+        # By the text of the reply: what follows the model often keeps only the text.
+        self.citations: dict[str, tuple[ProviderCitation, ...]] = {}
         self._reported_usages: list[Usage] = []
         self._runs: dict[UUID, _CallbackRun] = {}
         self._lock = threading.Lock()
@@ -168,6 +172,9 @@ class EvidenceHandler(BaseCallbackHandler):
                     has_usage = True
                     input_tokens += usage["input_tokens"]
                     output_tokens += usage["output_tokens"]
+                if isinstance(message, BaseMessage):
+                    text = str(message.text)
+                    self.citations[text] = message_citations(message)
         with self._lock:
             self.model_calls += 1
             if has_usage:

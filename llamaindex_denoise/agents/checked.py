@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +29,7 @@ from llama_index.core.agent.workflow import (
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
+    CitableBlock,
     CompletionResponse,
     TextBlock,
 )
@@ -45,9 +53,10 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
 )
 from denoise_core.augmenter.prompts import REVISE
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
-from llamaindex_denoise.engines.base import history_to_messages
+from llamaindex_denoise.engines.base import history_to_messages, message_citations
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
@@ -208,7 +217,9 @@ class FinalOutputChecks:
         event: StopEvent
         event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
-        run_record = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
+        citations = message_citations(event.result.response)
+        draft = DraftReply(text, retrieved=evidence, citations=citations)
+        run_record = await self._judge_draft(ctx, draft)
         await self._publish(ctx, run_record)
         event.result.metadata = {"denoise": run_record}
         return event
@@ -434,7 +445,11 @@ class AgentDrafter:
             ChatResponse(message=output.response, raw=output.raw)
         )
         draft = DraftReply(
-            model_step.text, token_usage, retrieved=self.evidence, origin=model_step
+            model_step.text,
+            token_usage,
+            retrieved=self.evidence,
+            origin=model_step,
+            citations=model_step.citations,
         )
         if output.tool_calls:
             self.tool_step = model_step
@@ -473,6 +488,11 @@ class _ModelStep:
             answer_step: ResponseReasoningStep = self.new_notes[-1]
             return answer_step.response
         return self.output.response.content or ""
+
+    @property
+    def citations(self) -> tuple[ProviderCitation, ...]:
+        """What the provider cites; of a ReActAgent's answer the ranges are not known."""
+        return () if self.is_reasoning else message_citations(self.output.response)
 
     def feedback_as_notes(self, draft: str, feedback: str) -> tuple[Any, ...]:
         """Return a draft and the feedback on it in the form of the agent's notes."""
@@ -591,8 +611,23 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         code = str(call.tool_kwargs.get("code", ""))
         lines = [line for line in text.splitlines() if line.strip() not in code]
         text = "\n".join(lines)
-    tool_result = read_result(text, name=call.tool_id or call.tool_name)
-    return tuple(replace(p, provenance="tool") for p in tool_result.passages)
+    name = call.tool_id or call.tool_name
+    tool_result = read_result(text, name=name)
+    passages = [replace(p, provenance="tool") for p in tool_result.passages]
+    return (*passages, *_citable_passages(output, name))
+
+
+def _citable_passages(output: ToolOutput, name: str) -> Iterator[Passage]:
+    """The documents of a tool that gives them to the provider to cite."""
+    for number, block in enumerate(output.blocks, 1):
+        if isinstance(block, CitableBlock):
+            texts = [item.text for item in block.content if isinstance(item, TextBlock)]
+            yield Passage(
+                "\n".join(texts),
+                f"{name}-{number}",
+                header=block.title,
+                provenance="tool",
+            )
 
 
 def _is_node_list(value: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, CitationBlock, TextBlock
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
@@ -19,6 +19,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMi
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import InputError, Message
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
 StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
@@ -103,6 +104,27 @@ def history_to_messages(
         if role is not None and text.strip():
             messages.append(Message(role, text))
     return tuple(messages)
+
+
+def message_citations(message: ChatMessage) -> tuple[ProviderCitation, ...]:
+    """What the model's provider cites, as ranges of the message's content.
+
+    LlamaIndex puts the citations of a text block behind it.
+    """
+    citations = []
+    start = end = 0
+    has_text = False
+    for block in message.blocks:
+        if isinstance(block, TextBlock):
+            start = end + has_text  # the blocks are joined by a line break
+            end = start + len(block.text)
+            has_text = True
+        elif isinstance(block, CitationBlock):
+            cited_content = block.cited_content
+            if isinstance(cited_content, TextBlock):
+                citation = ProviderCitation(start, end, cited_content.text)
+                citations.append(citation)
+    return tuple(citations)
 
 
 def response_text(response: RESPONSE_TYPE) -> str:

@@ -193,7 +193,7 @@ def finish_answer(
             text = NO_ANSWER.format(why="the model wrote nothing")
     citations: tuple[Passage, ...] = ()
     if best is not None and text == best.candidate:
-        citations = cited_passages(best.text_without_reasoning, best.evidence)
+        citations = cited_passages(best)
     return Answer(
         text,
         outcome,

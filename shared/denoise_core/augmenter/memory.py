@@ -16,7 +16,11 @@ from typing import Any
 from denoise_core.augmenter.actions import Action
 from denoise_core.errors import format_error
 from denoise_core.support.answers import parse_answer
-from denoise_core.support.judging import AnswerVerdict, VerdictOutcome
+from denoise_core.support.judging import (
+    AnswerVerdict,
+    ProviderCitation,
+    VerdictOutcome,
+)
 from denoise_core.types import Drop, Message, Passage
 
 
@@ -33,6 +37,7 @@ class Attempt:
         draft: Number of the draft, from 0.
         fields: The draft as structured output, None for plain text.
         origin: What the drafter's adapter attached; neither compared nor recorded.
+        citations: What the model's provider cites beside the text.
     """
 
     candidate: str
@@ -42,6 +47,7 @@ class Attempt:
     draft: int = 0
     fields: Mapping[str, Any] | None = None
     origin: Any = field(default=None, compare=False, repr=False)
+    citations: tuple[ProviderCitation, ...] = ()
 
     @property
     def is_abstention(self) -> bool:
@@ -81,6 +87,7 @@ class WorkingMemory:
             an echo of a query, found by a search for a rejected draft.
         searchable: Whether there is anything to search.
         drafter_brings_evidence: Whether the drafter may bring evidence with a draft.
+        draft_citations: What the provider cites beside the last draft, for its judge.
     """
 
     question: str
@@ -96,6 +103,7 @@ class WorkingMemory:
     excluded_evidence: tuple[Passage, ...] = ()
     searchable: bool = True
     drafter_brings_evidence: bool = False
+    draft_citations: tuple[ProviderCitation, ...] = ()
 
     def with_action(self, action: Action) -> WorkingMemory:
         """Return a memory with one more action."""

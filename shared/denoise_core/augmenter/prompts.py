@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.support.citing import find_citations
 from denoise_core.support.labels import (
     EVIDENCE_SYSTEM,
@@ -128,10 +128,11 @@ def title_of(passage: Passage) -> str:
     return str(title) if has_title else ""
 
 
-def cited_passages(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The passages that a candidate cites, in order of first mention."""
+def cited_passages(attempt: Attempt) -> tuple[Passage, ...]:
+    """The passages that a draft cites, in order of first mention."""
+    evidence = attempt.evidence
     passages_by_id = {passage.id: passage for passage in evidence}
     cited_ids: dict[str, None] = {}  # ordered, each once
-    for citation in find_citations(candidate, evidence):
+    for citation in find_citations(attempt.candidate, evidence, attempt.citations):
         cited_ids |= dict.fromkeys(citation.ids)
     return tuple(passages_by_id[passage_id] for passage_id in cited_ids)

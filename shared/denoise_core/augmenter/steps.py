@@ -210,6 +210,7 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     draft_number = memory.draft_count
     draft_reply = reply if isinstance(reply, DraftReply) else DraftReply(reply.text)
     memory = _with_draft_evidence(memory, draft_reply, candidate, parts.limits)
+    memory = replace(memory, draft_citations=draft_reply.citations)
     attempt = Attempt(
         candidate,
         _judge_error("the budget was spent before it could be judged"),
@@ -217,6 +218,7 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         draft=draft_number,
         fields=draft_reply.fields,
         origin=draft_reply.origin,
+        citations=draft_reply.citations,
     )
     if not _should_judge(memory.question, candidate, draft_reply, parts.when):
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))

@@ -62,7 +62,11 @@ class Groundedness:
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         """Ask the judge."""
         verdict = yield from check_flow(
-            memory.question, candidate, memory.evidence, self.judge
+            memory.question,
+            candidate,
+            memory.evidence,
+            self.judge,
+            citations=memory.draft_citations,
         )
         return unjudged_verdict() if verdict.kind == NO_CLAIMS else verdict
 

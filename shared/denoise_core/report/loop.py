@@ -31,9 +31,7 @@ def _values(answer: Answer) -> dict[str, Any]:
     claim_verdicts: Sequence[ClaimVerdict] = ()
     answer_evidence: Sequence[Passage] = ()
     if best_attempt is not None:
-        cited_ids = {
-            p.id for p in cited_passages(best_attempt.candidate, best_attempt.evidence)
-        }
+        cited_ids = {passage.id for passage in cited_passages(best_attempt)}
         if answer.text == best_attempt.candidate:
             claim_verdicts = best_attempt.verdict.claims
             answer_evidence = best_attempt.evidence

@@ -30,6 +30,7 @@ from denoise_core.support.judging import (
     Claim,
     ClaimVerdict,
     Judge,
+    ProviderCitation,
     Quote,
     ask_judge,
 )
@@ -57,6 +58,7 @@ def check(
     *,
     judge: JudgeLike | None = None,
     threshold: float = 1.0,
+    citations: Sequence[ProviderCitation] = (),
 ) -> AnswerVerdict:
     """Compare an answer with passages.
 
@@ -75,6 +77,8 @@ def check(
             the evidence, and its numbers, dates and names that the evidence lacks.
         threshold: The share of supported claims from which on an answer passes in which
             nothing is contradicted; by default all.
+        citations: What the model's provider cites beside the answer's text: as good as
+            a bracket where the evidence has the cited text, else a wrong citation.
 
     Returns:
         The verdict, with one verdict a unit, and what code says of its quotations.
@@ -82,7 +86,7 @@ def check(
     Raises:
         InputError: For arguments of other types.
     """
-    flow = check_flow(question, answer, passages, judge, threshold)
+    flow = check_flow(question, answer, passages, judge, threshold, citations)
     return run(flow)[0]
 
 
@@ -92,16 +96,21 @@ def check_flow(
     passages: Sequence[Passage],
     judge: JudgeLike | None,
     threshold: float = 1.0,
+    citations: Sequence[ProviderCitation] = (),
 ) -> Flow[AnswerVerdict]:
     """`check` as a flow: the judge's calls count in the caller's budget and trace."""
     _check_types(question, answer, passages)
-    verdict = yield from _judge_answer(question, answer, passages, judge)
-    quotations = check_quotations(answer, passages)
+    verdict = yield from _judge_answer(question, answer, passages, judge, citations)
+    quotations = check_quotations(answer, passages, citations)
     return replace(verdict, threshold=threshold, quotations=quotations)
 
 
 def _judge_answer(
-    question: str, answer: str, passages: Sequence[Passage], judge: JudgeLike | None
+    question: str,
+    answer: str,
+    passages: Sequence[Passage],
+    judge: JudgeLike | None,
+    provided: Sequence[ProviderCitation],
 ) -> Flow[AnswerVerdict]:
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, question, ids=passage_ids)
@@ -115,13 +124,13 @@ def _judge_answer(
     if not has_evidence:
         reason = "there is no evidence to compare it with"
         return AnswerVerdict(kind="empty_evidence", reason=reason)
-    claims = extract_claims(parsed_answer)
+    claims = extract_claims(parsed_answer, provided)
     if answer_judge is None:
         evidence = EvidenceIndex(passages)
         return _verdict_without_judge(question, claims, evidence)
     verdict = yield from ask_judge(answer_judge, question, claims, passages)
     verdict = replace(verdict, judge=answer_judge.id)
-    citations = find_citations(answer, passages)
+    citations = find_citations(answer, passages, provided)
     if not citations or not verdict.claims:
         return verdict
     evidence = EvidenceIndex(passages)
@@ -156,8 +165,10 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     return FunctionJudge(value)
 
 
-def extract_claims(parsed: ParsedAnswer) -> AnswerClaims:
-    """The claims of an answer, as judges get them."""
+def extract_claims(
+    parsed: ParsedAnswer, provided: Sequence[ProviderCitation] = ()
+) -> AnswerClaims:
+    """The claims of an answer, as judges get them, with its provider's citations."""
     claims = []
     for unit in parsed.claims:
         claim_text = parsed.answer[unit.start : unit.end]
@@ -166,7 +177,7 @@ def extract_claims(parsed: ParsedAnswer) -> AnswerClaims:
             standalone_text = ""
         claim = Claim(claim_text, unit.start, unit.end, unit.kind, standalone_text)
         claims.append(claim)
-    return AnswerClaims(parsed.answer, tuple(claims))
+    return AnswerClaims(parsed.answer, tuple(claims), tuple(provided))
 
 
 def has_no_answer(answer: str) -> bool:
@@ -293,7 +304,7 @@ def _check_citations(
         citations_end = max(next_starts[number], unit.end)
         own_citations = []
         for citation in citations:
-            if unit.start <= citation.start < citations_end:
+            if unit.start < citation.end and citation.start < citations_end:
                 own_citations.append(citation)
         if own_citations and unit.is_claim and unit.supported is not False:
             units[number] = _check_claim_citations(unit, own_citations, evidence)

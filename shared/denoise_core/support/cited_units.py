@@ -9,10 +9,11 @@ in another order, or without one of them, may say the opposite.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from denoise_core.support.answers import AnswerUnit
-from denoise_core.support.citation_marks import cited_names, named_labels
+from denoise_core.support.citing import find_citations, unit_citations
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.support.labels import LabelledEvidence
 from denoise_core.support.normal_form import fold_text
 from denoise_core.support.quoting import LLMJudge
@@ -24,11 +25,11 @@ _QUESTION_MARKS = "?？؟"
 class CitationJudge(LLMJudge):
     """An `LLMJudge` that is asked only about units that code cannot check by itself.
 
-    A unit is supported without the judge when it cites labels of the evidence alone and
-    is word for word one whole sentence under these labels; only case, punctuation and
-    markup may differ. It trusts the writer that the sentence is about what the text
-    around it is about: give it to the model that wrote, whose verdict would be its own,
-    too.
+    A unit is supported without the judge when it cites labels of the evidence alone, or
+    the provider cites these sentences for it, and it is word for word one whole sentence
+    under these labels; only case, punctuation and markup may differ. It trusts the
+    writer that the sentence is about what the text around it is about: give it to the
+    model that wrote, whose verdict would be its own, too.
     """
 
     @property
@@ -38,27 +39,25 @@ class CitationJudge(LLMJudge):
 
     def known_lines(
         self,
-        question: str,
         answer: str,
         units: Sequence[AnswerUnit],
+        provided: Sequence[ProviderCitation],
         evidence: LabelledEvidence,
     ) -> Mapping[int, UnitLine]:
         """The lines of the units that repeat a sentence which they cite."""
+        citations = find_citations(answer, evidence.passages, provided)
         lines = {}
         for number, unit in enumerate(units, 1):
-            labels = list(_cited_labels(answer, unit))
+            labels: list[str] = []
+            for citation in unit_citations(unit, citations):
+                # The name of an unknown one is no label: the judge reads the unit.
+                labels += citation.labels or citation.unknown
             if not evidence.sentences.keys() >= set(labels):
                 continue
             repeated_labels = _repeated_labels(unit, labels, evidence)
             if repeated_labels:
                 lines[number] = UnitLine("supported", repeated_labels)
         return lines
-
-
-def _cited_labels(answer: str, unit: AnswerUnit) -> Iterator[str]:
-    for start, end in unit.citations:
-        for name in cited_names(answer[start:end]):
-            yield from named_labels(name) or (name,)
 
 
 def _repeated_labels(

@@ -1,7 +1,8 @@
 """What an answer takes from its passages: citations, and words in a row.
 
 One resolver serves all that reads citations: a number counts the passages as they were
-shown, from 1; only what is no such number is looked up among their ids.
+shown, from 1; only what is no such number is looked up among their ids. A citation of
+the model's provider counts for the sentences that have its cited text.
 """
 
 from __future__ import annotations
@@ -11,45 +12,65 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from denoise_core.spans import Range, Ranges, complement_spans
-from denoise_core.support.answers import ParsedAnswer, parse_answer
+from denoise_core.support.answers import AnswerUnit, ParsedAnswer, parse_answer
 from denoise_core.support.citation_marks import BRACKETED, cited_names, named_labels
-from denoise_core.support.labels import LabelledEvidence
+from denoise_core.support.judging import ProviderCitation
+from denoise_core.support.labels import (
+    LabelledEvidence,
+    evidence_ranges,
+    passage_header,
+)
 from denoise_core.support.layout import blank_ranges
+from denoise_core.support.normal_form import find_words, fold_text
 from denoise_core.types import Passage
 
 _MAX_STARTS = 50  # occurrences of a word tried as the start of a quotation
 _SKIPPED_KINDS = frozenset(("code", "field", "reasoning"))
+_SHOWN_CHARACTERS = 80  # of a cited text that no passage has
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
     """``[start, end)`` of the answer names the passages ``ids``.
 
-    ``unknown`` are names of no passage, and labels of no sentence.
+    ``unknown`` are names of no passage, labels of no sentence, and a cited text that no
+    passage has. ``labels`` are all numbers, labels and ids named, or the labels of the
+    sentences that a cited text is in.
     """
 
     start: int
     end: int
     ids: tuple[str, ...]
     unknown: tuple[str, ...]
+    labels: tuple[str, ...] = ()
 
 
-def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
-    """Find the citations of an answer; their forms are those of `citation_marks`.
+def find_citations(
+    answer: str,
+    passages: Sequence[Passage],
+    provided: Sequence[ProviderCitation] = (),
+) -> list[Citation]:
+    """Find the citations of an answer, in order; their forms are those of `citation_marks`.
 
     Brackets with anything else, and those in code and in reasoning, cite nothing; of
     JSON only those inside its texts do. A year of four digits counts none.
+
+    Args:
+        answer: The answer.
+        passages: The evidence, in the order in which citations count it.
+        provided: The citations that came beside the answer's text.
     """
     passage_ids = []
     for passage in passages:
         passage_ids.append(passage.id)
     parsed_answer = parse_answer(answer, ids=passage_ids)
     resolver = _CitationResolver(passages)
-    citations: list[Citation] = []
+    citations = list(_locate_provided(answer, passages, provided))
     answer_text = citable_text(parsed_answer)
     for match in BRACKETED.finditer(answer_text):
         ids: dict[str, None] = {}
         unknown_names: list[str] = []
+        labels: list[str] = []
         is_citation = True
         for name in cited_names(match[0]):
             resolved_name = resolver.resolve_name(name)
@@ -59,13 +80,93 @@ def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
             cited_ids, other_names = resolved_name
             ids |= dict.fromkeys(cited_ids)
             unknown_names += other_names
+            labels += named_labels(name) or (name,)
         if unknown_names and _is_copied(match[0], passages):
             is_citation = False
         if is_citation:
             start, end = match.span()
-            citation = Citation(start, end, tuple(ids), tuple(unknown_names))
+            citation = Citation(
+                start, end, tuple(ids), tuple(unknown_names), tuple(labels)
+            )
             citations.append(citation)
+    citations.sort(key=lambda citation: citation.start)
     return citations
+
+
+def unit_citations(unit: AnswerUnit, citations: Sequence[Citation]) -> list[Citation]:
+    """The citations in a unit or right behind it, and those of some of its words."""
+    own_citations = []
+    for citation in citations:
+        has_words = citation.start < unit.end and unit.start < citation.end
+        if has_words or (citation.start, citation.end) in unit.citations:
+            own_citations.append(citation)
+    return own_citations
+
+
+def _locate_provided(
+    answer: str, passages: Sequence[Passage], provided: Sequence[ProviderCitation]
+) -> Iterator[Citation]:
+    """The citations of a provider, with the sentences that have their cited text.
+
+    A cited text that no passage has is unknown. If the answer itself has it, it names
+    no source and is left out: Google's models give the answer's own words there.
+    """
+    evidence = LabelledEvidence(passages if provided else ())
+    for citation in provided:
+        start, end = _trim_to_words(answer, citation.start, citation.end)
+        cited_text = " ".join(citation.cited_text.split())
+        if start == end or not fold_text(cited_text).text:
+            continue
+        labels = _labels_of_words(cited_text, evidence)
+        if labels:
+            ids = [evidence.sentences[label].passage_id for label in labels]
+            unique_ids = tuple(dict.fromkeys(ids))
+            yield Citation(start, end, unique_ids, (), labels)
+        elif find_words(cited_text, answer) is None:
+            shown_text = cited_text[:_SHOWN_CHARACTERS]
+            yield Citation(start, end, (), (f'"{shown_text}"',))
+
+
+def _trim_to_words(text: str, start: int, end: int) -> Range:
+    """The range without what is no letter or digit at its ends, within the text."""
+    start = max(start, 0)
+    end = min(end, len(text))
+    while start < end and not text[start].isalnum():
+        start += 1
+    while start < end and not text[end - 1].isalnum():
+        end -= 1
+    return start, max(start, end)
+
+
+def _labels_of_words(text: str, evidence: LabelledEvidence) -> tuple[str, ...]:
+    """The labels of the sentences with these words; () unless all of them are there.
+
+    A provider joins what it cites of several passages: then each sentence of the text
+    must be in one of them.
+    """
+    labels = list(_labels_with_words(text, evidence))
+    if labels:
+        return tuple(labels)
+    for start, end in evidence_ranges(text):
+        sentence_labels = list(_labels_with_words(text[start:end], evidence))
+        if not sentence_labels:
+            return ()
+        labels += sentence_labels
+    return tuple(dict.fromkeys(labels))
+
+
+def _labels_with_words(text: str, evidence: LabelledEvidence) -> Iterator[str]:
+    """The labels of the sentences and headers, of each passage, with words in a row."""
+    for passage, sentences in zip(
+        evidence.passages, evidence.passage_sentences, strict=True
+    ):
+        start, end = find_words(text, passage.text) or (0, 0)
+        is_in_header = find_words(text, passage_header(passage)) is not None
+        for sentence in sentences:
+            is_header = sentence.start == sentence.end
+            has_words = sentence.start < end and start < sentence.end
+            if has_words or (is_header and is_in_header):
+                yield sentence.label
 
 
 def _is_copied(bracket: str, passages: Sequence[Passage]) -> bool:

@@ -68,14 +68,28 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderCitation:
+    """``[start, end)`` of the answer rests on ``cited_text``, says the model's provider.
+
+    Such a citation comes beside the answer's text, not as a bracket in it.
+    """
+
+    start: int
+    end: int
+    cited_text: str
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerClaims(Sequence[Claim]):
     """The claims of one answer, in order, with the answer.
 
-    A judge may split the answer into other claims.
+    A judge may split the answer into other claims. ``citations`` are those that came
+    beside its text.
     """
 
     answer: str
     claims: tuple[Claim, ...] = ()
+    citations: tuple[ProviderCitation, ...] = ()
 
     def __len__(self) -> int:
         return len(self.claims)

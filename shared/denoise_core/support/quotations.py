@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from denoise_core.spans import Range, Ranges
+from denoise_core.spans import Range
 from denoise_core.support.answers import AnswerUnit, parse_answer
 from denoise_core.support.citing import (
     Citation,
     citable_text,
     find_citations,
     matching_runs,
+    unit_citations,
 )
-from denoise_core.support.judging import Quotation, QuotationStatus
+from denoise_core.support.judging import (
+    ProviderCitation,
+    Quotation,
+    QuotationStatus,
+)
 from denoise_core.support.labels import evidence_ranges, passage_header
 from denoise_core.support.layout import (
     blank_ranges,
@@ -44,7 +49,11 @@ _CLOSING_MARKS = {
 _ELISION = "…"
 
 
-def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotation, ...]:
+def check_quotations(
+    answer: str,
+    passages: Sequence[Passage],
+    provided: Sequence[ProviderCitation] = (),
+) -> tuple[Quotation, ...]:
     """Locate each quotation of an answer, and each sentence that a citation follows.
 
     A quotation of fewer than three words is a title or a term and is left out, and so
@@ -59,6 +68,7 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
     Args:
         answer: The answer, as the model wrote it.
         passages: The evidence, in the order in which citations count it.
+        provided: The citations that came beside the answer's text.
 
     Returns:
         The quotations in order. What is `verbatim` is proven; nothing here says that a
@@ -66,7 +76,7 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
     """
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, ids=passage_ids)
-    citations = find_citations(answer, passages)
+    citations = find_citations(answer, passages, provided)
     clean_text = normalize_line_breaks(citable_text(parsed_answer))
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
@@ -84,7 +94,8 @@ def check_quotations(answer: str, passages: Sequence[Passage]) -> tuple[Quotatio
             quotation = Quotation(text, citation.start, citation.end, "nowhere")
             quotations.append(quotation)
     for unit in parsed_answer.units:
-        if not unit.citations or _count_words(unit.text) < MIN_WORDS:
+        has_citations = bool(unit_citations(unit, citations))
+        if not has_citations or _count_words(unit.text) < MIN_WORDS:
             continue
         is_quoting = any(unit.start <= start < unit.end for start, _ in quoted_ranges)
         if not is_quoting:
@@ -184,13 +195,11 @@ def _ids_cited_for(
     citations: Sequence[Citation],
 ) -> tuple[str, ...]:
     """The passages cited in the units that ``[start, end)`` reaches."""
-    ranges: Ranges = []
-    for unit in units:
-        if unit.start < end and start < unit.end:
-            ranges += unit.citations
     ids: list[str] = []
-    for citation in citations:
-        if (citation.start, citation.end) in ranges:
+    for unit in units:
+        if unit.start >= end or start >= unit.end:
+            continue
+        for citation in unit_citations(unit, citations):
             ids += citation.ids
     return tuple(dict.fromkeys(ids))
 

@@ -25,6 +25,7 @@ from denoise_core.support.judging import (
     Claim,
     ClaimVerdict,
     FlowJudge,
+    ProviderCitation,
     Quote,
     Relation,
 )
@@ -115,9 +116,10 @@ class LLMJudge(FlowJudge):
     ) -> Flow[AnswerVerdict]:
         """Ask the model once for each part of the answer, then for what is missing."""
         answer, units = _claimed_units(question, claims, passages)
+        provided = claims.citations if isinstance(claims, AnswerClaims) else ()
         evidence = LabelledEvidence(passages)
         all_numbers = range(1, len(units) + 1)
-        known_lines = self.known_lines(question, answer, units, evidence)
+        known_lines = self.known_lines(answer, units, provided, evidence)
         replies = UnitReplies(dict(known_lines))
         open_numbers = [number for number in all_numbers if number not in known_lines]
         parts = [
@@ -179,9 +181,9 @@ class LLMJudge(FlowJudge):
 
     def known_lines(
         self,
-        question: str,
         answer: str,
         units: Sequence[AnswerUnit],
+        provided: Sequence[ProviderCitation],
         evidence: LabelledEvidence,
     ) -> Mapping[int, UnitLine]:
         """The lines of units that the model is not asked about; here of none."""

@@ -29,7 +29,7 @@ def cited_state(answer: Answer) -> CitedState:
     if best is None or best.candidate != answer.text or best.is_abstention:
         return []
     quoted_ids = {quote.span.passage_id for quote in best.verdict.quotes}
-    cited = list(cited_passages(best.text_without_reasoning, best.evidence))
+    cited = list(cited_passages(best))
     for passage in best.evidence:
         is_quoted = passage.id in quoted_ids
         if is_quoted and passage not in cited:

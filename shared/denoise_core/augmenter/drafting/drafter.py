@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Message, Passage, Reply
 
 
@@ -66,12 +67,14 @@ class DraftReply(Reply):
         judge: False returns the draft as it is: a tool call, an intermediate step.
         origin: What the adapter wants back with the attempt that is sent (a message, a
             response); not recorded.
+        citations: What the model's provider cites beside the text.
     """
 
     retrieved: tuple[RetrievedEvidence, ...] = ()
     fields: Mapping[str, Any] | None = None
     judge: bool = True
     origin: Any = field(default=None, compare=False, repr=False)
+    citations: tuple[ProviderCitation, ...] = ()
 
     def __post_init__(self) -> None:
         """Write ``fields`` as the text when there is none."""

@@ -118,7 +118,7 @@ def from_lines(lines: Iterable[str]) -> Answer:
     best = memory.best
     citations: tuple[Passage, ...] = ()
     if best is not None and best.candidate == head["text"]:
-        citations = cited_passages(best.text_without_reasoning, best.evidence)
+        citations = cited_passages(best)
     outcome = Outcome(head["outcome"])
     stop_reason = StopReason(head["stopped_because"])
     trace = Trace(tuple(events))

@@ -1,0 +1,177 @@
+"""What a provider cites beside an answer's text counts as a bracket in it does."""
+
+import pytest
+
+from denoise_core import Passage
+from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
+from denoise_core.augmenter.drafting.conversation import cited_state
+from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.support import check, check_quotations
+from denoise_core.support.cited_units import CitationJudge
+from denoise_core.support.citing import find_citations
+from denoise_core.support.judging import ProviderCitation
+from denoise_core.testing import FunctionLLM
+
+PASSAGES = (
+    Passage("The tower was completed in 1889. It is made of iron.", "tower"),
+    Passage("Visitors pay 12 euros. The café opens at nine.", "prices"),
+)
+QUESTION = "When was the tower completed, and what does it cost?"
+FIRST = "The tower was completed in 1889."
+SECOND = "Visitors pay 12 euros."
+ANSWER = f"{FIRST} {SECOND}"
+
+
+def cite(words, cited_text, answer=ANSWER):
+    start = answer.index(words)
+    return ProviderCitation(start, start + len(words), cited_text)
+
+
+def labels(citations, answer=ANSWER):
+    return [(c.labels, c.unknown) for c in find_citations(answer, PASSAGES, citations)]
+
+
+@pytest.mark.parametrize(
+    ("cited_text", "expected"),
+    [
+        (FIRST, ("1.1",)),
+        ("completed in 1889", ("1.1",)),
+        ("the tower WAS\n completed in “1889”", ("1.1",)),
+        ("completed in 1889. It is made", ("1.1", "1.2")),
+        (f"{SECOND} {FIRST}", ("2.1", "1.1")),
+        ("The cafe\u0301 opens", ("2.2",)),
+    ],
+)
+def test_a_cited_text_names_the_sentences_that_have_its_words(cited_text, expected):
+    assert labels([cite(SECOND, cited_text)]) == [(expected, ())]
+
+
+@pytest.mark.parametrize(
+    "cited_text", ["completed in 1890", "It costs 12 pounds.", "mpleted in 1889"]
+)
+def test_a_cited_text_that_no_passage_has_is_unknown(cited_text):
+    ((found, unknown),) = labels([cite(SECOND, cited_text)])
+    assert (found, unknown) == ((), (f'"{cited_text}"',))
+
+
+def test_what_names_no_source_cites_nothing():
+    """Google's models give the answer's own words as the cited text."""
+    own_words = "It is the tallest of all."
+    answer = f"{FIRST} {own_words}"
+    citations = [
+        cite(own_words, own_words, answer),
+        cite(FIRST, " \n", answer),
+        ProviderCitation(900, 990, FIRST),
+        ProviderCitation(5, 3, FIRST),
+    ]
+    assert labels(citations, answer) == []
+
+
+def test_it_counts_exactly_as_a_label_in_brackets():
+    judge = CitationJudge(FunctionLLM(lambda messages: "answers"))
+    provided = [cite(FIRST, FIRST), cite(SECOND, SECOND)]
+    beside = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=provided)
+    marked = f"{FIRST[:-1]} [1.1]. {SECOND[:-1]} [2.1]."
+    inside = check(QUESTION, marked, PASSAGES, judge=judge)
+    assert beside.passed
+    assert [unit.quotes for unit in beside.units] == [u.quotes for u in inside.units]
+    assert beside.calls == inside.calls == 1
+    assert [q.status for q in beside.quotations] == ["verbatim", "verbatim"]
+    assert [q.status for q in inside.quotations] == ["verbatim", "verbatim"]
+
+
+def test_a_unit_in_other_words_is_still_judged():
+    prompts = []
+
+    def reply(messages):
+        prompts.append(messages[-1].content)
+        return '1 contradicted 1.1 "1890"\nanswers'
+
+    answer = "The tower was completed in 1890."
+    verdict = check(
+        QUESTION,
+        answer,
+        PASSAGES,
+        judge=CitationJudge(FunctionLLM(reply)),
+        citations=[cite(answer, FIRST, answer)],
+    )
+    assert (len(prompts), verdict.outcome) == (1, "fail")
+
+
+@pytest.mark.parametrize(
+    ("citation", "reason"),
+    [
+        (
+            cite(SECOND, "pays 14 euros"),
+            'it cites "pays 14 euros", which was not given',
+        ),
+        (cite(SECOND, FIRST), "it is in [2], not in the passage that it cites"),
+    ],
+)
+def test_a_wrong_citation_refutes_its_sentence_alone(citation, reason):
+    judge = CitationJudge(
+        FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
+    )
+    verdict = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=[citation])
+    assert [unit.supported for unit in verdict.units] == [True, False]
+    assert verdict.units[1].reason == reason
+    assert verdict.units[1].differences[-1].kind == "citation"
+
+
+def test_a_block_that_begins_with_the_end_of_a_sentence_does_not_cite_it():
+    """Providers cut a text where a citation begins, before the point of a sentence."""
+    citation = cite(f". {SECOND}", "no passage says so")
+    verdict = check(
+        QUESTION,
+        ANSWER,
+        PASSAGES,
+        judge=lambda question, evidence, claim: True,
+        citations=[citation],
+    )
+    assert [unit.supported for unit in verdict.units] == [True, False]
+
+
+def test_quotations_show_a_cited_text_that_is_nowhere():
+    words = "Visitors pay"
+    quotations = check_quotations(ANSWER, PASSAGES, [cite(words, "not there")])
+    statuses = [(quotation.text, quotation.status) for quotation in quotations]
+    assert statuses == [(words, "nowhere"), (SECOND, "verbatim")]
+
+
+class Cited:
+    """A drafter whose model's provider cites."""
+
+    repeatable = True
+
+    def __init__(self, *citations):
+        self.citations = citations
+
+    def draft(self, request):
+        evidence = RetrievedEvidence(PASSAGES, request.question)
+        citations = self.citations[min(request.attempt, len(self.citations) - 1)]
+        return DraftReply(ANSWER, retrieved=(evidence,), citations=citations)
+
+    async def adraft(self, request):
+        return self.draft(request)
+
+
+async def test_the_loop_drafts_again_and_keeps_what_was_cited():
+    judge = CitationJudge(
+        FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
+    )
+    right = (cite(FIRST, FIRST), cite(SECOND, SECOND))
+    wrong = (cite(SECOND, "Visitors pay 14 euros."),)
+    loop = Augmenter(judge=judge)
+    answer = loop.answer(QUESTION, drafter=Cited(wrong, right))
+    async_answer = await loop.aanswer(QUESTION, drafter=Cited(wrong, right))
+    assert (async_answer.text, async_answer.memory) == (answer.text, answer.memory)
+    assert (answer.text, answer.outcome) == (ANSWER, "supported")
+    assert [a.verdict.outcome for a in answer.memory.attempts] == ["fail", "pass"]
+    assert "14 euros" in answer.memory.attempts[0].feedback
+    assert answer.citations == PASSAGES
+    assert [passage["id"] for passage in cited_state(answer)] == ["tower", "prices"]
+    again = from_lines(to_lines(answer))
+    assert (again.memory, again.citations) == (answer.memory, PASSAGES)
+    secret = "\n".join(to_lines(answer, redact=lambda text: "x"))
+    assert "14 euros" not in secret
