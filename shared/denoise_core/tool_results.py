@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -175,40 +175,101 @@ class ToolResult:
         """Return the value with the head and the tail of each text.
 
         Whole records stay where the format has records. A text of which even the rest
-        is too long is cut in the middle, and says that its format is broken there. An
-        object without a list of records and a text with a pinned part are not cut in
-        the middle: they may stay longer than the limit, which is logged once.
+        is too long is cut in the middle, and says that its format is broken there. Of
+        so many texts that their notes alone would fill the limit, the first and last
+        stay, and one note says how many are left out. An object without a list of
+        records and a text with a pinned part are not cut in the middle: they may stay
+        longer than the limit, which is logged once.
 
         Args:
             max_characters: Characters of all texts together, but for the notes.
             has_recall: Whether the notes name the id of the omitted text.
         """
-        characters = self.characters
-        if characters <= max_characters:
+        if self.characters <= max_characters:
             return ReducedResult(self.value)
+        omitted_numbers = self._texts_to_omit(max_characters)
+        shown_numbers = sorted(set(range(len(self.passages))) - set(omitted_numbers))
+        characters = sum(len(self.passages[n].text) for n in shown_numbers)
         new_texts = {}
-        for n, chunked in enumerate(self.chunked_texts):
-            limit = max_characters * len(chunked.text) // characters
-            pinned_spans = self._pinned_spans(chunked)
-            spans = _head_and_tail(chunked, limit) + pinned_spans
-            new_texts[n] = self._cut_text(n, spans, has_recall)
-            is_too_long = new_texts[n].length > limit + MAX_NOTE_CHARACTERS
-            is_string = isinstance(chunked.source_value, str | bytes | None)
-            recall_id = self.passages[n].id if has_recall else ""
-            middle_edit = _middle_edit(chunked, limit, recall_id)
-            omitted_length = middle_edit.end - middle_edit.start
-            is_shorter = len(middle_edit.replacement) < omitted_length
-            can_cut_middle = is_string and is_shorter and not pinned_spans
-            if can_cut_middle and (is_too_long or not spans):
-                new_value = chunked.apply([middle_edit])
-                new_texts[n] = _NewText(new_value, chunked.text)
-            elif is_too_long:
-                log_fallback(
-                    "ToolResult.cap",
-                    "an object without a list, or a text with a pinned part",
-                    "a result stayed longer than its limit",
-                )
-        return self._replace_texts(new_texts)
+        if characters > max_characters:
+            for n in shown_numbers:
+                limit = max_characters * len(self.passages[n].text) // characters
+                new_texts[n] = self._cap_text(n, limit, has_recall)
+        reduced = self._replace_texts(new_texts)
+        if not omitted_numbers:
+            return reduced
+        return self._omit_texts(reduced, omitted_numbers, has_recall)
+
+    def _cap_text(self, n: int, limit: int, has_recall: bool) -> _NewText:
+        """Return the n-th text with its head and its tail."""
+        chunked = self.chunked_texts[n]
+        pinned_spans = self._pinned_spans(chunked)
+        spans = _head_and_tail(chunked, limit) + pinned_spans
+        new_text = self._cut_text(n, spans, has_recall)
+        is_too_long = new_text.length > limit + MAX_NOTE_CHARACTERS
+        is_string = isinstance(chunked.source_value, str | bytes | None)
+        recall_id = self.passages[n].id if has_recall else ""
+        middle_edit = _middle_edit(chunked, limit, recall_id)
+        omitted_length = middle_edit.end - middle_edit.start
+        is_shorter = len(middle_edit.replacement) < omitted_length
+        can_cut_middle = is_string and is_shorter and not pinned_spans
+        if can_cut_middle and (is_too_long or not spans):
+            new_value = chunked.apply([middle_edit])
+            return _NewText(new_value, chunked.text)
+        if is_too_long:
+            log_fallback(
+                "ToolResult.cap",
+                "an object without a list, or a text with a pinned part",
+                "a result stayed longer than its limit",
+            )
+        return new_text
+
+    def _texts_to_omit(self, max_characters: int) -> list[int]:
+        """Return the numbers of the texts in the middle that a cap leaves out whole."""
+        count = len(self.passages)
+        if count * MAX_NOTE_CHARACTERS <= max_characters:
+            return []
+        shown_blocks: set[JsonPath] = set()
+        room = max_characters
+        for position in range(count):
+            # From both ends inwards: 0, -1, 1, -2 ...
+            n = position // 2
+            if position % 2:
+                n = count - 1 - n
+            room -= len(self.passages[n].text)
+            if room < 0 and position > 1:
+                break
+            shown_blocks.add(_block_path(self.paths[n]))
+        omitted_numbers = []
+        for n, path in enumerate(self.paths):
+            block_path = _block_path(path)
+            is_pinned = bool(self._pinned_spans(self.chunked_texts[n]))
+            if block_path and block_path not in shown_blocks and not is_pinned:
+                omitted_numbers.append(n)
+        return omitted_numbers
+
+    def _omit_texts(
+        self, reduced: ReducedResult, numbers: Sequence[int], has_recall: bool
+    ) -> ReducedResult:
+        """Remove the blocks of these texts; the first of them becomes a note."""
+        first_number = numbers[0]
+        text_id = self.passages[first_number].id
+        note = f"{len(numbers)} of {len(self.passages)} texts left out here"
+        if has_recall:
+            note += f"; recall({text_id}) returns them"
+        value = _replace_at(reduced.value, self.paths[first_number], f"[{note}]")
+        first_block = _block_path(self.paths[first_number])
+        removed_blocks: dict[JsonPath, set[Any]] = {}
+        for n in numbers:
+            block_path = _block_path(self.paths[n])
+            if block_path != first_block:
+                positions = removed_blocks.setdefault(block_path[:-1], set())
+                positions.add(block_path[-1])
+        for list_path, positions in removed_blocks.items():
+            value = _remove_items(value, list_path, positions)
+        texts = [self.passages[n].text for n in numbers]
+        omitted = OmittedText(text_id, "\n\n".join(texts))
+        return ReducedResult(value, (*reduced.omitted_texts, omitted))
 
     def _cut_text(self, n: int, kept_spans: Ranges, has_recall: bool) -> _NewText:
         """Return the n-th text with what is kept of it."""
@@ -400,6 +461,26 @@ def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
             value = value.get(key)
         if isinstance(value, str):
             yield path, value
+
+
+def _block_path(path: JsonPath) -> JsonPath:
+    """Return where the block of a text is in its list; () for a text in no list."""
+    for position, key in enumerate(path):
+        if isinstance(key, int):
+            return path[: position + 1]
+    return ()
+
+
+def _remove_items(value: Any, list_path: JsonPath, positions: Collection[int]) -> Any:
+    """Return a copy of a value without these items of the list at ``list_path``."""
+    items = value
+    for key in list_path:
+        items = items[key]
+    kept_items = []
+    for position, item in enumerate(items):
+        if position not in positions:
+            kept_items.append(item)
+    return _replace_at(value, list_path, kept_items)
 
 
 def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:

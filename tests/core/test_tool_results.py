@@ -20,7 +20,7 @@ from denoise_core import DenoiseResult, Drop, Guard, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.results import for_tool_results
 from denoise_core.testing import FunctionScorer
-from denoise_core.tool_results import read_result
+from denoise_core.tool_results import MAX_NOTE_CHARACTERS, read_result
 
 ROWS = [
     {"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3}
@@ -293,10 +293,40 @@ def test_search_results_as_content_blocks_are_no_records():
     assert not read_result(blocks).passages
 
 
-def test_a_cap_never_makes_a_result_longer():
-    text = "the tower of the town is red and tall"
-    blocks = [{"type": "text", "text": f"Hit {n}: {text}."} for n in range(200)]
-    capped = read_result(blocks).cap(5000, has_recall=True).value
-    assert sum(len(block["text"]) for block in capped) <= sum(
-        len(block["text"]) for block in blocks
-    )
+TALL = "the tower of the town is red and tall"
+
+
+@pytest.mark.parametrize("length", [8, 60, 400])
+@pytest.mark.parametrize("as_mcp", [False, True])
+def test_a_cap_bounds_a_result_of_many_blocks(length, as_mcp):
+    """Each block got a share too small to cut, or a note longer than what it replaced."""
+    blocks = []
+    for number in range(1000):
+        text = f"Hit {number}: {TALL}. {'x ' * 200}"
+        blocks.append({"type": "text", "text": text[:length]})
+    image = {"type": "image", "url": "a.png"}
+    blocks.insert(500, image)
+    value = {"content": blocks} if as_mcp else blocks
+    reduced = read_result(value).cap(5000, has_recall=True)
+    capped = reduced.value["content"] if as_mcp else reduced.value
+    texts = [block["text"] for block in capped if block["type"] == "text"]
+    assert sum(map(len, texts)) <= 5000 + MAX_NOTE_CHARACTERS
+    assert all(texts)
+    assert image in capped
+    (omitted,) = reduced.omitted_texts
+    (note,) = [text for text in texts if "left out here" in text]
+    assert f"recall({omitted.id})" in note
+    shown = [text for text in texts if text != note]
+    middle = omitted.text.split("\n\n")
+    half = texts.index(note)
+    assert [*shown[:half], *middle, *shown[half:]] == [
+        block["text"] for block in blocks if block is not image
+    ]
+
+
+def test_a_cap_of_many_blocks_never_drops_a_pinned_one():
+    blocks = [{"type": "text", "text": f"Hit {n}: {TALL}."} for n in range(1000)]
+    blocks[500] = {"type": "text", "text": "Hit 500 FAILED."}
+    capped = read_result(blocks, must_keep="FAILED").cap(2000).value
+    assert blocks[500] in capped
+    assert len(capped) < 60
