@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
-from langchain.agents.middleware.types import ExtendedModelResponse
+from langchain.agents.middleware.types import (
+    ExtendedModelResponse,
+    PrivateStateAttr,
+)
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -20,6 +23,7 @@ from langchain_core.runnables.config import (
     set_config_context,
 )
 from langchain_core.runnables.utils import coro_with_context
+from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import override
@@ -77,6 +81,18 @@ NO_EVIDENCE = (
     "evidence='prompt' reads the system prompt, a function reads anything"
 )
 CALL_COUNT_KEYS = ("thread_model_call_count", "run_model_call_count")
+REJECTED_COUNT_KEY = "run_rejected_draft_count"
+
+
+class VerificationState(ModelCallLimitState[Any]):
+    """The call counts that LangChain's limit reads, and the drafts rejected in a run.
+
+    The drafts' records are in messages, which a message of the same id replaces.
+    """
+
+    run_rejected_draft_count: NotRequired[
+        Annotated[int, UntrackedValue, PrivateStateAttr]
+    ]
 
 
 class VerificationMiddleware(NamedMiddleware):
@@ -94,8 +110,7 @@ class VerificationMiddleware(NamedMiddleware):
     follows them; ``verifier.limits`` bounds the calls themselves.
     """
 
-    # The call counts that LangChain's limit reads.
-    state_schema = ModelCallLimitState
+    state_schema = VerificationState
 
     def __init__(
         self,
@@ -244,7 +259,9 @@ class ModelDrafter:
             log_fallback(settings.name, NO_EVIDENCE, "the answer cannot be checked")
         loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
-        attempts = max(1, loop.limits.attempts - len(rejected))
+        counted = request.state.get(REJECTED_COUNT_KEY, 0)
+        self.rejected_count = max(len(rejected), counted)
+        attempts = max(1, loop.limits.attempts - self.rejected_count)
         self.loop = loop.with_limits(attempts=attempts)
 
     @property
@@ -323,7 +340,7 @@ class ModelDrafter:
         if not self.extra_calls:
             return response
         state: Mapping[str, Any] = self.request.state
-        counts = {}
+        counts = {REJECTED_COUNT_KEY: self.rejected_count + self.extra_calls}
         for key in CALL_COUNT_KEYS:
             counts[key] = state.get(key, 0) + self.extra_calls
         return ExtendedModelResponse(response, Command(update=counts))

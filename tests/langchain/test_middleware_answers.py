@@ -83,6 +83,32 @@ async def test_an_answer_restated_in_a_later_turn_is_judged_by_what_it_rested_on
 
 
 @both_ways
+async def test_a_model_whose_messages_share_an_id_cannot_draft_for_ever(
+    make_agent, is_sync
+):
+    """Each message replaced the one with the record of the drafts rejected before."""
+    calls = []
+
+    def reply(messages):
+        calls.append(messages)
+        number = len(calls)
+        tool_call = {"name": "search", "args": {"query": "capital"}, "id": f"{number}"}
+        has_feedback = "did not hold" in messages[-1].text
+        if number == 1 or has_feedback:
+            return AIMessage("", tool_calls=[tool_call], id="same")
+        return AIMessage(LYON, id="same")
+
+    agent, _ = make_agent(VerificationMiddleware(), reply=reply)
+    earlier = [HumanMessage("Hello"), AIMessage("Hello!", id="same")]
+    question = {"messages": [*earlier, *QUESTION_INPUT["messages"]]}
+    state = await run(agent, is_sync, question, {"recursion_limit": 40})
+    (answer,) = [m for m in state["messages"] if m.type == "ai"]
+    assert answer.text == LYON
+    assert answer.response_metadata["denoise"]["stopped_because"] == "attempts"
+    assert len(calls) <= 7
+
+
+@both_ways
 @pytest.mark.parametrize("unsupported", ["send", "abstain"])
 async def test_drafts_are_bounded_and_the_policy_decides(
     make_agent, is_sync, unsupported

@@ -23,7 +23,12 @@ from denoise_core.spans import (
     complement_spans,
     join_spans,
 )
-from denoise_core.support.citation_marks import BRACKETED, cited_names, named_labels
+from denoise_core.support.citation_marks import (
+    BRACKETED,
+    cited_names,
+    is_worded,
+    named_labels,
+)
 from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
@@ -496,8 +501,14 @@ class _AnswerReader:
         return kind
 
     def _is_citation(self, bracket: str) -> bool:
-        names = cited_names(bracket)
-        return all(name in self.ids or named_labels(name) for name in names)
+        return all(map(self._is_cited_name, cited_names(bracket)))
+
+    def _is_cited_name(self, name: str) -> bool:
+        labels = named_labels(name)
+        if name in self.ids or not is_worded(name):
+            return name in self.ids or bool(labels)
+        passage_numbers = [int(label.partition(".")[0]) for label in labels]
+        return max(passage_numbers) <= len(self.ids)
 
 
 _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}

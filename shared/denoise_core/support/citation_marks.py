@@ -1,8 +1,9 @@
 """The grammar of citations: what a bracket in an answer names.
 
-``[1]``, ``[2, 4-6]``, ``[doc 3]``, ``[^1]`` and ``【1†source】`` count passages, ``[2.3]``
-and ``[2.3-2.5]`` name labels, ``[id]`` names a passage by its id. Which of them exist
-says `denoise_core.support.citing`.
+``[1]``, ``[2, 4-6]``, ``[^1]`` and ``【1†source】`` count passages, ``[2.3]`` and
+``[2.3-2.5]`` name labels, ``[id]`` names a passage by its id. Which of them exist says
+`denoise_core.support.citing`; a number behind a word, as in ``[doc 3]``, cites only what
+exists, since it may be of anything: ``[Table 5]``, ``[RFC 793]``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
 """What a citation may be."""
 _LABELS = re.compile(
-    r"\^?(?:[^\W\d]{1,9}\.?\s)?"
+    r"\^?(?P<word>[^\W\d]{1,9}\.?\s)?"
     r"(?P<first>\d{1,3}(?:\.\d{1,3})?)"
     r"(?:\s{0,3}[–-]\s{0,3}(?P<last>\d{1,3}(?:\.\d{1,3})?))?"
     r"(?:†.*|[\s.:*]{0,9})"
@@ -45,6 +46,12 @@ def named_labels(name: str) -> tuple[str, ...]:
     low = int(first_number)
     high = min(int(last_number), low + _MAX_RANGE)
     return tuple(f"{prefix}{point}{number}" for number in range(low, high + 1))
+
+
+def is_worded(name: str) -> bool:
+    """Whether a word is before the number of a name, as in "doc 3" and "Table 5"."""
+    match = _LABELS.fullmatch(name)
+    return match is not None and match["word"] is not None
 
 
 def remove_citations(answer: str) -> str:

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 
 from denoise_core.spans import Range, Ranges, complement_spans
 from denoise_core.support.answers import AnswerUnit, ParsedAnswer, parse_answer
-from denoise_core.support.citation_marks import BRACKETED, cited_names, named_labels
+from denoise_core.support.citation_marks import (
+    BRACKETED,
+    cited_names,
+    is_worded,
+    named_labels,
+)
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.support.labels import (
     LabelledEvidence,
@@ -169,9 +174,9 @@ def _labels_with_words(text: str, evidence: LabelledEvidence) -> Iterator[str]:
                 yield sentence.label
 
 
-def _is_copied(bracket: str, passages: Sequence[Passage]) -> bool:
-    """Whether a passage has the bracket itself: an interval, its own reference mark."""
-    return any(bracket in passage.text for passage in passages)
+def _is_copied(words: str, passages: Sequence[Passage]) -> bool:
+    """Whether a passage has these words itself: an interval, its own reference mark."""
+    return any(words in passage.text for passage in passages)
 
 
 class _CitationResolver:
@@ -183,7 +188,11 @@ class _CitationResolver:
         self.evidence: LabelledEvidence | None = None  # cut only where a label is cited
 
     def resolve_name(self, name: str) -> tuple[list[str], list[str]] | None:
-        """The ids of the passages a name cites, and what is unknown; None for words."""
+        """The ids of the passages a name cites, and what is unknown; None for words.
+
+        A number behind a word is the passage's where no passage has these words: then
+        they would be of its own tables, standards or chapters.
+        """
         cited_ids = []
         unknown_names = []
         labels = named_labels(name)
@@ -194,10 +203,13 @@ class _CitationResolver:
                 cited_ids.append(passage.id)
             else:
                 unknown_names.append(f"[{label}]")
+        has_word = is_worded(name)
         required_count = max(1, len(labels))
-        if name in self.ids and len(cited_ids) < required_count:
+        if name in self.ids and (has_word or len(cited_ids) < required_count):
             return [name], []
-        if not labels:
+        if not labels or (has_word and unknown_names):
+            return None
+        if has_word and _is_copied(name, self.passages):
             return None
         return cited_ids, unknown_names
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.support import AnswerVerdict, check
+from denoise_core.support import AnswerVerdict, check, parse_answer
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.citing import find_citations
@@ -179,6 +179,29 @@ def test_labels_cite_the_passage_of_a_sentence_that_is_there(bracket, ids, unkno
     (citation,) = find_citations(f"It is {bracket}.", passages)
     assert (citation.ids, citation.unknown) == (ids, unknown)
     assert remove_citations(f"It is {bracket}.") == "It is."
+
+
+@pytest.mark.parametrize("name", ["Table 5", "RFC 793", "Art. 6", "Table 9.1"])
+def test_a_number_behind_a_word_is_no_citation_unless_it_was_handed_out(name):
+    """`[RFC 793]` made a true sentence a wrong citation."""
+    passages = [Passage("TCP resends what is lost.", "a"), Passage("Ports.", "b")]
+    answer = f"TCP resends what is lost [{name}]."
+    assert find_citations(answer, passages) == []
+    verdict = check("?", answer, passages, judge=lambda question, evidence, claim: True)
+    assert verdict.passed
+    (unit,) = parse_answer(answer, ids=["a", "b"]).claims
+    assert name in unit.text
+    named = [*passages, Passage("Lost.", name)]
+    (citation,) = find_citations(answer, named)
+    assert (citation.ids, citation.unknown) == ((name,), ())
+
+
+def test_a_number_behind_a_word_that_a_passage_has_is_its_own():
+    """A passage's second table is not the second passage."""
+    passages = [Passage("Table 2 lists the towers.", "a"), Passage("Ports.", "b")]
+    assert find_citations("The towers are listed [Table 2].", passages) == []
+    (citation,) = find_citations("The towers are listed [doc 2].", passages)
+    assert citation.ids == ("b",)
 
 
 def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
