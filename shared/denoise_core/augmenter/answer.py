@@ -120,19 +120,6 @@ class Answer:
         verdict = self.verdict
         return () if verdict is None else verdict.units
 
-    def mark_text(self, mark: str = " [not in the sources]") -> str:
-        """A copy of the text with a mark behind each unit that is not supported.
-
-        ``text`` itself has no marks.
-        """
-        parts: list[str] = []
-        offset = 0
-        for unit in self.units:
-            if unit.supported is False:
-                parts += (self.text[offset : unit.end], mark)
-                offset = unit.end
-        return "".join((*parts, self.text[offset:]))
-
     @property
     def queries(self) -> tuple[str, ...]:
         """Every search that was made, in order."""

@@ -1,4 +1,4 @@
-"""Plain functions as judges, and a decision model as one.
+"""Plain functions as judges.
 
 Each claim is judged by itself. A judge of another package becomes a function around it
 (docs/how_to/own_judge.md). A function may be a coroutine function; one that blocks runs
@@ -16,12 +16,10 @@ from typing import Any, SupportsFloat
 from denoise_core.errors import InputError
 from denoise_core.runtime.thread_pool import run_in_pool, run_in_thread
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
-from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
 
 _PARAMETERS = ("question", "evidence", "claim")
 _REASON_CHARACTERS = 500
-GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
 _UNSUPPORTED_REASON = "the evidence does not say this"
 
 
@@ -168,42 +166,6 @@ class FunctionJudge:
 
 
 function_judge = FunctionJudge
-
-
-def decision_judge(
-    decide: Any, *, threshold: float = 0.5, name: str = "decision"
-) -> FunctionJudge:
-    """A judge that takes the probability of "yes" from one forward pass a claim.
-
-    Args:
-        decide: A model name for the ``decision`` pipeline of transformers, such a
-            pipeline, or any callable that takes ``{"state": text, "questions": {name:
-            {"type": "noul", "instructions": text}}}`` and returns
-            ``{name: {"noul": probability}}``.
-        threshold: The probability from which on a claim is supported.
-        name: What the judge is called in answers.
-    """
-    if isinstance(decide, str):
-        from denoise_core.scorers.decisions import LocalDecisions  # slow to import
-
-        decide = LocalDecisions(decide)
-
-    def probability_of_yes(question: str, evidence: list[str], claim: str) -> float:
-        envelopes = []
-        for number, text in enumerate(evidence, 1):
-            envelope = wrap_in_envelope(text, f"evidence {number}")
-            envelopes.append(envelope)
-        evidence_text = "\n".join(envelopes)
-        question_text = wrap_in_envelope(question, "question")
-        claim_text = wrap_in_envelope(claim, "draft")
-        state = f"{evidence_text}\n{question_text}\n{claim_text}"
-        grounded_question = {"type": "noul", "instructions": GROUNDED}
-        questions = {"grounded": grounded_question}
-        reply = decide({"state": state, "questions": questions})
-        probability = reply["grounded"]["noul"]
-        return float(probability)
-
-    return FunctionJudge(probability_of_yes, name=name, threshold=threshold, limit=1)
 
 
 def read_verdict(

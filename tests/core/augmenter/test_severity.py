@@ -39,7 +39,6 @@ def test_a_draft_with_something_not_stated_is_sent_as_written_and_marked(
         (RIGHT, True),
         (BEYOND, False),
     ]
-    assert answer.mark_text(" [?]") == f"{RIGHT} {BEYOND} [?]\n"
     assert [event.tag for event in answer.trace.events].count("draft") == 1
 
 

@@ -48,19 +48,6 @@ FUNCTIONS = {
 }
 
 
-def test_a_decision_model_judges_each_claim():
-    states = []
-
-    def decide(request):
-        states.append(request["state"])
-        claim = request["state"].rpartition("BEGIN draft")[2]
-        return {"grounded": {"noul": 0.9 if "floors" in claim else 0.2}}
-
-    verdict = judges.decision_judge(decide).judge(QUESTION, CLAIMS, PASSAGES[:1])
-    assert [claim.supported for claim in verdict.claims] == [True, False]
-    assert len(states) == 2
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_judges_claim_by_claim_both_ways(name):
     judge = judges.function_judge(FUNCTIONS[name], name=name)

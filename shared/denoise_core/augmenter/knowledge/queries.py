@@ -1,23 +1,19 @@
-"""Search queries: the question and failed claims without doubtful values, or a model's.
+"""Search queries: the question and failed claims without what is made up, or a model's.
 
 A new way to make queries is a function of the memory, as `question_queries` is.
 """
 
 from __future__ import annotations
 
+from denoise_core.augmenter.drafting.contamination import rejected_draft_words
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import (
-    history_block,
-    question_block,
-    with_title_line,
-)
+from denoise_core.augmenter.prompts import history_block, question_block
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.text.delimit import ENVELOPE_NOTE
-from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, split_words
 from denoise_core.types import Message
 
@@ -53,54 +49,24 @@ def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]
 
 
 def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
-    """The claims of the last draft that failed, without what is doubtful in them.
+    """The claims of the last draft that failed, without what only rejected drafts say.
 
-    Only words of the question or the evidence stay, and no number or name that the
-    question lacks: what the draft made up is never searched.
+    What a draft made up is never searched.
     """
     last = memory.last
     if last is None or last.verdict.outcome != "fail":
         return ()
+    rejected_words = rejected_draft_words(memory)
     question_words = frozenset(split_words(memory.question))
-    evidence_words: set[str] = set()
-    for passage in memory.evidence:
-        text = with_title_line(passage)
-        evidence_words.update(split_words(text))
-    queries: list[str] = []
+    queries: dict[str, None] = {}  # ordered, each once
     for finding in last.verdict.findings:
-        doubtful_words: set[str] = set()
-        for difference in finding.differences:
-            doubtful_words.update(split_words(difference.claimed_text))
-        claim = remove_citations(finding.text)
-        certain_words = frozenset(evidence_words - doubtful_words)
-        query = _remove_doubtful_words(claim, question_words, certain_words)
-        has_new_word = not question_words.issuperset(content_words(query))
-        if has_new_word and query not in queries:
-            queries.append(query)
-    return tuple(queries[:_MAX_CLAIM_QUERIES])
-
-
-def _remove_doubtful_words(
-    claim: str, question_words: frozenset[str], evidence_words: frozenset[str]
-) -> str:
-    """The claim's words that a search may use; "" when fewer than two carry content."""
-    kept_words = []
-    for number, token in enumerate(claim.split()):
-        words = split_words(token)
-        # A capital inside the claim is a name; the first word has one anyway.
-        is_name = number > 0 and token[:1].isupper()
-        known_words = question_words | STOPWORDS
-        if not is_name:
-            plain_words = [w for w in words if not any(map(str.isdigit, w))]
-            known_words |= evidence_words.intersection(plain_words)
-        if words and known_words.issuperset(words):
-            kept_word = token.strip(".,;:!?\"'()[]")
-            kept_words.append(kept_word)
-    query = " ".join(kept_words)[:_MAX_QUERY_CHARACTERS]
-    distinct_words = set(content_words(query))
-    if len(distinct_words) < 2:
-        return ""
-    return query
+        words = split_words(remove_citations(finding.text))
+        known_words = [word for word in words if word not in rejected_words]
+        query = " ".join(known_words)[:_MAX_QUERY_CHARACTERS]
+        new_words = frozenset(content_words(query)) - question_words
+        if new_words:
+            queries[query] = None
+    return tuple(queries)[:_MAX_CLAIM_QUERIES]
 
 
 class LLMQueries:
