@@ -10,7 +10,7 @@ from typing import Any
 def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     """Whole calls by name: given a number of characters, what is timed."""
     from denoise_core import Passage, Pipeline
-    from denoise_core.augmenter.knowledge.link import GazetteerLinker
+    from denoise_core.augmenter.knowledge.link import find_links
     from denoise_core.augmenter.memory import WorkingMemory
     from denoise_core.augmenter.utility import Groundedness
     from denoise_core.end import ENDDenoiser
@@ -85,6 +85,6 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
             lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose
         ),
         "nested pipelines": nested,
-        "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
+        "linking": timed(find_links, many),
         "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
     }

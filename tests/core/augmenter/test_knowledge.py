@@ -18,12 +18,12 @@ from denoise_core.augmenter.knowledge import (
     ChainRetriever,
     Consolidator,
     DenseRetriever,
-    GazetteerLinker,
     HybridRetriever,
     Link,
     rows_as_passages,
 )
 from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
+from denoise_core.augmenter.knowledge.link import find_links
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
@@ -190,7 +190,7 @@ def test_rows_carry_their_header_and_lead_back_to_the_table():
 
 
 def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
-    links = GazetteerLinker().link(CORPUS, CORPUS)
+    links = find_links(CORPUS)
     assert Link(Span("rovers#row0", 39, 44), "Arden", "arden") in links
     assert ROWS[0].text[39:44] == "Arden"
     assert not any(link.target_id.startswith("rovers#") for link in links)
@@ -219,7 +219,7 @@ def test_of_several_bearers_of_a_name_the_surroundings_choose():
     )
     results = {
         (link.span.passage_id, link.name): link.target_id
-        for link in GazetteerLinker().link(texts, known_passages)
+        for link in find_links((*texts, *known_passages))
     }
     assert results["a", "Mercury"] == "planet"
     assert results["b", "Mercury"] == "metal"
@@ -249,7 +249,7 @@ def test_chains_of_three_reach_further_than_chains_of_two():
         Passage("She grew up in Arden.", "ann", metadata={"title": "Ann Lee"}),
         Passage("A town with a lighthouse.", "arden", metadata={"title": "Arden"}),
     )
-    links = GazetteerLinker().link(corpus, corpus)
+    links = find_links(corpus)
     scores = BM25Retriever(corpus).term_scores("prize lighthouse")
     best = {
         n: Chainer(length=n, hub=0).chains(corpus, scores, links)[0] for n in (1, 2, 3)

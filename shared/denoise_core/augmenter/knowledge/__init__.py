@@ -12,7 +12,7 @@ from denoise_core.augmenter.knowledge.chain import (
     ChainRetriever,
 )
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, GatheredEvidence
-from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
+from denoise_core.augmenter.knowledge.link import Link
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.knowledge.retrieve import (
     BM25Retriever,
@@ -30,10 +30,8 @@ __all__ = [
     "Consolidator",
     "DenseRetriever",
     "GatheredEvidence",
-    "GazetteerLinker",
     "HybridRetriever",
     "LLMQueries",
     "Link",
-    "Linker",
     "rows_as_passages",
 ]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
+from denoise_core.augmenter.knowledge.link import Link, find_links
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
@@ -224,9 +224,7 @@ class _PathScorer:
         neighbours = self.graph.neighbours
         source_degree = len(neighbours[source])
         target_degree = len(neighbours[target])
-        hub_size = math.log2(1 + min(source_degree, target_degree))
-        link = self.graph.links[_link_key(source, target)]
-        return hub_size + (1 - link.score)
+        return math.log2(1 + min(source_degree, target_degree))
 
 
 class ChainRetriever:
@@ -241,7 +239,6 @@ class ChainRetriever:
         tokens: Tokens of the result at most.
         starts: How many of the best passages by BM25 are candidates, with all that they
             are linked with.
-        linker: Finds the links; by title and aliases by default.
         chainer: Finds the chains.
 
     Raises:
@@ -254,7 +251,6 @@ class ChainRetriever:
         *,
         tokens: int = 1000,
         start_count: int = 50,
-        linker: Linker | None = None,
         chainer: Chainer | None = None,
     ) -> None:
         if tokens < 1 or start_count < 1:
@@ -264,7 +260,6 @@ class ChainRetriever:
         self.bm25 = BM25Retriever(check_passages(passages))
         self.tokens = tokens
         self.starts = start_count
-        self.linker = linker or GazetteerLinker()
         self.chainer = chainer or Chainer()
         self._lock = threading.Lock()
         self._links: dict[str, list[Link]] | None = None
@@ -319,7 +314,7 @@ class ChainRetriever:
         with self._lock:
             if self._links is None:
                 self._links = {}
-                for link in self.linker.link(passages, passages):
+                for link in find_links(passages):
                     for passage_id in (link.span.passage_id, link.target_id):
                         passage_links = self._links.setdefault(passage_id, [])
                         passage_links.append(link)
@@ -334,7 +329,6 @@ class ChainDenoiser:
 
     Args:
         tokens: Tokens of the kept passages at most.
-        linker: Finds the links; by title and aliases by default.
         chainer: Finds the chains.
 
     Raises:
@@ -345,13 +339,11 @@ class ChainDenoiser:
         self,
         *,
         tokens: int = 1000,
-        linker: Linker | None = None,
         chainer: Chainer | None = None,
     ) -> None:
         if tokens < 1:
             raise InputError(f"tokens={tokens}: expected 1 or more")
         self.tokens = tokens
-        self.linker = linker or GazetteerLinker()
         self.chainer = chainer or Chainer()
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
@@ -359,7 +351,7 @@ class ChainDenoiser:
         passages = check_passages(passages)
         if not passages:
             return DenoiseResult(query, ())
-        links = self.linker.link(passages, passages)
+        links = find_links(passages)
         term_scores = BM25Retriever(passages).term_scores(query)
         chains = self.chainer.chains(passages, term_scores, links)
         packed = pack_chains(chains, self.tokens)

@@ -73,25 +73,13 @@ def blank_over_budget(
     if count_tokens(passages) <= tokens:
         return tuple(passages)
     texts = [passage.text_with_header for passage in passages]
-    result = list(passages)
-    budget = TokenBudget(tokens)
-    for index in _order_by_shared_words(texts, topic):
-        token_count = estimate_tokens(texts[index])
-        if budget.try_spend(token_count):
-            continue
-        passage = passages[index]
-        part: Passage | None = None
-        if budget.remaining_tokens > _WINDOW_CHARACTERS // 4:
-            part, _ = _best_windows(passage, budget.remaining_tokens, topic)
-        if part is None:
-            result[index] = replace(
-                passage, text="", header="", spans=(), is_rewritten=False
-            )
-        else:
-            result[index] = part
-            part_tokens = estimate_tokens(part.text_with_header)
-            spent_tokens = min(budget.remaining_tokens, part_tokens)
-            budget.try_spend(spent_tokens)
+    ranked = [passages[index] for index in _order_by_shared_words(texts, topic)]
+    kept, _ = truncate_to_budget(ranked, tokens, topic)
+    kept_by_id = {passage.id: passage for passage in kept}
+    result = []
+    for passage in passages:
+        blank = replace(passage, text="", header="", spans=(), is_rewritten=False)
+        result.append(kept_by_id.get(passage.id, blank))
     return tuple(result)
 
 
@@ -131,21 +119,15 @@ def _best_windows(
     if passage.is_rewritten:
         # Its text is no longer the characters of its spans: none can be left out.
         return replace(part, spans=passage.source_spans, is_rewritten=True), ()
-    left_out = []
-    for index, span in enumerate(spans):
-        if index not in kept_indexes:
-            left_out.append(span)
-    if not passage.spans:
-        return part, tuple(left_out)
     source_map = SourceMap(passage)
     kept_spans: list[Span] = []
     for span in part.source_spans:
         kept_spans += source_map.map_to_source(span)
-    left_out_spans: list[Span] = []
-    for span in left_out:
-        left_out_spans += source_map.map_to_source(span)
-    mapped_part = replace(part, spans=tuple(kept_spans))
-    return mapped_part, tuple(left_out_spans)
+    left_out: list[Span] = []
+    for index, span in enumerate(spans):
+        if index not in kept_indexes:
+            left_out += source_map.map_to_source(span)
+    return replace(part, spans=tuple(kept_spans)), tuple(left_out)
 
 
 def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:

@@ -12,7 +12,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.text.wordlists import STOPWORDS
@@ -26,59 +25,39 @@ _MIN_NAME_CHARACTERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A mention at ``span`` of a passage, and the passage ``target_id`` it is about.
-
-    ``score`` is 1.0 for an exact name, less where a linker is less certain.
-    """
+    """A mention at ``span`` of a passage, and the passage ``target_id`` it is about."""
 
     span: Span
     name: str
     target_id: str
-    score: float = 1.0
 
 
-@runtime_checkable
-class Linker(Protocol):
-    """Finds mentions of passages in texts. Plug in spaCy or your own linker."""
-
-    def link(
-        self, texts: Sequence[Passage], known_entities: Sequence[Passage]
-    ) -> Sequence[Link]:
-        """Find mentions in ``texts`` of the passages in ``known``, by id."""
-        ...
-
-
-class GazetteerLinker:
-    """Links by title and aliases.
+def find_links(passages: Sequence[Passage]) -> tuple[Link, ...]:
+    """Find the mentions of passages in each other, by title and aliases.
 
     Names are ``metadata["title"]``, with and without a part in brackets, and
     ``metadata["aliases"]``; table rows have none. No name of a passage links to itself.
     """
-
-    def link(
-        self, texts: Sequence[Passage], known_entities: Sequence[Passage]
-    ) -> Sequence[Link]:
-        """Find mentions in ``texts`` of the passages in ``known``."""
-        ids_by_name = _ids_by_name(known_entities)
-        chooser = _TargetChooser(known_entities)
-        links = []
-        for passage in texts:
-            text = passage.text
-            for start, end, name in _find_mentions(text, ids_by_name):
-                same_name_ids = ids_by_name[name]
-                target_id = chooser.choose(passage, same_name_ids)
-                if target_id is None:
-                    continue
-                span = Span(passage.id, start, end)
-                link = Link(span, text[start:end], target_id)
-                links.append(link)
-        return tuple(links)
+    ids_by_name = _ids_by_name(passages)
+    chooser = _TargetChooser(passages)
+    links = []
+    for passage in passages:
+        text = passage.text
+        for start, end, name in _find_mentions(text, ids_by_name):
+            same_name_ids = ids_by_name[name]
+            target_id = chooser.choose(passage, same_name_ids)
+            if target_id is None:
+                continue
+            span = Span(passage.id, start, end)
+            link = Link(span, text[start:end], target_id)
+            links.append(link)
+    return tuple(links)
 
 
-def _ids_by_name(known_entities: Sequence[Passage]) -> dict[str, list[str]]:
+def _ids_by_name(passages: Sequence[Passage]) -> dict[str, list[str]]:
     """The ids of the passages that have each name."""
     ids: dict[str, list[str]] = {}
-    for passage in known_entities:
+    for passage in passages:
         if passage.metadata.get("kind") == "row":
             continue
         aliases = passage.metadata.get("aliases") or ()
@@ -140,9 +119,9 @@ def _normalize_name(name: str) -> str:
 class _TargetChooser:
     """Chooses among passages of one name by shared words, rare ones counting more."""
 
-    def __init__(self, known_entities: Sequence[Passage]) -> None:
+    def __init__(self, passages: Sequence[Passage]) -> None:
         self._words = {}
-        for passage in known_entities:
+        for passage in passages:
             self._words[passage.id] = _context_words(passage)
         self._counts: Counter[str] = Counter()
         for words in self._words.values():
@@ -155,7 +134,7 @@ class _TargetChooser:
             return None
         if len(candidates) == 1:
             return candidates[0]
-        context = self._words.get(passage.id) or _context_words(passage)
+        context = self._words[passage.id]
 
         def shared_rarity(passage_id: str) -> float:
             shared_words = context & self._words[passage_id]
