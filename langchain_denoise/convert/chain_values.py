@@ -25,6 +25,7 @@ from langchain_denoise.convert.documents import (
 )
 from langchain_denoise.convert.history import record_on_message
 from langchain_denoise.convert.messages import (
+    block_text,
     current_turn,
     is_role_pair,
     last_ai_position,
@@ -170,11 +171,33 @@ def _message_passages(message: ToolMessage) -> tuple[Passage, ...]:
     documents = artifact_documents(message)
     if documents is not None:
         return passages_from_documents(documents, HEADER_KEYS)
+    results = search_result_documents(message)
+    passages = list(passages_from_documents(results, HEADER_KEYS))
     text = str(message.text)
-    if not text.strip():
-        return ()
-    metadata = {"tool": message.name}
-    return (Passage(text, message.tool_call_id, metadata=metadata, provenance="tool"),)
+    if text.strip():
+        metadata = {"tool": message.name}
+        passage = Passage(
+            text, message.tool_call_id, metadata=metadata, provenance="tool"
+        )
+        passages.append(passage)
+    return tuple(passages)
+
+
+def search_result_documents(message: ToolMessage) -> list[Document]:
+    """The search results in a tool's content, which it gives the provider to cite."""
+    documents = []
+    for block in message.content:
+        if not isinstance(block, Mapping) or block.get("type") != "search_result":
+            continue
+        texts = []
+        for item in block.get("content") or ():
+            text = block_text(item)
+            if text:
+                texts.append(text)
+        metadata = {key: str(block.get(key) or "") for key in ("title", "source")}
+        document = Document(page_content="\n".join(texts), metadata=metadata)
+        documents.append(document)
+    return documents
 
 
 def artifact_documents(message: ToolMessage) -> list[Document] | None:

@@ -21,7 +21,10 @@ from denoise_core.augmenter.drafting import RetrievedEvidence
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
-from langchain_denoise.convert.chain_values import artifact_documents
+from langchain_denoise.convert.chain_values import (
+    artifact_documents,
+    search_result_documents,
+)
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
     id_from_text,
@@ -153,6 +156,9 @@ class EvidenceHandler(BaseCallbackHandler):
                 return
             text = str(output.text)
             documents = artifact_documents(output)
+            results = search_result_documents(output)
+            if results:
+                self._add_documents(results, run.query)
         if documents is not None:
             self._add_documents(documents, run.query)
         elif isinstance(text, str) and text.strip():

@@ -2,12 +2,14 @@
 
 import pytest
 from function_chat_model import FunctionChatModel
+from langchain.agents import create_agent
 from langchain_agents import PARIS, both_ways, run, search_then_answer
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import StructuredTool
 
 from denoise_core.support.cited_units import CitationJudge
 from denoise_core.testing import FunctionLLM
@@ -177,3 +179,48 @@ async def test_an_agent_is_judged_by_what_its_model_cites(
     assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
     assert message.content == make_message().content
     assert len(prompts) == 2
+
+
+def search_results(query):
+    """A tool that gives its documents to the provider, which then cites them."""
+    content = [{"type": "text", "text": text} for text in (FIRST, SECOND)]
+    block = {"type": "search_result", "source": "a.md", "title": "Atlas"}
+    return [{**block, "content": content, "citations": {"enabled": True}}]
+
+
+@both_ways
+async def test_the_search_results_of_a_tool_are_evidence(is_sync):
+    """They are no text blocks, so that nothing was left to compare an answer with."""
+    search = StructuredTool.from_function(
+        search_results, name="search", description="Looks things up."
+    )
+    prompts = []
+    middleware = VerificationMiddleware(Verifier(judge=citation_judge(prompts)))
+    model = FunctionChatModel(reply=search_then_answer(replies(anthropic)))
+    agent = create_agent(model, [search], middleware=[middleware])
+    state = await run(agent, is_sync)
+    record = state["messages"][-1].response_metadata["denoise"]
+    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
+    assert len(record["evidence"]) == 1
+    assert "Atlas" in prompts[0]
+
+
+@both_ways
+async def test_the_search_results_of_a_tool_in_a_chain_are_evidence(is_sync):
+    search = StructuredTool.from_function(
+        search_results, name="search", description="Looks things up."
+    )
+
+    def call_tool(question):
+        call = {"name": "search", "args": {"query": question}, "id": "1"}
+        search.invoke({**call, "type": "tool_call"})
+        return anthropic()
+
+    checked = verified(
+        RunnableLambda(call_tool),
+        verifier=Verifier(judge=citation_judge([])),
+        output_type="answer",
+    )
+    answer = checked.invoke(QUESTION) if is_sync else await checked.ainvoke(QUESTION)
+    assert answer.outcome == "supported"
+    assert [p.metadata["title"] for p in answer.citations] == ["Atlas"]
