@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from function_chat_model import FunctionChatModel
+from langchain.agents import create_agent
 from langchain_agents import (
     LEADING,
     LYON,
@@ -17,7 +19,15 @@ from langchain_agents import (
     search_then_answer,
     tool_message,
 )
+from langchain_citations import (
+    FORMS,
+    anthropic,
+    citation_judge,
+    replies,
+    search_results,
+)
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
@@ -279,3 +289,37 @@ def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
     ]
     assert collect_evidence(messages, "turn", [])
     assert not collect_evidence(messages, "turn", [LYON])
+
+
+@both_ways
+@FORMS
+async def test_an_agent_is_judged_by_what_its_model_cites(
+    make_agent, make_message, is_sync
+):
+    prompts = []
+    middleware = VerificationMiddleware(Verifier(judge=citation_judge(prompts)))
+    reply = search_then_answer(replies(make_message))
+    agent, _ = make_agent(middleware, reply=reply)
+    state = await run(agent, is_sync)
+    message = state["messages"][-1]
+    record = message.response_metadata["denoise"]
+    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
+    assert message.content == make_message().content
+    assert len(prompts) == 2
+
+
+@both_ways
+async def test_the_search_results_of_a_tool_are_evidence(is_sync):
+    """They are no text blocks, so that nothing was left to compare an answer with."""
+    search = StructuredTool.from_function(
+        search_results, name="search", description="Looks things up."
+    )
+    prompts = []
+    middleware = VerificationMiddleware(Verifier(judge=citation_judge(prompts)))
+    model = FunctionChatModel(reply=search_then_answer(replies(anthropic)))
+    agent = create_agent(model, [search], middleware=[middleware])
+    state = await run(agent, is_sync)
+    record = state["messages"][-1].response_metadata["denoise"]
+    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
+    assert len(record["evidence"]) == 1
+    assert "Atlas" in prompts[0]

@@ -1,16 +1,25 @@
 """Citations that a provider puts behind a message's text, in LlamaIndex's agents."""
 
+import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
+    ChatResponse,
     CitableBlock,
     CitationBlock,
     ImageBlock,
     TextBlock,
 )
+from llama_index.core.base.response.schema import Response
+from llama_index.core.llms.callbacks import llm_chat_callback
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 from llamaindex_doubles import Calling, calls
+from llamaindex_engines import Fixed
 
+from denoise_core.augmenter import LoopLimits
 from denoise_core.support.cited_units import CitationJudge
 from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import Checked
@@ -99,3 +108,64 @@ async def test_an_agent_is_judged_by_what_its_model_cites():
     # The second draft repeats what it cites: only whether it answers is asked.
     assert "Write one line and nothing else" in prompts[1]
     assert len(prompts) == 2
+
+
+class Citing(Calling):
+    """A model whose calls LlamaIndex's instrumentation sees, as those of integrations."""
+
+    @llm_chat_callback()
+    def chat(self, messages, **kwargs):
+        message = self.script(list(messages), **kwargs)
+        return ChatResponse(message=message, delta=message.content)
+
+    @llm_chat_callback()
+    async def achat(self, messages, **kwargs):
+        message = self.script(list(messages), **kwargs)
+        return ChatResponse(message=message, delta=message.content)
+
+
+class Guide(CustomQueryEngine):
+    """An engine of a user's own, which returns the text of a message."""
+
+    llm: Citing
+
+    def custom_query(self, query_str):
+        message = self.llm.chat([ChatMessage(role="user", content=query_str)]).message
+        return Response(message.content, source_nodes=guide_nodes())
+
+
+def guide_nodes():
+    return [NodeWithScore(node=TextNode(text=f"{FIRST} {SECOND}", id_="guide"))]
+
+
+def synthesizing(llm):
+    synthesizer = get_response_synthesizer(llm=llm)
+    return RetrieverQueryEngine(Fixed(guide_nodes()), synthesizer)
+
+
+@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize("make_engine", [lambda llm: Guide(llm=llm), synthesizing])
+async def test_an_engine_is_judged_by_what_its_model_cites(make_engine, is_sync):
+    """Its response has the text alone, so its model's reply is read as it comes."""
+    prompts = []
+
+    def judge_reply(messages):
+        prompts.append(messages[-1].content)
+        return "1 supported 1.1\n2 supported 1.2\nanswers"
+
+    def script(messages, **kwargs):
+        is_told = any("Bread is free" in (m.content or "") for m in messages)
+        return cited_message(SECOND if is_told else "Bread is free there.")
+
+    engine = Checked(
+        make_engine(Citing(script=script)),
+        judge=CitationJudge(FunctionLLM(judge_reply)),
+        limits=LoopLimits(rerun=True),
+    )
+    response = engine.query(QUESTION) if is_sync else await engine.aquery(QUESTION)
+    record = response.metadata["denoise"]
+    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
+    assert str(response) == cited_message().content
+    assert record["citations"] == ["guide"]
+    assert len(prompts) == 2
+    assert "Write one line and nothing else" in prompts[1]
