@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import (
     BaseNode,
@@ -58,6 +58,13 @@ from llamaindex_denoise.nodes.records import (
     record,
     relationships_with_record,
 )
+
+if TYPE_CHECKING:
+    from denoise_core.shadow import ShadowCall
+
+
+RELEVANCE_KEYS = ("denoise_relevant", "denoise_note")
+"""Metadata keys of `DenoiseResult.relevant` and ``note``, as in LangChain documents."""
 
 
 def is_text_node(node: BaseNode) -> bool:
@@ -161,20 +168,18 @@ class NodeBatch:
         self.guard = guard
         self.failures: dict[str, str] = {}
         self._untouched: dict[int, NodeWithScore] = {}
-        text_nodes: list[tuple[int, NodeWithScore]] = []
-        for position, scored_node in enumerate(self.nodes):
-            if is_text_node(scored_node.node) and not _has_pin(
-                scored_node.node, must_keep
-            ):
-                text_nodes.append((position, scored_node))
-            else:
-                self._untouched[position] = scored_node
-        ids = unique_ids([n.node.node_id for _, n in text_nodes])
+        self._ids = unique_ids([n.node.node_id for n in self.nodes])
+        self._repeats: dict[str, str] = {}  # by its id, the id of the first
         mode = metadata_mode(guard.denoiser)
         passages = []
         first_ids: dict[tuple[str, str], str] = {}  # by what a model sees of a node
         repeated: list[Drop] = []
-        for (position, scored_node), passage_id in zip(text_nodes, ids):
+        for position, scored_node in enumerate(self.nodes):
+            passage_id = self._ids[position]
+            is_text = is_text_node(scored_node.node)
+            if not is_text or _has_pin(scored_node.node, must_keep):
+                self._untouched[position] = scored_node
+                continue
             try:
                 passage = _to_passage(scored_node, passage_id, mode)
                 llm_header = node_header(scored_node.node, MetadataMode.LLM)
@@ -185,6 +190,7 @@ class NodeBatch:
             if first_id == passage_id:
                 passages.append(passage)
             else:
+                self._repeats[passage_id] = first_id
                 span = Span(passage_id, 0, len(passage.text))
                 repeated.append(Drop(span, f"the same as {first_id}", passage.score))
         self.repeated = tuple(repeated)
@@ -212,6 +218,34 @@ class NodeBatch:
         dropped = (*result.dropped, *self.repeated)
         complete = replace(result, failures=failures, dropped=dropped)
         return result_summary(self.passages, complete)
+
+    def shadow_call(self, result: DenoiseResult) -> ShadowCall:
+        """What shadow mode counts: all nodes with text, in their order.
+
+        Untouched nodes are kept whole, and repeated ones are kept with the first.
+        """
+        from denoise_core.shadow import ShadowCall
+
+        passages = []
+        kept_passages = []
+        for kept in result.passages:
+            spans = list(kept.source_spans)
+            for repeated_id, first_id in self._repeats.items():
+                for span in kept.source_spans:
+                    if span.passage_id == first_id:
+                        spans.append(replace(span, passage_id=repeated_id))
+            kept_passages.append(replace(kept, spans=tuple(spans)))
+        for position, scored_node in enumerate(self.nodes):
+            if not can_be_evidence(scored_node.node):
+                continue
+            with suppress(Exception):  # a node's template or metadata may do anything
+                passage_id = self._ids[position]
+                passage = _to_passage(scored_node, passage_id, MetadataMode.LLM)
+                passages.append(passage)
+                if position in self._untouched:
+                    kept_passages.append(passage)
+        shown = replace(result, passages=tuple(kept_passages))
+        return ShadowCall.from_result(passages, shown)
 
     def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Return the kept nodes with the untouched ones inserted at their positions."""
@@ -308,6 +342,7 @@ class _Conversion:
                 detail=record_detail,
             )
             node.relationships = relationships_with_record(node, node_record)
+            _show_relevance(node, node_record)
         return NodeWithScore(node=node, score=score)
 
     def _step_record(
@@ -485,6 +520,25 @@ def _copy_node(
             update={"text": new_text, "embeddings": None}
         )
     return copy_model(node, update)
+
+
+def _show_relevance(node: BaseNode, node_record: Mapping[str, Any]) -> None:
+    """Put relevance and note of the record into a copy's metadata.
+
+    Neither a model nor an embedding reads them there.
+    """
+    for key in RELEVANCE_KEYS:
+        node.metadata.pop(key, None)
+        name = key.removeprefix("denoise_")
+        if name not in node_record:
+            continue
+        node.metadata[key] = node_record[name]
+        for hidden_keys in (
+            node.excluded_embed_metadata_keys,
+            node.excluded_llm_metadata_keys,
+        ):
+            if key not in hidden_keys:
+                hidden_keys.append(key)
 
 
 def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
