@@ -166,7 +166,7 @@ class Denoise(BaseModel):
 
     record: RecordDetail = "spans"
     """The metadata under ``denoise_...``: ``"spans"`` (id, ranges, score, fallback; at
-    most 2 KB), ``"full"`` (every scored chunk too, as JSON), ``"none"``."""
+    most 2 KB) or ``"none"``. The event ``denoise`` has every scored chunk."""
 
     max_concurrency: PositiveCount | None = None
     """Most model calls of one denoising at once; None is the denoiser's own bound."""

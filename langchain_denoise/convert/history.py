@@ -78,9 +78,7 @@ class UserTurn:
         last = self.positions[-1]
         if result.fallback and last not in changed_texts:
             passage = self.passages[-1]
-            record = passage_record(
-                passage, {passage.id: passage}, result, detail="spans"
-            )
+            record = passage_record(passage, {passage.id: passage}, result)
             conversation[last] = record_on_message(conversation[last], record)
         return conversation
 
@@ -100,7 +98,7 @@ class UserTurn:
             if position != self.positions[-1] and not new_text:
                 new_text = OMITTED_MESSAGE
             if new_text != passage.text.strip():
-                record = passage_record(kept, originals, result, detail="spans")
+                record = passage_record(kept, originals, result)
                 changed_texts[position] = new_text, {**record, "original": passage.text}
         return changed_texts
 

@@ -5,7 +5,6 @@ The user's nodes are never changed: what a denoiser kept becomes copies with a r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,11 +33,8 @@ from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
     RECORD_VERSION,
-    Chunks,
     RecordDetail,
     fallback_for,
-    group_chunks,
-    passage_record,
     relevance_record,
     result_summary,
     source_coverage,
@@ -305,14 +301,15 @@ class _Conversion:
 
     passages: Mapping[str, Passage]  # the input by id
     result: DenoiseResult
-    chunks: Chunks
     method: str
 
     def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
-        step_record = self._step_record(kept, record_detail)
+        step_record = self._step_record(kept)
         origin = self._origin(kept)
         origin_node = source_node(origin) if origin else None
-        method_score = self._method_score(kept, origin, step_record)
+        method_score = None
+        if not step_record["fallback"]:
+            method_score = self._method_score(kept, origin)
         if origin is None or origin_node is None:
             node, score = self._joint_node(kept, step_record["spans"])
             origin_fields = {
@@ -339,21 +336,13 @@ class _Conversion:
                 method=self.method,
                 origin_fields=origin_fields,
                 score=method_score,
-                detail=record_detail,
             )
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
         return NodeWithScore(node=node, score=score)
 
-    def _step_record(
-        self, kept_passage: Passage, record_detail: RecordDetail
-    ) -> dict[str, Any]:
-        """The core's record of the step.
-
-        Listing all chunks takes as long as the rest, so only ``"full"`` does it.
-        """
-        if record_detail == "full":
-            return passage_record(kept_passage, self.passages, self.result, self.chunks)
+    def _step_record(self, kept_passage: Passage) -> dict[str, Any]:
+        """What the core says of the step."""
         spans, coverage = source_coverage(kept_passage, self.passages)
         step_record: dict[str, Any] = {
             "spans": spans,
@@ -366,25 +355,11 @@ class _Conversion:
             step_record["question_note"] = self.result.question_note
         return step_record
 
-    def _method_score(
-        self,
-        kept_passage: Passage,
-        origin: Passage | None,
-        step_record: Mapping[str, Any],
-    ) -> float | None:
-        """The score that the method set, or its best chunk's; None if it failed."""
-        if step_record["fallback"]:
+    def _method_score(self, kept: Passage, origin: Passage | None) -> float | None:
+        """The score that the method set, or None."""
+        if kept.score is None or (origin is not None and kept.score == origin.score):
             return None
-        if kept_passage.score is not None and (
-            origin is None or kept_passage.score != origin.score
-        ):
-            return float(kept_passage.score)
-        scores: list[float] = []
-        for passage_id in step_record["spans"] if origin else ():
-            if passage_id in self.chunks:
-                kept_chunks, _ = self.chunks[passage_id]
-                scores += [float(chunk.score) for chunk in kept_chunks]
-        return max(filter(math.isfinite, scores), default=None)
+        return float(kept.score)
 
     def _origin(self, kept_passage: Passage) -> Passage | None:
         """The one input passage of a text: of the same id, or the only one it covers."""
@@ -449,7 +424,6 @@ def to_nodes(
     conversion = _Conversion(
         passages={passage.id: passage for passage in passages},
         result=result,
-        chunks=group_chunks(result),
         method=method,
     )
     nodes: list[NodeWithScore] = []

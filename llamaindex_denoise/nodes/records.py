@@ -26,7 +26,6 @@ from denoise_core.runtime.record import (
     RECORD_BYTES,
     RECORD_KEY,
     RECORD_VERSION,
-    RecordDetail,
 )
 from denoise_core.spans import merge_spans
 
@@ -66,9 +65,6 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
       range is as long as its text
     * ``spans``: for text made of several nodes, the ranges by node id
     * ``spans_left_out``: how many ranges did not fit into `RECORD_BYTES`
-
-    With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every
-    chunk with its range and score.
     """
     source_info = node.relationships.get(SOURCE_RELATION)
     # Most nodes have no source, and a pydantic isinstance check is slow.
@@ -103,7 +99,6 @@ def build_record(
     method: str,
     origin_fields: Mapping[str, Any],
     score: float | None,
-    detail: RecordDetail,
 ) -> dict[str, Any]:
     """Return the record of one denoising step.
 
@@ -112,10 +107,9 @@ def build_record(
         method: Name of the method.
         origin_fields: What `origin_record` returns; overrides ``op``.
         score: The method's score of the node.
-        detail: ``"spans"`` bounds the record, ``"full"`` adds all chunks.
     """
     fallback = step_record["fallback"]
-    if fallback is not None and detail != "full":
+    if fallback is not None:
         fallback = _shorten(fallback)
     node_record: dict[str, Any] = {
         "v": RECORD_VERSION,
@@ -131,12 +125,7 @@ def build_record(
         node_record["note"] = _shorten(step_record["note"])
     if "question_note" in step_record:
         node_record["question_note"] = _shorten(step_record["question_note"])
-    if detail != "full":
-        return _limit_size(node_record)
-    for name in ("kept", "dropped", "query"):
-        if name in step_record:
-            node_record[name] = step_record[name]
-    return node_record
+    return _limit_size(node_record)
 
 
 def origin_record(

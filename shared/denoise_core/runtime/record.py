@@ -18,11 +18,11 @@ RECORD_KEY = "denoise"
 
 RECORD_VERSION = 1
 
-RecordDetail = Literal["full", "spans", "none"]
+RecordDetail = Literal["spans", "none"]
 """How much of a run is stored with each text.
 
-``"spans"`` is what a citation needs, at most `RECORD_BYTES`; ``"full"`` also lists
-every scored chunk, of any length; ``"none"`` stores no record.
+``"spans"`` is what a citation needs, at most `RECORD_BYTES`; ``"none"`` stores no record.
+The events of a run list every scored chunk.
 """
 
 RECORD_BYTES = 2048
@@ -36,28 +36,10 @@ _MAX_FALLBACK_BYTES = 600
 _BYTES_PER_CHARACTER = 6  # at most: "\u0000"
 
 Ranges = list[list[int]]
-Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
-
-
-def group_chunks(result: DenoiseResult) -> Chunks:
-    """Group the scored chunks by passage id, for many calls of `passage_record`."""
-    chunks: dict[str, tuple[list[Keep], list[Drop]]] = {}
-    for keep in result.kept:
-        keeps, _ = chunks.setdefault(keep.span.passage_id, ([], []))
-        keeps.append(keep)
-    for drop in result.dropped:
-        _, drops = chunks.setdefault(drop.span.passage_id, ([], []))
-        drops.append(drop)
-    return chunks
 
 
 def passage_record(
-    kept: Passage,
-    inputs_by_id: Mapping[str, Passage],
-    result: DenoiseResult,
-    chunks: Chunks | None = None,
-    *,
-    detail: RecordDetail = "full",
+    kept: Passage, inputs_by_id: Mapping[str, Passage], result: DenoiseResult
 ) -> dict[str, Any]:
     """Describe what happened to the passage that became ``kept``.
 
@@ -65,22 +47,16 @@ def passage_record(
         kept: A passage of the result.
         inputs_by_id: The input passages by id.
         result: The whole result.
-        chunks: `group_chunks` of the result, computed here when not given.
-        detail: ``"full"`` adds ``kept`` and ``dropped``, the scored chunks of these
-            passages. ``"spans"`` has no chunks and at most `RECORD_BYTES`: adjacent
-            ranges are joined, ids over 200 bytes become ``sha256:...``, the query is
-            cut to 200 bytes and the fallback to 600; of too many ranges the first are
-            listed, and ``spans_left_out`` counts the others. ``"none"`` gives ``{}``.
 
     Returns:
-        Strings, numbers, lists and dicts only. ``spans`` maps each input passage of
-        the text to half-open character ranges; ``coverage`` is the fraction of those
-        passages' characters that they cover. ``score_before`` is the score the passage
-        came with; a score that is not finite becomes None. ``fallback`` says what went
-        wrong, or is None.
+        Strings, numbers, lists and dicts only, at most `RECORD_BYTES` as JSON. ``spans``
+        maps each input passage of the text to half-open character ranges, adjacent ones
+        joined; of too many the first are listed, and ``spans_left_out`` counts the
+        others. ``coverage`` is the fraction of those passages' characters that they
+        cover. ``score_before`` is the score the passage came with; a score that is not
+        finite becomes None. ``fallback`` says what went wrong, or is None. Ids over 200
+        bytes become ``sha256:...``, the query is cut to 200 bytes, the fallback to 600.
     """
-    if detail == "none":
-        return {}
     spans, coverage = source_coverage(kept, inputs_by_id)
     score_before = None
     if kept.id in inputs_by_id:
@@ -98,19 +74,7 @@ def passage_record(
         **relevance_record(result),
         **_question_note(result),
     }
-    if detail == "spans":
-        return _shorten_record(record)
-    if chunks is None:
-        chunks = group_chunks(result)
-    recorded_keeps: list[dict[str, Any]] = []
-    recorded_drops: list[dict[str, Any]] = []
-    for passage_id in spans:
-        keeps, drops = chunks.get(passage_id, ([], []))
-        recorded_keeps += map(_recorded_chunk, keeps)
-        recorded_drops += map(_recorded_chunk, drops)
-    record["kept"] = recorded_keeps
-    record["dropped"] = recorded_drops
-    return record | {"relevant": result.relevant, "note": result.note}
+    return _shorten_record(record)
 
 
 def relevance_record(result: DenoiseResult) -> dict[str, Any]:
@@ -331,11 +295,8 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, Ranges]:
 
 
 def _summarized_chunk(chunk: Keep | Drop) -> dict[str, Any]:
-    return {"id": chunk.span.passage_id, **_recorded_chunk(chunk)}
-
-
-def _recorded_chunk(chunk: Keep | Drop) -> dict[str, Any]:
     row: dict[str, Any] = {
+        "id": chunk.span.passage_id,
         "start": chunk.span.start,
         "end": chunk.span.end,
         "score": _json_score(chunk.score),
