@@ -34,10 +34,8 @@ from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
     RECORD_VERSION,
     RecordDetail,
-    fallback_for,
-    relevance_record,
     result_summary,
-    source_coverage,
+    step_record,
 )
 from denoise_core.tool_results import Pin, read_result
 from llamaindex_denoise.nodes.headers import (
@@ -304,26 +302,26 @@ class _Conversion:
     method: str
 
     def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
-        step_record = self._step_record(kept)
+        step = step_record(kept, self.passages, self.result)
         origin = self._origin(kept)
         origin_node = source_node(origin) if origin else None
         method_score = None
-        if not step_record["fallback"]:
+        if not step["fallback"]:
             method_score = self._method_score(kept, origin)
         if origin is None or origin_node is None:
-            node, score = self._joint_node(kept, step_record["spans"])
+            node, score = self._joint_node(kept, step["spans"])
             origin_fields = {
                 "origin_id": None,
                 "origin_spans": [],
                 "origin_extractive": False,
-                "spans": step_record["spans"],
+                "spans": step["spans"],
                 "score_before": None,
             }
         else:
             score = _to_float(origin_node.score)
             earlier = record(origin_node.node)
             origin_fields = origin_record(
-                origin_node.node, origin, step_record, self.method, earlier
+                origin_node.node, origin, step, self.method, earlier
             )
             new_text = kept.text if kept.text != origin.text else None
             node = _copy_node(origin_node.node, new_text, origin_fields)
@@ -332,7 +330,7 @@ class _Conversion:
                 origin_fields["score_before"] = earlier.get("score_before")
         if record_detail != "none":
             node_record = build_record(
-                step_record,
+                step,
                 method=self.method,
                 origin_fields=origin_fields,
                 score=method_score,
@@ -340,20 +338,6 @@ class _Conversion:
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
         return NodeWithScore(node=node, score=score)
-
-    def _step_record(self, kept_passage: Passage) -> dict[str, Any]:
-        """What the core says of the step."""
-        spans, coverage = source_coverage(kept_passage, self.passages)
-        step_record: dict[str, Any] = {
-            "spans": spans,
-            "coverage": coverage,
-            "extractive": not kept_passage.is_rewritten,
-            "fallback": fallback_for(spans, self.result),
-            **relevance_record(self.result),
-        }
-        if self.result.question_note is not None:
-            step_record["question_note"] = self.result.question_note
-        return step_record
 
     def _method_score(self, kept: Passage, origin: Passage | None) -> float | None:
         """The score that the method set, or None."""

@@ -57,24 +57,42 @@ def passage_record(
         finite becomes None. ``fallback`` says what went wrong, or is None. Ids over 200
         bytes become ``sha256:...``, the query is cut to 200 bytes, the fallback to 600.
     """
-    spans, coverage = source_coverage(kept, inputs_by_id)
     score_before = None
     if kept.id in inputs_by_id:
         score_before = inputs_by_id[kept.id].score
+    step = step_record(kept, inputs_by_id, result)
+    fallback = step["fallback"]
+    spans = {}
+    for passage_id, ranges in step["spans"].items():
+        spans[short_id(passage_id)] = ranges
     record: dict[str, Any] = {
         "v": RECORD_VERSION,
-        "origin": kept.id,
+        "origin": short_id(kept.id),
+        **step,
+        "score": _json_score(kept.score),
+        "score_before": _json_score(score_before),
+        "query": cut_text(result.query),
+        "fallback": fallback and cut_text(fallback, _MAX_FALLBACK_BYTES),
+    }
+    record["spans"], omitted_count = fit_ranges(spans, {**record, "spans": {}})
+    if omitted_count:
+        record["spans_left_out"] = omitted_count
+    return record
+
+
+def step_record(
+    kept: Passage, inputs_by_id: Mapping[str, Passage], result: DenoiseResult
+) -> dict[str, Any]:
+    """The part of `passage_record` that every adapter stores: ranges uncut, notes cut."""
+    spans, coverage = source_coverage(kept, inputs_by_id)
+    return {
         "spans": spans,
         "extractive": not kept.is_rewritten,
         "coverage": coverage,
-        "score": _json_score(kept.score),
-        "score_before": _json_score(score_before),
-        "query": result.query,
         "fallback": fallback_for(spans, result),
         **relevance_record(result),
         **_question_note(result),
     }
-    return _shorten_record(record)
 
 
 def relevance_record(result: DenoiseResult) -> dict[str, Any]:
@@ -83,7 +101,7 @@ def relevance_record(result: DenoiseResult) -> dict[str, Any]:
     if result.relevant is not None:
         record["relevant"] = result.relevant
     if result.note is not None:
-        record["note"] = _cut_text(result.note)
+        record["note"] = cut_text(result.note)
     return record
 
 
@@ -121,29 +139,30 @@ def fallback_for(passage_ids: Iterable[str], result: DenoiseResult) -> str | Non
 def _question_note(result: DenoiseResult) -> dict[str, str]:
     if result.question_note is None:
         return {}
-    return {"question_note": _cut_text(result.question_note)}
+    return {"question_note": cut_text(result.question_note)}
 
 
-def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with ids and texts cut, and as many ranges as there is room."""
-    fallback = record["fallback"]
-    spans = {}
-    for passage_id, ranges in record["spans"].items():
-        listed_id = short_id(passage_id)
-        spans[listed_id] = _join_ranges(ranges)
-    record |= {
-        "origin": short_id(record["origin"]),
-        "spans": spans,
-        "query": _cut_text(record["query"]),
-        "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
-    }
-    if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):
-        return record  # too few ranges to reach the limit
-    empty_record = {**record, "spans": {}, "spans_left_out": 10**9}
-    room = RECORD_BYTES - _json_size(empty_record)
+def fit_ranges(
+    spans: Mapping[str, Ranges], bare_record: Mapping[str, Any]
+) -> tuple[dict[str, Ranges], int]:
+    """Join adjacent ranges, and list as many as fit into a record of `RECORD_BYTES`.
+
+    Args:
+        spans: Ranges by id.
+        bare_record: The record without them.
+
+    Returns:
+        The listed ranges, and how many there is no room for.
+    """
+    joined = {}
+    for passage_id, ranges in spans.items():
+        joined[passage_id] = _join_ranges(ranges)
+    if len(joined) == 1 and all(len(ranges) <= 12 for ranges in joined.values()):
+        return joined, 0  # too few ranges to reach the limit
+    room = RECORD_BYTES - _json_size({**bare_record, "spans_left_out": 10**9})
     listed: dict[str, Ranges] = {}
     omitted_count = 0
-    for passage_id, ranges in spans.items():
+    for passage_id, ranges in joined.items():
         for index, char_range in enumerate(ranges):
             size = _json_size(char_range) + 2
             if index == 0:
@@ -154,10 +173,7 @@ def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
             room -= size
             listed_ranges = listed.setdefault(passage_id, [])
             listed_ranges.append(char_range)
-    record["spans"] = listed
-    if omitted_count:
-        record["spans_left_out"] = omitted_count
-    return record
+    return listed, omitted_count
 
 
 def _join_ranges(ranges: Ranges) -> Ranges:
@@ -176,7 +192,8 @@ def short_id(name: str) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+def cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+    """Return a text as it is in a bounded record: at most so many bytes as JSON."""
     if len(text) * _BYTES_PER_CHARACTER <= max_bytes:
         return text
     if len(text) <= max_bytes and _json_size(text) <= max_bytes:
@@ -241,7 +258,7 @@ def bounded_result_summary(
         for row in rows:
             row["id"] = short_id(row["id"])
             if "reason" in row:
-                row["reason"] = _cut_text(row["reason"])
+                row["reason"] = cut_text(row["reason"])
             row.pop("spans", None)
     for name in ("relevant", "note", "failures"):
         del summary[name]
@@ -250,10 +267,10 @@ def bounded_result_summary(
         summary
         | relevance_record(result)
         | {
-            "query": _cut_text(result.query),
+            "query": cut_text(result.query),
             "given": len(passages),
             "left_out": omitted_counts,
-            "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
+            "fallback": fallback and cut_text(fallback, _MAX_FALLBACK_BYTES),
         }
     )
 
