@@ -33,6 +33,8 @@ from denoise_core._frameworks import (
     cache_signature,
     closest_name,
     named_chunker,
+    scorer_denoiser,
+    select_denoiser,
     with_keep_rule,
 )
 from denoise_core._optional import require
@@ -321,24 +323,17 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         return self._build_end(settings)
 
     def _build_select(self, settings: KeepSettings) -> Denoiser:
-        from denoise_core.end.selection import TokenLimit
-        from denoise_core.s2a import Options, S2ADenoiser
-
         only_end = "a setting of END; the model of method='select' says what to keep"
         self._refuse(only_end, "keep", "threshold", "risk", "on_irrelevant")
-        arguments: dict[str, Any] = {}
-        if settings.max_tokens is not None:
-            arguments["keep"] = TokenLimit(settings.max_tokens)
-        return S2ADenoiser(
+        return select_denoiser(
             LlamaLLM(self._resolve_model()),
-            variant="select",
-            options=Options(keep_context=self.context),
-            max_concurrency=self.max_concurrency or 10,
-            **arguments,
+            settings.max_tokens,
+            self.context,
+            max_concurrency=self.max_concurrency,
         )
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
-        from denoise_core.end import ENDDenoiser, Probe, ProbeScorer
+        from denoise_core.end import Probe, ProbeScorer
         from denoise_core.scorers.encoders import (
             CrossEncoderScorer,
             EmbeddingScorer,
@@ -357,11 +352,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
         if self.method != "probe" and self.model is not None:
             check_model_loads(scorer, self.model)
-        arguments = settings.end_arguments()
-        if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
-            arguments["keep"] = self.top_n
         chunker = named_chunker(self.chunks or "whole")
-        return ENDDenoiser(scorer, chunker=chunker, **arguments)
+        return scorer_denoiser(scorer, settings, chunker, self.top_n)
 
     def _refuse(self, reason: str, *names: str) -> None:
         """Raise `InputError` for a setting of another method."""
