@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -214,16 +214,20 @@ class ShadowLog:
     Args:
         path: JSON lines to append to, without any text of the user's: one for each
             request, and another one if more follows later.
+        meter: An OpenTelemetry meter, which gets counters ``denoise.shadow.tokens``,
+            ``kept_tokens``, ``calls``, ``passages``, ``dropped``, ``failures``,
+            ``answers`` and ``losses``.
 
     Raises:
-        InputError: The file cannot be written.
+        InputError: The file cannot be written, or ``meter`` is none.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, meter: Any = None) -> None:
         if path is not None:
             path = Path(path)
             _check_writable(path)
         self.path = path
+        self._counters = _create_counters(meter)
         self.forgotten_count = 0
         self._requests: dict[str, ShadowRequest] = {}
         self._open_requests: dict[str, OpenRequest] = {}
@@ -231,6 +235,7 @@ class ShadowLog:
 
     def add_call(self, request_id: str, call: ShadowCall) -> None:
         """Count a call of a request; an answer to earlier calls stays counted."""
+        self._count(_count_calls([call]))
         with self._lock:
             request = self._open_requests.get(request_id)
             if request is None:
@@ -261,14 +266,21 @@ class ShadowLog:
             request = open_request.count()
             calls = list(open_request.calls)
         if answer is not None:
-            losses = (*request.losses, *find_losses(calls, answer))
+            new_losses = find_losses(calls, answer)
+            losses = (*request.losses, *new_losses)
             request = replace(request, is_answered=True, losses=losses)
+            self._count({"answers": 1, "losses": len(new_losses)})
         with self._lock:
             self._requests[request_id] = request
             if answer is not None:
                 self._open_requests.pop(request_id, None)
             self._write_line(request)
         return request
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        for name, counter in self._counters.items():
+            if counts.get(name):
+                counter.add(counts[name])
 
     def _forget_oldest(self) -> None:
         """Forget the oldest closed request if there are too many."""
@@ -298,6 +310,21 @@ class ShadowLog:
         """
         summary = summarize_requests(self.requests)
         return {**summary, "forgotten": self.forgotten_count}
+
+
+def _create_counters(meter: Any) -> dict[str, Any]:
+    """Counters of an OpenTelemetry meter by name; none without a meter."""
+    if meter is None:
+        return {}
+    if not hasattr(meter, "create_counter"):
+        raise InputError(
+            f"meter: expected an OpenTelemetry meter, got {type(meter).__name__}; write "
+            "opentelemetry.metrics.get_meter('rag-denoise')"
+        )
+    counters = {}
+    for name in (*_count_calls([]), "answers", "losses"):
+        counters[name] = meter.create_counter(f"denoise.shadow.{name}")
+    return counters
 
 
 def _check_writable(path: Path) -> None:

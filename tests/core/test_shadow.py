@@ -147,6 +147,27 @@ def test_a_file_that_cannot_be_written_is_an_error_before_the_first_request(tmp_
         ShadowLog(tmp_path)
 
 
+def test_an_opentelemetry_meter_counts_what_the_log_counts():
+    metrics = pytest.importorskip("opentelemetry.sdk.metrics")
+    reader = metrics.export.InMemoryMetricReader()
+    meter = metrics.MeterProvider([reader]).get_meter("rag-denoise")
+    log = ShadowLog(meter=meter)
+    for request_id, answer in (("first", "In 1889."), ("second", None)):
+        log.add_call(request_id, call_keeping(FRUIT))
+        log.add_answer(request_id, answer)
+    counts = {}
+    [resource] = reader.get_metrics_data().resource_metrics
+    for metric in resource.scope_metrics[0].metrics:
+        [point] = metric.data.data_points
+        counts[metric.name.removeprefix("denoise.shadow.")] = point.value
+    summary = log.summary()
+    for name in ("calls", "passages", "dropped", "tokens", "kept_tokens"):
+        assert counts[name] == summary[name]
+    assert (counts["answers"], counts["losses"]) == (1, 1)
+    with pytest.raises(InputError, match="get_meter"):
+        ShadowLog(meter="rag-denoise")
+
+
 def test_threads_lose_no_request(tmp_path):
     log = ShadowLog(tmp_path / "shadow.jsonl")
 
