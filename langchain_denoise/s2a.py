@@ -15,7 +15,7 @@ from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.chain_values import extract_messages
-from langchain_denoise.convert.history import MessageScope, UserTurn
+from langchain_denoise.convert.history import UserTurn
 from langchain_denoise.convert.messages import read_messages
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import aemit_record, emit_record, result_summaries
@@ -23,12 +23,11 @@ from langchain_denoise.settings import LLMLike
 
 
 class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
-    """Removes opinion and what does not matter from the user's own messages.
+    """Removes opinion and what does not matter from the user's own message.
 
     Messages go in (whatever a chat model takes) and messages come out. Put it before a
-    chat model: ``prompt | S2AMessages(model=model) | model``. ``scope`` is the user's
-    ``"latest"`` message or all of the ``"history"``. Other messages pass unchanged. A
-    changed message keeps its id, and its original text in
+    chat model: ``prompt | S2AMessages(model=model) | model``. The user's last message is
+    denoised, and other messages pass unchanged. A changed message keeps its id, and its original text in
     ``response_metadata["denoise"]``, which is never sent to a model.
 
     >>> from langchain_core.language_models import GenericFakeChatModel
@@ -40,7 +39,6 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
 
     model: LLMLike
     variant: Variant = "select"
-    scope: MessageScope = "latest"
     on_error: OnError = "keep"
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -75,9 +73,9 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         if turn is None:
             return messages
         with limit_concurrency(config.get("max_concurrency")):
-            result = self._denoiser().denoise(turn.question, turn.passages)
+            result = self._denoiser().denoise(turn.question, [turn.passage])
         run_inputs = {"question": turn.question}
-        emit_record(run_manager, run_inputs, *result_summaries(turn.passages, result))
+        emit_record(run_manager, run_inputs, *result_summaries([turn.passage], result))
         return turn.apply_result(result)
 
     async def _adenoise(
@@ -87,9 +85,9 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         if turn is None:
             return messages
         with limit_concurrency(config.get("max_concurrency")):
-            result = await self._denoiser().adenoise(turn.question, turn.passages)
+            result = await self._denoiser().adenoise(turn.question, [turn.passage])
         run_inputs = {"question": turn.question}
-        summaries = result_summaries(turn.passages, result)
+        summaries = result_summaries([turn.passage], result)
         await aemit_record(run_manager, run_inputs, *summaries)
         return turn.apply_result(result)
 
@@ -100,7 +98,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         if messages is None:
             type_name = type(input).__name__
             raise InputError(f"expected messages or a prompt, got {type_name}")
-        return messages, UserTurn.from_messages(messages, self.scope, self.variant)
+        return messages, UserTurn.from_messages(messages, self.variant)
 
     def _denoiser(self) -> S2ADenoiser:
         llm = as_llm(self.model)

@@ -32,6 +32,8 @@ from denoise_core._frameworks import (
     bundled_denoiser,
     closest_name,
     named_chunker,
+    scorer_denoiser,
+    select_denoiser,
     with_keep_rule,
 )
 from denoise_core.runtime.guard import FailurePolicy
@@ -166,7 +168,7 @@ class Denoise(BaseModel):
 
     record: RecordDetail = "spans"
     """The metadata under ``denoise_...``: ``"spans"`` (id, ranges, score, fallback; at
-    most 2 KB), ``"full"`` (every scored chunk too, as JSON), ``"none"``."""
+    most 2 KB) or ``"none"``. The event ``denoise`` has every scored chunk."""
 
     max_concurrency: PositiveCount | None = None
     """Most model calls of one denoising at once; None is the denoiser's own bound."""
@@ -242,7 +244,16 @@ class Denoise(BaseModel):
                         f"{name}={overrides[name]!r}: a setting of END; a model decides "
                         "itself what to keep, within max_tokens"
                     )
-            return self._build_s2a(variant, settings.max_tokens)
+            from langchain_denoise.models.chat_llm import as_llm
+
+            return select_denoiser(
+                as_llm(self.model),
+                settings.max_tokens,
+                self.context,
+                variant=variant,
+                on_error=self.on_error,
+                max_concurrency=self.max_concurrency,
+            )
         if variant is not None:
             raise InputError(
                 f"variant={variant!r}: a setting of System 2 Attention, and this is END"
@@ -263,25 +274,7 @@ class Denoise(BaseModel):
                 values[name] = overrides[name]
         return KeepSettings(**values)
 
-    def _build_s2a(self, variant: str | None, max_tokens: int | None) -> Denoiser:
-        from denoise_core.end.selection import TokenLimit
-        from denoise_core.s2a import Options, S2ADenoiser
-        from langchain_denoise.models.chat_llm import as_llm
-
-        arguments: dict[str, Any] = {
-            "variant": variant or "select",
-            "options": Options(keep_context=self.context),
-            "on_error": self.on_error,
-        }
-        if max_tokens is not None:
-            arguments["keep"] = TokenLimit(max_tokens)
-        if self.max_concurrency is not None:
-            arguments["max_concurrency"] = self.max_concurrency
-        return S2ADenoiser(as_llm(self.model), **arguments)
-
     def _build_end(self, settings: KeepSettings) -> Denoiser:
-        from denoise_core.end import ENDDenoiser
-
         is_default_scorer = self.scorer is None
         by_structure = is_default_scorer and settings.threshold is None
         chunker: Any = "auto" if by_structure else named_chunker("whole")
@@ -291,10 +284,8 @@ class Denoise(BaseModel):
             return bundled_denoiser(settings, chunker)
         from langchain_denoise.models.scoring import as_scorer
 
-        arguments = settings.end_arguments()
-        if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
-            arguments["keep"] = self.top_n
-        return ENDDenoiser(as_scorer(self.scorer), chunker=chunker, **arguments)
+        scorer = as_scorer(self.scorer)
+        return scorer_denoiser(scorer, settings, chunker, self.top_n)
 
 
 def require_denoiser(denoiser: Any) -> None:

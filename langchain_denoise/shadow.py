@@ -29,10 +29,11 @@ class ShadowReport(BaseCallbackHandler):
 
     Args:
         path: JSON lines for ``rag-denoise report``, without any text of the user's.
+        meter: An OpenTelemetry meter to count with.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
-        self.log = ShadowLog(path)
+    def __init__(self, path: str | Path | None = None, *, meter: Any = None) -> None:
+        self.log = ShadowLog(path, meter=meter)
         self._root_ids: dict[UUID, UUID] = {}
         self._lock = threading.Lock()
 

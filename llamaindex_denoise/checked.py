@@ -19,7 +19,7 @@ from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
 
 _SHARED_SETTINGS = ("judge", "budget", "limits", "unsupported", "augmenter")
-_ENGINE_SETTINGS = ("streaming", "notice", "on_error")
+_ENGINE_SETTINGS = ("evidence", "streaming", "notice", "on_error")
 
 
 @overload
@@ -56,9 +56,11 @@ def Checked(  # noqa: N802  used like a class
         limits: Bounds the loop.
         unsupported: ``"send"`` or ``"abstain"`` from an answer that fails.
         augmenter: Your own loop, instead of the settings above.
-        **settings: Of a query engine ``streaming``, ``notice`` and ``on_error``, of a chat engine
-            ``on_error``, of an agent ``no_evidence``: names of tools whose output is no
-            evidence (a notebook, a planner, a tool that calls a model).
+        **settings: Of engines and chats ``on_error`` and ``evidence``: a function from the
+            component's response to nodes or texts, where its ``source_nodes`` do not
+            have what the answer was written from. Of a query engine also ``streaming``
+            and ``notice``. Of an agent ``no_evidence``: names of tools whose output is
+            no evidence (a notebook, a planner, a tool that calls a model).
 
     Raises:
         InputError: ``component`` is of another kind, or a setting does not apply.
@@ -76,7 +78,7 @@ def Checked(  # noqa: N802  used like a class
         return CheckedQueryEngine(component, loop_augmenter, **settings)
     if isinstance(component, BaseChatEngine):
         _require_unchecked(component, CheckedChatEngine)
-        _require_settings(settings, component_kind, ("on_error",))
+        _require_settings(settings, component_kind, ("evidence", "on_error"))
         return CheckedChatEngine(component, loop_augmenter, **settings)
     # Imported late, since LlamaIndex's agents are slow to import.
     from llamaindex_denoise.agents.checked import (

@@ -33,11 +33,11 @@ from denoise_core._frameworks import (
     cache_signature,
     closest_name,
     named_chunker,
+    scorer_denoiser,
+    select_denoiser,
     with_keep_rule,
 )
 from denoise_core._optional import require
-from denoise_core.errors import format_error, is_user_error
-from denoise_core.protocols import Scorer
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
@@ -98,11 +98,12 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     query.
 
     Each kept node is a copy with its id, metadata, relationships and retrieval score;
-    its record says which characters it consists of (`llamaindex_denoise.record`). Only
-    text is cut. Nodes without text keep their positions; of nodes with the same text
-    and visible metadata the first is returned. After an error, or when nothing is kept,
-    the nodes are returned whole and the record says why (``on_error``, ``on_empty``, see
-    `denoise_core.Guard`).
+    its record says which characters it consists of (`llamaindex_denoise.record`). Where
+    relevance is known, ``denoise_relevant`` and ``denoise_note`` are in its metadata too,
+    hidden from models and embeddings. Only text is cut. Nodes without text keep their
+    positions; of nodes with the same text and visible metadata the first is returned.
+    After an error, or when nothing is kept, the nodes are returned whole and the record
+    says why (``on_error``, ``on_empty``, see `denoise_core.Guard`).
 
     Settings are plain values: ``from_dict(postprocessor.to_dict())`` rebuilds a method
     whose models have names; ``llm``, ``embed_model`` and ``denoiser`` are passed again.
@@ -202,7 +203,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     record: RecordDetail = Field(
         default="spans",
-        description="Record on nodes: 'spans' (at most 2 KB), 'full', or 'none'.",
+        description="Record on nodes: 'spans' (at most 2 KB) or 'none'; the event "
+        "DenoiseEvent has every chunk.",
     )
     max_concurrency: int | None = Field(
         default=None,
@@ -321,43 +323,37 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         return self._build_end(settings)
 
     def _build_select(self, settings: KeepSettings) -> Denoiser:
-        from denoise_core.end.selection import TokenLimit
-        from denoise_core.s2a import Options, S2ADenoiser
-
         only_end = "a setting of END; the model of method='select' says what to keep"
         self._refuse(only_end, "keep", "threshold", "risk", "on_irrelevant")
-        arguments: dict[str, Any] = {}
-        if settings.max_tokens is not None:
-            arguments["keep"] = TokenLimit(settings.max_tokens)
-        return S2ADenoiser(
+        return select_denoiser(
             LlamaLLM(self._resolve_model()),
-            variant="select",
-            options=Options(keep_context=self.context),
-            max_concurrency=self.max_concurrency or 10,
-            **arguments,
+            settings.max_tokens,
+            self.context,
+            max_concurrency=self.max_concurrency,
         )
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
-        from denoise_core.end import ENDDenoiser, Probe, ProbeScorer
-        from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
+        from denoise_core.end import Probe, ProbeScorer
+        from denoise_core.scorers.encoders import (
+            CrossEncoderScorer,
+            EmbeddingScorer,
+            check_model_loads,
+        )
 
         scorer: Any
         if self.method == "embedding":
             scorer = EmbeddingScorer(self._resolve_model())
-            _check_loads(scorer, self.model)
         elif self.method == "rerank":
             scorer = CrossEncoderScorer(self._resolve_model())
-            _check_loads(scorer, self.model)
         elif self.probe is None:
             raise InputError("method='probe' needs probe=, the folder of the probe")
         else:
             probe = Probe.load(self.probe)
             scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
-        arguments = settings.end_arguments()
-        if arguments.keys() <= {"on_irrelevant"} and self.top_n is not None:
-            arguments["keep"] = self.top_n
+        if self.method != "probe" and self.model is not None:
+            check_model_loads(scorer, self.model)
         chunker = named_chunker(self.chunks or "whole")
-        return ENDDenoiser(scorer, chunker=chunker, **arguments)
+        return scorer_denoiser(scorer, settings, chunker, self.top_n)
 
     def _refuse(self, reason: str, *names: str) -> None:
         """Raise `InputError` for a setting of another method."""
@@ -434,11 +430,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         if result.fallback is None:  # a failure keeps the input as it is
             result = drop_repeats(result, node_batch.passages)
         if self.shadow:
-            from denoise_core.shadow import ShadowCall
-
-            call = ShadowCall.from_result(node_batch.passages, result)
             run.output_nodes = list(node_batch.nodes)
-            dispatcher.event(ShadowEvent(call=call))
+            dispatcher.event(ShadowEvent(call=node_batch.shadow_call(result)))
             return
         if self.order == "score":
             result = order_by_score(result)
@@ -543,24 +536,6 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
         )
     tool_call = _TOOL_CALL_QUERY.fullmatch(query_bundle.query_str)
     return tool_call.group(1) if tool_call else query_bundle.query_str
-
-
-def _check_loads(scorer: Scorer, name: str | None) -> None:
-    """Load the model of this name.
-
-    Raises:
-        InputError: It cannot be loaded; at a query that would be a mere fallback.
-    """
-    if name is None:
-        return
-    try:
-        scorer.score("", ["a"])
-    except Exception as error:
-        if is_user_error(error):
-            raise
-        raise InputError(
-            f"model={name!r}: no such model can be loaded: {format_error(error)}"
-        ) from error
 
 
 def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:

@@ -33,15 +33,16 @@ class ShadowHandler(BaseEventHandler):
 
     Args:
         path: JSON lines without any text of the user's.
+        meter: An OpenTelemetry meter to count with.
     """
 
     _log: ShadowLog = PrivateAttr()
     # The outermost query of this thread or task, by its span.
     _request_id: ContextVar[str | None] = PrivateAttr()
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, meter: Any = None) -> None:
         super().__init__()
-        self._log = ShadowLog(path)
+        self._log = ShadowLog(path, meter=meter)
         self._request_id = ContextVar("denoise_request", default=None)
 
     @classmethod

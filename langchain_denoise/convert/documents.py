@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
-from denoise_core.runtime.record import RecordDetail, group_chunks, passage_record
+from denoise_core.runtime.record import RecordDetail, passage_record
 from langchain_denoise.observe import Record
 
 SCORE_KEY = "relevance_score"
@@ -29,8 +29,6 @@ RECORD_KEYS = (
     "denoise_fallback",
     "denoise_relevant",
     "denoise_note",
-    "denoise_kept",
-    "denoise_dropped",
 )
 """Metadata keys of a document's record: strings, numbers and booleans, which every store
 accepts. None holds the query, so that equal documents stay equal."""
@@ -239,15 +237,13 @@ def documents_from_result(
     for passage, document in zip(passages, documents, strict=True):
         original_documents[passage.id] = document
         original_passages[passage.id] = passage
-    # Grouped once here, and not again for each document.
-    chunks = group_chunks(result) if detail == "full" else None
     restored: list[Document] = []
     for kept_passage in result.passages:
         try:
-            record = passage_record(
-                kept_passage, original_passages, result, chunks, detail=detail
-            )
-            metadata = flatten_record(record, scores=scores)
+            metadata: Record = {}
+            if detail != "none":
+                record = passage_record(kept_passage, original_passages, result)
+                metadata = flatten_record(record, scores=scores)
             original = original_documents.get(kept_passage.id)
             if original is None:
                 document = _joint_document(
@@ -314,7 +310,7 @@ def evidence_documents(
     result = DenoiseResult(question, tuple(evidence))
     documents = []
     for passage in evidence:
-        record = passage_record(passage, originals, result, detail="spans")
+        record = passage_record(passage, originals, result)
         metadata = flatten_record(record)
         documents.append(_new_document(passage, passage.metadata, metadata, True))
     return documents

@@ -1,15 +1,14 @@
-"""A conversation as S2A reads it: the user's messages as passages.
+"""A conversation as S2A reads it: the user's last message as a passage and the question.
 
-The last of them is the question too. Messages of the model, of tools and of the system
-are never changed: the user's own messages pull an answer towards the user's opinion
-(System 2 Attention, section 1).
+Messages of the model, of tools and of the system are never changed: the user's own
+messages pull an answer towards the user's opinion (System 2 Attention, section 1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -20,89 +19,59 @@ from denoise_core.s2a.question import same_question
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
 
-MessageScope = Literal["latest", "history"]
-
-OMITTED_MESSAGE = "(This message was left out: it does not help with the question.)"
-"""Replaces an earlier message of which nothing is kept, so that turns still alternate."""
-
 
 @dataclass(frozen=True, slots=True)
 class UserTurn:
-    """The user's messages to denoise; the last of them is the question.
+    """The user's last message with text, which is the question, at ``position``.
 
-    ``positions`` are their indices in ``messages``. ``variant`` decides how the last
-    message is assembled: the extractive variants keep the question within the message,
-    the others return it separately.
+    ``variant`` decides how it is assembled: the extractive variants keep the question
+    within the message, the others return it separately.
     """
 
     messages: tuple[BaseMessage, ...]
-    positions: tuple[int, ...]
+    position: int
     variant: Variant
 
     @staticmethod
     def from_messages(
-        messages: Sequence[BaseMessage], scope: MessageScope, variant: Variant
+        messages: Sequence[BaseMessage], variant: Variant
     ) -> UserTurn | None:
         """The turn of a conversation; None if it has no user message with text."""
-        positions = []
-        for position, message in enumerate(messages):
-            if isinstance(message, HumanMessage) and message.text.strip():
-                positions.append(position)
-        if not positions:
+        position = question_position(messages)
+        if position is None:
             return None
-        if scope == "latest":
-            positions = positions[-1:]
-        return UserTurn(tuple(messages), tuple(positions), variant)
+        return UserTurn(tuple(messages), position, variant)
 
     @property
     def question(self) -> str:
         """The text of the user's last message."""
-        return str(self.messages[self.positions[-1]].text)
+        return str(self.messages[self.position].text)
 
     @property
-    def passages(self) -> tuple[Passage, ...]:
-        """The messages at `positions` as passages."""
-        passages = []
-        for position in self.positions:
-            text = str(self.messages[position].text)
-            passages.append(Passage(text, f"message-{position}"))
-        return tuple(passages)
+    def passage(self) -> Passage:
+        """The message as a passage."""
+        return Passage(self.question, f"message-{self.position}")
 
     def apply_result(self, result: DenoiseResult) -> list[BaseMessage]:
-        """The conversation with the denoised messages, as copies that keep their ids."""
+        """The conversation with the denoised message, a copy that keeps its id."""
+        passage = self.passage
+        kept = Passage("", passage.id, is_rewritten=True)
+        for kept_passage in result.passages:
+            if kept_passage.id == passage.id:
+                kept = kept_passage
+        new_text = self._assemble_question(kept.text.strip(), result.query.strip())
         conversation = list(self.messages)
-        changed_texts = self.changed_texts(result)
-        for position, (text, record) in changed_texts.items():
-            message = conversation[position]
-            conversation[position] = replace_message_text(message, text, record)
-        last = self.positions[-1]
-        if result.fallback and last not in changed_texts:
-            passage = self.passages[-1]
-            record = passage_record(
-                passage, {passage.id: passage}, result, detail="spans"
-            )
-            conversation[last] = record_on_message(conversation[last], record)
+        message = self.messages[self.position]
+        originals = {passage.id: passage}
+        if new_text != passage.text.strip():
+            record = passage_record(kept, originals, result)
+            record["original"] = passage.text
+            message = replace_message_text(message, new_text, record)
+        elif result.fallback:
+            record = passage_record(passage, originals, result)
+            message = record_on_message(message, record)
+        conversation[self.position] = message
         return conversation
-
-    def changed_texts(self, result: DenoiseResult) -> dict[int, tuple[str, Record]]:
-        """The new text and record of each message that changed, by position."""
-        passages = self.passages
-        originals = {passage.id: passage for passage in passages}
-        kept_passages = {passage.id: passage for passage in result.passages}
-        changed_texts: dict[int, tuple[str, Record]] = {}
-        for position, passage in zip(self.positions, passages):
-            kept = kept_passages.get(passage.id) or Passage(
-                "", passage.id, is_rewritten=True
-            )
-            new_text = kept.text.strip()
-            if position == self.positions[-1]:
-                new_text = self._assemble_question(new_text, result.query.strip())
-            if position != self.positions[-1] and not new_text:
-                new_text = OMITTED_MESSAGE
-            if new_text != passage.text.strip():
-                record = passage_record(kept, originals, result, detail="spans")
-                changed_texts[position] = new_text, {**record, "original": passage.text}
-        return changed_texts
 
     def _assemble_question(self, context: str, question: str) -> str:
         """The text of the last message.
@@ -120,6 +89,15 @@ class UserTurn:
         if _normalize_text(question) in _normalize_text(context):
             return context
         return f"{context}\n\n{question}".strip()
+
+
+def question_position(messages: Sequence[BaseMessage]) -> int | None:
+    """The index of the last user message with text; None if there is none."""
+    for position in reversed(range(len(messages))):
+        message = messages[position]
+        if isinstance(message, HumanMessage) and message.text.strip():
+            return position
+    return None
 
 
 def _normalize_text(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -25,9 +25,6 @@ from langchain_denoise.convert.chain_values import artifact_documents
 from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
-
-# Where MCP adapters put the structured result in an artifact.
-STRUCTURED_KEYS = ("structured_content", "structuredContent")
 
 VIEW_KEY = "denoise_view"
 """Key of what the model reads instead of the content, in ``response_metadata``."""
@@ -102,74 +99,37 @@ def content_checksum(content: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """The texts of one message: its content, and the structured content it carries."""
+    """The texts of one message's content."""
 
     message: ToolMessage
     content: ToolResult
-    structured: Mapping[str, ToolResult]
 
     @staticmethod
     def from_message(message: ToolMessage, cut: MessageCut) -> ToolText:
-        """The texts of a tool's message.
-
-        The structured content is read if it becomes shorter too: models never read it.
-        """
+        """The texts of a tool's message."""
         name = _result_name(message)
-        artifact = message.artifact
-        if not isinstance(artifact, Mapping):
-            artifact = {}
-        structured = {}
-        if cut.where == "state":
-            for key in STRUCTURED_KEYS:
-                if artifact.get(key):
-                    structured[key] = read_result(
-                        artifact[key],
-                        name=f"{name}-{key[0]}",
-                        must_keep=cut.must_keep,
-                    )
         content = read_result(message.content, name=name, must_keep=cut.must_keep)
-        return ToolText(message, content, structured)
-
-    @property
-    def parts(self) -> tuple[ToolResult, ...]:
-        """Content and structured contents; each is denoised alone, as they repeat."""
-        return (self.content, *self.structured.values())
+        return ToolText(message, content)
 
     @property
     def characters(self) -> int:
         """Characters of all texts."""
-        characters = 0
-        for part in self.parts:
-            characters += part.characters
-        return characters
+        return self.content.characters
 
-    def denoise_inputs(self, query: str) -> list[Record]:
-        """The inputs for `DenoiseCompressor.denoise_texts`: one for each of `parts`."""
-        return [{"texts": part.passages, "query": query} for part in self.parts]
+    def denoise_input(self, query: str) -> Record:
+        """The input for `DenoiseCompressor.denoise_texts`."""
+        return {"texts": self.content.passages, "query": query}
 
-    def apply_results(
-        self, results: Sequence[DenoiseResult], cut: MessageCut
-    ) -> DenoisedMessage:
-        """The message with what each result keeps, and the texts its content lost.
-
-        Args:
-            results: One result for each of `parts`.
-            cut: How the message becomes shorter.
-        """
-        # The first result belongs to the content, as in `parts`.
-        result, *structured_results = results
+    def apply_result(self, result: DenoiseResult, cut: MessageCut) -> DenoisedMessage:
+        """The message with what the result keeps, and the texts its content lost."""
         reduced = self.content.reduce(result, has_recall=cut.has_recall)
         record = {
             "fallback": result.fallback,
             "note": result.note,
             "left_out": len(reduced.omitted_texts),
-            "characters_before": self.content.characters,
+            "characters_before": self.characters,
         }
         artifact = self.message.artifact
-        pairs = zip(self.structured.items(), structured_results, strict=True)
-        for (key, part), part_result in pairs:
-            part_value = part.reduce(part_result).value
-            artifact = {**artifact, key: part_value}
         message, cap_texts = cut.cap_message(
             self.message, reduced.value, artifact, record
         )
@@ -188,19 +148,18 @@ class ToolDocuments:
         """Characters of the content that shows the documents."""
         return _count_characters(self.message.content)
 
-    def denoise_inputs(self, query: str) -> list[Record]:
+    def denoise_input(self, query: str) -> Record:
         """The input for `DenoiseCompressor.denoise_texts`."""
-        return [{"documents": self.documents, "query": query}]
+        return {"documents": self.documents, "query": query}
 
-    def apply_results(
-        self, results: Sequence[Sequence[Document]], cut: MessageCut
+    def apply_result(
+        self, kept_documents: Sequence[Document], cut: MessageCut
     ) -> DenoisedMessage:
         """The message with what is kept of each document, in its position.
 
         A content that does not show the documents' texts, such as their ids alone, is
         unchanged, and so are the documents.
         """
-        kept_documents = list(results[0])
         kept_texts = self._kept_texts(kept_documents)
         is_pinned = read_pin(cut.must_keep)
         for n, document in enumerate(self.documents):
@@ -291,44 +250,22 @@ class ToolDocuments:
             kept_texts[0] = _join_paragraphs([*joint_texts, kept_texts[0] or None])
         return kept_texts
 
-    def _replace_content(self, kept_texts: Sequence[str | None], note: str) -> Any:
+    def _replace_content(
+        self, kept_texts: Sequence[str | None], note: str
+    ) -> str | None:
         """The content with other texts and the note; None if it does not show them."""
-        texts = _texts_by_position(self.message.content)
-        shown_at = []
+        content = self.message.content
+        if not isinstance(content, str):
+            return None
+        originals = []
         for document in self.documents:
-            block = self._find_block(document, texts)
-            if block is None:
-                return None
-            shown_at.append(block)
-        new_texts: dict[int, str] = {}
-        for position, text in texts.items():
-            originals = []
-            replacements = []
-            for document, block, kept_text in zip(
-                self.documents, shown_at, kept_texts, strict=True
-            ):
-                if block == position:
-                    originals.append(document.page_content)
-                    replacements.append(kept_text)
-            if originals:
-                new_text = replace_texts(text, originals, replacements)
-                if new_text is None:
-                    return None
-                new_texts[position] = new_text
+            originals.append(document.page_content)
+        new_content = replace_texts(content, originals, kept_texts)
+        if new_content is None:
+            return None
         if not any(text is not None for text in kept_texts):
             note = f"{EMPTY_RESULT_TEXT}\n{note}"
-        last_position = max(new_texts)
-        new_texts[last_position] = f"{new_texts[last_position]}\n\n{note}".lstrip("\n")
-        if isinstance(self.message.content, str):
-            return new_texts[0]
-        return _replace_blocks(self.message.content, new_texts)
-
-    @staticmethod
-    def _find_block(document: Document, texts: Mapping[int, str]) -> int | None:
-        for position, text in texts.items():
-            if document.page_content in text:
-                return position
-        return None
+        return f"{new_content}\n\n{note}".lstrip("\n")
 
 
 def parse_tool_message(
@@ -339,10 +276,7 @@ def parse_tool_message(
     if documents is not None:
         return ToolDocuments(message, tuple(documents))
     text = ToolText.from_message(message, cut)
-    for part in text.parts:
-        if part.passages:
-            return text
-    return None
+    return text if text.content.passages else None
 
 
 def replace_texts(
@@ -386,39 +320,14 @@ def _join_paragraphs(texts: Sequence[str | None]) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _replace_blocks(content: list[Any], new_texts: Mapping[int, str]) -> list[Any]:
-    new_content: list[Any] = []
-    for position, block in enumerate(content):
-        new_text = new_texts.get(position)
-        if new_text is None:
-            new_content.append(block)
-        elif new_text.strip():
-            is_text_only = isinstance(block, str)
-            new_content.append(
-                new_text if is_text_only else {**block, "text": new_text}
-            )
-    return new_content
-
-
 def _result_name(message: ToolMessage) -> str:
     """A short name of the message's result, from which its recall ids are made."""
     return str(message.tool_call_id)[-8:] or "result"
 
 
 def _count_characters(content: Any) -> int:
+    """Characters of the text blocks."""
     characters = 0
-    for text in _texts_by_position(content).values():
-        characters += len(text)
+    for block in [content] if isinstance(content, str) else content:
+        characters += len(block_text(block) or "")
     return characters
-
-
-def _texts_by_position(content: Any) -> dict[int, str]:
-    """The texts of the text blocks, by position."""
-    texts = {}
-    for position, block in enumerate(
-        [content] if isinstance(content, str) else content
-    ):
-        text = block_text(block)
-        if text is not None:
-            texts[position] = text
-    return texts

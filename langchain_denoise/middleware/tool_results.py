@@ -173,12 +173,11 @@ class DenoiseToolResults(RequestMiddleware):
         contents = self._select_contents(_tool_messages(tool_return), request)
         config = config_with_request(_context_settings(request))
         query = _search_query(request)
-        all_results = []
+        results = []
         for content in contents:
-            inputs = content.denoise_inputs(query)
-            results = [self.compressor.denoise_texts(item, config) for item in inputs]
-            all_results.append(results)
-        return self._finish(tool_return, contents, all_results, query)
+            text_input = content.denoise_input(query)
+            results.append(self.compressor.denoise_texts(text_input, config))
+        return self._finish(tool_return, contents, results, query)
 
     @override
     async def awrap_tool_call(
@@ -188,13 +187,11 @@ class DenoiseToolResults(RequestMiddleware):
         contents = self._select_contents(_tool_messages(tool_return), request)
         config = config_with_request(_context_settings(request))
         query = _search_query(request)
-        all_results = []
+        results = []
         for content in contents:
-            results = []
-            for item in content.denoise_inputs(query):
-                results.append(await self.compressor.adenoise_texts(item, config))
-            all_results.append(results)
-        return self._finish(tool_return, contents, all_results, query)
+            text_input = content.denoise_input(query)
+            results.append(await self.compressor.adenoise_texts(text_input, config))
+        return self._finish(tool_return, contents, results, query)
 
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -262,7 +259,7 @@ class DenoiseToolResults(RequestMiddleware):
         self,
         messages: Sequence[ToolMessage],
         contents: Sequence[ToolContent],
-        all_results: Sequence[Sequence[Any]],
+        results: Sequence[Any],
     ) -> tuple[dict[int, ToolMessage], dict[str, str]]:
         """The messages that change, and for `recall` the texts that they lose.
 
@@ -270,8 +267,8 @@ class DenoiseToolResults(RequestMiddleware):
         """
         new_messages: dict[int, ToolMessage] = {}
         omitted_texts: list[OmittedText] = []
-        for content, results in zip(contents, all_results, strict=True):
-            message, omitted = content.apply_results(results, self.cut)
+        for content, result in zip(contents, results, strict=True):
+            message, omitted = content.apply_result(result, self.cut)
             new_messages[id(content.message)] = message
             omitted_texts += omitted
         for message in messages:
@@ -289,13 +286,13 @@ class DenoiseToolResults(RequestMiddleware):
         self,
         tool_return: ToolReturn,
         contents: Sequence[ToolContent],
-        all_results: Sequence[Sequence[Any]],
+        results: Sequence[Any],
         query: str,
     ) -> ToolReturn:
         if not self.is_shadow:
-            return self._apply_results(tool_return, contents, all_results)
+            return self._apply_results(tool_return, contents, results)
         messages = _tool_messages(tool_return)
-        new_messages, _ = self._shorten_messages(messages, contents, all_results)
+        new_messages, _ = self._shorten_messages(messages, contents, results)
         report_messages(query, messages, new_messages)
         return tool_return
 
@@ -303,11 +300,11 @@ class DenoiseToolResults(RequestMiddleware):
         self,
         tool_return: ToolReturn,
         contents: Sequence[ToolContent],
-        all_results: Sequence[Sequence[Any]],
+        results: Sequence[Any],
     ) -> ToolReturn:
         """What the tool returned, with shorter messages; with recall, their omissions."""
         new_messages, omitted_texts = self._shorten_messages(
-            _tool_messages(tool_return), contents, all_results
+            _tool_messages(tool_return), contents, results
         )
         update: dict[str, Any] = {}
         if omitted_texts:

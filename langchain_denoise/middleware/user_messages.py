@@ -10,14 +10,14 @@ from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentState, ModelRequest
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import (
-    MessageScope,
+    question_position,
     record_on_message,
     replace_message_text,
 )
@@ -51,7 +51,7 @@ class S2AState(AgentState[Any]):
 
 
 class S2AMiddleware(RequestMiddleware):
-    """System 2 Attention on the user's messages, once a turn, before the agent starts.
+    """System 2 Attention on the user's message, once a turn, before the agent starts.
 
     The denoised text is stored in the agent's state and replaces the message in each
     request to the model. So it costs one call a turn, survives in a checkpoint, and the
@@ -67,14 +67,11 @@ class S2AMiddleware(RequestMiddleware):
         model: LLMLike,
         *,
         variant: Variant = "select",
-        scope: MessageScope = "latest",
         on_error: OnError = "keep",
         name: str = "S2AMiddleware",
     ) -> None:
         super().__init__(name)
-        self.s2a_messages = S2AMessages(
-            model=model, variant=variant, scope=scope, on_error=on_error
-        )
+        self.s2a_messages = S2AMessages(model=model, variant=variant, on_error=on_error)
 
     @override
     def before_agent(self, state: S2AState, runtime: Runtime[Any]) -> Record | None:
@@ -112,35 +109,27 @@ class S2AMiddleware(RequestMiddleware):
 
     def _pending_messages(self, state: S2AState) -> list[AnyMessage]:
         """The messages, or none if the last question was denoised before a resume."""
-        question = _last_nonempty_question(state["messages"])
-        if question is None or question.id in self._stored_texts(state):
+        messages = state["messages"]
+        position = question_position(messages)
+        if position is None or messages[position].id in self._stored_texts(state):
             return []
-        return state["messages"]
+        return messages
 
     def _state_update(
         self, originals: Sequence[BaseMessage], denoised: Sequence[BaseMessage]
     ) -> Record:
-        stored_texts: dict[str, Record] = {}
-        for original, message in zip(originals, denoised, strict=True):
-            if message is not original:
-                is_same_text = message.content == original.content
-                stored_texts[str(original.id)] = {
-                    "text": None if is_same_text else str(message.text).strip(),
-                    "record": message.response_metadata[RECORD_KEY],
-                }
-        question = _last_nonempty_question(originals)
+        position = question_position(originals) or 0
+        original = originals[position]
+        message = denoised[position]
         # An entry without text marks a question that needed no change.
-        question_id = str(question.id if question else None)
-        stored_texts.setdefault(question_id, {"text": None, "record": {}})
+        stored: Record = {"text": None, "record": {}}
+        if message is not original:
+            stored["record"] = message.response_metadata[RECORD_KEY]
+        if message.content != original.content:
+            stored["text"] = str(message.text).strip()
+        stored_texts = {str(original.id): stored}
         return {"denoised_messages": {self._name: stored_texts}}
 
     def _stored_texts(self, state: Mapping[str, Any]) -> Mapping[str, Record]:
         texts_by_middleware: ClearedTexts = state.get("denoised_messages") or {}
         return texts_by_middleware.get(self._name, {})
-
-
-def _last_nonempty_question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage) and message.text.strip():
-            return message
-    return None

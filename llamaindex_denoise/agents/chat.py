@@ -28,7 +28,11 @@ from denoise_core.augmenter.drafting.conversation import (
     merge_cited,
 )
 from llamaindex_denoise.engines.base import WithoutPrompts
-from llamaindex_denoise.engines.drafter import EngineDrafter
+from llamaindex_denoise.engines.drafter import (
+    EngineDrafter,
+    EvidenceSource,
+    with_sources,
+)
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
 
@@ -53,9 +57,11 @@ class CheckedChatEngine(BaseChatEngine):
         chat_engine: BaseChatEngine,
         augmenter: Augmenter,
         *,
+        evidence: EvidenceSource | None = None,
         on_error: ErrorPolicy = "answer",
     ) -> None:
         self.chat_engine = chat_engine
+        self.evidence = evidence
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
         chat_memory: BaseMemory | None = getattr(chat_engine, "_memory", None)
@@ -125,7 +131,7 @@ class CheckedChatEngine(BaseChatEngine):
         return loop_run.response_parts(answer)
 
     def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
-        turn_engine = _TurnEngine(self.chat_engine, list(history))
+        turn_engine = _TurnEngine(self.chat_engine, list(history), self.evidence)
         drafter = EngineDrafter(turn_engine, QueryBundle(message))
         drafter.earlier = conversation_evidence([self.cited])
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
@@ -134,20 +140,26 @@ class CheckedChatEngine(BaseChatEngine):
 class _TurnEngine(WithoutPrompts, BaseQueryEngine):
     """One turn of a chat as a query engine; the chat's memory is not touched."""
 
-    def __init__(self, chat_engine: BaseChatEngine, history: list[ChatMessage]) -> None:
+    def __init__(
+        self,
+        chat_engine: BaseChatEngine,
+        history: list[ChatMessage],
+        evidence: EvidenceSource | None,
+    ) -> None:
         super().__init__(None)
+        self.evidence = evidence
         self.chat_engine = copy.copy(chat_engine)
         self.history = history
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         chat_engine = self._with_empty_memory()
         response = chat_engine.chat(query_bundle.query_str, list(self.history))
-        return _to_response(response)
+        return self._to_response(response)
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         chat_engine = self._with_empty_memory()
         response = await chat_engine.achat(query_bundle.query_str, list(self.history))
-        return _to_response(response)
+        return self._to_response(response)
 
     def _with_empty_memory(self) -> BaseChatEngine:
         if hasattr(self.chat_engine, "_memory"):
@@ -156,10 +168,11 @@ class _TurnEngine(WithoutPrompts, BaseQueryEngine):
             vars(self.chat_engine)["_memory"] = chat_memory
         return self.chat_engine
 
-
-def _to_response(response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
-    metadata = getattr(response, "metadata", None)
-    return Response(str(response), response.source_nodes, metadata)
+    def _to_response(self, response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
+        metadata = getattr(response, "metadata", None)
+        if self.evidence is not None:
+            response = with_sources(response, self.evidence)
+        return Response(str(response), response.source_nodes, metadata)
 
 
 def _turn_messages(

@@ -48,6 +48,7 @@ from llamaindex_denoise.engines.base import (
 )
 from llamaindex_denoise.engines.drafter import (
     EngineDrafter,
+    EvidenceSource,
     aretrieve_nodes,
     has_own_retrieval,
 )
@@ -253,12 +254,18 @@ class CheckedQueryEngine(VerifiedEngine):
     """
 
     def __init__(
-        self, query_engine: BaseQueryEngine, augmenter: Augmenter, **settings: Any
+        self,
+        query_engine: BaseQueryEngine,
+        augmenter: Augmenter,
+        *,
+        evidence: EvidenceSource | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(
             augmenter, callback_manager=query_engine.callback_manager, **settings
         )
         self.query_engine = query_engine
+        self.evidence = evidence
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return what the wrapped engine retrieves."""
@@ -282,7 +289,7 @@ class CheckedQueryEngine(VerifiedEngine):
         return EngineLoopRun(
             self.augmenter,
             query_bundle.query_str,
-            EngineDrafter(self.query_engine, query_bundle, nodes),
+            EngineDrafter(self.query_engine, query_bundle, nodes, self.evidence),
             extra_nodes=list(additional),
             on_error=self.on_error,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import copy
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -23,7 +24,7 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
 from llama_index.core.query_engine import TransformQueryEngine
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from denoise_core import Passage
 from denoise_core.augmenter.drafting.drafter import (
@@ -45,6 +46,9 @@ from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import source_node
 
 _RETRIEVAL = "the engine's retrieval"
+
+EvidenceSource: TypeAlias = Callable[[Any], Sequence[NodeWithScore | str]]
+"""The evidence of a response whose ``source_nodes`` do not have it: nodes or texts."""
 
 EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers return when there is nothing to answer from."""
@@ -81,6 +85,7 @@ class EngineDrafter:
         engine: A LlamaIndex query engine.
         query_bundle: The question.
         nodes: Nodes to answer from instead of a search.
+        evidence: Replaces the ``source_nodes`` of each response.
 
     Attributes:
         failed_part: The part that failed last, and its error.
@@ -94,7 +99,9 @@ class EngineDrafter:
         engine: BaseQueryEngine,
         query_bundle: QueryBundle,
         nodes: NodeSequence | None = None,
+        evidence: EvidenceSource | None = None,
     ) -> None:
+        self.evidence = evidence
         self.engine = engine
         self.query_bundle = query_bundle
         self.nodes = None if nodes is None else list(nodes)
@@ -232,7 +239,11 @@ class EngineDrafter:
                 self._search_query = request.question
         else:
             self._search_query = self._query_for(request).query_str
-        nodes = retrieved_sources(response.source_nodes) or list(self.nodes or ())
+        if self.evidence is None:
+            nodes = retrieved_sources(response.source_nodes) or list(self.nodes or ())
+        else:
+            response = with_sources(response, self.evidence)
+            nodes = list(response.source_nodes)
         answer_object = getattr(response, "response", "-")
         self.is_retrieval_only = bool(nodes) and not answer_object
         call_count = 1
@@ -315,6 +326,19 @@ async def aretrieve_nodes(
         return await run_in_pool(engine.retrieve, query_bundle)
     nodes: list[NodeWithScore] = await aretrieve(query_bundle)
     return nodes
+
+
+def with_sources(response: Any, evidence: EvidenceSource) -> Any:
+    """Return a copy of a response with the user's evidence as ``source_nodes``."""
+    sources = []
+    for number, item in enumerate(evidence(response), 1):
+        if isinstance(item, str):
+            node = TextNode(text=item, id_=f"evidence-{number}")
+            item = NodeWithScore(node=node)
+        sources.append(item)
+    with_evidence = copy.copy(response)
+    with_evidence.source_nodes = sources
+    return with_evidence
 
 
 def retrieved_sources(sources: NodeSequence) -> list[NodeWithScore]:

@@ -5,11 +5,10 @@ The user's nodes are never changed: what a denoiser kept becomes copies with a r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import (
     BaseNode,
@@ -34,14 +33,9 @@ from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
     RECORD_VERSION,
-    Chunks,
     RecordDetail,
-    fallback_for,
-    group_chunks,
-    passage_record,
-    relevance_record,
     result_summary,
-    source_coverage,
+    step_record,
 )
 from denoise_core.tool_results import Pin, read_result
 from llamaindex_denoise.nodes.headers import (
@@ -58,6 +52,13 @@ from llamaindex_denoise.nodes.records import (
     record,
     relationships_with_record,
 )
+
+if TYPE_CHECKING:
+    from denoise_core.shadow import ShadowCall
+
+
+RELEVANCE_KEYS = ("denoise_relevant", "denoise_note")
+"""Metadata keys of `DenoiseResult.relevant` and ``note``, as in LangChain documents."""
 
 
 def is_text_node(node: BaseNode) -> bool:
@@ -161,20 +162,18 @@ class NodeBatch:
         self.guard = guard
         self.failures: dict[str, str] = {}
         self._untouched: dict[int, NodeWithScore] = {}
-        text_nodes: list[tuple[int, NodeWithScore]] = []
-        for position, scored_node in enumerate(self.nodes):
-            if is_text_node(scored_node.node) and not _has_pin(
-                scored_node.node, must_keep
-            ):
-                text_nodes.append((position, scored_node))
-            else:
-                self._untouched[position] = scored_node
-        ids = unique_ids([n.node.node_id for _, n in text_nodes])
+        self._ids = unique_ids([n.node.node_id for n in self.nodes])
+        self._repeats: dict[str, str] = {}  # by its id, the id of the first
         mode = metadata_mode(guard.denoiser)
         passages = []
         first_ids: dict[tuple[str, str], str] = {}  # by what a model sees of a node
         repeated: list[Drop] = []
-        for (position, scored_node), passage_id in zip(text_nodes, ids):
+        for position, scored_node in enumerate(self.nodes):
+            passage_id = self._ids[position]
+            is_text = is_text_node(scored_node.node)
+            if not is_text or _has_pin(scored_node.node, must_keep):
+                self._untouched[position] = scored_node
+                continue
             try:
                 passage = _to_passage(scored_node, passage_id, mode)
                 llm_header = node_header(scored_node.node, MetadataMode.LLM)
@@ -185,6 +184,7 @@ class NodeBatch:
             if first_id == passage_id:
                 passages.append(passage)
             else:
+                self._repeats[passage_id] = first_id
                 span = Span(passage_id, 0, len(passage.text))
                 repeated.append(Drop(span, f"the same as {first_id}", passage.score))
         self.repeated = tuple(repeated)
@@ -212,6 +212,34 @@ class NodeBatch:
         dropped = (*result.dropped, *self.repeated)
         complete = replace(result, failures=failures, dropped=dropped)
         return result_summary(self.passages, complete)
+
+    def shadow_call(self, result: DenoiseResult) -> ShadowCall:
+        """What shadow mode counts: all nodes with text, in their order.
+
+        Untouched nodes are kept whole, and repeated ones are kept with the first.
+        """
+        from denoise_core.shadow import ShadowCall
+
+        passages = []
+        kept_passages = []
+        for kept in result.passages:
+            spans = list(kept.source_spans)
+            for repeated_id, first_id in self._repeats.items():
+                for span in kept.source_spans:
+                    if span.passage_id == first_id:
+                        spans.append(replace(span, passage_id=repeated_id))
+            kept_passages.append(replace(kept, spans=tuple(spans)))
+        for position, scored_node in enumerate(self.nodes):
+            if not can_be_evidence(scored_node.node):
+                continue
+            with suppress(Exception):  # a node's template or metadata may do anything
+                passage_id = self._ids[position]
+                passage = _to_passage(scored_node, passage_id, MetadataMode.LLM)
+                passages.append(passage)
+                if position in self._untouched:
+                    kept_passages.append(passage)
+        shown = replace(result, passages=tuple(kept_passages))
+        return ShadowCall.from_result(passages, shown)
 
     def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Return the kept nodes with the untouched ones inserted at their positions."""
@@ -271,28 +299,29 @@ class _Conversion:
 
     passages: Mapping[str, Passage]  # the input by id
     result: DenoiseResult
-    chunks: Chunks
     method: str
 
     def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
-        step_record = self._step_record(kept, record_detail)
+        step = step_record(kept, self.passages, self.result)
         origin = self._origin(kept)
         origin_node = source_node(origin) if origin else None
-        method_score = self._method_score(kept, origin, step_record)
+        method_score = None
+        if not step["fallback"]:
+            method_score = self._method_score(kept, origin)
         if origin is None or origin_node is None:
-            node, score = self._joint_node(kept, step_record["spans"])
+            node, score = self._joint_node(kept, step["spans"])
             origin_fields = {
                 "origin_id": None,
                 "origin_spans": [],
                 "origin_extractive": False,
-                "spans": step_record["spans"],
+                "spans": step["spans"],
                 "score_before": None,
             }
         else:
             score = _to_float(origin_node.score)
             earlier = record(origin_node.node)
             origin_fields = origin_record(
-                origin_node.node, origin, step_record, self.method, earlier
+                origin_node.node, origin, step, self.method, earlier
             )
             new_text = kept.text if kept.text != origin.text else None
             node = _copy_node(origin_node.node, new_text, origin_fields)
@@ -301,55 +330,20 @@ class _Conversion:
                 origin_fields["score_before"] = earlier.get("score_before")
         if record_detail != "none":
             node_record = build_record(
-                step_record,
+                step,
                 method=self.method,
                 origin_fields=origin_fields,
                 score=method_score,
-                detail=record_detail,
             )
             node.relationships = relationships_with_record(node, node_record)
+            _show_relevance(node, node_record)
         return NodeWithScore(node=node, score=score)
 
-    def _step_record(
-        self, kept_passage: Passage, record_detail: RecordDetail
-    ) -> dict[str, Any]:
-        """The core's record of the step.
-
-        Listing all chunks takes as long as the rest, so only ``"full"`` does it.
-        """
-        if record_detail == "full":
-            return passage_record(kept_passage, self.passages, self.result, self.chunks)
-        spans, coverage = source_coverage(kept_passage, self.passages)
-        step_record: dict[str, Any] = {
-            "spans": spans,
-            "coverage": coverage,
-            "extractive": not kept_passage.is_rewritten,
-            "fallback": fallback_for(spans, self.result),
-            **relevance_record(self.result),
-        }
-        if self.result.question_note is not None:
-            step_record["question_note"] = self.result.question_note
-        return step_record
-
-    def _method_score(
-        self,
-        kept_passage: Passage,
-        origin: Passage | None,
-        step_record: Mapping[str, Any],
-    ) -> float | None:
-        """The score that the method set, or its best chunk's; None if it failed."""
-        if step_record["fallback"]:
+    def _method_score(self, kept: Passage, origin: Passage | None) -> float | None:
+        """The score that the method set, or None."""
+        if kept.score is None or (origin is not None and kept.score == origin.score):
             return None
-        if kept_passage.score is not None and (
-            origin is None or kept_passage.score != origin.score
-        ):
-            return float(kept_passage.score)
-        scores: list[float] = []
-        for passage_id in step_record["spans"] if origin else ():
-            if passage_id in self.chunks:
-                kept_chunks, _ = self.chunks[passage_id]
-                scores += [float(chunk.score) for chunk in kept_chunks]
-        return max(filter(math.isfinite, scores), default=None)
+        return float(kept.score)
 
     def _origin(self, kept_passage: Passage) -> Passage | None:
         """The one input passage of a text: of the same id, or the only one it covers."""
@@ -414,7 +408,6 @@ def to_nodes(
     conversion = _Conversion(
         passages={passage.id: passage for passage in passages},
         result=result,
-        chunks=group_chunks(result),
         method=method,
     )
     nodes: list[NodeWithScore] = []
@@ -485,6 +478,25 @@ def _copy_node(
             update={"text": new_text, "embeddings": None}
         )
     return copy_model(node, update)
+
+
+def _show_relevance(node: BaseNode, node_record: Mapping[str, Any]) -> None:
+    """Put relevance and note of the record into a copy's metadata.
+
+    Neither a model nor an embedding reads them there.
+    """
+    for key in RELEVANCE_KEYS:
+        node.metadata.pop(key, None)
+        name = key.removeprefix("denoise_")
+        if name not in node_record:
+            continue
+        node.metadata[key] = node_record[name]
+        for hidden_keys in (
+            node.excluded_embed_metadata_keys,
+            node.excluded_llm_metadata_keys,
+        ):
+            if key not in hidden_keys:
+                hidden_keys.append(key)
 
 
 def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:

@@ -8,7 +8,6 @@ keeps it, and splitters and the citation engine copy it.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -23,18 +22,17 @@ from llama_index.core.schema import (
 from denoise_core import Passage
 from denoise_core._frameworks import copy_model
 from denoise_core.runtime.record import (
-    RECORD_BYTES,
     RECORD_KEY,
     RECORD_VERSION,
-    RecordDetail,
+    cut_text,
+    fit_ranges,
+    short_id,
 )
-from denoise_core.spans import merge_spans
 
 SOURCE_RELATION = NodeRelationship.SOURCE
 
 Ranges: TypeAlias = list[list[int]]
 
-_NOTE_CHARACTERS = 200  # of a fallback reason, and bytes of an id before it is hashed
 _ORIGIN_KEYS = (
     "origin_id",
     "origin_hash",
@@ -42,9 +40,6 @@ _ORIGIN_KEYS = (
     "origin_field",
     "spans_left_out",
 )
-# What certainly fits: fewer ranges and shorter names need not be serialised to know it.
-_SAFE_RANGES = 40
-_SAFE_NAME_CHARACTERS = 100
 
 
 def record(node: BaseNode) -> Mapping[str, Any] | None:
@@ -66,9 +61,6 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
       range is as long as its text
     * ``spans``: for text made of several nodes, the ranges by node id
     * ``spans_left_out``: how many ranges did not fit into `RECORD_BYTES`
-
-    With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every
-    chunk with its range and score.
     """
     source_info = node.relationships.get(SOURCE_RELATION)
     # Most nodes have no source, and a pydantic isinstance check is slow.
@@ -103,7 +95,6 @@ def build_record(
     method: str,
     origin_fields: Mapping[str, Any],
     score: float | None,
-    detail: RecordDetail,
 ) -> dict[str, Any]:
     """Return the record of one denoising step.
 
@@ -112,31 +103,20 @@ def build_record(
         method: Name of the method.
         origin_fields: What `origin_record` returns; overrides ``op``.
         score: The method's score of the node.
-        detail: ``"spans"`` bounds the record, ``"full"`` adds all chunks.
     """
     fallback = step_record["fallback"]
-    if fallback is not None and detail != "full":
-        fallback = _shorten(fallback)
     node_record: dict[str, Any] = {
         "v": RECORD_VERSION,
         "op": method,
         "score": score,
-        "fallback": fallback,
+        "fallback": fallback and cut_text(fallback),
         "coverage": step_record["coverage"],
         **origin_fields,
     }
-    if "relevant" in step_record:
-        node_record["relevant"] = step_record["relevant"]
-    if step_record.get("note"):
-        node_record["note"] = _shorten(step_record["note"])
-    if "question_note" in step_record:
-        node_record["question_note"] = _shorten(step_record["question_note"])
-    if detail != "full":
-        return _limit_size(node_record)
-    for name in ("kept", "dropped", "query"):
+    for name in ("relevant", "note", "question_note"):
         if name in step_record:
             node_record[name] = step_record[name]
-    return node_record
+    return _limit_size(node_record)
 
 
 def origin_record(
@@ -270,64 +250,24 @@ def _replacement_key(node: BaseNode, input_text: str) -> str | None:
 
 
 def _limit_size(node_record: dict[str, Any]) -> dict[str, Any]:
-    """Fit a record into `RECORD_BYTES`.
-
-    Touching ranges are merged, a long id becomes its hash, and the last ranges go
-    first.
-    """
-    node_record["origin_spans"] = _merge_ranges(node_record["origin_spans"])
-    if "spans" in node_record:
-        spans_by_node = node_record["spans"].items()
-        node_record["spans"] = {
-            key: _merge_ranges(spans) for key, spans in spans_by_node
-        }
-    elif _certainly_fits(node_record):
-        return node_record
-    if node_record["origin_id"] is not None and _json_bytes(
-        node_record["origin_id"]
-    ) > (_NOTE_CHARACTERS):
-        node_record["origin_id"] = f"sha256:{_sha256(node_record['origin_id'])}"
-    if len(node_record["op"]) > 2 * _NOTE_CHARACTERS:
-        node_record["op"] = "... " + node_record["op"][-2 * _NOTE_CHARACTERS :]
-    left_out = int(node_record.get("spans_left_out", 0))
-    while _json_bytes(node_record) > RECORD_BYTES:
-        if node_record["origin_spans"]:
-            removed_count = max(1, len(node_record["origin_spans"]) // 8)
-            del node_record["origin_spans"][-removed_count:]
-            left_out += removed_count
-        elif node_record.get("spans"):
-            left_out += len(node_record["spans"].popitem()[1])
-        else:
-            node_record.pop("origin_field", None)
-            break
-        node_record["spans_left_out"] = left_out
+    """Fit a record into `RECORD_BYTES`: long names are cut, and the last ranges go."""
+    node_record["op"] = cut_text(node_record["op"])
+    metadata_key = node_record.get("origin_field", "")
+    if cut_text(metadata_key) != metadata_key:
+        del node_record["origin_field"]
+    omitted_count = node_record.get("spans_left_out", 0)
+    bare_record = {**node_record, "origin_spans": [], "spans": {}}
+    if node_record["origin_id"] is None:
+        listed, new_omitted = fit_ranges(node_record["spans"], bare_record)
+        node_record["spans"] = listed
+    else:
+        node_record["origin_id"] = short_id(node_record["origin_id"])
+        ranges = {"": node_record["origin_spans"]}
+        listed, new_omitted = fit_ranges(ranges, bare_record)
+        node_record["origin_spans"] = listed.get("", [])
+    if omitted_count + new_omitted:
+        node_record["spans_left_out"] = omitted_count + new_omitted
     return node_record
-
-
-def _certainly_fits(node_record: Mapping[str, Any]) -> bool:
-    """Whether a record of one node is too small to need measuring."""
-    record_names = (
-        node_record["origin_id"] or "",
-        node_record.get("origin_field", ""),
-        node_record.get("note", ""),
-        node_record["op"],
-    )
-    is_short = sum(map(len, record_names)) < _SAFE_NAME_CHARACTERS
-    return is_short and len(node_record["origin_spans"]) < _SAFE_RANGES
-
-
-def _merge_ranges(ranges: Ranges) -> Ranges:
-    pairs = ((start, end) for start, end in ranges)
-    return [list(merged_range) for merged_range in merge_spans(pairs)]
-
-
-def _json_bytes(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-
-
-def _shorten(text: str) -> str:
-    is_short = len(text) <= _NOTE_CHARACTERS
-    return text if is_short else f"{text[: _NOTE_CHARACTERS - 3]}..."
 
 
 def _sha256(text: str) -> str:

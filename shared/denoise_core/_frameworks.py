@@ -19,6 +19,8 @@ from denoise_core.errors import InputError
 if TYPE_CHECKING:
     from denoise_core.end import ENDDenoiser
     from denoise_core.end.denoiser import OnIrrelevant
+    from denoise_core.protocols import LLM, Scorer
+    from denoise_core.s2a import S2ADenoiser
     from denoise_core.text.chunk import Chunker
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -142,6 +144,32 @@ def bundled_denoiser(settings: KeepSettings, chunker: Any = "auto") -> ENDDenois
     if "threshold" in arguments:
         return ENDDenoiser(DefaultScorer(), chunker=chunker, **arguments)
     return default_denoiser(chunker=chunker, **arguments)
+
+
+def scorer_denoiser(
+    scorer: Scorer, settings: KeepSettings, chunker: Any, top_n: int | None
+) -> ENDDenoiser:
+    """END with this scorer; without a rule of its own it keeps the best ``top_n``."""
+    from denoise_core.end import ENDDenoiser
+
+    arguments = settings.end_arguments()
+    if arguments.keys() <= {"on_irrelevant"} and top_n is not None:
+        arguments["keep"] = top_n
+    return ENDDenoiser(scorer, chunker=chunker, **arguments)
+
+
+def select_denoiser(
+    llm: LLM, max_tokens: int | None, has_context: bool, **settings: Any
+) -> S2ADenoiser:
+    """System 2 Attention by the adapters' settings; None leaves one to `S2ADenoiser`."""
+    from denoise_core.end.selection import TokenLimit
+    from denoise_core.s2a import Options, S2ADenoiser
+
+    arguments = {name: value for name, value in settings.items() if value is not None}
+    if max_tokens is not None:
+        arguments["keep"] = TokenLimit(max_tokens)
+    arguments.setdefault("variant", "select")
+    return S2ADenoiser(llm, options=Options(keep_context=has_context), **arguments)
 
 
 def named_chunker(chunks: Literal["whole", "sentences"] | int) -> Chunker:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -38,6 +38,9 @@ AnswerRange: TypeAlias = tuple[LossKind, int, int]
 
 MAX_OPEN_REQUESTS = 1000
 """Requests that wait for their answer, with their texts; the oldest is closed first."""
+
+MAX_LISTED_REQUESTS = 10_000
+"""Requests that a log remembers, without texts; the file has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +140,12 @@ class ShadowRequest:
     """
 
     request_id: str
-    calls: int
-    passages: int
-    dropped: int
-    tokens: int
-    kept_tokens: int
-    failures: int
+    calls: int = 0
+    passages: int = 0
+    dropped: int = 0
+    tokens: int = 0
+    kept_tokens: int = 0
+    failures: int = 0
     is_answered: bool = False
     losses: tuple[Loss, ...] = ()
 
@@ -182,32 +185,69 @@ class ShadowRequest:
 _REQUEST_FIELDS = tuple(ShadowRequest.__slots__)[:-1]
 
 
+@dataclass(slots=True)
+class OpenRequest:
+    """A request whose calls still have their texts.
+
+    Attributes:
+        counted: What an earlier answer or a full log closed of the same request.
+        calls: The calls since.
+    """
+
+    counted: ShadowRequest
+    calls: list[ShadowCall] = field(default_factory=list)
+
+    def count(self) -> ShadowRequest:
+        """All calls, counted, with the losses so far."""
+        counts = {}
+        for name, counted in _count_calls(self.calls).items():
+            counts[name] = getattr(self.counted, name) + counted
+        return replace(self.counted, **counts)
+
+
 class ShadowLog:
     """Collects the calls and the answers of requests; safe for many threads.
 
+    It remembers the latest `MAX_LISTED_REQUESTS`; ``forgotten_count`` older ones are
+    only in the file.
+
     Args:
         path: JSON lines to append to, without any text of the user's: one for each
-            request, and another one if its answer follows later.
+            request, and another one if more follows later.
+        meter: An OpenTelemetry meter, which gets counters ``denoise.shadow.tokens``,
+            ``kept_tokens``, ``calls``, ``passages``, ``dropped``, ``failures``,
+            ``answers`` and ``losses``.
+
+    Raises:
+        InputError: The file cannot be written, or ``meter`` is none.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, meter: Any = None) -> None:
         if path is not None:
             path = Path(path)
+            _check_writable(path)
         self.path = path
+        self._counters = _create_counters(meter)
+        self.forgotten_count = 0
         self._requests: dict[str, ShadowRequest] = {}
-        self._open_calls: dict[str, list[ShadowCall]] = {}
+        self._open_requests: dict[str, OpenRequest] = {}
         self._lock = threading.Lock()
 
     def add_call(self, request_id: str, call: ShadowCall) -> None:
-        """Count a call of a request."""
+        """Count a call of a request; an answer to earlier calls stays counted."""
+        self._count(_count_calls([call]))
         with self._lock:
-            calls = self._open_calls.setdefault(request_id, [])
-            calls.append(call)
-            self._requests[request_id] = _count_calls(request_id, calls)
-            if len(self._open_calls) > MAX_OPEN_REQUESTS:
-                oldest_id = next(iter(self._open_calls))
-                del self._open_calls[oldest_id]
+            request = self._open_requests.get(request_id)
+            if request is None:
+                counted = self._requests.get(request_id, ShadowRequest(request_id))
+                request = self._open_requests[request_id] = OpenRequest(counted)
+            request.calls.append(call)
+            self._requests[request_id] = request.count()
+            if len(self._open_requests) > MAX_OPEN_REQUESTS:
+                oldest_id = next(iter(self._open_requests))
+                del self._open_requests[oldest_id]
                 self._write_line(self._requests[oldest_id])
+            self._forget_oldest()
 
     def add_answer(self, request_id: str, answer: str | None) -> ShadowRequest | None:
         """Compare an answer with what its request would have dropped.
@@ -220,19 +260,37 @@ class ShadowLog:
             The request; None if it has no call, or was closed before.
         """
         with self._lock:
-            calls = list(self._open_calls.get(request_id, ()))
-        if not calls:
-            return None
-        request = _count_calls(request_id, calls)
+            open_request = self._open_requests.get(request_id)
+            if open_request is None:
+                return None
+            request = open_request.count()
+            calls = list(open_request.calls)
         if answer is not None:
-            losses = find_losses(calls, answer)
+            new_losses = find_losses(calls, answer)
+            losses = (*request.losses, *new_losses)
             request = replace(request, is_answered=True, losses=losses)
+            self._count({"answers": 1, "losses": len(new_losses)})
         with self._lock:
             self._requests[request_id] = request
             if answer is not None:
-                self._open_calls.pop(request_id, None)
+                self._open_requests.pop(request_id, None)
             self._write_line(request)
         return request
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        for name, counter in self._counters.items():
+            if counts.get(name):
+                counter.add(counts[name])
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest closed request if there are too many."""
+        if len(self._requests) <= MAX_LISTED_REQUESTS:
+            return
+        for request_id in self._requests:
+            if request_id not in self._open_requests:
+                del self._requests[request_id]
+                self.forgotten_count += 1
+                return
 
     def _write_line(self, request: ShadowRequest) -> None:
         if self.path is not None:
@@ -241,13 +299,44 @@ class ShadowLog:
 
     @property
     def requests(self) -> tuple[ShadowRequest, ...]:
-        """All requests, in the order of their first call."""
+        """The requests it remembers, in the order of their first call."""
         with self._lock:
             return tuple(self._requests.values())
 
     def summary(self) -> dict[str, Any]:
-        """Tokens and losses of all requests, see `summarize_requests`."""
-        return summarize_requests(self.requests)
+        """Tokens and losses of the requests it remembers, see `summarize_requests`.
+
+        ``forgotten`` counts the older ones.
+        """
+        summary = summarize_requests(self.requests)
+        return {**summary, "forgotten": self.forgotten_count}
+
+
+def _create_counters(meter: Any) -> dict[str, Any]:
+    """Counters of an OpenTelemetry meter by name; none without a meter."""
+    if meter is None:
+        return {}
+    if not hasattr(meter, "create_counter"):
+        raise InputError(
+            f"meter: expected an OpenTelemetry meter, got {type(meter).__name__}; write "
+            "opentelemetry.metrics.get_meter('rag-denoise')"
+        )
+    counters = {}
+    for name in (*_count_calls([]), "answers", "losses"):
+        counters[name] = meter.create_counter(f"denoise.shadow.{name}")
+    return counters
+
+
+def _check_writable(path: Path) -> None:
+    """Raise `InputError` unless lines can be appended to this file."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"path={str(path)!r}: shadow mode cannot write there ({error}); give a file "
+            "in a folder that exists"
+        ) from error
 
 
 def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
@@ -376,13 +465,12 @@ def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
     return summary
 
 
-def _count_calls(request_id: str, calls: Sequence[ShadowCall]) -> ShadowRequest:
-    return ShadowRequest(
-        request_id,
-        calls=len(calls),
-        passages=sum(len(call.passages) for call in calls),
-        dropped=sum(call.dropped_count for call in calls),
-        tokens=sum(call.tokens for call in calls),
-        kept_tokens=sum(call.kept_tokens for call in calls),
-        failures=sum(call.fallback is not None for call in calls),
-    )
+def _count_calls(calls: Sequence[ShadowCall]) -> dict[str, int]:
+    return {
+        "calls": len(calls),
+        "passages": sum(len(call.passages) for call in calls),
+        "dropped": sum(call.dropped_count for call in calls),
+        "tokens": sum(call.tokens for call in calls),
+        "kept_tokens": sum(call.kept_tokens for call in calls),
+        "failures": sum(call.fallback is not None for call in calls),
+    }

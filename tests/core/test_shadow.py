@@ -7,6 +7,7 @@ import pytest
 
 from denoise_core import DenoiseResult, InputError, Passage
 from denoise_core.shadow import (
+    MAX_LISTED_REQUESTS,
     MAX_OPEN_REQUESTS,
     ShadowCall,
     ShadowLog,
@@ -95,7 +96,7 @@ def test_the_file_has_no_text_and_its_last_line_of_a_request_counts(tmp_path):
     for word in ("1889", "Eiffel", "yellow", "What is it"):
         assert word not in path.read_text("utf-8")
     requests = [ShadowRequest.from_json(line) for line in lines]
-    assert summarize_requests(requests) == log.summary()
+    assert {**summarize_requests(requests), "forgotten": 0} == log.summary()
     assert log.summary()["losses"] == {"first": {"fact": 1}}
     assert (log.summary()["requests"], log.summary()["answered"]) == (2, 2)
     assert log.add_answer("third", "In 1889.") is None
@@ -114,6 +115,57 @@ def test_open_requests_are_bounded_and_counted():
     assert log.add_answer("0", "In 1889.") is None
     assert log.add_answer("5", "In 1889.").losses
     assert log.summary()["requests"] == MAX_OPEN_REQUESTS + 5
+
+
+def test_a_call_after_the_answer_adds_to_its_request(tmp_path):
+    log = ShadowLog(tmp_path / "shadow.jsonl")
+    log.add_call("first", call_keeping(FRUIT))
+    answered = log.add_answer("first", "In 1889.")
+    log.add_call("first", call_keeping(FRUIT))
+    [request] = log.requests
+    assert request.losses == answered.losses != ()
+    assert (request.calls, request.tokens) == (2, 2 * answered.tokens)
+    assert request.is_answered
+    assert log.add_answer("first", None).losses == answered.losses
+
+
+def test_listed_requests_are_bounded_and_counted():
+    log = ShadowLog()
+    empty_call = ShadowCall("", (), (), 0)
+    for number in range(MAX_LISTED_REQUESTS + 5):
+        log.add_call(str(number), empty_call)
+    summary = log.summary()
+    assert summary["requests"] == len(log.requests) == MAX_LISTED_REQUESTS
+    assert summary["forgotten"] == 5
+    assert log.requests[0].request_id == "5"
+
+
+def test_a_file_that_cannot_be_written_is_an_error_before_the_first_request(tmp_path):
+    with pytest.raises(InputError, match="in a folder that exists"):
+        ShadowLog(tmp_path / "missing" / "shadow.jsonl")
+    with pytest.raises(InputError, match="cannot write there"):
+        ShadowLog(tmp_path)
+
+
+def test_an_opentelemetry_meter_counts_what_the_log_counts():
+    metrics = pytest.importorskip("opentelemetry.sdk.metrics")
+    reader = metrics.export.InMemoryMetricReader()
+    meter = metrics.MeterProvider([reader]).get_meter("rag-denoise")
+    log = ShadowLog(meter=meter)
+    for request_id, answer in (("first", "In 1889."), ("second", None)):
+        log.add_call(request_id, call_keeping(FRUIT))
+        log.add_answer(request_id, answer)
+    counts = {}
+    [resource] = reader.get_metrics_data().resource_metrics
+    for metric in resource.scope_metrics[0].metrics:
+        [point] = metric.data.data_points
+        counts[metric.name.removeprefix("denoise.shadow.")] = point.value
+    summary = log.summary()
+    for name in ("calls", "passages", "dropped", "tokens", "kept_tokens"):
+        assert counts[name] == summary[name]
+    assert (counts["answers"], counts["losses"]) == (1, 1)
+    with pytest.raises(InputError, match="get_meter"):
+        ShadowLog(meter="rag-denoise")
 
 
 def test_threads_lose_no_request(tmp_path):

@@ -225,7 +225,7 @@ def test_a_compressor_is_rebuilt_from_json():
         top_n=3,
         order="score",
         header_keys=("title", "year"),
-        record="full",
+        record="none",
         chunks=200,
     )
     assert again(built_value) == built_value

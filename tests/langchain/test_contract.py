@@ -313,12 +313,7 @@ def test_the_record_of_one_document(test_kit):
         "denoise_extractive": True,
         "denoise_score": 0.25,
     }
-    dropped_items = '[{"start": 5, "end": 8, "score": null, "reason": "not needed for the question"}]'
-    for detail, record in (
-        ("spans", spans),
-        ("full", {**spans, "denoise_kept": "[]", "denoise_dropped": dropped_items}),
-        ("none", {}),
-    ):
+    for detail, record in (("spans", spans), ("none", {})):
         [run_output] = DenoiseCompressor(
             denoiser=test_kit.s2a(), record=detail
         ).compress_documents(documents, "q")

@@ -203,7 +203,6 @@ async def test_two_instances_at_once(make_agent, test_kit):
         test_kit.chat(lambda message: "🤷"),
         variant="default",
         name="other",
-        scope="history",
     )
     tools = [
         cut_results(by_words(2), name="first cut"),

@@ -37,9 +37,8 @@ def denoiser(request, test_kit):
     )
 
 
-@pytest.mark.parametrize("detail", ["spans", "full"])
-def test_every_value_is_one_that_a_store_takes(test_kit, denoiser, detail):
-    kept_items = DenoiseCompressor(denoiser=denoiser, record=detail).compress_documents(
+def test_every_value_is_one_that_a_store_takes(test_kit, denoiser):
+    kept_items = DenoiseCompressor(denoiser=denoiser).compress_documents(
         SOURCE_DOCUMENTS, "mill?"
     )
     assert kept_items

@@ -56,21 +56,6 @@ def test_the_latest_message_is_cleared_of_opinion(test_kit):
     assert CONVERSATION[-1].text == LEADING
 
 
-def test_the_history_is_cleared_and_turns_still_alternate(test_kit):
-    run_output = both(
-        S2AMessages(model=test_kit.chat(neutral), variant="default", scope="history"),
-        CONVERSATION,
-    )
-    assert [message.type for message in run_output] == [
-        message.type for message in CONVERSATION
-    ]
-    assert [message.text for message in run_output if message.type == "human"] == [
-        "I live in Nice.",
-        "(This message was left out: it does not help with the question.)",
-        "what is the capital of France?",
-    ]
-
-
 def test_extractive_variants_keep_the_users_own_words(test_kit):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
     [run_output] = both(

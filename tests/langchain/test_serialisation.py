@@ -44,7 +44,7 @@ def again(thing, *classes):
             DenoiseCompressor,
             {"variant": "select", "max_concurrency": 3, "on_error": "drop"},
         ),
-        (S2AMessages, {"variant": "single", "scope": "history"}),
+        (S2AMessages, {"variant": "single", "on_error": "raise"}),
     ],
 )
 def test_a_round_trip_keeps_every_setting(model, kind, settings):

@@ -167,8 +167,8 @@ def test_a_result_of_which_all_is_kept_is_the_same(texts):
     )
     cut = MessageCut("state")
     text = ToolText.from_message(message, cut)
-    run_output, omitted_texts = text.apply_results(
-        [DenoiseResult("q", text.content.passages)], cut
+    run_output, omitted_texts = text.apply_result(
+        DenoiseResult("q", text.content.passages), cut
     )
     assert not omitted_texts
     assert [block["text"] for block in run_output.content] == texts
@@ -422,31 +422,6 @@ def test_messages_of_one_call_count_together():
     assert all(
         len(message.content) < len(half) for message in run_output.update["messages"]
     )
-
-
-def test_the_artifact_of_langchains_own_mcp_tools_is_read():
-    """`langchain.mcp` (beta, needs fastmcp) repeats the blocks as structured content, each cut separately."""
-    rows = [{"title": f"Town {n}", "text": "Rain. " * 30} for n in range(9)] + [
-        {"title": "Paris", "text": "Dry."}
-    ]
-    artifact = {"structured_content": {"rows": rows}}  # its `MCPToolArtifact`
-    message = ToolMessage(
-        [{"type": "text", "text": json.dumps(rows)}],
-        tool_call_id="1",
-        artifact=artifact,
-    )
-    cut = MessageCut("state")
-    text = ToolText.from_message(message, cut)
-    found_documents = ENDDenoiser(
-        FunctionScorer(lambda query, message_text: float("Paris" in message_text)),
-        keep=1,
-        chunker="auto",
-    )
-    run_output, _ = text.apply_results(
-        [found_documents.denoise("Paris", part.passages) for part in text.parts], cut
-    )
-    assert run_output.artifact["structured_content"]["rows"] == [NOTE, rows[-1]]
-    assert "Town" not in run_output.content[0]["text"]
 
 
 async def test_what_is_recalled_comes_whole():

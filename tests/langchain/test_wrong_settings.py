@@ -116,7 +116,7 @@ def test_a_slip_raises_when_the_part_is_built(test_kit, slip):
 
 @pytest.mark.parametrize(
     "slip",
-    [{"scope": "all"}, {"variant": "selct"}, {"on_error": "ignore"}],
+    [{"variant": "selct"}, {"on_error": "ignore"}],
     ids=lambda source: next(iter(source)),
 )
 def test_a_slip_in_middleware(test_kit, slip):

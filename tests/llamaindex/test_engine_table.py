@@ -13,10 +13,10 @@ from llama_index.core import (
     get_response_synthesizer,
 )
 from llama_index.core.agent.workflow import ReActAgent
-from llama_index.core.base.response.schema import PydanticResponse
+from llama_index.core.base.response.schema import PydanticResponse, Response
 from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
-from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.chat_engine import CondenseQuestionChatEngine, SimpleChatEngine
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import CustomPGRetriever
 from llama_index.core.indices.query.query_transform import (
@@ -397,3 +397,42 @@ def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
         Augmenter(LlamaLLM(scripted_llm(always(RIGHT))), Fixed(nodes()))
     with pytest.raises(InputError, match="expected a llama_index retriever"):
         LlamaRetriever(scripted_llm(always(RIGHT)))
+
+
+class SaysFromMetadata(CustomQueryEngine):
+    """Answers from rows that it puts into the response's metadata, not its sources."""
+
+    def custom_query(self, query_str: str):
+        return Response(
+            RIGHT.removesuffix(" [1]"), [], {"rows": ["The red tower is in Porto."]}
+        )
+
+
+@pytest.mark.parametrize("as_node", [False, True])
+def test_evidence_that_is_no_source_node_is_given_by_a_function(as_node):
+    def rows(response):
+        texts = response.metadata["rows"]
+        if not as_node:
+            return texts
+        return [NodeWithScore(node=TextNode(text=text, id_="row")) for text in texts]
+
+    def judge(question, evidence, claim):
+        return any("Porto" in text for text in evidence)
+
+    without = Checked(SaysFromMetadata(), judge=judge).query(QUESTION)
+    assert outcome(without) == "unknown"
+    engine = Checked(SaysFromMetadata(), judge=judge, evidence=rows)
+    for response in (engine.query(QUESTION), asyncio.run(engine.aquery(QUESTION))):
+        assert outcome(response) == "supported"
+        [source] = response.source_nodes
+        assert source.node.text == "The red tower is in Porto."
+        assert response.metadata["rows"]
+
+
+def test_evidence_of_a_chat_is_given_by_a_function(scripted_llm):
+    chat = SimpleChatEngine.from_defaults(llm=scripted_llm(always(RIGHT)))
+    judge = {"judge": lambda question, evidence, claim: "Porto" in str(evidence)}
+    assert outcome(Checked(chat, **judge).chat(QUESTION)) == "unknown"
+    texts = ["The red tower is in Porto."]
+    checked_chat = Checked(chat, **judge, evidence=lambda response: texts)
+    assert outcome(checked_chat.chat(QUESTION)) == "supported"

@@ -11,14 +11,14 @@ from llama_index.core.schema import (
     NodeWithScore,
     TextNode,
 )
-from llamaindex_denoisers import both
+from llamaindex_denoisers import Untouched, both
 
-from denoise_core import Guard, Pipeline
+from denoise_core import DenoiseResult, Guard, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor, UtilityEvaluator
+from llamaindex_denoise import DenoisePostprocessor, UtilityEvaluator, record
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import node_header
 
@@ -195,3 +195,26 @@ def test_a_title_stands_in_the_prompt_of_s2a():
         secret_nodes(),
     )
     assert any("title: Towers 0" in prompt for prompt in seen_prompts)
+
+
+class NothingFits(Untouched):
+    """Keeps everything and says that nothing is relevant."""
+
+    def denoise(self, query, passages):
+        return DenoiseResult(query, tuple(passages), relevant=False, note="no match")
+
+
+def test_relevance_and_note_are_in_the_metadata_and_in_no_prompt():
+    hits = companies()
+    before = [dict(hit.node.metadata) for hit in hits]
+    out = both(DenoisePostprocessor(denoiser=NothingFits()), hits)
+    assert len(out) == len(hits)
+    for kept in out:
+        assert record(kept.node)["relevant"] is False
+        assert kept.node.metadata["denoise_relevant"] is False
+        assert kept.node.metadata["denoise_note"] == "no match"
+        for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+            assert "denoise" not in kept.node.get_content(mode)
+    assert [dict(hit.node.metadata) for hit in hits] == before
+    for kept in both(DenoisePostprocessor(denoiser=Untouched()), out):
+        assert "denoise_relevant" not in kept.node.metadata

@@ -72,14 +72,7 @@ def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
     assert not origin.is_exact
 
 
-def test_full_records_list_every_chunk_and_none_leaves_nothing():
-    (full, *_) = both(
-        DenoisePostprocessor(denoiser=RedSentences(), record="full"), nodes_of()
-    )
-    assert record(full.node)["kept"] == [{"start": 0, "end": 27, "score": 0.75}]
-    assert record(full.node)["query"]
-    (plain_result, *_) = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
-    assert "kept" not in record(plain_result.node)
+def test_none_leaves_no_record():
     (bare_node, *_) = both(
         DenoisePostprocessor(denoiser=RedSentences(), record="none"), nodes_of()
     )

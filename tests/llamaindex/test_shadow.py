@@ -5,6 +5,7 @@ import json
 
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_denoisers import DENOISERS, RedSentences, frozen, nodes_of
 from llamaindex_engines import always, inner, nodes
 
@@ -116,7 +117,11 @@ def test_a_failure_is_counted(report):
 def test_a_report_that_cannot_be_written_is_logged_and_requests_stay_apart(
     tmp_path, caplog
 ):
-    handler = ShadowHandler(tmp_path / "missing" / "shadow.jsonl")
+    folder = tmp_path / "removed"
+    folder.mkdir()
+    handler = ShadowHandler(folder / "shadow.jsonl")
+    handler.log.path.unlink()
+    folder.rmdir()
     dispatcher = get_dispatcher()
     dispatcher.add_event_handler(handler)
     try:
@@ -126,3 +131,15 @@ def test_a_report_that_cannot_be_written_is_logged_and_requests_stay_apart(
         dispatcher.event_handlers.remove(handler)
     assert handler.log.summary()["requests"] == 2
     assert "the request is not written" in caplog.text
+
+
+def test_pinned_and_repeated_nodes_are_not_lost(report):
+    hits = [*nodes_of(), *nodes_of()[:1]]
+    pinned_text = "The blue bridge crosses the river."
+    hits[1] = NodeWithScore(node=TextNode(text=pinned_text, id_="pinned"), score=0.1)
+    shadow(must_keep="bridge").postprocess_nodes(hits, query_str=QUESTION)
+    [request] = report.log.requests
+    assert request.passages == len(hits)
+    answered = report.log.add_answer(request.request_id, f'"{pinned_text}" [2][1]')
+    assert not [loss for loss in answered.losses if "pinned" in loss.passage_ids]
+    assert "quotation" not in {loss.kind for loss in answered.losses}

@@ -49,7 +49,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.encoders import EmbeddingScorer
+from denoise_core.scorers.encoders import EmbeddingScorer, check_model_loads
 from denoise_core.scorers.stack import (
     SignalSource,
     Stack,
@@ -326,7 +326,8 @@ def load_denoiser(
         on_irrelevant: As in `ENDDenoiser`.
 
     Raises:
-        InputError: The folder holds no denoiser of this release.
+        InputError: The folder holds no denoiser of this release, or its encoder cannot
+            be loaded.
     """
     folder = Path(folder)
     manifest_data = _read_manifest(folder)
@@ -350,7 +351,10 @@ def load_denoiser(
             risk = max(score_scale.margins)
             if has_default:
                 risk = DEFAULT_RISK
-    parts = _stack_parts(probe_scorer, manifest_data.get("encoder"))
+    encoder = manifest_data.get("encoder")
+    if encoder is not None:
+        check_model_loads(_encoder_scorer(encoder), encoder, "encoder")
+    parts = _stack_parts(probe_scorer, encoder)
     return ENDDenoiser(
         FittedScorer(parts, fitted_stack, score_scale),
         keep=keep,
@@ -495,7 +499,6 @@ def _stack_parts(
     return parts
 
 
-@lru_cache(maxsize=1)
 def _absolute_folder(encoder: str | None) -> str | None:
     """The encoder as it is found again from any working folder."""
     if encoder is not None and Path(encoder).is_dir():
@@ -503,6 +506,7 @@ def _absolute_folder(encoder: str | None) -> str | None:
     return encoder
 
 
+@lru_cache(maxsize=1)
 def _encoder_scorer(name: str) -> EmbeddingScorer:
     # Kept, or the model would be loaded again for each question.
     return EmbeddingScorer(name)

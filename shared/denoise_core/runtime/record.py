@@ -18,11 +18,11 @@ RECORD_KEY = "denoise"
 
 RECORD_VERSION = 1
 
-RecordDetail = Literal["full", "spans", "none"]
+RecordDetail = Literal["spans", "none"]
 """How much of a run is stored with each text.
 
-``"spans"`` is what a citation needs, at most `RECORD_BYTES`; ``"full"`` also lists
-every scored chunk, of any length; ``"none"`` stores no record.
+``"spans"`` is what a citation needs, at most `RECORD_BYTES`; ``"none"`` stores no record.
+The events of a run list every scored chunk.
 """
 
 RECORD_BYTES = 2048
@@ -36,28 +36,10 @@ _MAX_FALLBACK_BYTES = 600
 _BYTES_PER_CHARACTER = 6  # at most: "\u0000"
 
 Ranges = list[list[int]]
-Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
-
-
-def group_chunks(result: DenoiseResult) -> Chunks:
-    """Group the scored chunks by passage id, for many calls of `passage_record`."""
-    chunks: dict[str, tuple[list[Keep], list[Drop]]] = {}
-    for keep in result.kept:
-        keeps, _ = chunks.setdefault(keep.span.passage_id, ([], []))
-        keeps.append(keep)
-    for drop in result.dropped:
-        _, drops = chunks.setdefault(drop.span.passage_id, ([], []))
-        drops.append(drop)
-    return chunks
 
 
 def passage_record(
-    kept: Passage,
-    inputs_by_id: Mapping[str, Passage],
-    result: DenoiseResult,
-    chunks: Chunks | None = None,
-    *,
-    detail: RecordDetail = "full",
+    kept: Passage, inputs_by_id: Mapping[str, Passage], result: DenoiseResult
 ) -> dict[str, Any]:
     """Describe what happened to the passage that became ``kept``.
 
@@ -65,52 +47,52 @@ def passage_record(
         kept: A passage of the result.
         inputs_by_id: The input passages by id.
         result: The whole result.
-        chunks: `group_chunks` of the result, computed here when not given.
-        detail: ``"full"`` adds ``kept`` and ``dropped``, the scored chunks of these
-            passages. ``"spans"`` has no chunks and at most `RECORD_BYTES`: adjacent
-            ranges are joined, ids over 200 bytes become ``sha256:...``, the query is
-            cut to 200 bytes and the fallback to 600; of too many ranges the first are
-            listed, and ``spans_left_out`` counts the others. ``"none"`` gives ``{}``.
 
     Returns:
-        Strings, numbers, lists and dicts only. ``spans`` maps each input passage of
-        the text to half-open character ranges; ``coverage`` is the fraction of those
-        passages' characters that they cover. ``score_before`` is the score the passage
-        came with; a score that is not finite becomes None. ``fallback`` says what went
-        wrong, or is None.
+        Strings, numbers, lists and dicts only, at most `RECORD_BYTES` as JSON. ``spans``
+        maps each input passage of the text to half-open character ranges, adjacent ones
+        joined; of too many the first are listed, and ``spans_left_out`` counts the
+        others. ``coverage`` is the fraction of those passages' characters that they
+        cover. ``score_before`` is the score the passage came with; a score that is not
+        finite becomes None. ``fallback`` says what went wrong, or is None. Ids over 200
+        bytes become ``sha256:...``, the query is cut to 200 bytes, the fallback to 600.
     """
-    if detail == "none":
-        return {}
-    spans, coverage = source_coverage(kept, inputs_by_id)
     score_before = None
     if kept.id in inputs_by_id:
         score_before = inputs_by_id[kept.id].score
+    step = step_record(kept, inputs_by_id, result)
+    fallback = step["fallback"]
+    spans = {}
+    for passage_id, ranges in step["spans"].items():
+        spans[short_id(passage_id)] = ranges
     record: dict[str, Any] = {
         "v": RECORD_VERSION,
-        "origin": kept.id,
+        "origin": short_id(kept.id),
+        **step,
+        "score": _json_score(kept.score),
+        "score_before": _json_score(score_before),
+        "query": cut_text(result.query),
+        "fallback": fallback and cut_text(fallback, _MAX_FALLBACK_BYTES),
+    }
+    record["spans"], omitted_count = fit_ranges(spans, {**record, "spans": {}})
+    if omitted_count:
+        record["spans_left_out"] = omitted_count
+    return record
+
+
+def step_record(
+    kept: Passage, inputs_by_id: Mapping[str, Passage], result: DenoiseResult
+) -> dict[str, Any]:
+    """The part of `passage_record` that every adapter stores: ranges uncut, notes cut."""
+    spans, coverage = source_coverage(kept, inputs_by_id)
+    return {
         "spans": spans,
         "extractive": not kept.is_rewritten,
         "coverage": coverage,
-        "score": _json_score(kept.score),
-        "score_before": _json_score(score_before),
-        "query": result.query,
         "fallback": fallback_for(spans, result),
         **relevance_record(result),
         **_question_note(result),
     }
-    if detail == "spans":
-        return _shorten_record(record)
-    if chunks is None:
-        chunks = group_chunks(result)
-    recorded_keeps: list[dict[str, Any]] = []
-    recorded_drops: list[dict[str, Any]] = []
-    for passage_id in spans:
-        keeps, drops = chunks.get(passage_id, ([], []))
-        recorded_keeps += map(_recorded_chunk, keeps)
-        recorded_drops += map(_recorded_chunk, drops)
-    record["kept"] = recorded_keeps
-    record["dropped"] = recorded_drops
-    return record | {"relevant": result.relevant, "note": result.note}
 
 
 def relevance_record(result: DenoiseResult) -> dict[str, Any]:
@@ -119,7 +101,7 @@ def relevance_record(result: DenoiseResult) -> dict[str, Any]:
     if result.relevant is not None:
         record["relevant"] = result.relevant
     if result.note is not None:
-        record["note"] = _cut_text(result.note)
+        record["note"] = cut_text(result.note)
     return record
 
 
@@ -157,29 +139,30 @@ def fallback_for(passage_ids: Iterable[str], result: DenoiseResult) -> str | Non
 def _question_note(result: DenoiseResult) -> dict[str, str]:
     if result.question_note is None:
         return {}
-    return {"question_note": _cut_text(result.question_note)}
+    return {"question_note": cut_text(result.question_note)}
 
 
-def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with ids and texts cut, and as many ranges as there is room."""
-    fallback = record["fallback"]
-    spans = {}
-    for passage_id, ranges in record["spans"].items():
-        listed_id = short_id(passage_id)
-        spans[listed_id] = _join_ranges(ranges)
-    record |= {
-        "origin": short_id(record["origin"]),
-        "spans": spans,
-        "query": _cut_text(record["query"]),
-        "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
-    }
-    if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):
-        return record  # too few ranges to reach the limit
-    empty_record = {**record, "spans": {}, "spans_left_out": 10**9}
-    room = RECORD_BYTES - _json_size(empty_record)
+def fit_ranges(
+    spans: Mapping[str, Ranges], bare_record: Mapping[str, Any]
+) -> tuple[dict[str, Ranges], int]:
+    """Join adjacent ranges, and list as many as fit into a record of `RECORD_BYTES`.
+
+    Args:
+        spans: Ranges by id.
+        bare_record: The record without them.
+
+    Returns:
+        The listed ranges, and how many there is no room for.
+    """
+    joined = {}
+    for passage_id, ranges in spans.items():
+        joined[passage_id] = _join_ranges(ranges)
+    if len(joined) == 1 and all(len(ranges) <= 12 for ranges in joined.values()):
+        return joined, 0  # too few ranges to reach the limit
+    room = RECORD_BYTES - _json_size({**bare_record, "spans_left_out": 10**9})
     listed: dict[str, Ranges] = {}
     omitted_count = 0
-    for passage_id, ranges in spans.items():
+    for passage_id, ranges in joined.items():
         for index, char_range in enumerate(ranges):
             size = _json_size(char_range) + 2
             if index == 0:
@@ -190,10 +173,7 @@ def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
             room -= size
             listed_ranges = listed.setdefault(passage_id, [])
             listed_ranges.append(char_range)
-    record["spans"] = listed
-    if omitted_count:
-        record["spans_left_out"] = omitted_count
-    return record
+    return listed, omitted_count
 
 
 def _join_ranges(ranges: Ranges) -> Ranges:
@@ -212,7 +192,8 @@ def short_id(name: str) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+def cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+    """Return a text as it is in a bounded record: at most so many bytes as JSON."""
     if len(text) * _BYTES_PER_CHARACTER <= max_bytes:
         return text
     if len(text) <= max_bytes and _json_size(text) <= max_bytes:
@@ -277,7 +258,7 @@ def bounded_result_summary(
         for row in rows:
             row["id"] = short_id(row["id"])
             if "reason" in row:
-                row["reason"] = _cut_text(row["reason"])
+                row["reason"] = cut_text(row["reason"])
             row.pop("spans", None)
     for name in ("relevant", "note", "failures"):
         del summary[name]
@@ -286,10 +267,10 @@ def bounded_result_summary(
         summary
         | relevance_record(result)
         | {
-            "query": _cut_text(result.query),
+            "query": cut_text(result.query),
             "given": len(passages),
             "left_out": omitted_counts,
-            "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
+            "fallback": fallback and cut_text(fallback, _MAX_FALLBACK_BYTES),
         }
     )
 
@@ -331,11 +312,8 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, Ranges]:
 
 
 def _summarized_chunk(chunk: Keep | Drop) -> dict[str, Any]:
-    return {"id": chunk.span.passage_id, **_recorded_chunk(chunk)}
-
-
-def _recorded_chunk(chunk: Keep | Drop) -> dict[str, Any]:
     row: dict[str, Any] = {
+        "id": chunk.span.passage_id,
         "start": chunk.span.start,
         "end": chunk.span.end,
         "score": _json_score(chunk.score),

@@ -117,6 +117,7 @@ class DecisionScorer:
 
     One request has all passages and a question about each, so that a model can compare
     them and reads the pool once; a pool longer than a window is several requests.
+    Whether that ranks as well as one request a passage was not measured on a model.
 
     Args:
         decide: Takes a request ``{"state": ..., "questions": ...}`` and gives the

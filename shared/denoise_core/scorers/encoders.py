@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import to_float32
+from denoise_core.errors import BadScores, InputError, format_error, is_user_error
+from denoise_core.protocols import Scorer, to_float32
 from denoise_core.runtime.caches import SingleLoadCache
 
 Floats = NDArray[np.float32]
@@ -283,3 +283,24 @@ def _pair_function(model: PairFunction | PairModel | str) -> PairFunction:
         "model: expected a callable, a model with predict(), or a name, got "
         f"{type(model).__name__}"
     )
+
+
+def check_model_loads(scorer: Scorer, name: str, setting: str = "model") -> None:
+    """Load the model that a scorer was given by its name, by scoring one text.
+
+    Args:
+        scorer: The scorer.
+        name: The model's name or folder, for the error.
+        setting: The setting that names it, for the error.
+
+    Raises:
+        InputError: It cannot be loaded; at a question that would be a mere fallback.
+    """
+    try:
+        scorer.score("", ["a"])
+    except Exception as error:
+        if is_user_error(error):
+            raise
+        raise InputError(
+            f"{setting}={name!r}: no such model can be loaded: {format_error(error)}"
+        ) from error

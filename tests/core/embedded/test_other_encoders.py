@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from denoise_core import Passage, fit_denoiser, load_denoiser
+from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.question import Question
 from denoise_core.scorers import BM25Scorer, EmbeddingScorer
 
@@ -96,3 +96,8 @@ def test_a_fit_takes_another_encoder_with_its_prefixes_and_finds_it_again(
     )
     scores = denoiser.scorer.score(query, texts)
     assert np.abs(scores - fitted.stack.combine(signals)).max() < 1e-5
+    manifest = json.loads((home / "mine" / "denoiser.json").read_text())
+    manifest["encoder"] = "/no/such/encoder"
+    (home / "mine" / "denoiser.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="encoder='/no/such/encoder': no such model"):
+        load_denoiser(home / "mine")

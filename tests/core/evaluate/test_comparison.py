@@ -277,6 +277,16 @@ def test_a_foreign_file_is_refused(tmp_path, content, message):
         load_denoiser(tmp_path / "denoise.json")
 
 
+def test_a_cross_encoder_that_cannot_be_loaded_is_an_error_before_the_first_question(
+    tmp_path,
+):
+    pytest.importorskip("sentence_transformers")
+    setting = {"kind": "cross-encoder", "model": "/no/such/model", "tokens": 50}
+    path = save_setting(tmp_path / "denoise.json", setting, {})
+    with pytest.raises(InputError, match="model='/no/such/model': no such model"):
+        load_denoiser(path)
+
+
 def test_a_folder_is_written_as_seen_from_the_file_and_found_again(tmp_path):
     (tmp_path / "probe").mkdir()
     path = save_setting(

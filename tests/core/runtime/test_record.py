@@ -13,6 +13,7 @@ from denoise_core.runtime.record import (
     bounded_result_summary,
     passage_record,
     result_summary,
+    source_coverage,
 )
 
 text = st.text(max_size=600)
@@ -56,7 +57,7 @@ def results(draw):
 @given(results())
 def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
     passages, kept, result = made
-    record = passage_record(kept, {p.id: p for p in passages}, result, detail="spans")
+    record = passage_record(kept, {p.id: p for p in passages}, result)
     weight = len(
         json.dumps(record, ensure_ascii=False, allow_nan=False).encode(
             "utf-8", "surrogatepass"
@@ -70,12 +71,11 @@ def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
 def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     passages, kept, result = made
     given = {p.id: p for p in passages}
-    full, small = (
-        passage_record(kept, given, result, detail=d) for d in ("full", "spans")
-    )
+    all_ranges, _ = source_coverage(kept, given)
+    small = passage_record(kept, given, result)
     joined = sum(
         1
-        for ranges in full["spans"].values()
+        for ranges in all_ranges.values()
         for i, r in enumerate(ranges)
         if not i or ranges[i - 1][1] != r[0]
     )
@@ -84,7 +84,7 @@ def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     if "spans_left_out" not in small:
         covered = [
             [c for a, b in ranges for c in range(a, b)]
-            for ranges in full["spans"].values()
+            for ranges in all_ranges.values()
         ]
         assert [
             [c for a, b in ranges for c in range(a, b)]
@@ -92,7 +92,7 @@ def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
         ] == covered
 
 
-def test_full_has_the_chunks_and_none_has_nothing():
+def test_a_record_says_what_was_kept_and_the_scores():
     passage = Passage("abcdef", "p")
     kept = Passage("abc", "p", 2.0, spans=(Span("p", 0, 3),))
     chunk, drop = Keep(Span("p", 0, 3), 2.0), Drop(Span("p", 3, 6), "below", -1.0)
@@ -101,15 +101,7 @@ def test_full_has_the_chunks_and_none_has_nothing():
         "v": 1, "origin": "p", "spans": {"p": [[0, 3]]}, "extractive": True, "coverage": 0.5, "score": 2.0,
         "score_before": None, "query": "q", "fallback": None,
     }  # fmt: skip
-    assert passage_record(kept, {"p": passage}, result, detail="spans") == spans
-    assert passage_record(kept, {"p": passage}, result, detail="none") == {}
-    assert passage_record(kept, {"p": passage}, result) == {
-        **spans,
-        "relevant": None,
-        "note": None,
-        "kept": [{"start": 0, "end": 3, "score": 2.0}],
-        "dropped": [{"start": 3, "end": 6, "score": -1.0, "reason": "below"}],
-    }
+    assert passage_record(kept, {"p": passage}, result) == spans
 
 
 def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out():
@@ -139,10 +131,7 @@ def test_a_question_that_was_not_cleared_is_said_in_every_record():
     )
     by_id = {"a": passage}
     shown = [
-        passage_record(passage, by_id, result, detail=detail)
-        for detail in ("full", "spans")
-    ]
-    shown += [
+        passage_record(passage, by_id, result),
         result_summary([passage], result),
         bounded_result_summary([passage], result),
     ]

@@ -54,7 +54,7 @@ def wrong(model: BaseChatModel, retriever: BaseRetriever, store: VectorStore) ->
     DenoisingRetriever(model=retriever, retriever=model)  # mistake: swapped
     DenoisingRetriever(model=model, retriever=retriever, order="best")  # mistake
     S2AMessages(model=5)  # mistake: a number is no model
-    S2AMiddleware(model, scope="all")  # mistake: no such scope
+    S2AMiddleware(model, variant="selct")  # mistake: no such variant
     DenoiseToolResults(where="prompt")  # mistake: no such place
     DenoiseToolResults(tools="search")  # mistake: a name is no list
     VerificationMiddleware(model)  # mistake: a model is no verifier

@@ -35,7 +35,7 @@ from denoise_core.evaluate.comparison.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.encoders import CrossEncoderScorer
+from denoise_core.scorers.encoders import CrossEncoderScorer, check_model_loads
 
 FORMAT = "rag-denoise setting"
 VERSION = 1
@@ -67,7 +67,8 @@ def denoiser_from_setting(
         model: The probe's model, when its name at the fit does not lead to it here.
 
     Raises:
-        InputError: A kind or value is unknown, or S2A has no ``llm``.
+        InputError: A kind or value is unknown, S2A has no ``llm``, or a named model
+            cannot be loaded.
     """
     setting_kind = setting.get("kind")
     if setting_kind == EVERYTHING:
@@ -98,7 +99,10 @@ def denoiser_from_setting(
 def _ranking_scorer(setting: Mapping[str, Any]) -> Scorer:
     setting_kind = setting["kind"]
     if setting_kind == "cross-encoder":
-        return CrossEncoderScorer(_text_field(setting, "model"))
+        model_name = _text_field(setting, "model")
+        scorer = CrossEncoderScorer(model_name)
+        check_model_loads(scorer, model_name)
+        return scorer
     scorer_builders: dict[str, Callable[[], Scorer]] = {
         "first": OriginalOrderScorer,
         "bm25": BM25Scorer,
@@ -181,7 +185,7 @@ def load_denoiser(
         llm: What a setting of S2A asks.
 
     Raises:
-        InputError: The path holds anything else.
+        InputError: The path holds anything else, or names a model that cannot be loaded.
     """
     path = Path(path)
     if path.is_dir() and not (path / SETTING_FILE).is_file():
