@@ -97,6 +97,14 @@ def cache_fills() -> dict[str, tuple[int, int]]:
     return fills
 
 
+def limit_caches(name: str, max_bytes: int) -> None:
+    """Empty the caches of this name that exist by now, and bound each by ``max_bytes``."""
+    for cache in list(_named_caches):
+        if cache.name == name:
+            cache.max_weight = max_bytes
+            cache.clear()
+
+
 def cache_by_bytes(
     name: str, max_bytes: int, bytes_per_character: int
 ) -> Callable[[Callable[P, V]], Callable[P, V]]:
