@@ -22,6 +22,8 @@ settings.register_profile(
     "full", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("here", settings.get_profile("full"), max_examples=25)
+# For benchmarks/kept_text.py.
+settings.register_profile("long", settings.get_profile("full"), max_examples=500)
 settings.load_profile("here")
 
 TESTS = Path(__file__).parent
