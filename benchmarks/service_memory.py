@@ -32,10 +32,10 @@ from growing_texts import TEXTS
 from denoise_core.service import ServiceLimits
 
 CLIENTS = 3
-CACHE_BYTES = 64 * 2**20  # so that the caches are full after ten minutes
+CACHE_BYTES = 2 * 2**20  # of each: they are full before ten minutes are over
 SAMPLE_SECONDS = 2.0
 LEFT_AFTER = 0.05  # seconds after which an impatient client leaves
-LONG_TEXT = 10_000  # characters
+LONG_TEXT = 5_000  # characters
 Request = tuple[str, Any]  # path and body
 
 
@@ -148,22 +148,22 @@ async def ask_one(client: httpx.AsyncClient, drawn: random.Random) -> str:
 
 
 def denoise_request(drawn: random.Random) -> Request:
-    count = drawn.choice([2, 3, 5])
-    return "/v1/denoise", draw_request(drawn, count, drawn.choice([10, 20]))
+    count = drawn.choice([2, 3])
+    return "/v1/denoise", draw_request(drawn, count, drawn.choice([8, 15]))
 
 
 def rerank_request(drawn: random.Random) -> Request:
-    body = draw_request(drawn, 5, 20)
+    body = draw_request(drawn, 4, 10)
     return "/v1/rerank", {"query": body["query"], "documents": body["passages"]}
 
 
 def score_request(drawn: random.Random) -> Request:
-    body = draw_request(drawn, 3, 20)
+    body = draw_request(drawn, 3, 10)
     return "/score", {"text_1": body["query"], "text_2": body["passages"]}
 
 
 def check_request(drawn: random.Random) -> Request:
-    body = draw_request(drawn, 3, 20)
+    body = draw_request(drawn, 3, 10)
     answer = (
         " ".join(drawn.choices(WORDS, k=12)).capitalize() + f" in {drawn.random():.4f}."
     )
@@ -203,12 +203,12 @@ def wrong_request(drawn: random.Random) -> Request:
 
 
 KINDS = {
-    "passages": (40, denoise_request),
+    "passages": (30, denoise_request),
     "ranking": (15, rerank_request),
     "scores": (10, score_request),
     "answers": (10, check_request),
-    "a long text": (5, long_request),
-    "passages again": (10, repeated_request),
+    "a long text": (2, long_request),
+    "passages again": (23, repeated_request),
     "wrong body": (8, wrong_request),
     "client that leaves": (2, denoise_request),
 }  # by name: the weight, and what draws one

@@ -97,10 +97,10 @@ def cache_fills() -> dict[str, tuple[int, int]]:
     return fills
 
 
-def limit_caches(name: str, max_bytes: int) -> None:
-    """Empty the caches of this name that exist by now, and bound each by ``max_bytes``."""
+def limit_caches(max_bytes: int) -> None:
+    """Bound each named cache that exists by now; one that was larger is emptied."""
     for cache in list(_named_caches):
-        if cache.name == name:
+        if cache.max_weight > max_bytes:
             cache.max_weight = max_bytes
             cache.clear()
 

@@ -39,7 +39,6 @@ from denoise_core.types import replace_surrogates
 from denoise_core.weighted_cache import WeightedLRUCache
 
 CACHE_BYTES = 512 * 2**20
-CACHE_NAME = "embeddings"  # of the metrics
 CACHE_FORMAT = 2  # of safetensors, over the weights in 16 bit
 CACHE_FILE = "readings.sqlite"
 BATCH_TEXTS = 64  # texts encoded before their embeddings are stored
@@ -445,7 +444,7 @@ class EmbeddingCache:
     ) -> None:
         self.model = model
         self.in_memory: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(
-            memory, lambda text_embedding: text_embedding.nbytes, name=CACHE_NAME
+            memory, lambda text_embedding: text_embedding.nbytes, name="embeddings"
         )
         self.store: SqliteStore | None = None
         if folder is not None:
