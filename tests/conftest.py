@@ -29,6 +29,7 @@ settings.load_profile("here")
 TESTS = Path(__file__).parent
 # Files and test functions: what starts browsers, clusters, kernels and builds, or runs whole measurements.
 FULL = frozenset({
+    "core/cli/test_hostile_files.py",
     "core/runtime/test_linear_patterns.py",
     "core/runtime/test_outages.py",
     "core/service/test_generated.py",
