@@ -22,11 +22,14 @@ settings.register_profile(
     "full", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("here", settings.get_profile("full"), max_examples=25)
+# For benchmarks/kept_text.py.
+settings.register_profile("long", settings.get_profile("full"), max_examples=500)
 settings.load_profile("here")
 
 TESTS = Path(__file__).parent
 # Files and test functions: what starts browsers, clusters, kernels and builds, or runs whole measurements.
 FULL = frozenset({
+    "core/cli/test_hostile_files.py",
     "core/runtime/test_linear_patterns.py",
     "core/runtime/test_outages.py",
     "core/service/test_generated.py",

@@ -97,6 +97,14 @@ def cache_fills() -> dict[str, tuple[int, int]]:
     return fills
 
 
+def limit_caches(max_bytes: int) -> None:
+    """Bound each named cache that exists by now; one that was larger is emptied."""
+    for cache in list(_named_caches):
+        if cache.max_weight > max_bytes:
+            cache.max_weight = max_bytes
+            cache.clear()
+
+
 def cache_by_bytes(
     name: str, max_bytes: int, bytes_per_character: int
 ) -> Callable[[Callable[P, V]], Callable[P, V]]:

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 import uvicorn
@@ -9,6 +10,7 @@ import uvicorn
 from denoise_core.embedded import DefaultScorer
 from denoise_core.service.app import make_app
 
+START_SECONDS = 60  # on a busy machine, for the start as for the end
 QUERY = "Where is the tower?"
 TEXTS = [
     "Bread is cheap.",
@@ -32,12 +34,21 @@ def serving(service):
             make_app(service), log_level="warning", timeout_graceful_shutdown=10
         )
     )
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, daemon=True
-    )
+
+    def run():
+        with listener:  # clients of a server that ended are refused, and do not wait
+            server.run(sockets=[listener])
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise RuntimeError("the service did not start: the log says why")
+        time.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(START_SECONDS)
+        assert not thread.is_alive(), "the service did not end"

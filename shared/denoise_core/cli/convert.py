@@ -9,12 +9,14 @@ from __future__ import annotations
 import io
 import logging
 import re
+import zipfile
 from collections.abc import Callable
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 
 DOCUMENTS_EXTRA = "documents"
+MAX_UNPACKED_BYTES = 256 * 2**20  # of a docx: a few packed bytes may be gigabytes
 # Their words are text, their Markdown marks would only be noise.
 UNWRAPPED_TAGS = ("a", "b", "code", "em", "i", "img", "strong")
 
@@ -43,9 +45,20 @@ def pdf_text(blob: bytes) -> str:
 
 
 def docx_text(blob: bytes) -> str:
-    """Return headings, paragraphs, lists and tables as Markdown."""
+    """Return headings, paragraphs, lists and tables as Markdown.
+
+    Raises:
+        InputError: Unpacked, it is larger than `MAX_UNPACKED_BYTES`.
+    """
     mammoth = require("mammoth", extra=DOCUMENTS_EXTRA)
     markdownify = require("markdownify", extra=DOCUMENTS_EXTRA)
+    with zipfile.ZipFile(io.BytesIO(blob)) as package:
+        unpacked_bytes = sum(part.file_size for part in package.infolist())
+    if unpacked_bytes > MAX_UNPACKED_BYTES:
+        raise InputError(
+            f"unpacked it has {unpacked_bytes:,} bytes; at most {MAX_UNPACKED_BYTES:,} "
+            "are read"
+        )
     markdown = markdownify.markdownify(
         mammoth.convert_to_html(io.BytesIO(blob)).value,
         heading_style="ATX",

@@ -15,9 +15,11 @@ from denoise_core._optional import require
 from denoise_core.cli.options import KeepOption, MethodOption, app
 from denoise_core.cli.run import build_denoiser
 from denoise_core.cli.terminal import print_line
+from denoise_core.embedded.encoder import CACHE_BYTES
 from denoise_core.errors import InputError
 from denoise_core.service import LOCAL_HOSTS, Service, ServiceLimits
 from denoise_core.types import Passage
+from denoise_core.weighted_cache import limit_caches
 
 DEFAULT_LIMITS = ServiceLimits()
 
@@ -66,6 +68,9 @@ def serve(
     stall_timeout: Annotated[
         float, typer.Option(help="Without progress until /readyz fails.")
     ] = DEFAULT_LIMITS.stall_timeout,
+    cache_bytes: Annotated[
+        int, typer.Option(min=0, help="Of each cache in memory.")
+    ] = CACHE_BYTES,
     workers: Annotated[
         int | None, typer.Option(help="Threads that compute: a core each, at most 4.")
     ] = None,
@@ -110,6 +115,7 @@ def serve(
         access.setLevel(logging.INFO)
     with console.status("loading ..."):  # so that the first request is not slow
         served_denoiser.denoise("Is it there?", [Passage("It is there.", "0")])
+    limit_caches(cache_bytes)
     is_ipv6 = ":" in host
     address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:

@@ -176,8 +176,20 @@ class DaemonThreadPool:
                 pool.close()
 
     def _start_thread(self) -> None:
+        """Start a thread; without one more, jobs wait for those that there are.
+
+        Where there is none, nobody would ever take them: they fail.
+        """
+        thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more
+            if self._thread_count:
+                return
+            while self._jobs:
+                self._jobs.popleft().future.set_exception(error)
+            return
         self._thread_count += 1
-        threading.Thread(target=self._work, name=self.name, daemon=True).start()
 
     def _work(self) -> None:
         _worker_state.pool = self

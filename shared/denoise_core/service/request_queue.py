@@ -73,7 +73,7 @@ class ServiceBusy(HTTPException):
 
 
 class TooManyTokens(HTTPException):
-    """The request could not be read in time even alone, at the speed measured of late."""
+    """The request could not be read in time even alone, on a core of its own."""
 
     def __init__(self, tokens: int, rate: float, timeout: float) -> None:
         super().__init__(
@@ -123,8 +123,18 @@ class _Turn:
         self.pending_cost = pending_cost  # less where its time ends before its work
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
-        self.cpu_seconds = 0.0  # by that clock at the last look
+        self.cpu_start = 0.0  # by that clock
         self.has_slot = True
+
+    def read_cpu_seconds(self) -> float | None:
+        """Seconds that its thread computed for it; None once the thread has ended.
+
+        Or where the system has no such clock.
+        """
+        try:
+            return time.clock_gettime(self.cpu_clock or _NO_CLOCK) - self.cpu_start
+        except (OSError, AttributeError):
+            return None
 
 
 class RequestQueue:
@@ -176,8 +186,9 @@ class RequestQueue:
                     raise ServiceBusy(self.limits.timeout / 2)
                 return await self._run_turn(call, turn)
         except TimeoutError:
-            if turn.cpu_clock is not None and turn.has_slot:
-                self._record_rate(turn, has_ended=False)
+            cpu_seconds = turn.read_cpu_seconds()
+            if cpu_seconds is not None and turn.has_slot:
+                self._record_rate(turn, cpu_seconds, has_ended=False)
             raise
         finally:
             self._release(turn)
@@ -245,15 +256,15 @@ class RequestQueue:
     async def _release_when_waiting(self, turn: _Turn) -> None:
         """Release the slot once the call's thread has computed next to nothing for a while."""
         seconds = self.limits.timeout / MAX_HUNG_THREADS
+        last_cpu_seconds = 0.0
         while turn.has_slot:
             await asyncio.sleep(seconds)
-            try:
-                cpu_seconds = time.clock_gettime(turn.cpu_clock or _NO_CLOCK)
-            except (OSError, AttributeError):
-                return  # the thread has ended, or the system has no such clock
-            if cpu_seconds - turn.cpu_seconds < MIN_CPU_SECONDS:
+            cpu_seconds = turn.read_cpu_seconds()
+            if cpu_seconds is None:
+                return
+            if cpu_seconds - last_cpu_seconds < MIN_CPU_SECONDS:
                 self._release(turn)
-            turn.cpu_seconds = cpu_seconds
+            last_cpu_seconds = cpu_seconds
 
     def _release(self, turn: _Turn) -> None:
         """Free what the turn holds; a second call does nothing."""
@@ -267,13 +278,12 @@ class RequestQueue:
             return
 
     def _run_timed(self, call: Callable[[], T], turn: _Turn) -> T:
-        start_time = time.monotonic()
+        turn.cpu_start = time.thread_time()
         if hasattr(time, "pthread_getcpuclockid"):
-            turn.cpu_seconds = time.thread_time()
             turn.cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
         with self._lock:
             if not self.working:
-                self._last_progress = start_time
+                self._last_progress = time.monotonic()
             self.working += 1
         try:
             return call()
@@ -291,25 +301,27 @@ class RequestQueue:
             is_idle = not self.working
             self._last_progress = time.monotonic()
         if turn.has_slot:  # what waited for others says nothing about the rate
-            self._record_rate(turn)
+            self._record_rate(turn, time.thread_time() - turn.cpu_start)
         is_tuned = gc.get_threshold()[2] == RARE_COLLECTIONS
         if is_idle and is_tuned:
             _, _, collections = gc.get_count()
             if collections >= _COLLECT_AFTER:
                 gc.collect()
 
-    def _record_rate(self, turn: _Turn, *, has_ended: bool = True) -> None:
-        rate = (time.monotonic() - turn.start_time) / turn.cost
+    def _record_rate(
+        self, turn: _Turn, cpu_seconds: float, *, has_ended: bool = True
+    ) -> None:
         with self._lock:
-            self.rate.record(rate)
+            self.rate.record((time.monotonic() - turn.start_time) / turn.cost)
             is_short = turn.cost < FIXED_COST + LONG_TOKENS
             if is_short:
                 return
+            # What the machine does besides is no reason to refuse a text for good.
             reading_rate = self.reading_rates[turn.kind]
             if has_ended:
-                reading_rate.record(rate)
+                reading_rate.record(cpu_seconds / turn.cost)
             else:
-                reading_rate.raise_to(rate)
+                reading_rate.raise_to(cpu_seconds / turn.cost)
 
 
 def estimate_reading_cost(texts: Iterable[str]) -> int:

@@ -46,6 +46,36 @@ async def test_stop_iteration_is_an_error():
     assert isinstance(caught.value.__cause__, StopIteration)
 
 
+async def test_where_no_thread_can_start_a_call_fails_and_the_next_one_runs():
+    """Once the pool took it for started: the call, and after some more all others, waited for ever."""
+    pool = DaemonThreadPool(1)
+    threading.stack_size(2**46)  # more than any machine gives
+    try:
+        with pytest.raises(RuntimeError, match="thread"):
+            await asyncio.wait_for(pool.run(int), 30)
+    finally:
+        threading.stack_size(0)
+    assert await asyncio.wait_for(pool.run(int), 30) == 0
+    pool.close()
+
+
+async def test_where_no_further_thread_can_start_a_call_waits_for_those_there_are():
+    pool, go = DaemonThreadPool(2), threading.Event()
+    first = asyncio.create_task(pool.run(go.wait, 30))
+    await asyncio.sleep(0)
+    threading.stack_size(2**46)
+    try:
+        second = asyncio.create_task(pool.run(int))
+        await asyncio.sleep(0)
+    finally:
+        threading.stack_size(0)
+    assert not second.done()
+    go.set()
+    assert await asyncio.wait_for(second, 30) == 0
+    assert await first
+    pool.close()
+
+
 async def test_the_context_goes_along():
     WORD.set("ours")
     assert await run_in_pool(WORD.get) == "ours"

@@ -439,7 +439,7 @@ def test_flags_come_before_the_environment(monkeypatch):
         "serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]
     ).params
     assert (found["port"], found["max_passages"], found["timeout"]) == (100, 20, 3.5)
-    assert (found["name"], found["access_log"], found["workers"]) == (
+    assert (list(found["name"]), found["access_log"], found["workers"]) == (
         ["a", "b"],
         True,
         None,

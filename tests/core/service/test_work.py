@@ -13,11 +13,13 @@ import pytest
 from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.service import ServiceLimits
 from denoise_core.service.request_queue import (
+    FIXED_COST,
     LONG_TOKENS,
     MAX_HUNG_THREADS,
     RequestQueue,
     ServiceBusy,
     TooManyTokens,
+    _Turn,
     estimate_reading_cost,
     tune_for_serving,
 )
@@ -109,17 +111,47 @@ async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_fig
 
 
 async def test_a_long_request_that_ran_out_of_time_keeps_its_like_out():
+    """It computed all the while; with less of a core, the machine was busy, and it may be asked again."""
+    tokens = 10**6
+    for cpu_seconds, is_refused in ((0.5, True), (0.2, False)):
+        queue = RequestQueue(ServiceLimits(workers=2, timeout=0.5))
+        turn = _Turn(tokens + FIXED_COST, 0.0, "")
+        queue._record_rate(turn, cpu_seconds, has_ended=False)
+        set_rate(queue.rate, 1e-9)
+        asking = queue.ask(lambda: "read", tokens)
+        if is_refused:
+            with pytest.raises(TooManyTokens):
+                await asking
+        else:
+            assert await asking == "read"
+        queue.close()
+
+
+def compute_now_and_then():
+    """Take .3 s, and a fifth of a core: what a busy machine leaves to a thread."""
+    for _ in range(30):
+        end_time = time.thread_time() + 0.002
+        while time.thread_time() < end_time:
+            sum(range(100))
+        time.sleep(0.01)
+
+
+async def test_a_busy_machine_is_no_reason_to_refuse_a_text_for_good():
+    """Alone, the second request would be read in time: so 503 and when to ask again, not 413."""
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=30))
+    tokens = 10 * LONG_TOKENS
+    await queue.ask(compute_now_and_then, tokens)
+    queue.limits = ServiceLimits(workers=1, timeout=0.4)
+    assert 2 * tokens * queue.rate.measured > queue.limits.timeout
     go = threading.Event()
-    queue = RequestQueue(ServiceLimits(workers=2, timeout=0.5))
-    late = asyncio.create_task(queue.ask(partial(busy_until, go), 10**6))
+    first = asyncio.create_task(queue.ask(partial(busy_until, go), 1))
     await asyncio.sleep(0)
-    set_rate(queue.rate, 1e-5)
-    assert await queue.ask(lambda: "other", 1) == "other", "the second thread is free"
-    with pytest.raises(TimeoutError):
-        await late
+    queue._next_probe = time.monotonic() + 60
+    with pytest.raises(ServiceBusy) as refusal:
+        await queue.ask(lambda: None, 2 * tokens)
+    assert int(refusal.value.headers["Retry-After"]) >= 1
     go.set()
-    with pytest.raises(TooManyTokens):
-        await queue.ask(lambda: None, 10**6)
+    await asyncio.gather(first, return_exceptions=True)
     queue.close()
 
 
