@@ -5,6 +5,7 @@
 #   make test-all                  the same with all examples, and what takes long: benchmarks' quick forms, notebooks, site,
 #                                  browser, builds, clusters, training
 #   make check                     ruff, mypy strict, pyright
+#   make coverage                  branches of the core and the adapters that the first tier runs, lowest files last
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
 #   make engines                   a real engine (vLLM on this machine's cores) serves our models: 4 GB of disk, ten minutes
 #   make test-wheel                the packages' tests once more, against the built wheels
@@ -32,7 +33,7 @@ WHEEL_TESTS := tests/core/cli tests/core/embedded tests/core/evaluate tests/core
 	tests/core/test_view.py tests/langchain tests/llamaindex tests/lab tests/packaging
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-rest check docs dist bench engines test-wheel compat constraints clean
+.PHONY: help demo test test-all test-rest check coverage docs dist bench engines test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -79,6 +80,10 @@ check: $(VENV)/made-dev
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+# pytest-cov adds up what the two workers and the commands that tests start have run.
+coverage: $(VENV)/made-dev
+	@$(VENV)/bin/pytest $(PARALLEL) -m "not full" --cov --cov-report=term:skip-covered $(ARGS)
 
 docs: $(VENV)/made-dev
 	@$(VENV)/bin/python docs/tools/make_site.py
@@ -130,4 +135,4 @@ constraints: $(WEIGHTS)
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh
 
 clean:
-	rm -rf $(VENV) $(WHEEL) $(ENGINE) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(WHEEL) $(ENGINE) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

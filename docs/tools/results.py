@@ -70,21 +70,28 @@ def hidden(page: str) -> set[str]:
     return {m for m, of in found.items() if not there & set(map(canonicalize_name, of))} - {"denoise_lab"}
 
 
-# Runs a script where some modules are not found, as if they were not installed.
+# Some modules are not found, as if they were not installed; what a package carries in a folder of its own is.
 HIDING = """
-import runpy, site, sys
+import site, sys
 from importlib.machinery import PathFinder
-class Seen(PathFinder):  # what a package carries in a folder of its own is found
+class Seen(PathFinder):
     def find_spec(name, path=None, target=None):
         if path is None and name in HIDDEN:
             path = [p for p in sys.path if p not in site.getsitepackages()]
         return PathFinder.find_spec(name, path, target)
-HIDDEN = set(sys.argv[2].split())
 sys.meta_path[sys.meta_path.index(PathFinder)] = Seen
-sys.argv = sys.argv[1:2]
+"""
+RUNNING = """
+import runpy
+sys.argv = sys.argv[1:]
 sys.path[0] = str(__import__("pathlib").Path(sys.argv[0]).parent)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+def hiding_code(page: str) -> str:
+    """Python that, run first, hides the modules that the ``pip install`` lines of ``page`` do not bring."""
+    return f"HIDDEN = {sorted(hidden(page))!r}\n{HIDING}"
 
 
 def result_of(script: str, folder: Path) -> str:
@@ -97,7 +104,7 @@ def printed_by(script: str, path: Path, page: Path, folder: Path) -> str:
     with beside(script) as needed:
         paths = os.pathsep.join([*(p for p in sys.path if p), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [sys.executable, "-c", HIDING, str(path), " ".join(hidden(page.read_text("utf-8")))],
+            [sys.executable, "-c", hiding_code(page.read_text("utf-8")) + RUNNING, str(path)],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", **needed},
             capture_output=True,
