@@ -295,9 +295,19 @@ def case_from_question(
 
 def _has_needs(evaluation_case: EvaluationCase) -> bool:
     """Whether the passages have every text that the case needs."""
-    passage_texts = [p.text_with_header for p in evaluation_case.question.passages]
-    folded_text = " ".join("\n".join(passage_texts).split())
-    return all(" ".join(text.split()) in folded_text for text in evaluation_case.needs)
+    all_text = join_passages(evaluation_case.question.passages)
+    return holds_texts(all_text, evaluation_case.needs)
+
+
+def join_passages(passages: Iterable[Passage]) -> str:
+    """Return the texts of passages with their headers, one below the other."""
+    return "\n".join(passage.text_with_header for passage in passages)
+
+
+def holds_texts(text: str, needed_texts: Iterable[str]) -> bool:
+    """Whether a text has all the needed ones, white space aside."""
+    folded_text = " ".join(text.split())
+    return all(" ".join(needed.split()) in folded_text for needed in needed_texts)
 
 
 def _parse_needs(json_record: Record) -> tuple[str, ...]:
