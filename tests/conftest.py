@@ -69,18 +69,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker("full")
 
 
-@pytest.fixture(scope="session")
-def tiny():
-    """The model that ``server`` runs."""
-    from openai_server import TinyModel  # imports torch, which most tests do without
-
-    return TinyModel()
-
-
 @pytest.fixture
-def server(tiny):
+def server():
     """A running `openai_server.Server`, without faults yet."""
-    from openai_server import serving
+    from openai_server import Nonsense, serving
 
-    with serving(tiny) as running:
+    with serving(Nonsense()) as running:
         yield running

@@ -76,15 +76,6 @@ class KeepSettings(NamedTuple):
     risk: float | None = None
     on_irrelevant: OnIrrelevant | None = None
 
-    @classmethod
-    def say_how_much(cls, settings: Mapping[str, Any]) -> bool:
-        """Whether settings by name hold one that says how much is kept."""
-        for name in cls._fields:
-            is_amount = name != "on_irrelevant"
-            if is_amount and settings.get(name) is not None:
-                return True
-        return False
-
     def end_arguments(self) -> dict[str, Any]:
         """The arguments of `ENDDenoiser` that are set.
 

@@ -8,19 +8,15 @@ from typing import Any
 from denoise_core.errors import MissingExtra
 
 
-def require(module: str, *, extra: str, package: str | None = None) -> Any:
-    """The module, or `MissingExtra` with the command that installs it.
-
-    ``package`` names one that no extra brings, because few need it and it is heavy.
-    """
+def require(module: str, *, extra: str) -> Any:
+    """The module, or `MissingExtra` with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         # A missing dependency *of* the module is the same problem for the user; anything else is a bug
         # in it that must show as itself.
-        what = package or f"'rag-denoise[{extra}]'"
         raise MissingExtra(
-            f"{error.name!r} is needed for this and is not installed; run: pip install {what}"
+            f"{error.name!r} is needed for this and is not installed; run: pip install 'rag-denoise[{extra}]'"
         ) from error
 
 

@@ -185,14 +185,11 @@ class Reply:
         usage: None when the model does not report it.
         calls: More than 1 when one reply took several completions (an agent, a chain),
             0 when no model was called.
-        inner_events: Effects carried out on the way that are no part of ``usage``, such
-            as a judge of each sentence of a stream. They go into the trace.
     """
 
     text: str
     usage: Usage | None = None
     calls: int = 1
-    inner_events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
 
 def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:

@@ -1,5 +1,7 @@
 """``rag-denoise-lab`` as a user types it."""
 
+import shlex
+
 import pytest
 from openai_server import serving
 from tiny_models import build_probe, tiny_pair
@@ -13,8 +15,8 @@ def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["rag-denoise-lab", *arguments])
+    def call(line):
+        monkeypatch.setattr("sys.argv", ["rag-denoise-lab", *shlex.split(line)])
         with pytest.raises(SystemExit) as ended:
             main()
         return (ended.value.code or 0, *capsys.readouterr())
@@ -29,23 +31,14 @@ def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
             return "CORRECT" if "INCORRECT" in text else "1974", 10
 
     with serving(Knowing()) as server:
-        asked = [
-            "protocol",
-            "s2a",
-            "--llm",
-            f"{server.url}#m",
-            "-n",
-            "1",
-            "--right",
-            "judge",
-        ]
-        status, out, err = command(*asked, "--dry-run")
+        asked = f"protocol s2a --llm {server.url}#m -n 1 --right judge"
+        status, out, err = command(f"{asked} --dry-run")
         assert (status, server.requests) == (0, [])
         assert "no call was made" in out
-        status, out, err = command(*asked)
+        status, out, err = command(asked)
         assert status == 0, err
         made = len(server.requests)
-        assert command(*asked)[0] == 0
+        assert command(asked)[0] == 0
         assert len(server.requests) == made  # all of it stands in answers.jsonl
     assert "[62.8]" in out
     assert "arXiv 2311.11829" in out
@@ -62,9 +55,7 @@ def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
         model.save_pretrained(tmp_path / folder)
         tokenizer.save_pretrained(tmp_path / folder)
     build_probe(model, tokenizer).save(tmp_path / "probe")
-    status, _, err = command(
-        "protocol", "end", "--probe", "probe", "--dry-run", "--llm", "other"
-    )
+    status, _, err = command("protocol end --probe probe --dry-run --llm other")
     assert status == 2
     assert "other values in the layers" in err
 
@@ -72,20 +63,17 @@ def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["s2a"], "protocol s2a asks a model: name one with --llm"),
+        ("s2a", "protocol s2a asks a model: name one with --llm"),
         (
-            ["s2a", "--llm", "http://127.0.0.1:9/v1#m", "--extended"],
+            "s2a --llm http://127.0.0.1:9/v1#m --extended",
             "belong to the protocol 'end'",
         ),
-        (
-            ["s2a", "--llm", "http://127.0.0.1:9/v1#m", "--out", "taken"],
-            "expected a folder",
-        ),
+        ("s2a --llm http://127.0.0.1:9/v1#m --out taken", "expected a folder"),
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message, tmp_path):
     (tmp_path / "taken").write_text("")
-    status, _, err = command("protocol", *arguments)
+    status, _, err = command(f"protocol {arguments}")
     assert status == 2
     assert message in err
     assert err.startswith("rag-denoise-lab: ")
@@ -96,23 +84,12 @@ def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):
         "It was a dark night. The wind blew over the moor. " * 200
     )
     out = tmp_path / "set.jsonl"
-    made = [
-        "noisy-retrieval",
-        str(tmp_path / "prose.txt"),
-        "-o",
-        str(out),
-        "--level",
-        "2",
-        "-n",
-        "3",
-    ]
-    assert command(*made)[0] == 0
+    made = "noisy-retrieval prose.txt -o set.jsonl --level 2 -n 3"
+    assert command(made)[0] == 0
     first = out.read_bytes()
     questions = read_questions(out).questions
     assert [(len(q.passages), len(q.gold)) for q in questions] == [(13, 1)] * 3
-    assert command(*made)[0] == 0
+    assert command(made)[0] == 0
     assert out.read_bytes() == first
-    assert (
-        command("noisy-retrieval", str(tmp_path / "none.txt"), "-o", str(out))[0] == 2
-    )
+    assert command("noisy-retrieval none.txt -o set.jsonl")[0] == 2
     assert out.read_bytes() == first

@@ -31,11 +31,9 @@ from denoise_lab.policy import (
 )
 from denoise_lab.policy.fit import decisions_of, index_of
 from denoise_lab.policy.trained import (
-    ACTIONS,
     NAMES,
     allowed,
     memory_features,
-    with_text,
 )
 
 
@@ -172,19 +170,6 @@ def test_features_of_another_meaning_are_refused():
 def test_weights_of_another_shape_are_refused(weights):
     with pytest.raises(InputError, match="weights: expected"):
         LinearPolicy(weights)
-
-
-def test_a_text_encoder_may_be_added():
-    for wrong in ([1.0], [[1.0], [2.0]], [[]], [[float("nan")]]):
-        with pytest.raises(InputError, match="embed: expected"):
-            with_text(lambda texts, wrong=wrong: wrong)(WorkingMemory("a"))
-    features = with_text(lambda texts: np.array([[len(t), 1.0] for t in texts]))
-    width = len(NAMES) + 2
-    policy = LinearPolicy(np.zeros((len(ACTIONS), width)), features=features)
-    trained, _ = reinforce(policy, simulators(turns(2), seed=1), rounds=2, seed=0)
-    assert trained.weights.shape == (len(ACTIONS), width)
-    with pytest.raises(InputError, match=f"trained on {width}"):
-        LinearPolicy(trained.weights).choose(WorkingMemory("q"))
 
 
 def recorded(policy, episodes):

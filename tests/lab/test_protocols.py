@@ -88,21 +88,6 @@ def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol)
         assert by_name["knowledge"].line("BM25").paper == {}
 
 
-@pytest.mark.parametrize("protocol", ["s2a", "augmenter"])
-def test_a_second_run_with_the_same_file_gives_the_same_tables_without_a_call(
-    tmp_path, protocol
-):
-    replies = []
-    for _ in range(2):
-        llm = FunctionLLM(lambda messages: "1974")
-        ledger = ReplyLog(llm, "m", tmp_path / "answers.jsonl")
-        tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
-        replies.append((tables, ledger.call_count))
-    (first_tables, first_calls), (second_tables, second_calls) = replies
-    assert first_tables == second_tables
-    assert first_calls > 0 == second_calls
-
-
 @pytest.mark.parametrize(
     ("protocol", "budget"), [("s2a", 40_000), ("augmenter", 8_000)]
 )

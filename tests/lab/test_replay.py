@@ -22,7 +22,7 @@ from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.record import count_calls
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
-from denoise_lab.replay import rejudge, replay
+from denoise_lab.replay import replay
 
 
 class Never:
@@ -94,11 +94,6 @@ def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
     again = replay(make(Never(), Never(), Never()), through_json(answer))
     assert again.exact
     assert again.answer.memory == answer.memory
-
-
-def test_verdicts_are_given_anew(passages, question):
-    answer = recorded(passages, question, WRONG, RIGHT)
-    assert [v.outcome for v in rejudge(by_words(), answer)] == ["fail", "pass"]
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,14 +10,14 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from laws import check_result
+from local_server import Sent, answering, json_reply
 
 from denoise_core.errors import is_user_error
 from denoise_core.protocols import Denoiser
@@ -214,16 +214,13 @@ def check_faults(
 
 # -- what a server may answer ----------------------------------------------------------------------------------
 
-Sent = tuple[int, dict[str, str], bytes]
-"""Status, headers and body."""
-
 
 def _status(status: int, **headers: str) -> Callable[[Any], Sent]:
     return lambda right: (status, headers, b'{"error": "no"}')
 
 
 def _json(change: Callable[[Any], Any]) -> Callable[[Any], Sent]:
-    return lambda right: (200, {}, json.dumps(change(right)).encode())
+    return lambda right: json_reply(change(right))
 
 
 def _each(found: Any, name: str, change: Callable[[Any], Any]) -> Any:
@@ -290,54 +287,21 @@ MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
 """What a server may do instead of its work, by name: a function of the right reply. None cuts the connection."""
 
 
-@contextmanager
-def misbehaving(answer: Callable[[Any], Any], name: str | None = None) -> Iterator[str]:
+def misbehaving(
+    answer: Callable[[Any], Any], name: str | None = None
+) -> AbstractContextManager[str]:
     """The address of a server on this machine that does ``MISBEHAVIOURS[name]`` with each right reply.
 
     ``answer`` is given a request's path, or its body as JSON, and gives the right reply, plain values. Without a
     name it answers right.
     """
-    change = MISBEHAVIOURS[name] if name else _json(lambda right: right)
+    change = MISBEHAVIOURS[name] if name else json_reply
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(asked: Any) -> Sent | None:
+        right = answer(asked)
+        return json_reply(right) if isinstance(asked, str) else change(right)
 
-        def log_message(self, *args: Any) -> None: ...
-
-        def do_GET(self) -> None:
-            self._send(_json(lambda right: right)(answer(self.path)))
-
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            self._send(change(answer(asked)))
-
-        def _send(self, sent: Sent | None) -> None:
-            self.close_connection = True
-            if sent is None:
-                self.connection.close()
-                return
-            status, headers, body = sent
-            self.send_response(status)
-            for key, value in (
-                {"content-type": "application/json", "content-length": str(len(body))}
-                | headers
-            ).items():
-                self.send_header(key, value)
-            self.end_headers()
-            with suppress(OSError):  # who was asked for too much has hung up
-                self.wfile.write(body)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
-        served.daemon_threads = True
-        thread = threading.Thread(
-            target=served.serve_forever, args=(0.01,), daemon=True
-        )
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{served.server_port}"
-        finally:
-            served.shutdown()
-            thread.join()
+    return answering(reply)
 
 
 def check_remote(

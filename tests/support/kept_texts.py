@@ -1,7 +1,6 @@
 """Tools' results of every shape, ranges of their texts, broken scorers, and the law of what is kept of them."""
 
 import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from denoise_core import DenoiseResult, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.spans import merge_spans
-from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract_spans
 
 Ranges = list[tuple[int, int]]
@@ -123,16 +121,6 @@ FAULTS: Mapping[str, Callable[[str, Sequence[str]], Any]] = {
 def broken(fault: str) -> ENDDenoiser:
     """END with a scorer that has this fault."""
     return ENDDenoiser(BrokenScorer(FAULTS[fault]), keep=0.5, chunker="auto")
-
-
-def chance(seed: int) -> ENDDenoiser:
-    """END that keeps about half of what it reads, by the texts' checksums."""
-    scorer = FunctionScorer(
-        lambda query, text: float(
-            zlib.crc32(f"{seed}{text}".encode("utf-8", "replace")) % 2
-        )
-    )
-    return ENDDenoiser(scorer, threshold=0.5, min_keep=0, chunker="auto")
 
 
 class Keeping:

@@ -94,9 +94,6 @@ def evaluate_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path(
         "denoise-evaluation"
     ),
-    plot: Annotated[
-        Path | None, typer.Option(help="Also write the page's plot there, as SVG.")
-    ] = None,
 ) -> None:
     """Does it help on your data? Compare the ways to denoise on your questions.
 
@@ -113,7 +110,8 @@ def evaluate_command(
 
     rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
-    _check_outputs(out, plot)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: expected a folder, or a name that is free")
     if llm == "none":
         needs_llm = {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
         if label_with is None:
@@ -157,7 +155,7 @@ def evaluate_command(
             progress=on_progress,
         )
     if not dry_run:
-        _write_evaluation(evaluation, out, plot, console, error_console)
+        _write_evaluation(evaluation, out, console, error_console)
         return
     for reply_log in dict.fromkeys(
         (label_log, answer_log)
@@ -187,17 +185,9 @@ def _build_grader(grading: str, answer_log: ReplyLog | None) -> Any:
     return "exact" if grading == "exact" else "contains"
 
 
-def _check_outputs(out: Path, plot: Path | None) -> None:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    if plot is not None and not plot.parent.is_dir():
-        raise InputError(f"--plot {plot}: there is no folder {str(plot.parent)!r}")
-
-
 def _write_evaluation(
     evaluation: Evaluation,
     out: Path,
-    plot: Path | None,
     console: Console,
     error_console: Console,
 ) -> None:
@@ -212,8 +202,6 @@ def _write_evaluation(
     )
     write_whole(out / RESULTS_FILE, evaluation_json + "\n")
     evaluation.save_setting(setting_path)
-    if plot is not None:
-        evaluation.save_plot(plot)
     file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
     print_line(error_console, f"\nwritten to {out}: {file_names}")
     print_line(

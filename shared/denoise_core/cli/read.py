@@ -18,6 +18,7 @@ from denoise_core.errors import InputError
 from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
+NOT_JSON = object()  # `None` is a JSON value
 _MAX_CELL_CHARACTERS = 2**31 - 1  # the most that the csv module takes everywhere
 
 
@@ -101,7 +102,7 @@ class _PassageReader:
         if not text.strip():
             self.warnings.append(f"{name} is empty")
         elif records is None:
-            if file.suffix == ".json" and not _is_json(text):
+            if file.suffix == ".json" and _try_parse_json(text, NOT_JSON) is NOT_JSON:
                 self.warnings.append(f"{name} is not JSON; it was read as text")
             passage = Passage(text, file.passage_id, metadata={"file": name})
             self._add(file.passage_id, passage)
@@ -294,19 +295,11 @@ def _decode_text(content: bytes) -> tuple[str, str]:
         return content.decode("cp1252", "replace"), "cp1252 (Windows' Latin letters)"
 
 
-def _try_parse_json(text: str) -> Any:
+def _try_parse_json(text: str, default: Any = None) -> Any:
     try:
         return _parse_json_file(text)
     except InputError:
-        return None
-
-
-def _is_json(text: str) -> bool:
-    try:
-        _parse_json_file(text)
-    except InputError:
-        return False
-    return True
+        return default
 
 
 def _parse_json_file(text: str) -> Any:

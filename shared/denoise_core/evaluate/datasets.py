@@ -50,8 +50,8 @@ QUESTION_FIELDS = (
     "needs",
     "id",
 )
-PASSAGE_FIELDS = ("text", "title", "source", "is_gold")
-FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
+PASSAGE_FIELDS = ("text", "title", "source", "is_gold", "id")
+FIELDS = tuple(dict.fromkeys(QUESTION_FIELDS + PASSAGE_FIELDS))
 NO_ANSWER = "no answer in the retrieved passages"
 NEEDS_NOT_THERE = "a text of 'needs' is in none of its passages"
 _NO_LABELS = (
@@ -232,7 +232,7 @@ def _parse_case(
         raise InputError(json_record.reason)
     if not isinstance(json_record, Mapping):
         raise InputError(f"expected an object, got {type(json_record).__name__}")
-    json_record = _rename_fields(json_record, columns)
+    json_record = _rename_columns(json_record, columns, QUESTION_FIELDS)
     query = json_record.get("question")
     if not isinstance(query, str) or not query.strip():
         raise InputError(
@@ -240,7 +240,7 @@ def _parse_case(
             f"the record has the fields {', '.join(json_record)}"
         )
     gold_ids: frozenset[str] | None = None
-    passage_rows = _passage_rows(json_record)
+    passage_rows = _passage_rows(json_record, columns)
     if passage_rows is not None:
         passages = _parse_passages(passage_rows)
         gold_ids = _labelled_ids(json_record, passage_rows, passages)
@@ -295,9 +295,20 @@ def case_from_question(
 
 def _has_needs(evaluation_case: EvaluationCase) -> bool:
     """Whether the passages have every text that the case needs."""
-    passage_texts = [p.text_with_header for p in evaluation_case.question.passages]
-    folded_text = " ".join("\n".join(passage_texts).split())
-    return all(" ".join(text.split()) in folded_text for text in evaluation_case.needs)
+    all_text = join_passages(evaluation_case.question.passages)
+    return holds_texts(all_text, evaluation_case.needs)
+
+
+def join_passages(passages: Iterable[Passage]) -> str:
+    """Return the texts of passages with their headers, one below the other."""
+    return "\n".join(passage.text_with_header for passage in passages)
+
+
+def holds_texts(text: str, needed_texts: Iterable[str]) -> bool:
+    """Whether a text has all the needed ones, white space aside."""
+    folded_text = " ".join(text.split())
+    folded_needs = [" ".join(needed_text.split()) for needed_text in needed_texts]
+    return all(folded_need in folded_text for folded_need in folded_needs)
 
 
 def _parse_needs(json_record: Record) -> tuple[str, ...]:
@@ -318,31 +329,20 @@ def _parse_needs(json_record: Record) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _rename_fields(json_record: Record, columns: Mapping[str, str]) -> dict[str, Any]:
-    """Rename the user's columns to ours; those of a passage inside ``passages``."""
+def _rename_columns(
+    json_record: Record, columns: Mapping[str, str], field_names: Sequence[str]
+) -> dict[str, Any]:
+    """Return a record with the user's columns under our names."""
     renamed_record = dict(json_record)
     for field_name, column in columns.items():
-        if field_name in QUESTION_FIELDS and column in json_record:
+        if field_name in field_names and column in json_record:
             renamed_record[field_name] = json_record[column]
-    passage_rows = renamed_record.get("passages")
-    if isinstance(passage_rows, list):
-        renamed_record["passages"] = [
-            _rename_row(passage_row, columns) for passage_row in passage_rows
-        ]
     return renamed_record
 
 
-def _rename_row(passage_row: Any, columns: Mapping[str, str]) -> Any:
-    if not isinstance(passage_row, Mapping):
-        return passage_row
-    renamed_row = dict(passage_row)
-    for field_name, column in columns.items():
-        if field_name in (*PASSAGE_FIELDS, "id") and column in passage_row:
-            renamed_row[field_name] = passage_row[column]
-    return renamed_row
-
-
-def _passage_rows(json_record: Record) -> PassageRows | None:
+def _passage_rows(
+    json_record: Record, columns: Mapping[str, str]
+) -> PassageRows | None:
     """The record's passages as objects; None when it has none."""
     raw_rows = json_record.get("passages")
     if raw_rows is None:
@@ -363,7 +363,7 @@ def _passage_rows(json_record: Record) -> PassageRows | None:
             )
         passage_row: dict[str, Any] = {"text": raw_row}
         if isinstance(raw_row, Mapping):
-            passage_row = dict(raw_row)
+            passage_row = _rename_columns(raw_row, columns, PASSAGE_FIELDS)
         passage_rows.append(passage_row)
     return passage_rows
 

@@ -48,15 +48,16 @@ def wilson_interval(hits: int, count: int) -> tuple[float, float]:
     return low, high
 
 
-def bootstrap_interval(
-    values: ArrayLike, *, seed: int = 0, resamples: int = 2000
-) -> tuple[float, float]:
+RESAMPLES = 2000  # of the bootstrap
+
+
+def bootstrap_interval(values: ArrayLike) -> tuple[float, float]:
     """Compute the 95 % percentile interval of the mean by resampling questions.
+
+    The same values give the same interval.
 
     Args:
         values: One value per question, ``(n,)``.
-        seed: The seed of the resampling.
-        resamples: How many samples to draw.
 
     Raises:
         InputError: There is no value.
@@ -64,9 +65,9 @@ def bootstrap_interval(
     value_array = np.asarray(values, dtype=np.float64)
     if not len(value_array):
         raise InputError("an interval needs at least one observation")
-    random_generator = np.random.default_rng(seed)
+    random_generator = np.random.default_rng(0)
     sample_indices = random_generator.integers(
-        0, len(value_array), (resamples, len(value_array))
+        0, len(value_array), (RESAMPLES, len(value_array))
     )
     low, high = np.quantile(value_array[sample_indices].mean(1), [0.025, 0.975])
     return float(low), float(high)

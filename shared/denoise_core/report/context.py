@@ -119,11 +119,9 @@ def drop_note(drop: Drop) -> str:
     return f"{drop.reason}, score {drop.score:.3f}"
 
 
-def fragment(
-    passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()
-) -> str:
+def fragment(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """Render one result with its own styles, for a notebook's ``HTML(...)``."""
-    report_item = ReportItem(tuple(passages), result, frozenset(gold))
+    report_item = ReportItem(tuple(passages), result)
     return render_template("context.html", items=item_values([report_item]))
 
 
@@ -292,13 +290,6 @@ def render_template(
     page_template = environment.get_template(frame_name)
     html: str = page_template.render(body=body, title=title, **template_values)
     return html
-
-
-def render_svg(name: str, **template_values: Any) -> str:
-    """Fill the template of a picture, black on white, to be written to a file."""
-    template = _templates((__package__,)).get_template(name)
-    picture: str = template.render(**template_values)
-    return picture.replace('style="', 'style="color: black; background: white; ', 1)
 
 
 @cache

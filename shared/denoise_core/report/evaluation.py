@@ -6,7 +6,6 @@ import json
 from operator import attrgetter
 from typing import Any
 
-from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison.evaluation import (
     Evaluation,
     summary_lines,
@@ -17,7 +16,6 @@ from denoise_core.evaluate.comparison.setting import EVERYTHING
 from denoise_core.report.context import (
     ReportItem,
     item_values,
-    render_svg,
     render_template,
 )
 
@@ -29,20 +27,6 @@ def render_evaluation(evaluation: Evaluation) -> str:
     """Render a page. Needs the extra ``cli``."""
     page_title = "Does it help on these questions?"
     return render_template("evaluation.html", title=page_title, **_values(evaluation))
-
-
-def render_plot(evaluation: Evaluation) -> str:
-    """Render the plot of the page as an SVG alone. Needs the extra ``cli``.
-
-    Raises:
-        InputError: What the questions need is not known.
-    """
-    positions = _plot_positions(evaluation)
-    if not positions:
-        raise InputError(
-            "nothing to plot: add 'needs', 'answers' or 'gold' to the questions"
-        )
-    return render_svg("plot.html", evaluation=evaluation, positions=positions)
 
 
 def _plot_positions(evaluation: Evaluation) -> dict[str, float]:

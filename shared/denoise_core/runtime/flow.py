@@ -390,11 +390,9 @@ class EffectCall:
     def succeed(self, reply: Any) -> Any:
         """Check the reply, count its tokens, record it; returns it in its type."""
         reply, usage = _check_reply(self.effect, reply)
-        if isinstance(reply, Reply):
-            self.inner_events = reply.inner_events
-            if self.meter:
-                self.meter.add_calls(reply.calls - 1)
-                self.meter.add_usage(usage or Usage(0, 0))
+        if isinstance(reply, Reply) and self.meter:
+            self.meter.add_calls(reply.calls - 1)
+            self.meter.add_usage(usage or Usage(0, 0))
         seconds = time.perf_counter() - self.start_time
         self.event = Event(self.effect.tag, self.effect, reply, seconds, usage)
         return reply

@@ -81,13 +81,12 @@ def sentence_ranges(
     return tile_spans(sentence_starts[1:], start, text_end)
 
 
-def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chunker:
+def sentence_chunker(max_characters: int = 1000) -> Chunker:
     """Return a chunker that packs whole sentences into chunks.
 
     Args:
         max_characters: Largest chunk. A longer sentence is cut at white space, or
             anywhere if it has none.
-        language: See `sentence_spans`.
 
     Raises:
         InputError: For ``max_characters < 1``.
@@ -98,7 +97,7 @@ def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chu
     def chunk_passage(passage: Passage) -> tuple[Span, ...]:
         boundaries = []
         chunk_start = chunk_end = 0
-        for _, sentence_end in sentence_ranges(passage.text, language=language):
+        for _, sentence_end in sentence_ranges(passage.text):
             if sentence_end - chunk_start > max_characters and chunk_end > chunk_start:
                 boundaries.append(chunk_end)
                 chunk_start = chunk_end

@@ -18,14 +18,12 @@ TableRows: TypeAlias = list[list[JsonPath]]
 MIN_TABLE_ROWS = 8
 """Shorter lists may have one length by chance, so they are no table."""
 
-_SPLIT_NAMES = frozenset(("columns", "index", "data"))
-
 
 def find_table_rows(value: Any) -> TableRows | None:
     """Return the rows of a JSON value that is a table; None for any other value."""
     if not isinstance(value, dict):
         return None
-    for find_rows in (_split_rows, _matrix_rows, _parallel_rows):
+    for find_rows in (_matrix_rows, _parallel_rows):
         rows = find_rows(value)
         if rows:
             return rows
@@ -48,24 +46,6 @@ def find_tied_lists(value: Any) -> frozenset[str]:
             list_name = str(path[0])
             tied_names.add(list_name)
     return frozenset(tied_names)
-
-
-def _split_rows(value: Mapping[str, Any]) -> TableRows | None:
-    """Return the rows of ``orient="split"`` or ``"tight"``."""
-    if not _SPLIT_NAMES.issubset(value):
-        return None
-    index = value["index"]
-    data = value["data"]
-    if not isinstance(index, list) or not isinstance(data, list):
-        return None
-    row_count = len(data)
-    if len(index) != row_count:
-        return None
-    rows: TableRows = []
-    for n in range(row_count):
-        row_paths: list[JsonPath] = [("index", n), ("data", n)]
-        rows.append(row_paths)
-    return rows
 
 
 def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
@@ -114,7 +94,10 @@ def _are_numbers(names: Sequence[str]) -> bool:
 
 
 def _parallel_rows(value: Mapping[str, Any]) -> TableRows | None:
-    """Return the rows of parallel lists: the longest that share their length."""
+    """Return the rows of parallel lists: the longest that share their length.
+
+    ``orient="split"`` and ``"tight"`` are such: the index and the data.
+    """
     paths_by_length = _lists_by_length(value)
     for length in sorted(paths_by_length, reverse=True):
         paths = paths_by_length[length]

@@ -499,9 +499,9 @@ def _path_header(path: JsonPath) -> str:
     return ".".join(steps)
 
 
-def render_json_value(value: Any, name: str = "") -> str:
+def render_json_value(value: Any) -> str:
     """Render the names and values of a JSON value, one a line, without empty ones."""
-    return "\n".join(_value_lines(value, name))
+    return "\n".join(_value_lines(value, ""))
 
 
 def _value_lines(value: Any, name: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -134,15 +134,22 @@ def count_empty_values(text: str) -> int | None:
     if roots is None:
         return None
     count = 0
+    for node in _outer_nodes(roots):
+        if isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
+            count += 1
+    return count
+
+
+def _outer_nodes(roots: Sequence[Any]) -> Iterator[Any]:
+    """Yield the nodes that are reached through mappings alone, and no mapping."""
     pending = list(roots)
     while pending:
         node = pending.pop()
-        if isinstance(node, yaml.MappingNode):
-            for _, member in node.value:
-                pending.append(member)
-        elif isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
-            count += 1
-    return count
+        if not isinstance(node, yaml.MappingNode):
+            yield node
+            continue
+        for _, member in node.value:
+            pending.append(member)
 
 
 def yaml_chunks(text: str) -> list[TextChunk] | None:
@@ -160,16 +167,12 @@ def yaml_chunks(text: str) -> list[TextChunk] | None:
 def _find_yaml_items(text: str) -> Ranges:
     """Return the lines of each item of the outermost lists of objects, in any order."""
     item_spans: Ranges = []
-    pending = list(load_yaml_nodes(text) or ())
-    while pending:
-        node = pending.pop()
-        if isinstance(node, yaml.MappingNode):
-            for _, member in node.value:
-                pending.append(member)
-        elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
-            has_items = len(node.value) > 1
-            if has_items and _are_collections(node.value):
-                item_spans += _yaml_item_spans(text, node)
+    for node in _outer_nodes(load_yaml_nodes(text) or ()):
+        if not isinstance(node, yaml.SequenceNode) or node.flow_style:
+            continue
+        has_items = len(node.value) > 1
+        if has_items and _are_collections(node.value):
+            item_spans += _yaml_item_spans(text, node)
     return item_spans
 
 

@@ -16,10 +16,7 @@ from typing import Any
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import DraftReply, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
-from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import (
     Batch,
     Complete,
@@ -31,7 +28,6 @@ from denoise_core.runtime.effects import (
     SingleEffect,
 )
 from denoise_core.runtime.flow import run
-from denoise_core.support.judging import AnswerVerdict, Judge
 from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
@@ -61,22 +57,6 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
     )
     answer, trace = run(_played(flow, tape), budget=augmenter.budget)
     return Replay(replace(answer, trace=trace), tape.exact)
-
-
-def rejudge(
-    judge: Judge | Utility, recorded: Answer, *, llm: LLM | None = None
-) -> tuple[AnswerVerdict, ...]:
-    """A new verdict for each recorded attempt, on the evidence it was written from."""
-    utility = as_utility(judge)
-    return tuple(
-        run(
-            utility.assess(
-                WorkingMemory(recorded.memory.question, a.evidence), a.candidate
-            ),
-            llm=llm,
-        )[0]
-        for a in recorded.memory.attempts
-    )
 
 
 class _Recorded:

@@ -30,19 +30,9 @@ class Quotes:
                 (Quote(Span(where.id, at, at + len(c.text)), c.text),) if where else ()
             )
             kind = "" if where else "unsupported"
-            out.append(
-                ClaimVerdict(
-                    c.text,
-                    c.start,
-                    c.end,
-                    bool(where),
-                    0.9 if where else 0.1,
-                    quotes,
-                    (),
-                    kind,
-                    kind,
-                )
-            )
+            place = (c.text, c.start, c.end)
+            score = 0.9 if where else 0.1
+            out.append(ClaimVerdict(*place, bool(where), score, quotes, (), kind, kind))
         return AnswerVerdict.of_claims(out, answers_question=True)
 
     async def ajudge(self, question, claims, passages):
@@ -59,19 +49,10 @@ def seen_prompts(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tower.md").write_text(TEXT, "utf-8")
 
-    def run(answer, *more):
+    def run(answer, more=""):
         (tmp_path / "answer.md").write_text(answer, "utf-8")
-        arguments = [
-            "check",
-            "-q",
-            "When?",
-            "-a",
-            str(tmp_path / "answer.md"),
-            "-p",
-            str(tmp_path / "docs"),
-            *more,
-        ]
-        return CliRunner().invoke(load_app("check"), arguments)
+        line = f"check -q When? -a {tmp_path}/answer.md -p {tmp_path}/docs {more}"
+        return CliRunner().invoke(load_app("check"), line)
 
     return run
 
@@ -94,16 +75,14 @@ def test_json_holds_verdicts_and_places(seen_prompts):
     (quote,) = results["claims"][0]["quotes"]
     assert (quote["file"], quote["line"]) == ("tower.md", 2)
     assert TEXT[quote["start"] : quote["end"]] == quote["text"]
-    assert (results["claims"][0]["verdict"], results["claims"][0]["differences"]) == (
-        "supported",
-        [],
-    )
+    (claim,) = results["claims"]
+    assert (claim["verdict"], claim["differences"]) == ("supported", [])
 
 
 def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(
     seen_prompts,
 ):
-    results = seen_prompts("The tower was completed in 1890.", "--llm", "none")
+    results = seen_prompts("The tower was completed in 1890.", "--llm none")
     assert results.exit_code == 4, results.output
     assert "unknown" in results.output
     assert "tower.md:2" in results.output
@@ -111,15 +90,11 @@ def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(
 
 
 def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(seen_prompts, tmp_path):
-    page = tmp_path / "page.html"
-    seen_prompts(
-        "The tower was completed in 1889. It stands in <Paris>.", "--html", str(page)
-    )
-    html = page.read_text("utf-8")
-    targets, ids = (
-        set(re.findall(r'href="#([^"]+)"', html)),
-        set(re.findall(r'id="([^"]+)"', html)),
-    )
+    answer = "The tower was completed in 1889. It stands in <Paris>."
+    seen_prompts(answer, f"--html {tmp_path}/page.html")
+    html = (tmp_path / "page.html").read_text("utf-8")
+    targets = set(re.findall(r'href="#([^"]+)"', html))
+    ids = set(re.findall(r'id="([^"]+)"', html))
     assert targets <= ids
     assert len(targets) >= 2
     assert "<Paris>" not in html
@@ -127,7 +102,7 @@ def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(seen_prompts, tmp_
 
 
 def test_slips_are_told(seen_prompts, tmp_path):
-    assert seen_prompts("x", "-a", str(tmp_path / "none.md")).exit_code not in (0, 3, 4)
+    assert seen_prompts("x", f"-a {tmp_path}/none.md").exit_code not in (0, 3, 4)
 
 
 class Lines:
@@ -154,10 +129,10 @@ def test_a_served_model_judges_and_its_reply_may_be_long(
 ):
     (tmp_path / "tower.md").write_text(TEXT, "utf-8")
     (tmp_path / "answer.md").write_text(answer, "utf-8")
-    files = ["-a", str(tmp_path / "answer.md"), "-p", str(tmp_path / "tower.md")]
     with serving(Lines()) as server:
-        arguments = ["check", *files, "--json", "--llm", f"{server.url}#m"]
-        result = CliRunner().invoke(load_app("check"), arguments)
+        files = f"-a {tmp_path}/answer.md -p {tmp_path}/tower.md"
+        line = f"check {files} --json --llm {server.url}#m"
+        result = CliRunner().invoke(load_app("check"), line)
     assert result.exit_code == status, result.output
     assert json.loads(result.output)["outcome"] == outcome
     for request in server.requests:
@@ -166,5 +141,5 @@ def test_a_served_model_judges_and_its_reply_may_be_long(
 
 
 def test_a_quotation_that_is_nowhere_is_shown_also_without_a_model(seen_prompts):
-    result = seen_prompts("It says “was completed in 1890”.", "--llm", "none")
+    result = seen_prompts("It says “was completed in 1890”.", "--llm none")
     assert "nowhere: “was completed in 1890”" in result.output

@@ -1,6 +1,7 @@
 """``rag-denoise evaluate`` as a user types it, and the file it writes with ``run`` and both frameworks."""
 
 import json
+import shlex
 
 import pytest
 from openai_server import serving
@@ -24,6 +25,9 @@ ROWS = [
 ]
 
 
+EVALUATE = "evaluate questions.jsonl --columns question=query,passages=hits"
+
+
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -33,8 +37,8 @@ def command(capsys, monkeypatch, tmp_path):
         "{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8"
     )
 
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
+    def call(line):
+        monkeypatch.setattr("sys.argv", ["rag-denoise", *shlex.split(line)])
         with pytest.raises(SystemExit) as end_seen:
             main()
         return (end_seen.value.code or 0, *capsys.readouterr())
@@ -43,18 +47,8 @@ def command(capsys, monkeypatch, tmp_path):
 
 
 def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
-    status, out, err = command(
-        "evaluate",
-        "questions.jsonl",
-        "--columns",
-        "question=query,passages=hits",
-        "-o",
-        "found",
-        "--plot",
-        "plot.svg",
-    )
+    status, out, err = command(f"{EVALUATE} -o found")
     assert status == 0, err
-    assert (tmp_path / "plot.svg").read_text("utf-8").startswith("<svg")
     assert "left out: line 1: not JSON" in err
     for reply_text in (
         "strategy",
@@ -72,16 +66,9 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     page = (tmp_path / "found/report.html").read_text("utf-8")
     assert "<script" not in page
     assert "Recommended" in page
-    status, out, err = command(
-        "run",
-        "-q",
-        ROWS[0]["query"],
-        "-p",
-        "questions.jsonl",
-        "--denoiser",
-        "found/denoise.json",
-        "--skip-bad",
-    )
+    question = ROWS[0]["query"]
+    line = f"run -q '{question}' -p questions.jsonl --denoiser found/denoise.json"
+    status, out, err = command(f"{line} --skip-bad")
     assert status in (0, 3), err
 
 
@@ -92,22 +79,10 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
     from langchain_denoise import DenoiseCompressor
     from llamaindex_denoise import DenoisePostprocessor
 
-    assert (
-        command(
-            "evaluate",
-            "questions.jsonl",
-            "--columns",
-            "question=query",
-            "--columns",
-            "passages=hits",
-        )[0]
-        == 0
-    )
-    file, query, texts = (
-        "denoise-evaluation/denoise.json",
-        ROWS[0]["query"],
-        ROWS[0]["hits"],
-    )
+    columns = "--columns question=query --columns passages=hits"
+    assert command(f"evaluate questions.jsonl {columns}")[0] == 0
+    file = "denoise-evaluation/denoise.json"
+    query, texts = ROWS[0]["query"], ROWS[0]["hits"]
     documents = [Document(page_content=t, id=str(i)) for i, t in enumerate(texts)]
     results = DenoiseCompressor(denoiser=load_denoiser(file)).invoke(
         {"documents": documents, "query": query}
@@ -124,9 +99,8 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
 
 
 def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
-    columns = ["--columns", "question=query,passages=hits"]
-    model = ["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2", "--dry-run"]
-    status, out, err = command("evaluate", "questions.jsonl", *columns, *model)
+    model = "--llm http://127.0.0.1:9/v1#m --price 1,2 --dry-run"
+    status, out, err = command(f"{EVALUATE} {model}")
     assert status == 0, err
     assert "calls" in out
     assert "in money; no call was made" in out
@@ -146,11 +120,11 @@ def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
     rows = [{"question": r["query"], "passages": r["hits"]} for r in ROWS]
     (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     with serving(Selects()) as server:
-        labels = ["--label-with", f"{server.url}#m"]
-        status, out, err = command("evaluate", "plain.jsonl", *labels, "--dry-run")
+        line = f"evaluate plain.jsonl --label-with {server.url}#m"
+        status, out, err = command(f"{line} --dry-run")
         assert (status, server.requests) == (0, []), err
         assert f"about {len(ROWS)} calls" in out
-        status, out, err = command("evaluate", "plain.jsonl", *labels)
+        status, out, err = command(line)
         assert status == 0, err
     assert len(server.requests) == len(ROWS)
     assert "4 by a model's labels" in out
@@ -158,7 +132,7 @@ def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
     for n, r in enumerate(ROWS):
         text = f"{r['hits'][1]} Many people of the town came to see it on that day. It rained."
         (tmp_path / "notes" / f"{n}.md").write_text(text)
-    status, out, err = command("evaluate", "--documents", "notes", "-n", "3", "-k", "4")
+    status, out, err = command("evaluate --documents notes -n 3 -k 4")
     assert status == 0, err
     assert "sentences taken out of the documents" in out
 
@@ -192,21 +166,13 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         text = f"Tower {n} was finished in {1800 + n} by the river. Chess came to tower {n} in May.\n"
         (tmp_path / "notes" / f"{n}.md").write_text(text)
     with serving(Selects()) as server:
-        own_value = [
-            "calibrate",
-            "asked.txt",
-            "--documents",
-            "notes",
-            "-k",
-            "6",
-            "--label-with",
-            f"{server.url}#m",
-        ]
-        status, _, err = command(*own_value, "--price", "1,2", "--dry-run")
+        unlabelled = "calibrate asked.txt --documents notes"
+        line = f"{unlabelled} -k 6 --label-with {server.url}#m"
+        status, _, err = command(f"{line} --price 1,2 --dry-run")
         assert (status, server.requests) == (0, []), err
         assert "about 24 calls" in err
         assert "in money; no call was made" in err
-        status, out, err = command(*own_value, "-o", "mine")
+        status, out, err = command(f"{line} -o mine")
         assert status == 0, err
         assert len(server.requests) == 24
         assert "about 24 calls" in err
@@ -216,37 +182,33 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         lines = [json.loads(line) for line in labels.read_text().splitlines()]
         lines[0]["question"] = "When was the first tower finished?"
         labels.write_text("\n".join(map(json.dumps, lines)))
-        status, out, err = command(*own_value, "-o", "again")
+        status, out, err = command(f"{line} -o again")
         assert "labels are those in asked.labels.jsonl" in err
         labels.unlink()
-        assert command(*own_value, "-o", "once more")[0] == 0  # every call is known
+        assert command(f"{line} -o once-more")[0] == 0  # every call is known
         assert len(server.requests) == 24
     labels.unlink()
-    assert command("calibrate", "asked.txt", "--documents", "notes")[0] == 2
+    assert command(unlabelled)[0] == 2
     assert load_denoiser(tmp_path / "mine") is not None
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["questions.jsonl"], "no question can be used"),
-        (["questions.jsonl", "--columns", "question"], "expected OURS=YOURS"),
-        (["--columns", "question=query"], "goes with questions of your own"),
-        (["runs"], "cannot be read"),
-        (["missing.jsonl"], "cannot be read"),
-        (["--s2a", "select"], "name one with --llm"),
-        (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
-        (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
-        (
-            ["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2,3,4"],
-            "expected READ,WRITTEN",
-        ),
-        (["--right", "judge"], "--right judge asks a model"),
-        (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
-        (["questions.jsonl", "--plot", "no/plot.svg"], "there is no folder 'no'"),
+        ("questions.jsonl", "no question can be used"),
+        ("questions.jsonl --columns question", "expected OURS=YOURS"),
+        ("--columns question=query", "goes with questions of your own"),
+        ("runs", "cannot be read"),
+        ("missing.jsonl", "cannot be read"),
+        ("--s2a select", "name one with --llm"),
+        ("--llm http://127.0.0.1:9/v1", "expected the model's name too"),
+        ("--llm http://127.0.0.1:9/v1#m --price 1", "expected READ,WRITTEN"),
+        ("--llm http://127.0.0.1:9/v1#m --price 1,2,3,4", "expected READ,WRITTEN"),
+        ("--right judge", "--right judge asks a model"),
+        ("questions.jsonl --out questions.jsonl", "expected a folder"),
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):
-    status, _, err = command("evaluate", *arguments)
+    status, _, err = command(f"evaluate {arguments}")
     assert status == 2
     assert message in err

@@ -100,9 +100,10 @@ def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(
 def test_any_coding_is_read_and_told_where_it_is_not_utf_8(
     tmp_path, coding, seen_events
 ):
-    (tmp_path / "a.txt").write_bytes("Das Café öffnet um neun.\n".encode(coding))
+    text = "Das Café öffnet um neun.\r\nEs schließt um zehn.\rSo war es.\n"
+    (tmp_path / "a.txt").write_bytes(text.encode(coding))
     reading = read_passages(str(tmp_path / "a.txt"))
-    assert reading.passages[0].text == "Das Café öffnet um neun.\n"
+    assert reading.passages[0].text == text
     assert (
         seen_events is None and not reading.warnings
     ) or seen_events in reading.warnings[0]
@@ -131,10 +132,17 @@ BAD_LINES = {
     '{"txt": "x"}': "line 2: expected a field 'text', found 'txt'",
     '{"text": null, "id": "n"}': "line 2: passage 'n': expected its text as a str, got NoneType",
     '{"text": "x", "score": "high"}': "line 2: expected 'score' as a number",
+    '{"text": "x", "score": "nan"}': "line 2: expected 'score' as a number",
+    '{"text": "x", "rank": NaN}': "line 2: not JSON",
+    '{"text": "x", "n": 1e999}': "line 2: not usable JSON",
+    '{"text": "x", "n": ' + "9" * 5000 + "}": "line 2: not usable JSON",
+    "[" * 200_000: "line 2: not usable JSON: nested too deeply",
 }
 
 
-@pytest.mark.parametrize(("line", "message"), BAD_LINES.items())
+@pytest.mark.parametrize(
+    ("line", "message"), BAD_LINES.items(), ids=range(len(BAD_LINES))
+)
 def test_a_malformed_line_is_named_and_can_be_left_out(tmp_path, line, message):
     source = write(tmp_path, "a.jsonl", {"text": "one"}, line, {"text": "three"})
     with pytest.raises(InputError, match="--skip-bad") as caught:
@@ -166,7 +174,6 @@ def test_what_cannot_be_read_is_named(tmp_path):
     assert read_passages(str(tmp_path / "latin.txt"), skip_bad=True).passages == ()
 
 
-@example(["line\u2028separator", "next\x85line", "\r\n"])
 @given(st.lists(st.text(max_size=30), max_size=6))
 @example(["line\u2028separator", "next\x85line", "\r\n"])
 @settings(max_examples=25, deadline=None)
@@ -174,14 +181,6 @@ def test_any_text_survives_json_lines(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("read")
     source = write(folder, "a.jsonl", *({"text": t} for t in texts))
     assert [p.text for p in read_passages(source).passages] == texts
-
-
-def test_spans_point_into_the_file_whatever_its_line_ends_and_mark(tmp_path):
-    text = "First line.\r\nSecond line.\rThird.\n"
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    reading = read_passages(str(tmp_path / "a.txt"))
-    assert reading.passages[0].text == text
-    check_tiling(reading.passages[0], structural_chunker(reading.passages[0]))
 
 
 def test_a_json_array_and_a_field_called_format_are_records(tmp_path):
@@ -198,14 +197,6 @@ def test_half_characters_are_replaced_and_said(tmp_path):
     reading = read_passages(str(path))
     assert reading.passages[0].text == "hello \ufffd x"
     assert "U+FFFD" in reading.warnings[0]
-
-
-@pytest.mark.parametrize("line", ["[" * 200_000, '{"text": "x", "rank": NaN}'])
-def test_json_that_no_one_else_would_read_is_a_bad_line(tmp_path, line):
-    source = write(tmp_path, "a.jsonl", line, {"text": "two"})
-    with pytest.raises(InputError, match="line 1: not"):
-        read_passages(source)
-    assert [p.text for p in read_passages(source, skip_bad=True).passages] == ["two"]
 
 
 def test_a_text_in_the_place_of_a_path_is_no_crash():
@@ -265,12 +256,9 @@ def docx(*paragraphs):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(
-    tmp_path, coding, monkeypatch
-):
+def test_html_is_read_as_it_stands_without_an_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bs4", None)
-    (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
+    (tmp_path / "a.html").write_text(PAGE, "utf-8")
     (passage,) = read_passages(str(tmp_path)).passages
     assert passage.text == PAGE
     own_value = chunk_text(passage.text)
@@ -366,19 +354,3 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     write(tmp_path, "a.txt", "Prose.")
     assert [p.id for p in read_passages(str(tmp_path)).passages] == ["a.txt"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"text": "a", "n": ' + "9" * 5000 + "}",
-        '{"text": "a", "n": 1e999}',
-        '{"text": "a", "score": "nan"}',
-    ],
-)
-def test_numbers_that_no_json_reply_can_carry_are_refused(tmp_path, line):
-    (tmp_path / "a.jsonl").write_text(line + '\n{"text": "b"}\n')
-    loaded = read_passages(str(tmp_path / "a.jsonl"), skip_bad=True)
-    assert [passage.text for passage in loaded.passages] == ["b"]
-    with pytest.raises(InputError):
-        read_passages(str(tmp_path / "a.jsonl"))

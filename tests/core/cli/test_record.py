@@ -1,10 +1,11 @@
 """Replies recorded with the command are replayed without the model."""
 
 import json
+import shlex
 from types import SimpleNamespace
 
 import pytest
-from faults import MISBEHAVIOURS, misbehaving
+from local_server import answering, chat_reply, json_reply
 
 from denoise_core import Message
 from denoise_core.cli import main
@@ -18,11 +19,13 @@ PASSAGES = [Passage("It was built in 1889. I like it.", "a"), Passage("Rain.", "
 
 
 @pytest.fixture
-def command(capsys, monkeypatch):
+def command(capsys, monkeypatch, tmp_path):
     """The command in this process: its exit status and what it printed."""
 
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["rag-denoise", "record", *map(str, arguments)])
+    def call(line):
+        arguments = shlex.split(f"record {tmp_path}/prompts.jsonl {line}")
+        monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
+        monkeypatch.chdir(tmp_path)
         with pytest.raises(SystemExit) as end_seen:
             main()
         return SimpleNamespace(
@@ -53,21 +56,10 @@ def server_url():
     def answer(seen_prompts):
         seen.append(seen_prompts["messages"])
         if "Rain" in str(seen_prompts["messages"]) and "fail" in seen:
-            return {"choices": 3}
-        choice = {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "1"},
-        }
-        return {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "m",
-            "choices": [choice],
-        }
+            return json_reply({"choices": 3})
+        return chat_reply("1")
 
-    with misbehaving(answer) as url:
+    with answering(answer) as url:
         yield f"{url}/v1#m", seen
 
 
@@ -75,7 +67,7 @@ def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
     command, prompts, server_url, tmp_path
 ):
     url, seen = server_url
-    completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    completed_run = command(f"out.jsonl --llm {url}")
     assert completed_run.returncode == 0, completed_run.err
     assert seen == [
         json.loads(line)["messages"] for line in prompts.read_text().splitlines()
@@ -88,12 +80,10 @@ def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
     }
     replayed = RecordedLLM.from_file(tmp_path / "out.jsonl")
     result = S2ADenoiser(replayed, variant="select").denoise(QUESTION, PASSAGES)
-    assert (replayed.missing_prompts, result.passages[0].text) == (
-        [],
-        "It was built in 1889. ",
-    )
+    assert replayed.missing_prompts == []
+    assert result.passages[0].text == "It was built in 1889. "
     seen_prompts = len(seen)
-    second_result = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    second_result = command(f"out.jsonl --llm {url}")
     assert (second_result.returncode, len(seen)) == (0, seen_prompts)
     assert (
         "It was built" not in completed_run.err + completed_run.out + second_result.err
@@ -110,31 +100,27 @@ def test_a_call_that_fails_is_told_without_its_text_and_asked_again(
     ]
     prompts.write_text("\n".join(map(json.dumps, lines)))
     seen.append("fail")
-    completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", url)
-    assert (
-        completed_run.returncode,
-        "1 failed, the first prompt 2" in completed_run.err,
-    ) == (1, True)
+    completed_run = command(f"out.jsonl --llm {url}")
+    assert completed_run.returncode == 1
+    assert "1 failed, the first prompt 2" in completed_run.err
     assert "Rain" not in completed_run.err
     seen.clear()
-    assert command(prompts, tmp_path / "out.jsonl", "--llm", url).returncode == 0
+    assert command(f"out.jsonl --llm {url}").returncode == 0
     assert [m[0]["content"] for m in seen] == ["Rain."]
-    assert (
-        RecordedLLM.from_file(tmp_path / "out.jsonl")
-        .complete([Message("user", "Rain.")])
-        .text
-        == "1"
-    )
+    replayed = RecordedLLM.from_file(tmp_path / "out.jsonl")
+    assert replayed.complete([Message("user", "Rain.")]).text == "1"
 
 
-def test_a_refused_key_ends_the_recording_at_its_first_call(
-    command, prompts, tmp_path, monkeypatch
-):
-    monkeypatch.setitem(MISBEHAVIOURS, "status 401", lambda right: (401, {}, b"{}"))
+def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tmp_path):
     prompts.write_text('{"messages": [{"role": "user", "content": "Rain."}]}\n' * 9)
     seen_prompts = []
-    with misbehaving(seen_prompts.append, "status 401") as url:
-        completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", f"{url}/v1#m")
+
+    def refuse(asked):
+        seen_prompts.append(asked)
+        return json_reply({}, 401)
+
+    with answering(refuse) as url:
+        completed_run = command(f"out.jsonl --llm {url}/v1#m")
     assert (completed_run.returncode, len(seen_prompts)) == (2, 1)
     assert "401" in completed_run.err
     assert "Rain" not in completed_run.err
@@ -145,12 +131,9 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(
     command, prompts, server_url, tmp_path
 ):
     url, seen = server_url
-    completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", url, "--dry-run")
-    assert (
-        completed_run.returncode,
-        seen,
-        "no call was made" in completed_run.out,
-    ) == (0, [], True)
+    completed_run = command(f"out.jsonl --llm {url} --dry-run")
+    assert (completed_run.returncode, seen) == (0, [])
+    assert "no call was made" in completed_run.out
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -158,13 +141,9 @@ def test_a_line_without_messages_is_named_with_what_to_write(
     command, prompts, tmp_path
 ):
     prompts.write_text('{"prompt": "x"}')
-    completed_run = command(
-        prompts, tmp_path / "out.jsonl", "--llm", "http://127.0.0.1:9/v1#m"
-    )
-    assert (
-        completed_run.returncode,
-        'line 1: expected {"messages":' in completed_run.err,
-    ) == (2, True)
+    completed_run = command("out.jsonl --llm http://127.0.0.1:9/v1#m")
+    assert completed_run.returncode == 2
+    assert 'line 1: expected {"messages":' in completed_run.err
 
 
 def test_an_unknown_prompt_raises_and_is_kept():

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tiny_llm import tiny_llm
+from tiny_models import tiny_pair
 
 from denoise_core import InputError, Message
 from denoise_core.end import HiddenReader, LocalLLM
@@ -18,9 +18,8 @@ ASKED = (Message("user", "x"),)
 
 @pytest.fixture
 def folder(tmp_path):
-    local_llm = tiny_llm()
-    local_llm.model.save_pretrained(tmp_path)
-    local_llm.tokenizer.save_pretrained(tmp_path)
+    for part in tiny_pair():
+        part.save_pretrained(tmp_path)
     return tmp_path
 
 
@@ -84,7 +83,7 @@ def test_what_differs_is_another_model(folder, loads):
     assert shared_model(folder, load=LoadOptions(dtype="bfloat16")) is not whole_model
     assert shared_model(folder, has_lm_head=True) is not whole_model
     assert shared_model(str(folder)) is whole_model
-    tiny_llm().model.save_pretrained(folder)  # other files in the same place
+    tiny_pair()[0].save_pretrained(folder)  # other files in the same place
     assert shared_model(folder) is not whole_model
     assert loading.load_model(folder) is not loading.load_model(
         folder

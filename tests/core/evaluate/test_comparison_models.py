@@ -6,12 +6,10 @@ import random
 import signal
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from local_server import answering, chat_reply
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
 from denoise_core.evaluate.comparison.answering import (
@@ -54,52 +52,21 @@ print(json.dumps(record))
 """
 
 
-class Scripted(BaseHTTPRequestHandler):
+class Scripted:
     """Answers with the first year of the prompt, and to a selection with the first number."""
 
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def __init__(self):
+        self.prompts = []
+        self.on_prompt = lambda count: None
+
+    def __call__(self, body):
         prompt = "\n".join(messages["content"] for messages in body["messages"])
-        self.server.asked.append(prompt)
-        if self.server.on_asked is not None:
-            self.server.on_asked(len(self.server.asked))
+        self.prompts.append(prompt)
+        self.on_prompt(len(self.prompts))
         words = prompt.replace(".", " ").split()
-        text = (
-            next((w for w in words if w.isdigit() and len(w) == 4), "1")
-            if "Reply with the answer" in prompt
-            else "1"
-        )
-        message = {"role": "assistant", "content": text}
-        reply = {
-            "id": "x", "object": "chat.completion", "created": 0, "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": len(words), "completion_tokens": 1, "total_tokens": len(words) + 1},
-        }  # fmt: skip
-        data = json.dumps(reply).encode()
-        try:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-        except OSError:  # the client was killed
-            return
-
-    def log_message(self, *_):
-        return
-
-
-@contextmanager
-def serving():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
-    server.daemon_threads = True
-    server.asked, server.on_asked = [], None
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server, f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+        years = [w for w in words if w.isdigit() and len(w) == 4]
+        asks_for_answer = "Reply with the answer" in prompt
+        return chat_reply([*years, "1"][0] if asks_for_answer else "1", len(words))
 
 
 def write_questions(folder, call_number=6):
@@ -134,19 +101,20 @@ def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that
 ):
     random.seed(0)
     write_questions(tmp_path)
-    with serving() as (server, url):
+    scripted = Scripted()
+    with answering(scripted) as url:
         undisturbed_folder = tmp_path / "whole"
         undisturbed_folder.mkdir()
         write_questions(undisturbed_folder)
         undisturbed = start(url, undisturbed_folder).communicate()[0]
-        calls = len(server.asked)
-        assert calls == len(set(server.asked)) > KILLS
-        server.asked.clear()
+        calls = len(scripted.prompts)
+        assert calls == len(set(scripted.prompts)) > KILLS
+        scripted.prompts.clear()
         answers = tmp_path / "answers.jsonl"
         recorded_at_kill = []
         for kill in range(KILLS):
             process = start(url, tmp_path)
-            kill_call = len(server.asked) + random.randint(
+            kill_call = len(scripted.prompts) + random.randint(
                 1, max(1, calls // (KILLS + 2))
             )
 
@@ -154,13 +122,13 @@ def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that
                 if call_number == kill_call:
                     os.kill(process.pid, signal.SIGKILL)
 
-            server.on_asked = end
+            scripted.on_prompt = end
             process.communicate()
             assert process.returncode == -signal.SIGKILL, kill
             recorded_at_kill.append(
                 len(answers.read_bytes().splitlines()) if answers.exists() else 0
             )
-        server.on_asked = None
+        scripted.on_prompt = lambda count: None
         answers.write_bytes(
             answers.read_bytes() + b'{"key": "cut o'
         )  # and one line that was cut off
@@ -169,7 +137,7 @@ def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that
     assert recorded_at_kill == sorted(recorded_at_kill)
     assert len(answers.read_bytes().splitlines()) == calls
     # A call under way at a kill was seen by nobody and is made again; there is one of it for each kill, no more.
-    assert calls <= len(server.asked) <= calls + KILLS
+    assert calls <= len(scripted.prompts) <= calls + KILLS
 
 
 def messages(text):

@@ -1,13 +1,9 @@
 """Query likelihood: the model's own log probabilities, local or served, whatever the batch."""
 
-import json
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
-
 import numpy as np
 import pytest
 import torch
+from local_server import answering, json_reply
 from tiny_models import QUESTION, TEXTS, tiny_pair
 
 from denoise_core.errors import BadReply, InputError
@@ -51,43 +47,25 @@ def test_what_cannot_be_scored_is_said(model_pair):
         QueryLikelihood(model, tokenizer).score("q" * 2000, TEXTS)
 
 
-@contextmanager
 def completions(model, tokenizer, breaks=lambda reply: reply):
     """A server of ``/completions`` with ``echo``, one token a byte."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert body["echo"]
-            choices = []
-            for index, prompt in enumerate(body["prompt"]):
-                ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-                with torch.inference_mode():
-                    logits = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-                scores = [float(logits[i - 1, ids[i]]) for i in range(1, len(ids))]
-                logprobs = {
-                    "text_offset": [*range(len(ids)), len(ids)],
-                    "token_logprobs": [None, *scores, -0.5],
-                }
-                choices.append({"index": index, "logprobs": logprobs})
-            reply = json.dumps(breaks({"choices": choices[::-1]})).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
+    def reply(body):
+        assert body["echo"]
+        choices = []
+        for index, prompt in enumerate(body["prompt"]):
+            ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+            with torch.inference_mode():
+                logits = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+            scores = [float(logits[i - 1, ids[i]]) for i in range(1, len(ids))]
+            logprobs = {
+                "text_offset": [*range(len(ids)), len(ids)],
+                "token_logprobs": [None, *scores, -0.5],
+            }
+            choices.append({"index": index, "logprobs": logprobs})
+        return json_reply(breaks({"choices": choices[::-1]}))
 
-        def log_message(self, *args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return answering(reply)
 
 
 @pytest.mark.enable_socket

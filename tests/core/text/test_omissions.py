@@ -239,14 +239,6 @@ def test_a_page_stays_balanced():
         assert after.count(f"<{name}>") == after.count(f"</{name}>")
 
 
-def test_all_kept_is_unchanged():
-    for write, _ in SHAPES.values():
-        text = write([(f"k{n}", f"place {n}", n * 31, f"{n} wet") for n in range(12)])
-        tool_result = read_result(text)
-        result = DenoiseResult("q", tool_result.passages)
-        assert tool_result.reduce(result).value == text
-
-
 @pytest.mark.parametrize("kept_number", [3, 5])
 def test_printed_json_keeps_its_lines_and_the_note_has_one_like_them(kept_number):
     rooms = [{"room": f"Room {n} looks at the sea.", "beds": n} for n in range(6)]

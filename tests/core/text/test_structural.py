@@ -246,15 +246,6 @@ def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_wh
     assert read_chunk(MARKDOWN, "nine")[0] == "# Hotel Sun\n## Pool"
 
 
-def test_four_paragraphs_of_a_short_text_are_four_chunks():
-    assert raw_texts("One.\n\nTwo.\n\nThree.\n\nFour.") == [
-        "One.",
-        "Two.",
-        "Three.",
-        "Four.",
-    ]
-
-
 def test_html_is_cut_in_the_raw_text_and_read_without_tags():
     assert read_chunk(PAGE, "return label") == (
         "Returns",

@@ -156,7 +156,6 @@ def generate_cases(
     top_k: int = DEFAULT_TOP_K,
     llm: LLM | None = None,
     model_name: str = "a model",
-    seed: int = 0,
 ) -> EvaluationCases:
     """Generate questions from chunks of documents.
 
@@ -167,7 +166,6 @@ def generate_cases(
         llm: Writes a question to a chunk. Without it a sentence is taken out of the chunk
             and becomes the question.
         model_name: The model's name in the report.
-        seed: The seed of the choice of chunks.
 
     Raises:
         InputError: No question can be generated.
@@ -180,7 +178,7 @@ def generate_cases(
     negative_count = top_k - 1
     if llm is None:
         source_questions = questions_from_documents(
-            document_chunks, n=question_count, negatives=negative_count, seed=seed
+            document_chunks, n=question_count, negatives=negative_count
         )
         source_note = (
             "questions are sentences taken out of the documents; their gold passage is "
@@ -188,7 +186,7 @@ def generate_cases(
         )
     else:
         question_flow = generate_questions(
-            document_chunks, n=question_count, negatives=negative_count, seed=seed
+            document_chunks, n=question_count, negatives=negative_count
         )
         source_questions = run(question_flow, llm=llm)[0]
         source_note = (

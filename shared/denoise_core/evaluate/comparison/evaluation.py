@@ -167,16 +167,6 @@ class Evaluation:
         write_whole(Path(path), report_module.render_evaluation(self))
         return Path(path)
 
-    def save_plot(self, path: str | Path) -> Path:
-        """Write the page's plot as SVG. Needs the extra ``cli``.
-
-        Raises:
-            InputError: What the questions need is not known.
-        """
-        report_module = require("denoise_core.report.evaluation", extra="cli")
-        write_whole(Path(path), report_module.render_plot(self))
-        return Path(path)
-
     def __repr__(self) -> str:
         """The recommendation and its figures."""
         figures = self.figures_for(self.recommendation.name)

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from denoise_core.evaluate.datasets import EvaluationCase
+from denoise_core.evaluate.datasets import (
+    EvaluationCase,
+    holds_texts,
+    join_passages,
+)
 from denoise_core.evaluate.metrics import (
     bootstrap_interval,
     contains_answer,
     wilson_interval,
 )
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Passage, Reply, Usage
+from denoise_core.types import Reply, Usage
 
 NEEDED_KEPT = "needed kept"
 RIGHT_ANSWERS = "right answers"
@@ -93,9 +97,9 @@ def measure_needed(
         From 0 to 1; None when nothing is known.
     """
     measure = needed_measure(case)
-    kept_text = _joined_text(result.passages)
+    kept_text = join_passages(result.passages)
     if measure == NEEDED_TEXTS:
-        return float(_holds_texts(kept_text, case.needs))
+        return float(holds_texts(kept_text, case.needs))
     if measure == ANSWER_KEPT:
         return float(contains_answer(kept_text, case.question.answers))
     return gold_recall
@@ -114,23 +118,14 @@ def needed_measure(case: EvaluationCase) -> str:
     passages of which something is kept. What the passages never had, no strategy can
     keep: it counts for none.
     """
-    all_text = _joined_text(case.question.passages)
-    if case.needs and _holds_texts(all_text, case.needs):
+    all_text = join_passages(case.question.passages)
+    if case.needs and holds_texts(all_text, case.needs):
         return NEEDED_TEXTS
     if contains_answer(all_text, case.question.answers):
         return ANSWER_KEPT
     if case.question.gold:
         return GOLD_TOUCHED
     return NOT_MEASURED
-
-
-def _joined_text(passages: Iterable[Passage]) -> str:
-    return "\n".join(passage.text_with_header for passage in passages)
-
-
-def _holds_texts(text: str, needed_texts: Iterable[str]) -> bool:
-    folded_text = " ".join(text.split())
-    return all(" ".join(text.split()) in folded_text for text in needed_texts)
 
 
 def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:

@@ -23,7 +23,7 @@ from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.runtime.effects import Flow
 from denoise_core.support.judging import AnswerVerdict
-from denoise_lab.policy.trained import LinearPolicy, allowed, softmax
+from denoise_lab.policy.trained import LinearPolicy, allowed, memory_features, softmax
 from denoise_lab.replay import replay
 
 Episode = Callable[[Policy], tuple[Answer, float]]
@@ -213,7 +213,7 @@ def learn_from_recorded(
 def decisions_of(
     policy: LinearPolicy, augmenter: Augmenter, recorded: Answer
 ) -> list[Decision]:
-    """The decisions of a recorded run, seen through the features of ``policy``; found by replaying it.
+    """The decisions of a recorded run that ``policy`` could have taken; found by replaying it.
 
     ``augmenter`` is one like that of the recording; nothing of it is called.
     """
@@ -256,7 +256,7 @@ def _decision(
     may = allowed(memory, attempts=policy.attempts)
     if taken is None or not may[taken]:
         return None
-    return Decision(policy.features(memory), may, taken, action.probability)
+    return Decision(memory_features(memory), may, taken, action.probability)
 
 
 def _importance(
@@ -285,9 +285,7 @@ def _importance(
 def _with(
     policy: LinearPolicy, weights: NDArray[np.float64], rng: random.Random | None = None
 ) -> LinearPolicy:
-    return LinearPolicy(
-        weights.copy(), rng=rng, features=policy.features, attempts=policy.attempts
-    )
+    return LinearPolicy(weights.copy(), rng=rng, attempts=policy.attempts)
 
 
 def _push(

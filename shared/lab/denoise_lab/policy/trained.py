@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +24,6 @@ from denoise_core.errors import InputError
 from denoise_core.text.words import content_words, split_words
 
 VERSION = 1  # of what is saved
-
-Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
-
-Embed: TypeAlias = Callable[[list[str]], Any]
-"""Texts to an array of shape ``(texts, width)``."""
 
 _ASKS = re.compile(
     r"^(?:and |so |but |ok(?:ay)?,? |great,? |also,? |thanks?,? )*(?:do|does|did|is|are|was|were|can|could|would|"
@@ -95,37 +89,6 @@ def memory_features(memory: WorkingMemory) -> NDArray[np.float64]:
     return np.array(list(numbers_of(memory).values()), dtype=np.float64)
 
 
-def with_text(embed: Embed) -> Features:
-    """`memory_features` and, after them, the embedding of the question by any text encoder, held fixed.
-
-    ``embed`` takes texts and gives an array of shape ``(texts, width)``, as the ``encode`` of a model of
-    sentence-transformers does. Its vectors are brought to length 1. It is asked once for each question, as long
-    as that question is among the 4096 last ones. The features raise `InputError` for another shape and for
-    numbers that are not finite.
-    """
-
-    @lru_cache(4096)
-    def vector(text: str) -> NDArray[np.float64]:
-        found = np.asarray(embed([text]), dtype=np.float64)
-        if (
-            found.ndim != 2
-            or len(found) != 1
-            or not found.size
-            or not np.isfinite(found).all()
-        ):
-            raise InputError(
-                f"embed: expected finite numbers of shape (1, width), got shape {found.shape}"
-            )
-        return np.asarray(
-            found[0] / max(float(np.linalg.norm(found)), 1e-12), dtype=np.float64
-        )
-
-    def features(memory: WorkingMemory) -> NDArray[np.float64]:
-        return np.concatenate([memory_features(memory), vector(memory.question)])
-
-    return features
-
-
 def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
     """Which of `ACTIONS` make sense now; never none."""
     searched, wide = _did(memory, wide=False), _did(memory, wide=True)
@@ -162,24 +125,17 @@ class LinearPolicy:
         weights: NDArray[np.float64] | None = None,
         *,
         rng: random.Random | None = None,
-        features: Features = memory_features,
         attempts: int = 3,
     ) -> None:
-        self.weights = (
-            np.zeros((len(ACTIONS), len(NAMES)))
-            if weights is None
-            else np.asarray(weights, np.float64)
-        )
-        if (
-            self.weights.ndim != 2
-            or len(self.weights) != len(ACTIONS)
-            or not np.isfinite(self.weights).all()
-        ):
+        shape = (len(ACTIONS), len(NAMES))
+        if weights is None:
+            weights = np.zeros(shape)
+        self.weights = np.asarray(weights, np.float64)
+        if self.weights.shape != shape or not np.isfinite(self.weights).all():
             raise InputError(
-                f"weights: expected finite numbers of shape ({len(ACTIONS)}, features), got {self.weights.shape}"
+                f"weights: expected finite numbers of shape {shape}, got {self.weights.shape}"
             )
         self.rng = rng
-        self.features = features
         self.attempts = attempts
 
     def choose(self, memory: WorkingMemory) -> Action:
@@ -191,12 +147,8 @@ class LinearPolicy:
 
     def chances(self, memory: WorkingMemory) -> NDArray[np.float64]:
         """Probability of each of `ACTIONS`, 0 for those that make no sense now; shape ``(5,)``."""
-        found = self.features(memory)
-        if found.shape != self.weights.shape[1:]:
-            raise InputError(
-                f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}"
-            )
-        return softmax(self.weights @ found, allowed(memory, attempts=self.attempts))
+        scores = self.weights @ memory_features(memory)
+        return softmax(scores, allowed(memory, attempts=self.attempts))
 
     def save(self, path: str | Path) -> None:
         """Write it to ``path`` as JSON, which ``load`` reads."""
@@ -205,43 +157,35 @@ class LinearPolicy:
         )
 
     @staticmethod
-    def load(path: str | Path, *, features: Features = memory_features) -> LinearPolicy:
+    def load(path: str | Path) -> LinearPolicy:
         """The saved policy, choosing the likeliest. Raises `InputError` for a file that is none."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: not a saved policy: {error}") from error
-        return LinearPolicy.from_json(data, features=features)
+        return LinearPolicy.from_json(data)
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON: version, features, and by action one weight for each feature."""
-        width = self.weights.shape[1]
-        names = [*NAMES, *(f"embedding {n}" for n in range(width - len(NAMES)))]
         return {
             "version": VERSION,
             "attempts": self.attempts,
-            "features": names[:width],
+            "features": list(NAMES),
             "weights": {
                 a: row.tolist() for a, row in zip(ACTIONS, self.weights, strict=True)
             },
         }
 
     @staticmethod
-    def from_json(
-        data: Mapping[str, Any], *, features: Features = memory_features
-    ) -> LinearPolicy:
+    def from_json(data: Mapping[str, Any]) -> LinearPolicy:
         """The policy that ``as_json`` wrote; `InputError` for another version's or another shape."""
         try:
-            if data["version"] != VERSION or list(
-                data["features"][: len(NAMES)]
-            ) != list(NAMES):
+            if data["version"] != VERSION or data["features"] != list(NAMES):
                 raise InputError(
                     "policy: saved by another version, whose features have another meaning; train again"
                 )
             weights = np.array([data["weights"][a] for a in ACTIONS], dtype=np.float64)
-            return LinearPolicy(
-                weights, features=features, attempts=int(data["attempts"])
-            )
+            return LinearPolicy(weights, attempts=int(data["attempts"]))
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
