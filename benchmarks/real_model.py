@@ -43,7 +43,8 @@ from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.stems import content_stems
 
 SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
-NOW, BEFORE = "prompts 5", "prompts 4"
+NOW, BEFORE = "prompts 6", "prompts 4"
+REWRITING = "prompts 5"  # of the prompts that `select` does not share
 
 
 class Held(RecordedLLM):
@@ -146,12 +147,16 @@ def counted(q: Asked, kept: Sequence[Passage]) -> tuple[float, float, float]:
 
 def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     ways: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    absences: dict[str, list[bool]] = {}
     for name, q in questions(data, own):
         selected = S2ADenoiser(q.llm).denoise(q.text, q.passages)
         ways.setdefault((name, "prompts that have changed"), [])
         if selected.failures:
             ways[name, "prompts that have changed"].append((1, 1, 1))
             continue
+        if NOW in name:
+            absent = absences.setdefault(name, [])
+            absent.append(selected.relevant is False)
         kept = {"everything": q.passages, "select": selected.passages}
         kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
         for way in ("select", "the default"):
@@ -179,11 +184,13 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         bench.mean(f"{name}: gold passages kept, {way}", gold)
         bench.mean(f"{name}: answer kept, {way}", answered[~np.isnan(answered)])
         bench.mean(f"{name}: text kept, {way}", size)
+    for name, absent in absences.items():
+        bench.right(f"{name}: called absent, select", absent)
 
 
 def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     mine = [r for r in records("s2a") if r["kind"] == "rewrite"]
-    made = [(NOW, mine, Held)] + (
+    made = [(REWRITING, mine, Held)] + (
         [] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)]
     )
     for version, found, model in made:

@@ -119,7 +119,7 @@ def corpus(
 
 
 def recorded(bench: Benchmark) -> None:
-    """Replies of a large language model to prompts of version 4 (the data folder) and 5 (here)."""
+    """Replies of a large language model to prompts of version 4 (the data folder), 5 and 6 (here)."""
     mine = [r for r in lines(RECORDED) if r["kind"] != "corrections"]
     folder = bench.options.data / "recorded" if bench.options.data else None
     before = (
@@ -127,7 +127,7 @@ def recorded(bench: Benchmark) -> None:
         if folder
         else []
     )
-    for name, records in (("version 5", mine), ("version 4", before)):
+    for name, records in (("versions 5 and 6", mine), ("version 4", before)):
         read = 0
         for r in records:
             asked = r.get("messages", [{"content": ""}])[-1]["content"]

@@ -49,7 +49,8 @@ class Guard:
             raise, see `denoise_core.errors.is_user_error`.
         on_empty: The same for a result that keeps nothing (or only white space) of
             input that had text; ``"raise"`` raises `EmptyResult`. A result that says
-            ``relevant=False`` may be empty. The defaults never lose context.
+            ``relevant=False`` may be empty, unless the denoiser has
+            ``on_irrelevant="keep"``. The defaults never lose context.
 
     Raises:
         InputError: A policy is none of the three.
@@ -122,7 +123,7 @@ class Guard:
     def _handle_empty(
         self, inputs: tuple[Passage, ...], result: DenoiseResult
     ) -> DenoiseResult:
-        if result.relevant is False:
+        if result.relevant is False and _may_keep_nothing(self.denoiser):
             return result
         if _has_text(result.passages):
             return result
@@ -173,6 +174,12 @@ class Guard:
             drop = Drop(whole_span, message)
             drops.append(drop)
         return replace(result, dropped=tuple(drops))
+
+
+def _may_keep_nothing(denoiser: Denoiser) -> bool:
+    """Whether a denoiser, or a step of it, was told to keep nothing if nothing is relevant."""
+    steps = getattr(denoiser, "denoisers", (denoiser,))
+    return any(getattr(step, "on_irrelevant", "drop") == "drop" for step in steps)
 
 
 def _has_text(passages: Iterable[Passage]) -> bool:

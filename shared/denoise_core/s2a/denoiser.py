@@ -11,10 +11,9 @@ from functools import partial
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from denoise_core.errors import InputError, MissingExtra, UnparsableReply
-from denoise_core.protocols import LLM, Scorer, expect_llm
+from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.protocols import LLM, expect_llm
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
@@ -24,6 +23,7 @@ from denoise_core.s2a.alignment import WrittenSentence, align_outcome
 from denoise_core.s2a.options import (
     EXTRACTIVE,
     OnError,
+    OnIrrelevant,
     Options,
     PieceRule,
     Variant,
@@ -35,9 +35,12 @@ from denoise_core.s2a.pieces import (
     group_slices,
     slice_passage,
 )
-from denoise_core.s2a.prompts import CONTEXT_FORM, KEEP_FORM, REPLY_FORMS
+from denoise_core.s2a.prompts import CONTEXT_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
+    ALONE_NOTE,
+    HALVED_NOTE,
+    Answered,
     LLMCaller,
     ReplyRecord,
     SliceOutcome,
@@ -55,13 +58,8 @@ from denoise_core.types import Drop, Passage, Span, check_passages
 
 NOT_NEEDED = "not needed for the question"
 NOT_IN_PASSAGES = "not in these passages: the model needs nothing of any of them"
-
-# Halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top.
-RECHECK_THRESHOLD = 3.0
-_MOST_RECHECKED = 3  # passages that are looked at again
-_LOOKED_RELEVANT = (
-    "nothing was kept of any passage, though this one looked relevant: asked once more"
-)
+NO_ANSWER = "the model finds no answer in these passages; the nearest pieces are kept"
+PART_OF_ANSWER = "the model finds a part of the answer in these passages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,15 @@ class PassageReport:
 
 @dataclass(frozen=True, slots=True)
 class S2AResult(DenoiseResult):
-    """A `DenoiseResult` with a report for each input passage, in the input's order."""
+    """A `DenoiseResult` with a report for each input passage, in the input's order.
+
+    ``answered`` is what the model says of the pieces that it selected: whether they answer
+    the question. ``relevant`` is False for ``"no"``, True for the others, and None if the
+    model did not say.
+    """
 
     reports: tuple[PassageReport, ...] = ()
+    answered: Answered | None = None
 
 
 class S2ADenoiser:
@@ -120,11 +124,13 @@ class S2ADenoiser:
     held to one. What is kept is the source's own characters, at exact spans. Short
     passages share a call. A reply that cannot be read is asked for once more in the
     same call, then passage by passage; a joint call that is refused (400, 413, 422) is
-    halved until the passage is found. If nothing at all is kept and a scorer finds a
-    passage clearly relevant, it is looked at once more.
+    halved until the passage is found.
 
     The rewriting variants have the model write the text again. What is shown is the
     source sentences that cover what it wrote (`Options.shown_text`).
+
+    ``select`` also says whether the pieces answer the question (``result.answered``); if not,
+    the nearest ones are kept, and ``result.relevant`` is False.
 
     A passage of which nothing helps is dropped. User errors, such as a wrong key, raise
     under every policy. A model of which nothing could be read in its first replies is
@@ -139,6 +145,7 @@ class S2ADenoiser:
         on_error: What an unreadable reply or a failed call gives for the passages it
             was about: ``"keep"`` leaves them as they were, ``"drop"`` drops them,
             ``"raise"`` raises. ``result.failures`` names each.
+        on_irrelevant: ``"drop"`` keeps nothing if the model finds no answer.
         max_concurrency: Calls at a time.
         budget: Limits all calls together.
         options: Everything else.
@@ -155,12 +162,14 @@ class S2ADenoiser:
         variant: Variant = "select",
         keep: PieceRule | None = None,
         on_error: OnError = "keep",
+        on_irrelevant: OnIrrelevant = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
         options: Options | None = None,
     ) -> None:
         check_choice("variant", variant, get_args(Variant))
         check_choice("on_error", on_error, get_args(OnError))
+        check_choice("on_irrelevant", on_irrelevant, get_args(OnIrrelevant))
         if max_concurrency < 1:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
         is_rule = callable(getattr(keep, "choose", None))
@@ -174,6 +183,7 @@ class S2ADenoiser:
         self.variant: Variant = variant
         self.keep = keep
         self.on_error: OnError = on_error
+        self.on_irrelevant: OnIrrelevant = on_irrelevant
         self.max_concurrency = max_concurrency
         self.budget = budget
         self.options = options or Options()
@@ -204,6 +214,7 @@ class S2ADenoiser:
         passages = check_passages(passages)
         question = NeutralQuestion(query)
         outcomes: list[SliceOutcome] = []
+        is_one_call = True
         if _have_text(passages):
             question = yield from neutralize_question(
                 self.llm,
@@ -212,35 +223,66 @@ class S2ADenoiser:
                 on_error=self.on_error,
                 record=self.record,
             )
-            outcomes = yield from self._ask_model(question.text, passages)
+            outcomes, is_one_call = yield from self._ask_model(question.text, passages)
         if self.keep is not None:
             # One token budget is for the whole context, so the rule sees all passages.
             outcomes = apply_rule(self.keep, outcomes)
-        return self._assemble_result(question, passages, outcomes)
+        answered = combine_answers(outcomes)
+        result = self._assemble_result(question, passages, outcomes, answered)
+        selecting_slices = [outcome for outcome in outcomes if outcome.kept_places]
+        if answered == "no" and not is_one_call and len(selecting_slices) > 1:
+            # None of the calls saw all that is kept; together it may answer.
+            answered = yield from self._judge_together(question.text, result.passages)
+            result = self._assemble_result(question, passages, outcomes, answered)
+        if answered == "no" and self.on_irrelevant == "drop":
+            log_fallback("S2ADenoiser", NOT_IN_PASSAGES, "no passage was kept")
+            dropped_outcomes = [replace(one, kept_places={}) for one in outcomes]
+            return self._assemble_result(question, passages, dropped_outcomes, answered)
+        return result
 
     def _ask_model(
         self, query: str, passages: Sequence[Passage]
-    ) -> Flow[list[SliceOutcome]]:
-        """Return the outcomes of all slices, from the cache and from the model."""
+    ) -> Flow[tuple[list[SliceOutcome], bool]]:
+        """Return the outcomes of all slices, and whether one call saw them all.
+
+        A slice that is known from the cache counts as a call.
+        """
         outcomes, requests = self._plan_requests(query, passages)
+        is_one_call = len(outcomes) + len(requests) == 1
         if not requests:
-            return outcomes
+            return outcomes, is_one_call
         llm_caller = self._caller(self.variant)
         new_outcomes = yield from llm_caller.outcomes(requests)
         cache = self.options.cache
         is_numbered = self.variant in EXTRACTIVE
         if cache is not None and is_numbered:
             store_selections(cache, new_outcomes)
-        outcomes += new_outcomes
-        if all(outcome.kept_places == {} for outcome in outcomes):
-            outcomes = yield from self._recheck_relevant(query, passages, outcomes)
-        return outcomes
+        is_one_call = is_one_call and not any(map(_was_divided, new_outcomes))
+        return outcomes + new_outcomes, is_one_call
+
+    def _judge_together(
+        self, query: str, kept_passages: Sequence[Passage]
+    ) -> Flow[Answered | None]:
+        """Return whether what several calls kept answers the question.
+
+        None if it does not fit into one call, or the call fails.
+        """
+        known_outcomes, requests = self._plan_requests(query, kept_passages)
+        if len(known_outcomes) + len(requests) > 1:
+            return None
+        outcomes, is_one_call = yield from self._ask_model(query, kept_passages)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                effect = "whether the passages answer the question is unknown"
+                log_fallback("S2ADenoiser", outcome.error, effect)
+                break
+        return combine_answers(outcomes) if is_one_call else None
 
     def _caller(self, variant: str) -> LLMCaller:
-        """Return the caller that reads replies to a variant, or to ``"confirm"``."""
+        """Return the caller that reads replies to a variant."""
         label_name = "message" if variant == "single" else "context"
         read_reply = partial(read_rewriting, label_names=(label_name,))
-        if variant == "confirm" or variant in EXTRACTIVE:
+        if variant in EXTRACTIVE:
             read_reply = partial(read_selection, variant=variant)
         return LLMCaller(
             llm=self.llm,
@@ -288,53 +330,12 @@ class S2ADenoiser:
             requests.append(request)
         return known_outcomes, requests
 
-    def _recheck_relevant(
-        self,
-        query: str,
-        passages: Sequence[Passage],
-        outcomes: list[SliceOutcome],
-    ) -> Flow[list[SliceOutcome]]:
-        """Ask once more about the passages that a scorer finds clearly relevant."""
-        options = self.options
-        passages = [passage for passage in passages if passage.text.strip()]
-        scores = score_passages(query, passages, options)
-        if scores is None:
-            return outcomes
-        min_score = options.recheck_threshold
-        if min_score is None:
-            min_score = RECHECK_THRESHOLD
-        parts: list[PassageSlice] = []
-        for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
-            if scores[n] < min_score:
-                continue
-            passage_id = passages[n].id
-            for outcome in outcomes:
-                if outcome.part.passage.id == passage_id:
-                    parts.append(outcome.part)
-        if not parts:
-            return outcomes
-        group = group_slices(parts, options.max_characters, options)[0]
-        request = SliceRequest(
-            parts=tuple(group),
-            prompt=options.prompts.confirm,
-            form=KEEP_FORM,
-            is_numbered=True,
-            question=query,
-        )
-        llm_caller = self._caller("confirm")
-        new_outcomes = yield from llm_caller.outcomes([request])
-        outcome_by_part = {id(outcome.part): outcome for outcome in new_outcomes}
-        merged_outcomes = []
-        for outcome in outcomes:
-            recheck = outcome_by_part.get(id(outcome.part))
-            merged_outcomes.append(_merge_recheck(outcome, recheck))
-        return merged_outcomes
-
     def _assemble_result(
         self,
         question: NeutralQuestion,
         passages: Sequence[Passage],
         outcomes: list[SliceOutcome],
+        answered: Answered | None,
     ) -> S2AResult:
         by_passage = _outcomes_by_passage(outcomes)
         identity_ranges: dict[str, Ranges] = {}
@@ -362,7 +363,7 @@ class S2ADenoiser:
             if report.problem is not None:
                 failures[passage.id] = report.problem
                 self._handle_failure(report, passage_outcomes)
-        note = None
+        note = {"no": NO_ANSWER, "partly": PART_OF_ANSWER}.get(answered or "")
         if _have_text(passages) and not kept_passages and not failures:
             note = NOT_IN_PASSAGES
         return S2AResult(
@@ -371,7 +372,9 @@ class S2ADenoiser:
             tuple(drops),
             fallback=_describe_fallbacks(failures, self.on_error),
             failures=failures,
+            relevant=None if answered is None else answered != "no",
             reports=tuple(reports),
+            answered=answered,
             note=note,
             question_note=question.note,
         )
@@ -393,6 +396,24 @@ class S2ADenoiser:
 
 def _have_text(passages: Iterable[Passage]) -> bool:
     return any(passage.text.strip() for passage in passages)
+
+
+def _was_divided(outcome: SliceOutcome) -> bool:
+    """Whether a joint call about the slice failed, so that others saw the rest of it."""
+    return ALONE_NOTE in outcome.notes or HALVED_NOTE in outcome.notes
+
+
+def combine_answers(outcomes: Iterable[SliceOutcome]) -> Answered | None:
+    """Return whether all pieces together answer the question; None if that is unknown.
+
+    What one call says of its pieces is no answer for all unless every call says "no".
+    """
+    words = {outcome.answered for outcome in outcomes}
+    if "yes" in words:
+        return "yes"
+    if "partly" in words:
+        return "partly"
+    return "no" if words == {"no"} else None
 
 
 def _outcomes_by_passage(
@@ -622,37 +643,3 @@ def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceO
             outcome = replace(outcome, kept_places=kept, drop_reasons=reasons)
         narrowed_outcomes.append(outcome)
     return narrowed_outcomes
-
-
-def score_passages(
-    query: str, passages: Sequence[Passage], options: Options
-) -> NDArray[np.float32] | None:
-    """Return scores by the options' scorer, or by the default that ships.
-
-    None, which is logged, without the default's extra.
-    """
-    scorer: Scorer | None = options.scorer
-    if scorer is None:
-        # Imported here: the default scorer needs an extra that S2A itself does not.
-        from denoise_core.embedded import DefaultScorer
-
-        scorer = DefaultScorer()
-    texts = [passage.text_with_header for passage in passages]
-    try:
-        return np.asarray(scorer.score(query, texts), dtype=np.float32)
-    except MissingExtra as error:
-        log_fallback("S2ADenoiser", error, "a selection of nothing was not confirmed")
-        return None
-
-
-def _merge_recheck(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
-    """Return the second outcome with the first one's calls; the first if it failed."""
-    if second is None:
-        return first
-    if second.problem is not None:
-        note = f"{_LOOKED_RELEVANT} in vain: {second.problem}"
-        return first.with_note(note, second.calls)
-    result_word = "kept" if second.kept_places else "confirmed"
-    note = f"{_LOOKED_RELEVANT}, and {result_word}"
-    recheck = replace(second, notes=first.notes)
-    return recheck.with_note(note, first.calls)

@@ -28,10 +28,11 @@ def label_questions(
 ) -> Iterator[Question | str]:
     """Each question with the passages as gold of which ``llm`` selects a part, or why there are none.
 
-    One call a question where its passages are short. ``progress`` hears of questions done, and of all. If the
-    model fails on one question, its reason takes that position; user errors raise.
+    One call a question where its passages are short. A question that they do not answer has no gold. ``progress``
+    hears of questions done, and of all. If the model fails on one question, its reason takes that position; user
+    errors raise.
     """
-    s2a_denoiser = S2ADenoiser(llm, on_error="raise")
+    s2a_denoiser = S2ADenoiser(llm, on_error="raise", on_irrelevant="drop")
     for n, question in enumerate(questions, 1):
         try:
             kept_passages = s2a_denoiser.denoise(

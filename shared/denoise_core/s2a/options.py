@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 from denoise_core.errors import InputError
-from denoise_core.protocols import Scorer
 from denoise_core.runtime.caches import Cache
 from denoise_core.s2a.prompts import Prompts
 
@@ -20,6 +19,7 @@ Variant = Literal[
     "relevance",
 ]
 OnError = Literal["keep", "drop", "raise"]
+OnIrrelevant = Literal["keep", "drop"]
 ShownText = Literal["source", "written"]
 
 EXTRACTIVE = ("select", "remove")
@@ -61,17 +61,14 @@ class Options:
             that cover what was written, or ``"written"``, the model's own text as in
             the paper, marked as rewritten, with the checker's verdict on each sentence.
         check_sentences: Whether the checker also judges what the source covers.
-        scorer: Decides whether a selection of nothing is to be confirmed; None is the
-            default that ships, if its extra is installed.
-        recheck_threshold: From this score on a passage is looked at again, once.
         cache: Saves calls.
         use_json_schema: Whether to ask for JSON by a schema if the model can be held to
             one.
         language: ISO 639-1 code, which decides abbreviations when sentences are cut.
 
     Raises:
-        InputError: For a number below 1, an unknown ``shown_text``, ``metadata`` that
-            is a single string, and a scorer without a scale or a threshold.
+        InputError: For a number below 1, an unknown ``shown_text``, and ``metadata`` that
+            is a single string.
     """
 
     prompts: Prompts = field(default_factory=Prompts)
@@ -84,8 +81,6 @@ class Options:
     keep_context: bool = True
     shown_text: ShownText = "source"
     check_sentences: bool = False
-    scorer: Scorer | None = None
-    recheck_threshold: float | None = None
     cache: Cache | None = None
     use_json_schema: bool = True
     language: str = "en"
@@ -104,15 +99,6 @@ class Options:
         if isinstance(self.metadata, str):
             raise InputError(
                 f"Options(metadata={self.metadata!r}): expected a tuple of keys, such as ('title',)"
-            )
-        if (
-            self.scorer is not None
-            and self.recheck_threshold is None
-            and not hasattr(self.scorer, "scale")
-        ):
-            raise InputError(
-                f"Options(scorer={type(self.scorer).__name__}): say with recheck_threshold= from which of its scores on a "  # noqa: E501
-                "passage is clearly relevant"
             )
 
 

@@ -220,12 +220,12 @@ def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
     piece_count = len(passage_slice.pieces)
     selection = parse_selection(reply, piece_count)
     # A piece in both lists is ambiguous, and guessing could drop a part of the request.
-    if set(selection.numbers) & set(selection.second_list):
+    if set(selection.numbers) & set(selection.opinion_numbers):
         raise UnparsableReply("a piece is named as request and as opinion")
     numbers = set(selection.numbers)
-    if numbers and selection.second_list:
+    if numbers and selection.opinion_numbers:
         all_numbers = set(range(1, piece_count + 1))
-        numbers = all_numbers.difference(selection.second_list)
+        numbers = all_numbers.difference(selection.opinion_numbers)
     kept_places: dict[int, int] = {}
     for piece_number in sorted(numbers):
         kept_places[piece_number - 1] = len(kept_places)

@@ -1,11 +1,11 @@
 """Call the model about passages, parse its replies, retry and cache them.
 
 A reply is read by a strict grammar: JSON, also in fences, or one list of numbers and
-ranges, or NONE. Nothing is guessed from prose, and words are no numbers: a reply that is
-neither is asked for once more in the same call, then part by part. A joint request that
-the model's side refuses is halved until the part is found that it refuses. The first
-call, made alone if nobody knows yet, finds whether a model can be held to a JSON schema;
-the adapter remembers it.
+ranges, or NONE, and behind it whether the pieces answer the question. Nothing is guessed
+from prose, and words are no numbers: a reply that is neither is asked for once more in
+the same call, then part by part. A joint request that the model's side refuses is halved
+until the part is found that it refuses. The first call, made alone if nobody knows yet,
+finds whether a model can be held to a JSON schema; the adapter remembers it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from denoise_core.errors import (
     BudgetExceeded,
@@ -41,6 +41,7 @@ from denoise_core.text.replies import (
 from denoise_core.types import Message, Reply
 
 ListVerb = Literal["keep", "drop"]
+Answered = Literal["yes", "partly", "no"]
 
 _REPLY_TAGS = frozenset(
     (
@@ -63,6 +64,8 @@ _DASHES_AND_DIGITS = str.maketrans(
 _LIST_LABELS: dict[str, ListVerb | None] = {
     "answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop",
 }  # fmt: skip
+_ANSWERED_WORDS: dict[str, Answered] = {word: word for word in get_args(Answered)}
+_MARKUP = " \n\t*#_.:\"'"
 _NONE_WORDS = ("none", "n/a", "null", "nothing", "empty", "")
 _NUMBER_KEYS = {"n", "id", "number", "piece", "index"}
 # Allowed with a number; a verdict or a score is not.
@@ -78,13 +81,16 @@ class ParsedSelection:
         numbers: Each once, from 1, in the reply's order.
         verb: What the reply says to do with them; None if it only lists them.
         first_words: The first words that it gives with a number.
-        second_list: The numbers of its second list, if it divides the pieces in two.
+        opinion_numbers: Those that it calls opinion, if it divides the pieces in two.
+        answered: Whether it says that the pieces answer the question; None if it does not
+            say.
     """
 
     numbers: tuple[int, ...]
     verb: ListVerb | None = None
     first_words: Mapping[int, str] = field(default_factory=dict)
-    second_list: tuple[int, ...] = ()
+    opinion_numbers: tuple[int, ...] = ()
+    answered: Answered | None = None
 
 
 def parse_selection(reply: Reply | str, piece_count: int) -> ParsedSelection:
@@ -95,9 +101,11 @@ def parse_selection(reply: Reply | str, piece_count: int) -> ParsedSelection:
     """
     reply_part = clean_reply_text(reply)
     value = parse_whole_json(reply_part)
-    if value is None:
-        return _parse_line(reply_part, piece_count)
-    return _parse_json_selection(value, piece_count)
+    if value is not None:
+        return _parse_json_selection(value, piece_count)
+    number_text, answered = _split_answered(reply_part)
+    selection = _parse_line(number_text, piece_count)
+    return replace(selection, answered=answered)
 
 
 def parse_texts(reply: Reply | str, *label_names: str) -> tuple[str, ...]:
@@ -199,8 +207,8 @@ def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
     if "request" in number_lists:
         numbers, _ = _parse_items(number_lists["request"], piece_count)
         opinion_items = number_lists.get("opinion", [])
-        second_list, _ = _parse_items(opinion_items, piece_count)
-        return ParsedSelection(numbers, "keep", second_list=second_list)
+        opinion_numbers, _ = _parse_items(opinion_items, piece_count)
+        return ParsedSelection(numbers, "keep", opinion_numbers=opinion_numbers)
     if len(number_lists) > 1:  # of "keep" and "drop" one may be empty
         for key in ("keep", "drop"):
             if number_lists.get(key) == []:
@@ -213,7 +221,12 @@ def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
     piece_numbers, first_words = _parse_items(list_items, piece_count)
     list_label = values.get("list", list_key)
     list_label = str(list_label).lower()
-    return ParsedSelection(piece_numbers, _LIST_LABELS.get(list_label), first_words)
+    return ParsedSelection(
+        piece_numbers,
+        _LIST_LABELS.get(list_label),
+        first_words,
+        answered=read_answered(values.get("answered")),
+    )
 
 
 def _parse_items(
@@ -266,6 +279,22 @@ def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
         if list_items != "all":
             number_ranges = parse_number_ranges(list_items)
     return ParsedSelection(_check_numbers(number_ranges, piece_count, line), list_verb)
+
+
+def _split_answered(reply_part: str) -> tuple[str, Answered | None]:
+    """Return a reply without ``ANSWERED: ...`` at its end, and what that says."""
+    folded_text = reply_part.casefold()
+    number_text, _, stated_word = folded_text.rpartition("answered")
+    answered = read_answered(stated_word)
+    if answered is None or not number_text.strip():
+        return reply_part, None
+    return number_text, answered
+
+
+def read_answered(stated_word: Any) -> Answered | None:
+    """Return whether pieces answer a question; None for anything but the three words."""
+    word = str(stated_word).strip(_MARKUP).casefold()
+    return _ANSWERED_WORDS.get(word)
 
 
 def _split_label(line: str) -> tuple[str, ListVerb | None]:
@@ -373,6 +402,8 @@ class SliceOutcome:
         error: What was raised.
         drop_reasons: Why pieces that the reply named are not kept after all.
         calls: Calls that were made about it.
+        answered: Whether the model says that the slice's kept pieces, with the others of
+            its call, answer the question; None if it did not say.
     """
 
     part: PassageSlice
@@ -384,6 +415,7 @@ class SliceOutcome:
     error: Exception | None = None
     drop_reasons: Mapping[int, str] = field(default_factory=dict)
     calls: int = 1
+    answered: Answered | None = None
 
     def with_note(self, note: str, calls: int) -> SliceOutcome:
         """Return the outcome with a note, after so many further calls."""
@@ -400,7 +432,8 @@ def read_selection(
     Numbers without a verb mean what the variant asks for.
 
     Raises:
-        UnparsableReply: Also if first words do not agree.
+        UnparsableReply: Also if first words do not agree, and if no piece is kept and
+            yet the pieces answer the question.
     """
     piece_count = len(request.piece_texts)
     selection = parse_selection(reply, piece_count)
@@ -417,6 +450,8 @@ def read_selection(
         other_numbers = all_numbers.difference(piece_numbers)
         piece_numbers = sorted(other_numbers)
     reply_places = dict(zip(piece_numbers, count()))
+    if not reply_places and selection.answered not in (None, "no"):
+        raise UnparsableReply("it keeps no piece, and says that the pieces answer")
     outcomes: list[SliceOutcome] = []
     piece_number = 0
     for passage_slice in request.parts:
@@ -425,7 +460,10 @@ def read_selection(
             piece_number += 1
             if piece_number in reply_places:
                 kept_places[index] = reply_places[piece_number]
-        outcomes.append(SliceOutcome(passage_slice, kept_places))
+        answered = selection.answered
+        if answered is not None and not kept_places:
+            answered = "no"
+        outcomes.append(SliceOutcome(passage_slice, kept_places, answered=answered))
     return outcomes
 
 
@@ -788,19 +826,25 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
         return None
     kept_places: dict[int, int] = {}
     try:
+        selection = json.loads(reply_part)
         piece_indices = range(len(passage_slice.pieces))
-        for index, reply_place in json.loads(reply_part):
+        for index, reply_place in selection["kept"]:
             piece_index = piece_indices[index]
             kept_places[piece_index] = int(reply_place)
-    except (ValueError, TypeError, IndexError):
+        answered = read_answered(selection["answered"])
+    except (ValueError, TypeError, IndexError, KeyError):
         return None  # another program's entry
-    return SliceOutcome(passage_slice, kept_places, notes=(CACHED_NOTE,), calls=0)
+    return SliceOutcome(
+        passage_slice, kept_places, notes=(CACHED_NOTE,), calls=0, answered=answered
+    )
 
 
 def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
     """Store the selections that could be read."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
-            cache.store_reply(
-                outcome.part.cache_key, json.dumps(list(outcome.kept_places.items()))
-            )
+            selection = {
+                "kept": list(outcome.kept_places.items()),
+                "answered": outcome.answered,
+            }
+            cache.store_reply(outcome.part.cache_key, json.dumps(selection))

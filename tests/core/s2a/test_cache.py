@@ -245,3 +245,16 @@ def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
 def test_a_store_needs_room():
     with pytest.raises(InputError, match="expected 1 or more"):
         SqliteStore("x", max_entries=0)
+
+
+@pytest.mark.parametrize("answered", ["yes", "no"])
+def test_whether_the_pieces_answer_is_known_again(store, answered):
+    model = says(f"1\nANSWERED: {answered}")
+    options = Options(cache=Cache("m", store))
+    results = []
+    for _ in range(2):
+        result = S2ADenoiser(model, options=options).denoise("How tall?", PASSAGES[:1])
+        results.append((result.passages, result.answered, result.relevant))
+    assert results[0] == results[1]
+    assert results[0][1] == answered
+    assert len(model.received_messages) == 1

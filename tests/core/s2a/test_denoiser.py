@@ -18,6 +18,8 @@ from denoise_core import (
     UnparsableReply,
 )
 from denoise_core.end.selection import TokenLimit
+from denoise_core.runtime.guard import Guard
+from denoise_core.runtime.pipeline import Pipeline
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.pieces import split_pieces
 from denoise_core.testing import FunctionLLM, check_denoiser
@@ -363,3 +365,116 @@ def test_only_a_selection_of_nothing_says_that_the_passages_do_not_answer(reply,
     assert s2a_result.relevant is None
     assert (s2a_result.note or "").startswith(note or "")
     assert (s2a_result.note is None) == (note is None)
+
+
+@pytest.mark.parametrize(
+    ("answered", "relevant", "note"),
+    [
+        ("yes", True, ""),
+        ("partly", True, "a part of the answer"),
+        ("no", False, "finds no answer in these passages; the nearest pieces are kept"),
+    ],
+)
+def test_what_the_model_says_of_the_answer_is_told_and_the_pieces_stay(
+    answered, relevant, note
+):
+    s2a_result = S2ADenoiser(says(f"1\nANSWERED: {answered}")).denoise(QUERY, PASSAGES)
+    check_result(PASSAGES, s2a_result)
+    assert [passage.text for passage in s2a_result.passages] == [
+        "The tower is 330 m tall. "
+    ]
+    assert (s2a_result.answered, s2a_result.relevant) == (answered, relevant)
+    assert note in (s2a_result.note or "")
+    assert (s2a_result.note is None) == (not note)
+
+
+def test_no_answer_and_no_piece_is_absence_and_the_guard_loses_nothing():
+    s2a_denoiser = S2ADenoiser(says("NONE\nANSWERED: no"))
+    s2a_result = s2a_denoiser.denoise(QUERY, PASSAGES)
+    assert (s2a_result.passages, s2a_result.relevant) == ((), False)
+    assert (s2a_result.note or "").startswith("not in these passages")
+    for guarded_denoiser in (s2a_denoiser, Pipeline(s2a_denoiser)):
+        guarded_result = Guard(guarded_denoiser).denoise(QUERY, PASSAGES)
+        assert guarded_result.passages == PASSAGES
+        assert guarded_result.relevant is False
+        assert "nothing was kept" in (guarded_result.fallback or "")
+
+
+def test_a_user_can_have_nothing_kept_where_nothing_answers():
+    model = says("1\nANSWERED: no")
+    s2a_denoiser = S2ADenoiser(model, on_irrelevant="drop")
+    for denoiser in (s2a_denoiser, Guard(s2a_denoiser), Guard(Pipeline(s2a_denoiser))):
+        denoise_result = denoiser.denoise(QUERY, PASSAGES)
+        check_result(PASSAGES, denoise_result)
+        assert (denoise_result.passages, denoise_result.relevant) == ((), False)
+    part = S2ADenoiser(says("1\nANSWERED: partly"), on_irrelevant="drop")
+    assert part.denoise(QUERY, PASSAGES).passages
+    with pytest.raises(InputError, match="on_irrelevant"):
+        S2ADenoiser(model, on_irrelevant="hide")  # type: ignore[arg-type]
+
+
+EACH_ALONE = Options(join_passages=False, neutralize_question=False)
+
+
+def answers_by_passage(joint: str, **answers: str) -> FunctionLLM:
+    """A model that names the first piece; ``joint`` is its word if it sees several passages."""
+
+    def reply(messages):
+        shown_text = document(messages)
+        words = [word for name, word in answers.items() if name in shown_text]
+        if len(words) > 1:
+            return joint
+        return f"1\nANSWERED: {words[0]}" if words else "NONE\nANSWERED: no"
+
+    return FunctionLLM(reply)
+
+
+@pytest.mark.parametrize(
+    ("tower", "fruit", "answered"),
+    [("yes", "no", "yes"), ("no", "partly", "partly"), ("partly", "yes", "yes")],
+)
+def test_one_call_that_finds_an_answer_is_enough(tower, fruit, answered):
+    model = answers_by_passage("", tower=tower, Bananas=fruit)
+    s2a_result = S2ADenoiser(model, options=EACH_ALONE).denoise(QUERY, PASSAGES)
+    assert s2a_result.answered == answered
+    assert len(model.received_messages) == len(PASSAGES)
+
+
+@pytest.mark.parametrize(
+    ("joint", "answered"),
+    [
+        ("1, 2\nANSWERED: yes", "yes"),
+        ("1\nANSWERED: no", "no"),
+        ("that is hard to say", None),
+    ],
+)
+def test_pieces_of_several_calls_that_answer_nothing_alone_are_judged_together(
+    joint, answered
+):
+    model = answers_by_passage(joint, tower="no", Bananas="no")
+    options = replace(EACH_ALONE, join_passages=None, max_pieces=4)
+    s2a_result = S2ADenoiser(model, options=options).denoise(QUERY, PASSAGES)
+    assert s2a_result.answered == answered
+    assert [passage.id for passage in s2a_result.passages] == ["tower", "fruit"]
+    joint_text = document(model.received_messages[2])
+    assert "330 m tall" in joint_text
+    assert "They grow" not in joint_text
+
+
+def test_no_call_more_where_one_call_saw_all_that_is_kept():
+    model = answers_by_passage("1", tower="no")
+    s2a_result = S2ADenoiser(model, options=EACH_ALONE).denoise(QUERY, PASSAGES)
+    assert s2a_result.answered == "no"
+    assert len(model.received_messages) == len(PASSAGES)
+
+
+def test_absence_is_not_told_where_a_call_failed():
+    def reply(messages):
+        if "Bananas" in document(messages):
+            raise ConnectionError("away")
+        return "1\nANSWERED: no"
+
+    denoiser = S2ADenoiser(FunctionLLM(reply), options=EACH_ALONE)
+    s2a_result = denoiser.denoise(QUERY, PASSAGES)
+    assert s2a_result.relevant is None
+    assert "fruit" in s2a_result.failures

@@ -280,3 +280,9 @@ def test_it_takes_what_both_frameworks_have(framework):
         retriever, [one_question.text for one_question in ASKED], fake_llm
     )
     assert 20 <= actual_result.evaluation.questions <= 22
+
+
+def test_the_nearest_pieces_are_no_label_where_nothing_answers():
+    model = FunctionLLM(lambda messages: "1, 2\nANSWERED: no")
+    (reason,) = label_questions([replace(ASKED[0], gold=frozenset())], model)
+    assert reason == "no passage is needed, says the model"

@@ -115,8 +115,10 @@ class Structured:
             for position, one_text in pieces(messages).items()
             if "here" in one_text
         ]
-        (list_name,) = schema["properties"]
-        return Reply(json.dumps({list_name: named_numbers}))
+        list_name, *other_names = schema["properties"]
+        assert other_names == (["answered"] if list_name == "keep" else [])
+        fields = {list_name: named_numbers, **dict.fromkeys(other_names, "yes")}
+        return Reply(json.dumps(fields))
 
     async def acomplete_json(self, messages, schema):
         return self.complete_json(messages, schema)

@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 from denoise_core import Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.replies import parse_selection, parse_texts
-from denoise_core.testing import FunctionLLM, FunctionScorer
-
-from .fakes import says
+from denoise_core.testing import FunctionLLM
 
 CORPUS = Path(__file__).parents[2] / "data" / "replies"
 TOWER = Passage("The tower is 330 m tall. I love it! It was built in 1889.", "tower")
@@ -220,7 +218,7 @@ def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
     system, user, own_value, correction = fake_llm.received_messages[1]
     assert (system, user) == fake_llm.received_messages[0]
     assert own_value.content == "Piece 1 is the one."
-    assert '{"keep": [numbers]}' in correction.content
+    assert '{"keep": [numbers], "answered"' in correction.content
     assert "unreadable" in s2a_result.reports[0].notes[0]
     assert s2a_result.reports[0].call_count == 2
 
@@ -346,7 +344,9 @@ def test_schemas_are_strict_and_the_prompt_asks_for_json():
     S2ADenoiser(fake_llm).denoise("How tall?", [TOWER])
     ((messages, schema),) = fake_llm.received_messages
     items = schema["properties"]["keep"]["items"]
-    assert (schema["required"], schema["additionalProperties"]) == (["keep"], False)
+    assert schema["required"] == ["keep", "answered"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["answered"]["enum"] == ["yes", "partly", "no"]
     assert (items["required"], items["additionalProperties"]) == (
         ["n", "starts"],
         False,
@@ -367,36 +367,46 @@ def test_whether_a_model_can_is_found_by_asking_once():
     ]
 
 
-SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
+@pytest.mark.parametrize(
+    ("reply", "numbers", "answered"),
+    [
+        ("2, 5-7\nANSWERED: no", (2, 5, 6, 7), "no"),
+        ("NONE\nANSWERED: no", (), "no"),
+        ("**2**\n\n**ANSWERED:** Partly.", (2,), "partly"),
+        ("Keep: 2\nAnswered: YES", (2,), "yes"),
+        ("2, 5 ANSWERED: yes", (2, 5), "yes"),
+        ('{"keep": [{"n": 4, "starts": "The"}], "answered": "no"}', (4,), "no"),
+        ('{"keep": [], "answered": "no"}', (), "no"),
+        ("2, 5", (2, 5), None),
+        ('{"keep": [2], "answered": "perhaps"}', (2,), None),
+        ('{"keep": [2], "answered": true}', (2,), None),
+    ],
+)
+def test_a_reply_says_whether_the_pieces_answer(reply, numbers, answered):
+    selection = parse_selection(reply, 8)
+    assert (selection.numbers, selection.answered) == (numbers, answered)
 
 
-@pytest.mark.parametrize(("second", "kept_pieces"), [("1", ["tower"]), ("NONE", [])])
-def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_relevant(
-    second, kept_pieces
-):
-    fake_llm = FunctionLLM(
-        lambda sent_messages: (
-            second
-            if "A first look found nothing" in sent_messages[1].content
-            else "NONE"
-        )
-    )
-    options = Options(scorer=SURE, recheck_threshold=0.5)
-    s2a_result = S2ADenoiser(fake_llm, options=options).denoise(
-        "How tall?", [FRUIT, TOWER]
-    )
-    assert [one_passage.id for one_passage in s2a_result.passages] == kept_pieces
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "ANSWERED: no",
+        "2, 5\nANSWERED: perhaps",
+        "2, 5\nANSWERED: yes, by 2",
+        "The question is answered: yes",
+        "2\nANSWERED: yes\nANSWERED: no",
+    ],
+)
+def test_what_is_said_of_the_answer_in_other_words_is_not_read(reply):
+    with pytest.raises(UnparsableReply):
+        parse_selection(reply, 8)
+
+
+@pytest.mark.parametrize("answered", ["yes", "partly"])
+def test_no_piece_that_answers_is_a_contradiction_and_is_asked_for_again(answered):
+    replies = iter([f"NONE\nANSWERED: {answered}", "1\nANSWERED: yes"])
+    fake_llm = FunctionLLM(lambda sent_messages: next(replies))
+    s2a_result = S2ADenoiser(fake_llm).denoise("How tall?", [TOWER])
+    assert [passage.id for passage in s2a_result.passages] == ["tower"]
+    assert s2a_result.answered == "yes"
     assert len(fake_llm.received_messages) == 2
-    assert "Bananas" not in fake_llm.received_messages[1][1].content
-    assert "asked once more" in s2a_result.reports[1].notes[0]
-    assert s2a_result.reports[1].call_count == 2
-    assert not s2a_result.failures
-
-
-def test_a_none_that_nothing_speaks_against_is_taken():
-    fake_llm = says("NONE")
-    s2a_result = S2ADenoiser(
-        fake_llm, options=Options(scorer=SURE, recheck_threshold=0.5)
-    ).denoise("How?", [FRUIT])
-    assert s2a_result.passages == ()
-    assert len(fake_llm.received_messages) == 1

@@ -85,13 +85,16 @@ class Server:
                 for n, piece in zip(cut[::2], cut[1::2])
                 if self._needed(piece)
             }
-            text = _ranges(list(chosen)) or "NONE"
+            answered = "yes" if chosen else "no"
+            text = f"{_ranges(list(chosen)) or 'NONE'}\nANSWERED: {answered}"
             if "Reply with JSON" in prompt:
                 keep = [
                     {"n": n, "starts": " ".join(piece.split()[:3])}
                     for n, piece in chosen.items()
                 ]
-                text = json.dumps({"keep": keep}, ensure_ascii=False)
+                text = json.dumps(
+                    {"keep": keep, "answered": answered}, ensure_ascii=False
+                )
         elif "cut into numbered pieces" in prompt:  # all of it is the request
             count = len(_PIECE.findall(prompt.split("\nEND ")[0]))
             text = (
