@@ -3,6 +3,8 @@
 Probes and heads are fitted on some questions of a set and measured on others of it. A set's rows and what was read
 of a model are kept in the system's temporary folder (``--folder`` keeps them elsewhere), so that a run that was
 stopped continues; with ``--only NAME`` a run ends after one set, and its results have all rows known by then.
+Answers (`_model_answers`) are the last two steps: ``drafts`` and ``answers``, of as many questions as
+``--answers`` says; 0 takes those that were answered before.
 With ``--model`` another folder or name than SmolLM2's. The quick form sweeps an encoder, which ships.
 """
 
@@ -18,6 +20,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from _model_answers import (
+    ALL,
+    ANSWER_WAYS,
+    DRAFT_WAYS,
+    FIVE,
+    NEW_TOKENS,
+    PLAIN,
+    Replies,
+    answer_replies,
+    answered_questions,
+    draft_replies,
+)
+from company import UNSEEN, file_pieces, read_questions, split_files
 from harness import Benchmark, arguments, read
 
 from denoise_core.embedded.default import DefaultScorer
@@ -32,29 +47,42 @@ from denoise_core.end.heads import HeadReader
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.datasets import parse_cases
+from denoise_core.local.generation import LocalLLM
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.loading import load_tokenizer, shared_model
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.types import Passage
 from denoise_lab.experiments.real_sets import (
     cache_folder,
     cut_question,
     quick_questions,
 )
+from denoise_lab.split import place
 
-NQ, COSTS = "NQ", "costs"
+NQ, COMPANY, COSTS = "NQ", "company", "costs"
+DRAFTS, ANSWERS = "drafts", "answers"
+TWO_WIKI = "2WikiMultihopQA"
 FILES = {
     NQ: "nq_gold_distractors20",
     "HotpotQA": "hotpotqa_distractor",
     "MuSiQue": "musique",
-    "2WikiMultihopQA": "2wikimultihopqa",
+    TWO_WIKI: "2wikimultihopqa",
+    COMPANY: "company",
 }
 # Questions fitted on and measured, passages of each, characters of each passage.
-SIZES = {NQ: (40, 60, 10, None)}
+SIZES = {
+    NQ: (40, 60, 10, None),
+    TWO_WIKI: (50, 60, 6, 500),
+    COMPANY: (50, 60, 8, None),
+}
 OTHER_SIZE = (30, 40, 6, 500)
 ABOUT = {
     NQ: "40 questions fitted on, 60 measured, 10 passages each",
+    TWO_WIKI: "50 questions fitted on, 60 measured, 6 passages of 500 characters at most each",
+    COMPANY: "50 questions fitted on, 60 measured, in an order given by a hash, 8 pieces of 600 characters at "
+    "most each: the needed ones and the next by BM25",
     "other sets": "30 questions fitted on, 40 measured, 6 passages of 500 characters at most each",
 }
 LAYERS = {NQ: (6, 8, 10, 12, 14, 18)}
@@ -77,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--folder", type=Path, default=cache_folder() / "end_model")
     parser.add_argument("--only")
+    parser.add_argument("--answers", type=int, default=100)
     given, rest = parser.parse_known_args(argv)
     options = arguments("END on a real language model", rest)
     bench = Benchmark("end_model", options)
@@ -91,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench.about = {"model": Path(given.model).name, **ABOUT}
     run = ModelRun(given.model, options.data, given.folder)
     by_name = run.rows(given.only)
+    by_name |= run.reply_rows(given.only, given.answers)
     for name, rows in by_name.items():
         _add_rows(bench, name, rows)
     _add_rows(bench, "all sets", _mean_rows(by_name))
@@ -133,6 +163,43 @@ class ModelRun:
                 known[name] = json.loads(path.read_text(encoding="utf-8"))
         return known
 
+    def reply_rows(self, only: str | None, count: int) -> dict[str, list[Row]]:
+        """Rows about drafts and answers, which none but a run of this step (or of all) adds to."""
+        steps: dict[str, tuple[Sequence[str], Callable[..., Replies]]] = {
+            DRAFTS: (DRAFT_WAYS, draft_replies),
+            ANSWERS: (ANSWER_WAYS, self._answer_replies),
+        }
+        llm = LocalLLM(self.model, self.tokenizer, max_new_tokens=NEW_TOKENS)
+        path = self.folder / "replies.jsonl"
+        known = {}
+        for name, (ways, ask) in steps.items():
+            questions = self._answer_questions()
+            if count == 0 or only not in (None, name):
+                questions = answered_questions(ways, questions, path)
+            else:
+                questions = questions[:count]
+            if questions:
+                replies = ask(llm, questions, path)
+                rows = _draft_rows if name == DRAFTS else _answer_rows
+                known[name] = rows(replies)
+        return known
+
+    def _answer_replies(
+        self, llm: LocalLLM, questions: Sequence[Question], path: Path
+    ) -> Replies:
+        return answer_replies(llm, self.probe_scorer, questions, path)
+
+    def _answer_questions(self) -> list[Question]:
+        """Of NQ, with all their passages and an answer, behind those that a probe was fitted on."""
+        fitting, _ = self._questions(NQ)
+        fitted_ids = {question.id for question in fitting}
+        usable = []
+        for question in self._read_set(NQ):
+            has_answer = bool(question.answers) and bool(question.gold)
+            if has_answer and question.id not in fitted_ids:
+                usable.append(question)
+        return usable
+
     def _questions(self, name: str) -> tuple[list[Question], list[Question]]:
         """Those to fit on and those to measure on."""
         fitted_count, measured_count, passages, characters = SIZES.get(name, OTHER_SIZE)
@@ -145,6 +212,8 @@ class ModelRun:
         return usable[:fitted_count], usable[fitted_count:end]
 
     def _read_set(self, name: str) -> Sequence[Question]:
+        if name == COMPANY:
+            return company_cases(self.data)
         records = enumerate(read(self.data, FILES[name]), 1)
         return parse_cases(records, labelled=True, skip_bad=False).questions
 
@@ -291,6 +360,30 @@ class ModelRun:
         return rows
 
 
+def company_cases(data: Path | None) -> list[Question]:
+    """Questions about company files, and about the files that ship, over pieces, best first by BM25.
+
+    The order is that of a hash, since both files are sorted by kind. A piece is needed that has the words of a
+    place that the answer needs.
+    """
+    if data is None:
+        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
+    cases = []
+    for folder in (data / COMPANY, UNSEEN):
+        for asked in read_questions(folder, None):
+            pieces = split_files(asked.files, file_pieces)
+            words = [need["text"] for need in asked.needs]
+            needed = set()
+            for piece in pieces:
+                if any(need in piece.text for need in words):
+                    needed.add(piece.id)
+            texts = [piece.text for piece in pieces]
+            scores = BM25Scorer().score(asked.text, texts)
+            ranked = [pieces[n] for n in np.argsort(-scores, kind="stable")]
+            cases.append(Question(asked.text, tuple(ranked), frozenset(needed)))
+    return sorted(cases, key=lambda case: place(case.text))
+
+
 # -- measuring -------------------------------------------------------------------------
 
 
@@ -434,6 +527,44 @@ def _aim_rows(areas: ByReading, kept: ByReading, chosen: Reading) -> list[Row]:
             {"at_least": 0.9},
         ),
     ]
+
+
+def _draft_rows(replies: Replies) -> list[Row]:
+    """How often the answer is found, and how often the prompt's delimiters come instead of one."""
+    rows: list[Row] = []
+    found = {}
+    for way, way_replies in replies.items():
+        found[way] = [float(reply.is_right) for reply in way_replies]
+        rows.append((f"answer found, {way}", found[way], "share", {}))
+    loss = np.subtract(found[FIVE], found[PLAIN]).tolist()
+    copies = float(sum(reply.has_envelope for reply in replies[PLAIN]))
+    measure = "answer found, END's prompt over the plain draft"
+    rows.append((measure, loss, "share", {"at_most": 0.05}))
+    rows.append(("copied envelopes, plain draft", [copies], "replies", {"at_most": 0}))
+    rows.append(("questions", [float(len(found[FIVE]))], "questions", {}))
+    return rows
+
+
+def _answer_rows(replies: Replies) -> list[Row]:
+    """Answers found and CPU seconds, scoring included; END over all passages."""
+    rows: list[Row] = []
+    found = {}
+    seconds = {}
+    for way, way_replies in replies.items():
+        found[way] = [float(reply.is_right) for reply in way_replies]
+        seconds[way] = [reply.seconds for reply in way_replies]
+        rows.append((f"answer found, {way}", found[way], "share", {}))
+        rows.append((f"CPU time, {way}", seconds[way], "s", {}))
+    for way in replies:
+        if way.startswith("END"):
+            gain = np.subtract(found[way], found[ALL]).tolist()
+            ratio = sum(seconds[way]) / sum(seconds[ALL])
+            rows.append((f"answer found, {way}, over all 20", gain, "share", {}))
+            rows.append(
+                (f"CPU time, {way}, over all 20", [ratio], "ratio", {"at_most": 0.45})
+            )
+    rows.append(("questions", [float(len(found[ALL]))], "questions", {}))
+    return rows
 
 
 def _best(by_reading: ByReading, layer: int, poolings: Sequence[str]) -> list[float]:

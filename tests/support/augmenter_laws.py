@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.memory import attempt_rank
+from denoise_core.text.delimit import copies_envelope, envelope_markers
+from denoise_core.types import Event
 
 
 def check_answer(answer: Answer) -> None:
@@ -46,7 +48,7 @@ def check_answer(answer: Answer) -> None:
     drafts = [
         event
         for event in answer.trace.events
-        if event.tag == "draft" and isinstance(getattr(event.reply, "text", None), str)
+        if event.tag == "draft" and is_kept_draft(event)
     ]
     assert len(drafts) == memory.draft_count, (
         f"{len(drafts)} drafts came back, {memory.draft_count} are kept"
@@ -54,3 +56,12 @@ def check_answer(answer: Answer) -> None:
     for earlier in memory.attempts[:-1]:
         if earlier.verdict.outcome == "unknown":
             assert not earlier.feedback, "unknown was fed back"
+
+
+def is_kept_draft(event: Event) -> bool:
+    """Whether a text came back that does not only copy its prompt's delimiters."""
+    text = getattr(event.reply, "text", None)
+    if not isinstance(text, str):
+        return False
+    markers = envelope_markers(event.effect.messages)
+    return not copies_envelope(text, markers)

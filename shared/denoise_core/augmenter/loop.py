@@ -28,7 +28,7 @@ from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, PromptForm, Task
 from denoise_core.augmenter.utility import Groundedness, Utility, When, as_utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
@@ -58,6 +58,10 @@ class Augmenter:
         task: The instruction, and the words of an abstention that no model wrote.
         when: ``when(question, answer)`` says what is judged; by default
             everything.
+        plain_prompts: True asks ``llm`` for drafts without delimiters around the evidence,
+            for small models, which copy them, and for trusted texts
+            (`prompts.plain_draft_prompt`). By default from the first such copy on; False
+            for never.
 
     Raises:
         InputError: For a setting of another type, and for a ``denoiser`` without a
@@ -77,6 +81,7 @@ class Augmenter:
         limits: LoopLimits | None = None,
         task: Task = QUESTION_ANSWERING,
         when: When | None = None,
+        plain_prompts: bool | None = None,
     ) -> None:
         if isinstance(retriever, Consolidator):
             if denoiser is not None:
@@ -103,6 +108,9 @@ class Augmenter:
         self.limits = limits or LoopLimits()
         self.task = task
         self.when = when
+        self.prompt_form = PromptForm(
+            is_plain=bool(plain_prompts), may_change=plain_prompts is None
+        )
 
     def with_limits(self, **limits: Any) -> Augmenter:
         """The loop under other limits; see `LoopLimits`."""
@@ -207,6 +215,7 @@ class Augmenter:
             self.when,
             drafter,
             wrap_server,
+            self.prompt_form,
         )
         memory = steps.with_evidence(memory, evidence, self.limits)
         return self._run_loop(memory, parts)

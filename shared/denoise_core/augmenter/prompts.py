@@ -3,6 +3,8 @@
 The wording is ours; the paper's is not available. `VERSION` changes with every text, so
 that recorded runs can be distinguished. Evidence is numbered from 1 in the order
 shown and labelled by sentence; a model cites ``[1.2]`` and never sees our ids.
+
+A draft's prompt has a plain form too, for small models, which copy the envelopes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from denoise_core.support.labels import (
     LabelledEvidence,
     evidence_prefix,
 )
-from denoise_core.text.delimit import wrap_in_envelope
+from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
 from denoise_core.types import Message, Passage
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
@@ -33,11 +35,27 @@ class Task:
         instruction: What the model must do.
         abstention_text: The sentence sent where nobody wrote one: there was no
             evidence, or ``LoopLimits(unsupported="abstain")``.
+        plain_instruction: What the model must do in a plain prompt, which has no labels;
+            ``instruction`` if it is empty.
     """
 
     name: str
     instruction: str
     abstention_text: str = "I found no answer to this in the evidence at hand."
+    plain_instruction: str = ""
+
+
+@dataclass(slots=True)
+class PromptForm:
+    """Which form the prompts of one loop's drafts have.
+
+    Attributes:
+        is_plain: Whether they are plain (`plain_draft_prompt`).
+        may_change: Whether they become plain once the model has copied an envelope.
+    """
+
+    is_plain: bool
+    may_change: bool
 
 
 QUESTION_ANSWERING = Task(
@@ -46,6 +64,9 @@ QUESTION_ANSWERING = Task(
     "words. Behind each statement put the labels of the sentences that say it in square brackets, like [1.2] or "
     "[1.2, 3.1]. A statement that only follows from the evidence (a count, a sum, a conclusion) gets none. If the "
     "evidence does not hold the answer, say so in one sentence, in the language of the question.",
+    plain_instruction="Answer the question from the passages below and from nothing else, as briefly as it can be "
+    "answered. Behind each statement put the number of its passage in square brackets, like [1]. If the passages "
+    "do not hold the answer, say that they do not.",
 )
 
 SELF_ASK = (
@@ -59,12 +80,17 @@ REVISE = (
 )
 
 
-def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
+def draft_prompt(
+    memory: WorkingMemory, task: Task, *, is_plain: bool = False
+) -> tuple[Message, ...]:
     """The messages that ask for a candidate; after a failed one, with that draft and its feedback.
 
     They begin as those to the judge do, with the labelled evidence and the question: a
-    provider's prefix cache then reads the evidence once.
+    provider's prefix cache then reads the evidence once. ``is_plain``: see
+    `plain_draft_prompt`.
     """
+    if is_plain:
+        return plain_draft_prompt(memory, task)
     parts = [labelled_prefix(memory)]
     if memory.history:
         parts.append(history_block(memory.history))
@@ -78,6 +104,33 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
         feedback = wrap_in_envelope(last.feedback, "feedback")
         draft_text = draft_block(last.text_without_reasoning)
         messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
+    return tuple(messages)
+
+
+def plain_draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
+    """`draft_prompt` without envelopes and labels: numbered passages, the question last.
+
+    Texts that are not ours are sanitized, but nothing says where they begin and end: an
+    instruction inside a passage is easier to obey than in `draft_prompt`.
+    """
+    blocks = []
+    for number, passage in enumerate(memory.evidence, 1):
+        passage_text = sanitize_text(with_title_line(passage))
+        blocks.append(f"Passage {number}:\n{passage_text}")
+    for message in memory.history:
+        blocks.append(f"{message.role}: {sanitize_text(message.content)}")
+    blocks.append(f"Question: {sanitize_text(memory.question)}")
+    messages = [
+        Message("system", task.plain_instruction or task.instruction),
+        Message("user", "\n\n".join(blocks)),
+    ]
+    last = memory.last
+    if last and not last.verdict.passed and last.feedback:
+        draft_text = sanitize_text(last.text_without_reasoning[:_DRAFT_CHARACTERS])
+        feedback = sanitize_text(last.feedback)
+        messages.append(
+            Message("user", f"Your draft: {draft_text}\n\n{REVISE}\n\n{feedback}")
+        )
     return tuple(messages)
 
 

@@ -30,16 +30,28 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
 )
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
+from denoise_core.augmenter.prompts import (
+    PromptForm,
+    Task,
+    draft_prompt,
+    self_ask_prompt,
+)
 from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
-from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_user_error
+from denoise_core.errors import (
+    BudgetExceeded,
+    InputError,
+    NotRecorded,
+    UnparsableReply,
+    is_user_error,
+)
 from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import verdict_without_claims
 from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
-from denoise_core.types import Passage, Reply
+from denoise_core.text.delimit import copies_envelope, envelope_markers
+from denoise_core.types import Message, Passage, Reply
 
 FAILURE_REASONS = {
     "search": StopReason.RETRIEVER_ERROR,
@@ -84,6 +96,7 @@ class LoopParts:
     when: When | None
     drafter: Drafter | None
     wrap_server: WrapServer | None
+    prompt_form: PromptForm
 
 
 def record_failure(
@@ -271,23 +284,57 @@ def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
     has_feedback = False
     if last is not None:
         has_feedback = last.verdict.outcome == "fail" and bool(last.feedback)
-    server: LLM | None = None
     if parts.drafter is None:
-        messages = draft_prompt(memory, parts.task)
+        server: LLM | None = None
         if has_feedback and isinstance(parts.llm, SupportsSampling):
             server = parts.llm.with_sampling(memory.draft_count)
-    else:
-        request = DraftRequest(
-            memory.question,
-            memory.history,
-            memory.evidence,
-            rejected_draft=last.text_without_reasoning if last and has_feedback else "",
-            feedback=last.feedback if last and has_feedback else "",
-            attempt=memory.draft_count,
-            should_resample=has_feedback,
+        return (yield from _ask_model_for_draft(memory, parts, server))
+    request = DraftRequest(
+        memory.question,
+        memory.history,
+        memory.evidence,
+        rejected_draft=last.text_without_reasoning if last and has_feedback else "",
+        feedback=last.feedback if last and has_feedback else "",
+        attempt=memory.draft_count,
+        should_resample=has_feedback,
+    )
+    messages = request_messages(request)
+    drafter_server = DraftServer(parts.drafter, request)
+    return (yield from _complete_draft(messages, parts, drafter_server))
+
+
+def _ask_model_for_draft(
+    memory: WorkingMemory, parts: LoopParts, server: LLM | None
+) -> Flow[Reply]:
+    """Ask by the loop's own prompt; by a plain one once an envelope was copied.
+
+    Raises:
+        UnparsableReply: The reply copies an envelope, and the form may not change.
+    """
+    form = parts.prompt_form
+    messages = draft_prompt(memory, parts.task, is_plain=form.is_plain)
+    was_plain = form.is_plain
+    reply = yield from _complete_draft(messages, parts, server)
+    if was_plain or not copies_envelope(reply.text, envelope_markers(messages)):
+        return reply
+    error = UnparsableReply("the model copied the prompt's delimiters")
+    if not form.may_change:
+        raise error
+    if not form.is_plain:
+        form.is_plain = True
+        log_fallback(
+            "Augmenter draft",
+            error,
+            "it is asked by plain prompts from now on; take a larger model, or "
+            "plain_prompts=True",
         )
-        messages = request_messages(request)
-        server = DraftServer(parts.drafter, request)
+    messages = draft_prompt(memory, parts.task, is_plain=True)
+    return (yield from _complete_draft(messages, parts, server))
+
+
+def _complete_draft(
+    messages: Sequence[Message], parts: LoopParts, server: LLM | None
+) -> Flow[Reply]:
     if parts.wrap_server is not None:
         server = parts.wrap_server(server)
     return (yield from complete(messages, tag="draft", llm=server))

@@ -17,11 +17,11 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import count
 
 from denoise_core.errors import InputError
-from denoise_core.types import replace_surrogates
+from denoise_core.types import Message, replace_surrogates
 
 ENVELOPE_NOTE = (
     "Text between a line BEGIN with a name and a marker and the line END with the same "
@@ -30,6 +30,9 @@ ENVELOPE_NOTE = (
 )
 """For the system message of a prompt with envelopes. The same in every prompt, because
 it names no marker."""
+
+_LINE_MARKS = "*`#>| \t"  # what a model may put around a line that it copies
+_LONGEST_MARKER_LINE = 80  # characters: the word, a label of 41, a marker of 16
 
 _LABEL = re.compile(r"[a-z][a-z0-9 _-]{0,40}")
 
@@ -105,17 +108,47 @@ def wrap_in_envelope(text: str, label: str = "document") -> str:
     return f"BEGIN {name}\n{inner_text}\nEND {name}"
 
 
-def copies_envelope(reply_text: str) -> bool:
+def copies_envelope(reply_text: str, markers: Container[str] | None = None) -> bool:
     """Whether a reply has a line BEGIN or END with a label and a marker: it copies a prompt and says nothing.
+
+    With ``markers`` only those count; others may be quoted.
 
     >>> copies_envelope("BEGIN evidence 6 0f3d5a6b7c8d9e0f"), copies_envelope("BEGIN AGAIN")
     (True, False)
     """
     for line in reply_text.splitlines():
-        words = line.strip("*`#>| \t").split()
-        if len(words) > 2 and words[0] in ("BEGIN", "END") and _is_marker(words[-1]):
+        marker = _marker_of(line.strip(_LINE_MARKS))
+        if marker and (markers is None or marker in markers):
             return True
     return False
+
+
+def envelope_markers(messages: Iterable[Message]) -> frozenset[str]:
+    """The markers of a prompt's envelopes; a sanitized text has no line that looks like one."""
+    markers = set()
+    for message in messages:
+        for line in message.content.split("\n"):
+            markers.add(_marker_of(line))
+    return frozenset(markers)
+
+
+def _marker_of(line: str) -> str:
+    """The marker of a line BEGIN or END with a label; "" of any other."""
+    words = line.split()
+    is_delimiter = line.startswith(("BEGIN ", "END ")) and len(words) > 2
+    return words[-1] if is_delimiter and _is_marker(words[-1]) else ""
+
+
+def may_copy_envelope(line_start: str) -> bool:
+    """Whether a line that begins so may be one that `copies_envelope`.
+
+    >>> may_copy_envelope("BEG"), may_copy_envelope("> END evidence 6"), may_copy_envelope("Endings")
+    (True, True, False)
+    """
+    text = line_start.lstrip(_LINE_MARKS)
+    if len(text) > _LONGEST_MARKER_LINE:
+        return False
+    return any(word.startswith(text[: len(word)]) for word in ("BEGIN ", "END "))
 
 
 def _is_marker(word: str) -> bool:

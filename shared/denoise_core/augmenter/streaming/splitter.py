@@ -18,6 +18,11 @@ from denoise_core.augmenter.streaming.events import (
     TextReleased,
 )
 from denoise_core.protocols import LLM
+from denoise_core.text.delimit import (
+    copies_envelope,
+    envelope_markers,
+    may_copy_envelope,
+)
 from denoise_core.types import Message, Reply, Usage
 
 StreamPiece: TypeAlias = str | Usage | DraftReply
@@ -80,6 +85,33 @@ class StreamSplitter:
             self.emit_event(TextReleased(text))
 
 
+class EnvelopeFilter:
+    """Shows nothing of a line that copies an envelope of the prompt, nor of what follows it.
+
+    A line that may become one is held until it is complete: such a draft counts as none
+    (`augmenter.steps`), and a reader must not see it.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._markers = envelope_markers(messages)
+        self._held_text = ""
+        self._is_closed = False
+
+    def release(self, piece: str, *, is_last: bool = False) -> str:
+        """The text that can be shown now; with ``is_last`` all that is held."""
+        text = self._held_text + piece
+        line_start = len(text) if is_last else text.rfind("\n") + 1
+        whole_lines = text[:line_start]
+        if self._is_closed or copies_envelope(whole_lines, self._markers):
+            self._is_closed = True
+            return ""
+        self._held_text = ""
+        if may_copy_envelope(text[line_start:]):
+            self._held_text = text[line_start:]
+            return whole_lines
+        return text
+
+
 class SplitLLM:
     """One draft's model or drafter, asked as an LLM."""
 
@@ -89,10 +121,11 @@ class SplitLLM:
         self._text_pieces: list[str] = []
         self._usage: Usage | None = None
         self._draft_reply: DraftReply | None = None
+        self._filter: EnvelopeFilter | None = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Draft, passing on each piece as it arrives."""
-        draft_number = self.splitter.begin_draft()
+        draft_number = self._begin_draft(messages)
         stream = self._open_stream("stream", messages)
         if stream is None:
             return self._show_reply(self.server.complete(messages), draft_number)
@@ -103,11 +136,11 @@ class SplitLLM:
             close = getattr(stream, "close", None)
             if close is not None:
                 close()
-        return self._assembled_reply()
+        return self._assembled_reply(draft_number)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """Draft without blocking the event loop."""
-        draft_number = self.splitter.begin_draft()
+        draft_number = self._begin_draft(messages)
         stream = self._open_stream("astream", messages)
         if stream is None:
             return self._show_reply(await self.server.acomplete(messages), draft_number)
@@ -118,7 +151,12 @@ class SplitLLM:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
-        return self._assembled_reply()
+        return self._assembled_reply(draft_number)
+
+    def _begin_draft(self, messages: Sequence[Message]) -> int:
+        if not isinstance(self.server, DraftServer):  # a drafter's prompt is its own
+            self._filter = EnvelopeFilter(messages)
+        return self.splitter.begin_draft()
 
     def _open_stream(self, method: str, messages: Sequence[Message]) -> Any:
         """The draft's pieces as an iterator; None when the model or drafter cannot stream."""
@@ -138,8 +176,14 @@ class SplitLLM:
         with self.splitter.lock:
             self.splitter.check_current(draft_number)
             if is_text:
-                self.splitter.show(reply.text)
+                self._show(reply.text, is_last=True)
         return reply
+
+    def _show(self, text: str, *, is_last: bool = False) -> None:
+        """Show what the filter lets through; the caller holds the lock."""
+        if self._filter is not None:
+            text = self._filter.release(text, is_last=is_last)
+        self.splitter.show(text)
 
     def _take(self, piece: StreamPiece, draft_number: int) -> None:
         with self.splitter.lock:
@@ -151,9 +195,12 @@ class SplitLLM:
                     self._draft_reply = piece
                 case _:
                     self._text_pieces.append(piece)
-                    self.splitter.show(piece)
+                    self._show(piece)
 
-    def _assembled_reply(self) -> Reply:
+    def _assembled_reply(self, draft_number: int) -> Reply:
+        with self.splitter.lock:
+            self.splitter.check_current(draft_number)
+            self._show("", is_last=True)
         text = "".join(self._text_pieces)
         if self._draft_reply is not None:
             return replace(self._draft_reply, text=self._draft_reply.text or text)
