@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from wheels import build_wheel
 
 import denoise_core
 import llamaindex_denoise
@@ -16,25 +17,6 @@ import llamaindex_denoise
 ROOT = Path(__file__).parents[2]
 NAMES = ROOT / "shared" / "names"
 DISTRIBUTIONS = ("langchain-denoise", "llama-index-postprocessor-denoise")
-
-
-def built(folder, out):
-    command = [
-        sys.executable,
-        "-m",
-        "hatchling",
-        "build",
-        "-t",
-        "wheel",
-        "-d",
-        str(out),
-    ]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (wheel,) = out.glob("*.whl")
-    return wheel
 
 
 def about(wheel):
@@ -45,7 +27,7 @@ def about(wheel):
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_it_is_a_name_and_what_it_needs(name, tmp_path):
-    wheel = built(NAMES / name, tmp_path)
+    wheel = build_wheel(NAMES / name, tmp_path)
     assert wheel.stat().st_size < 10_000
     found = about(wheel)
     assert found["Version"] == denoise_core.__version__
@@ -79,7 +61,7 @@ def test_what_it_offers_are_the_very_objects(tmp_path):
 
 def test_the_index_shows_links_that_lead_somewhere(tmp_path):
     """The README has links within the repository; away from it, in the wheel, each has an address."""
-    text = about(built(ROOT, tmp_path)).get_payload()
+    text = about(build_wheel(ROOT, tmp_path)).get_payload()
     assert "# rag-denoise" in text
     assert (
         "](https://example.org/rag-denoise/source/raw/main/docs/" in text

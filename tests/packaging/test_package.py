@@ -25,23 +25,9 @@ HEAVY = {
 
 def modules_after(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd="/",
-    )
-    return {m.partition(".")[0] for m in done.stdout.split()}
-
-
-def modules_named(statement: str) -> set[str]:
-    code = f"{statement}\nimport sys\nprint(*sys.modules)"
-    return set(
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    return set(done.stdout.split())
 
 
 def sources_in(*folders: str) -> dict[str, str]:
@@ -72,8 +58,8 @@ def test_an_import_loads_nothing_heavy(module, allowed):
 
 
 def test_the_names_met_first_load_at_their_first_use():
-    assert "denoise_core.end" not in modules_named("import denoise_core")
-    assert "denoise_core.s2a.denoiser" in modules_named(
+    assert "denoise_core.end" not in modules_after("import denoise_core")
+    assert "denoise_core.s2a.denoiser" in modules_after(
         "from denoise_core import S2ADenoiser"
     )
     with pytest.raises(AttributeError, match="no_such_name"):

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from wheels import build_wheel
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,25 +14,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
-    found = {}
-    for name, folder in (("core", ROOT), ("lab", ROOT / "shared" / "lab")):
-        target = out / name
-        command = [
-            sys.executable,
-            "-m",
-            "hatchling",
-            "build",
-            "-t",
-            "wheel",
-            "-d",
-            str(target),
-        ]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        (found[name],) = target.glob("*.whl")
-    return found
+    return {
+        "core": build_wheel(ROOT, out / "core"),
+        "lab": build_wheel(ROOT / "shared" / "lab", out / "lab"),
+    }
 
 
 def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheels):
@@ -62,18 +48,10 @@ def test_the_laboratory_brings_its_protocols_and_nothing_of_the_product(wheels):
 @pytest.mark.parametrize("order", [("core", "lab"), ("lab", "core")])
 def test_either_may_be_installed_first(wheels, order, tmp_path):
     for name in order:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            "--target",
-        ]
+        line = f"-m pip install --quiet --no-deps --no-index --target {tmp_path}"
+        command = [sys.executable, *line.split(), str(wheels[name])]
         done = subprocess.run(
-            [*command, str(tmp_path), str(wheels[name])],
+            command,
             capture_output=True,
             text=True,
             check=False,

@@ -1,10 +1,9 @@
 """Tools' results of every shape, ranges of their texts, broken scorers, and the law of what is kept of them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
+from faults import Faulty, faults_of
 from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Passage, Span
@@ -96,31 +95,15 @@ def ranges_in(draw: st.DrawFn, text: str) -> Ranges:
     return draw(st.permutations(ranges))
 
 
-def _raises(query: str, texts: Sequence[str]) -> Any:
-    raise ConnectionError("the scorer is down")
-
-
-class BrokenScorer:
-    """A scorer that fails as its function does."""
-
-    def __init__(self, answer: Callable[[str, Sequence[str]], Any]) -> None:
-        self.answer = answer
-
-    def score(self, query: str, texts: Sequence[str]) -> Any:
-        """Whatever the function gives or raises."""
-        return self.answer(query, texts)
-
-
-FAULTS: Mapping[str, Callable[[str, Sequence[str]], Any]] = {
-    "raises": _raises,
-    "NaN": lambda query, texts: np.full(len(texts), np.nan),
-    "wrong length": lambda query, texts: np.ones(len(texts) + 1),
+FAULTS = {
+    name: faults_of("score")[name]
+    for name in ("raises a lost connection", "gives NaN", "gives one too many")
 }
 
 
 def broken(fault: str) -> ENDDenoiser:
     """END with a scorer that has this fault."""
-    return ENDDenoiser(BrokenScorer(FAULTS[fault]), keep=0.5, chunker="auto")
+    return ENDDenoiser(Faulty(FAULTS[fault]), keep=0.5, chunker="auto")
 
 
 class Keeping:

@@ -19,6 +19,11 @@ from typing import Any
 try:
     from re import _constants as code
     from re import _parser as parser
+
+    CLASSES = {
+        code.CATEGORY_DIGIT: "7", code.CATEGORY_SPACE: "\t", code.CATEGORY_WORD: "w",
+        code.CATEGORY_NOT_DIGIT: "q", code.CATEGORY_NOT_SPACE: "q", code.CATEGORY_NOT_WORD: "-",
+    }  # fmt: skip
 except ImportError:  # pragma: no cover
     code = parser = None
 
@@ -179,47 +184,36 @@ def letters(pattern: re.Pattern[str]) -> tuple[list[str], list[str]]:
     chars: dict[str, None] = dict.fromkeys(" \na0A")
     words: dict[str, None] = {}
 
-    def of_class(category: Any) -> str:
-        return {
-            code.CATEGORY_DIGIT: "7", code.CATEGORY_SPACE: "\t", code.CATEGORY_WORD: "w",
-            code.CATEGORY_NOT_DIGIT: "q", code.CATEGORY_NOT_SPACE: "q", code.CATEGORY_NOT_WORD: "-",
-        }.get(category, "x")  # fmt: skip
+    def read_class(kind: Any, item: Any) -> None:
+        if kind is code.RANGE:
+            kind, item = code.LITERAL, item[0]
+        if kind in (code.LITERAL, code.NOT_LITERAL):
+            chars[chr(item)] = None
+        elif kind is code.CATEGORY:
+            chars[CLASSES.get(item, "x")] = None
+
+    def read_inner(value: Any) -> None:
+        if isinstance(value, parser.SubPattern):
+            walk(value)
+        elif isinstance(value, (tuple, list)):
+            for inner in value[:8]:
+                read_inner(inner)
 
     def walk(parsed: Any) -> None:
         run = ""
-        for op, value in parsed:
+        for op, value in [*parsed, (None, None)]:
             if op is code.LITERAL:
-                chars[chr(value)] = None
                 run += chr(value)
-                continue
-            if len(run) > 1:
+            elif len(run) > 1:
                 words[run] = None
-            run = ""
-            if op is code.NOT_LITERAL:
-                chars[chr(value)] = None
-            elif op is code.IN:
+            if op is not code.LITERAL:
+                run = ""
+            if op is code.IN:
                 for kind, item in value[:12]:
-                    if kind is code.LITERAL:
-                        chars[chr(item)] = None
-                    elif kind is code.RANGE:
-                        chars[chr(item[0])] = None
-                    elif kind is code.CATEGORY:
-                        chars[of_class(item)] = None
-            elif op is code.CATEGORY:
-                chars[of_class(value)] = None
-            elif op in (code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT):
-                walk(value[2])
-            elif op is code.SUBPATTERN:
-                walk(value[3])
-            elif op is code.BRANCH:
-                for branch in value[1][:8]:
-                    walk(branch)
-            elif op in (code.ASSERT, code.ASSERT_NOT):
-                walk(value[1])
-            elif op is code.ATOMIC_GROUP:
-                walk(value)
-        if len(run) > 1:
-            words[run] = None
+                    read_class(kind, item)
+            else:
+                read_class(op, value)
+                read_inner(value)
 
     walk(parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG))
     return list(chars)[:12], list(words)[:5]

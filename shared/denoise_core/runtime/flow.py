@@ -57,7 +57,7 @@ from denoise_core.runtime.thread_pool import (
     run_in_pool,
     stop_if_abandoned,
 )
-from denoise_core.text.token_budget import estimate_tokens
+from denoise_core.text.token_budget import estimate_usage
 from denoise_core.types import Event, Passage, Reply, Usage
 
 T = TypeVar("T")
@@ -450,10 +450,7 @@ def _check_completion(effect: Complete, reply: Any) -> tuple[Reply, Usage]:
         return reply, reply.usage
     if not reply.calls:
         return reply, Usage(0, 0)
-    prompt = "".join(message.content for message in effect.messages)
-    prompt_tokens = estimate_tokens(prompt)
-    reply_tokens = estimate_tokens(reply.text)
-    return reply, Usage(prompt_tokens, reply_tokens, is_estimated=True)
+    return reply, estimate_usage(effect.messages, reply.text)
 
 
 def _check_passages(reply: Any) -> tuple[Passage, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from denoise_core.types import Message, Usage
 
 CHARACTERS_PER_TOKEN = 4
 """Code points a token: a rule of thumb for alphabets, used without a tokenizer."""
@@ -25,6 +27,14 @@ def estimate_tokens(text: str) -> int:
         wide_characters = sum(ord(symbol) >= _FIRST_WIDE_CODE_POINT for symbol in text)
     narrow_characters = len(text) - wide_characters
     return -(-narrow_characters // CHARACTERS_PER_TOKEN) + wide_characters
+
+
+def estimate_usage(messages: Iterable[Message], reply_text: str = "") -> Usage:
+    """Estimate the tokens of a call for which the model reports none."""
+    prompt = "".join(message.content for message in messages)
+    prompt_tokens = estimate_tokens(prompt)
+    reply_tokens = estimate_tokens(reply_text)
+    return Usage(prompt_tokens, reply_tokens, is_estimated=True)
 
 
 @dataclass(slots=True)

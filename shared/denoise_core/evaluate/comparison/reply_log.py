@@ -19,10 +19,10 @@ from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.caches import Cache
 from denoise_core.runtime.thread_pool import run_in_pool
+from denoise_core.text.token_budget import estimate_usage
 from denoise_core.types import Message, Reply, Usage
 
 MESSAGE_OVERHEAD = 16  # tokens of a chat format around a message, at most
-BYTES_PER_TOKEN = 4  # for estimates
 
 # What a dry run takes for a reply: methods go on from it, so that it counts later calls too.
 PLANNED_REPLY = "1"
@@ -111,7 +111,7 @@ class ReplyLog:
         with self._lock:
             self.planned_calls += 1
             self.planned_usage = Usage(
-                self.planned_usage.input_tokens + _estimate_tokens(messages),
+                self.planned_usage.input_tokens + estimate_usage(messages).input_tokens,
                 self.planned_usage.output_tokens + self.max_tokens // 4,
                 is_estimated=True,
             )
@@ -138,9 +138,7 @@ class ReplyLog:
             raise
         call_usage = model_reply.usage
         if call_usage is None:
-            reply_tokens = len(model_reply.text) // BYTES_PER_TOKEN
-            input_tokens = _estimate_tokens(messages)
-            call_usage = Usage(input_tokens, reply_tokens, is_estimated=True)
+            call_usage = estimate_usage(messages, model_reply.text)
         model_reply = Reply(model_reply.text, call_usage)
         with self._lock:
             self.total_spent += self._cost(call_usage) - worst_cost
@@ -171,10 +169,6 @@ class ReplyLog:
 
 def _count_bytes(messages: Sequence[Message]) -> int:
     return sum(len(m.content.encode("utf-8", "replace")) for m in messages)
-
-
-def _estimate_tokens(messages: Sequence[Message]) -> int:
-    return _count_bytes(messages) // BYTES_PER_TOKEN
 
 
 def _read_replies(path: Path) -> dict[str, Reply]:

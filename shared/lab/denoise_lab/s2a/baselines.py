@@ -8,7 +8,6 @@ from typing import Literal, get_args
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a import S2AResult
@@ -33,8 +32,6 @@ class Baseline:
         llm: LLM,
         *,
         kind: Kind = "plain",
-        budget: Budget | None = None,
-        prompts: Prompts | None = None,
     ) -> None:
         if kind not in get_args(Kind):
             raise InputError(
@@ -42,22 +39,20 @@ class Baseline:
             )
         self.llm = expect_llm(llm)
         self.kind: Kind = kind
-        self.budget = budget
-        self.prompts = prompts or Prompts()
 
     def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
         """The model's answer from question and passages, with its trace."""
-        answer, trace = run(self.flow(question, passages), budget=self.budget)
+        answer, trace = run(self.flow(question, passages))
         return replace(answer, trace=trace)
 
     async def aanswer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
         """`answer` for async; the same result."""
-        answer, trace = await arun(self.flow(question, passages), budget=self.budget)
+        answer, trace = await arun(self.flow(question, passages))
         return replace(answer, trace=trace)
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         """The same as a flow, for a driver of your own."""
-        p = self.prompts
+        p = Prompts()
         prompt = {
             "plain": p.answer,
             "instructed": p.answer_fairly,

@@ -61,9 +61,10 @@ class Judge(Protocol):
 
 
 class _ByModel:
-    def __init__(self, name: str, prompt: Prompt, llm: LLM | None) -> None:
-        self.name = name
-        self.prompt = prompt
+    name: str
+    prompt: Prompt
+
+    def __init__(self, llm: LLM | None = None) -> None:
         self.llm = llm
 
     def ask(self, case: Case, answer: str) -> Flow[str]:
@@ -81,8 +82,8 @@ class _ByModel:
 class FactualityJudge(_ByModel):
     """1 when a model finds the answer to say what the gold says, 0 when not (factual questions)."""
 
-    def __init__(self, llm: LLM | None = None, *, prompt: Prompt = FACTUALITY) -> None:
-        super().__init__("factuality", prompt, llm)
+    name = "factuality"
+    prompt = FACTUALITY
 
     def judge(self, case: Case, answer: str) -> Flow[float | None]:
         if not answer.strip():
@@ -94,8 +95,8 @@ class FactualityJudge(_ByModel):
 class QualityJudge(_ByModel):
     """1 to 5, by a model (longform answers)."""
 
-    def __init__(self, llm: LLM | None = None, *, prompt: Prompt = QUALITY) -> None:
-        super().__init__("quality", prompt, llm)
+    name = "quality"
+    prompt = QUALITY
 
     def judge(self, case: Case, answer: str) -> Flow[float | None]:
         mark = yield from self.ask(case, answer)
@@ -105,8 +106,8 @@ class QualityJudge(_ByModel):
 class ObjectivityJudge(_ByModel):
     """5 - |S| with S the sentiment that a model finds, -5 to 5 (paper, section 3.1)."""
 
-    def __init__(self, llm: LLM | None = None, *, prompt: Prompt = SENTIMENT) -> None:
-        super().__init__("objectivity", prompt, llm)
+    name = "objectivity"
+    prompt = SENTIMENT
 
     def judge(self, case: Case, answer: str) -> Flow[float | None]:
         mark = (yield from self.ask(case, answer)).replace("−", "-")
