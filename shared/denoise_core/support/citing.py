@@ -63,7 +63,7 @@ def find_citations(
     Args:
         answer: The answer.
         passages: The evidence, in the order in which citations count it.
-        provided: The citations that came beside the answer's text.
+        provided: The citations that came along with the answer's text.
     """
     passage_ids = []
     for passage in passages:
@@ -191,7 +191,7 @@ class _CitationResolver:
         """The ids of the passages a name cites, and what is unknown; None for words.
 
         A number behind a word is the passage's where no passage has these words: then
-        they would be of its own tables, standards or chapters.
+        they would name its tables, standards or chapters.
         """
         cited_ids = []
         unknown_names = []
