@@ -188,11 +188,15 @@ class ToolResult:
         if self.characters <= max_characters:
             return ReducedResult(self.value)
         omitted_numbers = self._texts_to_omit(max_characters)
-        shown_numbers = sorted(set(range(len(self.passages))) - set(omitted_numbers))
-        characters = sum(len(self.passages[n].text) for n in shown_numbers)
+        shown_numbers = set(range(len(self.passages)))
+        shown_numbers.difference_update(omitted_numbers)
+        characters = 0
+        for n in shown_numbers:
+            passage = self.passages[n]
+            characters += len(passage.text)
         new_texts = {}
         if characters > max_characters:
-            for n in shown_numbers:
+            for n in sorted(shown_numbers):
                 limit = max_characters * len(self.passages[n].text) // characters
                 new_texts[n] = self._cap_text(n, limit, has_recall)
         reduced = self._replace_texts(new_texts)
@@ -261,11 +265,18 @@ class ToolResult:
             note += f"; recall({text_id}) returns them"
         value = _replace_at(reduced.value, self.paths[first_number], f"[{note}]")
         first_block = _block_path(self.paths[first_number])
-        positions = {_block_path(self.paths[n])[-1] for n in numbers}
-        positions.remove(first_block[-1])
+        positions = set()
+        for n in numbers[1:]:
+            block_path = _block_path(self.paths[n])
+            positions.add(block_path[-1])
+        positions.discard(first_block[-1])
         value = _remove_items(value, first_block[:-1], positions)
-        texts = [self.passages[n].text for n in numbers]
-        omitted = OmittedText(text_id, "\n\n".join(texts))
+        texts = []
+        for n in numbers:
+            passage = self.passages[n]
+            texts.append(passage.text)
+        joined_texts = "\n\n".join(texts)
+        omitted = OmittedText(text_id, joined_texts)
         return ReducedResult(value, (*reduced.omitted_texts, omitted))
 
     def _cut_text(self, n: int, kept_spans: Ranges, has_recall: bool) -> _NewText:

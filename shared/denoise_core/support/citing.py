@@ -119,14 +119,18 @@ def _locate_provided(
     evidence = LabelledEvidence(passages if provided else ())
     for citation in provided:
         start, end = _trim_to_words(answer, citation.start, citation.end)
-        cited_text = " ".join(citation.cited_text.split())
-        if start == end or not fold_text(cited_text).text:
+        words = citation.cited_text.split()
+        cited_text = " ".join(words)
+        folded = fold_text(cited_text)
+        if start == end or not folded.text:
             continue
         labels = _labels_of_words(cited_text, evidence)
         if labels:
-            ids = [evidence.sentences[label].passage_id for label in labels]
-            unique_ids = tuple(dict.fromkeys(ids))
-            yield Citation(start, end, unique_ids, (), labels)
+            ids: dict[str, None] = {}  # ordered, each once
+            for label in labels:
+                sentence = evidence.sentences[label]
+                ids[sentence.passage_id] = None
+            yield Citation(start, end, tuple(ids), (), labels)
         elif find_words(cited_text, answer) is None:
             shown_text = cited_text[:_SHOWN_CHARACTERS]
             yield Citation(start, end, (), (f'"{shown_text}"',))

@@ -165,7 +165,11 @@ def _redact_record(
     """
     if isinstance(value, list):
         item_path = (*path, "*")
-        return [_redact_record(item, redact, item_path, is_foreign) for item in value]
+        redacted_items = []
+        for item in value:
+            redacted_item = _redact_record(item, redact, item_path, is_foreign)
+            redacted_items.append(redacted_item)
+        return redacted_items
     if isinstance(value, dict):
         redacted = {}
         for key, item in value.items():
@@ -176,7 +180,8 @@ def _redact_record(
                 item, redact, item_path, is_item_foreign
             )
         return redacted
-    is_name = not is_foreign and "/".join(path) in _OWN_VALUES
+    joined_path = "/".join(path)
+    is_name = not is_foreign and joined_path in _OWN_VALUES
     if isinstance(value, str) and not is_name:
         return redact(value)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
