@@ -613,7 +613,10 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         text = "\n".join(lines)
     name = call.tool_id or call.tool_name
     tool_result = read_result(text, name=name)
-    passages = [replace(p, provenance="tool") for p in tool_result.passages]
+    passages = []
+    for passage in tool_result.passages:
+        tool_passage = replace(passage, provenance="tool")
+        passages.append(tool_passage)
     return (*passages, *_citable_passages(output, name))
 
 
@@ -621,7 +624,10 @@ def _citable_passages(output: ToolOutput, name: str) -> Iterator[Passage]:
     """The documents of a tool that gives them to the provider to cite."""
     for number, block in enumerate(output.blocks, 1):
         if isinstance(block, CitableBlock):
-            texts = [item.text for item in block.content if isinstance(item, TextBlock)]
+            texts = []
+            for item in block.content:
+                if isinstance(item, TextBlock):
+                    texts.append(item.text)
             yield Passage(
                 "\n".join(texts),
                 f"{name}-{number}",

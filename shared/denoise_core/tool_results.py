@@ -188,11 +188,15 @@ class ToolResult:
         if self.characters <= max_characters:
             return ReducedResult(self.value)
         omitted_numbers = self._texts_to_omit(max_characters)
-        shown_numbers = sorted(set(range(len(self.passages))) - set(omitted_numbers))
-        characters = sum(len(self.passages[n].text) for n in shown_numbers)
+        shown_numbers = set(range(len(self.passages)))
+        shown_numbers.difference_update(omitted_numbers)
+        characters = 0
+        for n in shown_numbers:
+            passage = self.passages[n]
+            characters += len(passage.text)
         new_texts = {}
         if characters > max_characters:
-            for n in shown_numbers:
+            for n in sorted(shown_numbers):
                 limit = max_characters * len(self.passages[n].text) // characters
                 new_texts[n] = self._cap_text(n, limit, has_recall)
         reduced = self._replace_texts(new_texts)
@@ -240,11 +244,13 @@ class ToolResult:
             if room < 0 and position > 1:
                 break
             shown_blocks.add(_block_path(self.paths[n]))
+        list_path = _block_path(self.paths[0])[:-1]
         omitted_numbers = []
         for n, path in enumerate(self.paths):
             block_path = _block_path(path)
             is_pinned = bool(self._pinned_spans(self.chunked_texts[n]))
-            if block_path and block_path not in shown_blocks and not is_pinned:
+            is_in_list = block_path != () and block_path[:-1] == list_path
+            if is_in_list and block_path not in shown_blocks and not is_pinned:
                 omitted_numbers.append(n)
         return omitted_numbers
 
@@ -259,16 +265,18 @@ class ToolResult:
             note += f"; recall({text_id}) returns them"
         value = _replace_at(reduced.value, self.paths[first_number], f"[{note}]")
         first_block = _block_path(self.paths[first_number])
-        removed_blocks: dict[JsonPath, set[Any]] = {}
-        for n in numbers:
+        positions = set()
+        for n in numbers[1:]:
             block_path = _block_path(self.paths[n])
-            if block_path != first_block:
-                positions = removed_blocks.setdefault(block_path[:-1], set())
-                positions.add(block_path[-1])
-        for list_path, positions in removed_blocks.items():
-            value = _remove_items(value, list_path, positions)
-        texts = [self.passages[n].text for n in numbers]
-        omitted = OmittedText(text_id, "\n\n".join(texts))
+            positions.add(block_path[-1])
+        positions.discard(first_block[-1])
+        value = _remove_items(value, first_block[:-1], positions)
+        texts = []
+        for n in numbers:
+            passage = self.passages[n]
+            texts.append(passage.text)
+        joined_texts = "\n\n".join(texts)
+        omitted = OmittedText(text_id, joined_texts)
         return ReducedResult(value, (*reduced.omitted_texts, omitted))
 
     def _cut_text(self, n: int, kept_spans: Ranges, has_recall: bool) -> _NewText:
@@ -471,7 +479,7 @@ def _block_path(path: JsonPath) -> JsonPath:
     return ()
 
 
-def _remove_items(value: Any, list_path: JsonPath, positions: Collection[int]) -> Any:
+def _remove_items(value: Any, list_path: JsonPath, positions: Collection[Any]) -> Any:
     """Return a copy of a value without these items of the list at ``list_path``."""
     items = value
     for key in list_path:

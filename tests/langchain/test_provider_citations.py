@@ -1,4 +1,4 @@
-"""Citations that a provider puts beside a message's text, in chains."""
+"""Citations that a provider puts next to a message's text, in chains."""
 
 import pytest
 from function_chat_model import FunctionChatModel

@@ -7,6 +7,7 @@ from envelopes import enclosed
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness, as_utility
+from denoise_core.support.answers import parse_answer
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import (
@@ -19,7 +20,8 @@ from denoise_core.support.judging import (
     FlowJudge,
     Quote,
 )
-from denoise_core.support.labels import passage_header
+from denoise_core.support.labels import LabelledEvidence, passage_header
+from denoise_core.support.quoting import unit_prompt
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts import find_differences
 from denoise_core.types import Span
@@ -132,3 +134,10 @@ def quoting(*verdicts):
         return "\n".join([*lines, "answers"])
 
     return FunctionLLM(reply)
+
+
+def judge_prompt(question, answer, passages):
+    """The messages to the judge about an answer that one call judges."""
+    passage_ids = [passage.id for passage in passages]
+    units = parse_answer(answer, question, ids=passage_ids).shown_units
+    return unit_prompt(question, units, LabelledEvidence(passages))

@@ -1,4 +1,4 @@
-"""Messages whose provider cites beside the text, and a judge of what they cite."""
+"""Messages whose provider cites next to the text, and a judge of what they cite."""
 
 import pytest
 from langchain_agents import PARIS

@@ -37,7 +37,7 @@ class Attempt:
         draft: Number of the draft, from 0.
         fields: The draft as structured output, None for plain text.
         origin: What the drafter's adapter attached; neither compared nor recorded.
-        citations: What the model's provider cites beside the text.
+        citations: What the model's provider cites along with the text.
     """
 
     candidate: str
@@ -87,7 +87,7 @@ class WorkingMemory:
             an echo of a query, found by a search for a rejected draft.
         searchable: Whether there is anything to search.
         drafter_brings_evidence: Whether the drafter may bring evidence with a draft.
-        draft_citations: What the provider cites beside the last draft, for its judge.
+        draft_citations: What the provider cites along with the last draft, for its judge.
     """
 
     question: str

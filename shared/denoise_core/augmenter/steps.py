@@ -181,16 +181,14 @@ def restore_evidence(
     restored = restore_dropped(memory, count)
     if count_tokens(restored.evidence) <= limits.evidence_tokens:
         return restored
-    shown_before = {(passage.id, passage.text) for passage in memory.evidence}
+    shown_before = {passage.id: passage for passage in memory.evidence}
     changed = []
-    for passage in restored.evidence:
-        if (passage.id, passage.text) not in shown_before:
-            changed.append(passage)
-    changed_ids = {passage.id for passage in changed}
     unchanged = []
-    for passage in memory.evidence:
-        if passage.id not in changed_ids:
+    for passage in restored.evidence:
+        if shown_before.get(passage.id) is passage:
             unchanged.append(passage)
+        else:
+            changed.append(passage)
     without_evidence = replace(restored, evidence=())
     return _fit_evidence(without_evidence, tuple(unchanged), changed, limits)
 

@@ -77,7 +77,7 @@ def check(
             the evidence, and its numbers, dates and names that the evidence lacks.
         threshold: The share of supported claims from which on an answer passes in which
             nothing is contradicted; by default all.
-        citations: What the model's provider cites beside the answer's text: as good as
+        citations: What the model's provider cites along with the answer's text: as good as
             a bracket where the evidence has the cited text, else a wrong citation.
 
     Returns:

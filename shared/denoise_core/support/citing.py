@@ -63,7 +63,7 @@ def find_citations(
     Args:
         answer: The answer.
         passages: The evidence, in the order in which citations count it.
-        provided: The citations that came beside the answer's text.
+        provided: The citations that came along with the answer's text.
     """
     passage_ids = []
     for passage in passages:
@@ -119,14 +119,18 @@ def _locate_provided(
     evidence = LabelledEvidence(passages if provided else ())
     for citation in provided:
         start, end = _trim_to_words(answer, citation.start, citation.end)
-        cited_text = " ".join(citation.cited_text.split())
-        if start == end or not fold_text(cited_text).text:
+        words = citation.cited_text.split()
+        cited_text = " ".join(words)
+        folded = fold_text(cited_text)
+        if start == end or not folded.text:
             continue
         labels = _labels_of_words(cited_text, evidence)
         if labels:
-            ids = [evidence.sentences[label].passage_id for label in labels]
-            unique_ids = tuple(dict.fromkeys(ids))
-            yield Citation(start, end, unique_ids, (), labels)
+            ids: dict[str, None] = {}  # ordered, each once
+            for label in labels:
+                sentence = evidence.sentences[label]
+                ids[sentence.passage_id] = None
+            yield Citation(start, end, tuple(ids), (), labels)
         elif find_words(cited_text, answer) is None:
             shown_text = cited_text[:_SHOWN_CHARACTERS]
             yield Citation(start, end, (), (f'"{shown_text}"',))
@@ -191,7 +195,7 @@ class _CitationResolver:
         """The ids of the passages a name cites, and what is unknown; None for words.
 
         A number behind a word is the passage's where no passage has these words: then
-        they would be of its own tables, standards or chapters.
+        they would name its tables, standards or chapters.
         """
         cited_ids = []
         unknown_names = []

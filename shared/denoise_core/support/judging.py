@@ -71,7 +71,7 @@ class Claim:
 class ProviderCitation:
     """``[start, end)`` of the answer rests on ``cited_text``, says the model's provider.
 
-    Such a citation comes beside the answer's text, not as a bracket in it.
+    Such a citation comes along with the answer's text, not as a bracket in it.
     """
 
     start: int
@@ -84,7 +84,7 @@ class AnswerClaims(Sequence[Claim]):
     """The claims of one answer, in order, with the answer.
 
     A judge may split the answer into other claims. ``citations`` are those that came
-    beside its text.
+    along with its text.
     """
 
     answer: str

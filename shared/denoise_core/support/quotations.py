@@ -68,7 +68,7 @@ def check_quotations(
     Args:
         answer: The answer, as the model wrote it.
         passages: The evidence, in the order in which citations count it.
-        provided: The citations that came beside the answer's text.
+        provided: The citations that came along with the answer's text.
 
     Returns:
         The quotations in order. What is `verbatim` is proven; nothing here says that a

@@ -190,15 +190,6 @@ class LLMJudge(FlowJudge):
         return {}
 
 
-def judge_prompt(
-    question: str, answer: str, passages: Sequence[Passage]
-) -> tuple[Message, ...]:
-    """The messages to the judge about an answer of at most `MAX_UNITS` units."""
-    passage_ids = [passage.id for passage in passages]
-    units = parse_answer(answer, question, ids=passage_ids).shown_units
-    return unit_prompt(question, units, LabelledEvidence(passages))
-
-
 def unit_prompt(
     question: str,
     units: Sequence[AnswerUnit],

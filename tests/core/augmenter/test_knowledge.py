@@ -20,18 +20,20 @@ from denoise_core.augmenter.knowledge import (
     DenseRetriever,
     HybridRetriever,
     Link,
-    rows_as_passages,
 )
 from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
 from denoise_core.augmenter.knowledge.link import find_links
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
-ROWS = rows_as_passages(
-    ["Cap", "Player", "Home"],
-    [[7, "Ann Lee", "Arden"], [8, "Bo Ray", "Belmor"], [9, "Cy Moe", None]],
-    title="Rovers - Players",
-    table_id="rovers",
+CELLS = (
+    "Cap is 7 ; Player is Ann Lee ; Home is Arden",
+    "Cap is 8 ; Player is Bo Ray ; Home is Belmor",
+    "Cap is 9 ; Player is Cy Moe",
+)
+ROWS = tuple(
+    Passage(text, f"rovers#row{number}", metadata={"title": "Rovers", "kind": "row"})
+    for number, text in enumerate(CELLS)
 )
 PAGES = (
     Passage(
@@ -114,12 +116,6 @@ def test_bad_settings_of_retrievers_are_refused():
             "expected shape",
         ),
         (lambda: LLMQueries(most=0), "most=0"),
-        (
-            lambda: rows_as_passages(
-                ["a"], [["x"], ["y", "z"]], title="t", table_id="t"
-            ),
-            "row 1: expected 1 cells",
-        ),
     ):
         with pytest.raises(InputError, match=message):
             make()
@@ -176,17 +172,6 @@ def test_hybrid_adds_reciprocal_ranks_and_joins_equal_texts():
         ("a", 1.0),
         ("c", 1 / 3),
     ]
-
-
-def test_rows_carry_their_header_and_lead_back_to_the_table():
-    assert ROWS[0].text == "Cap is 7 ; Player is Ann Lee ; Home is Arden"
-    assert ROWS[2].text == "Cap is 9 ; Player is Cy Moe"
-    assert ROWS[0].metadata == {
-        "title": "Rovers - Players",
-        "kind": "row",
-        "table": "rovers",
-        "row": 0,
-    }
 
 
 def test_links_are_exact_names_at_their_place_without_the_bracketed_part():

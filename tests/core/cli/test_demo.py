@@ -5,10 +5,10 @@ import re
 from importlib.resources import files
 
 import pytest
+from judging import judge_prompt
 
 from denoise_core.cli import main
 from denoise_core.embedded.sample import sample_answers
-from denoise_core.support.quoting import judge_prompt
 from denoise_core.testing import RecordedLLM
 
 SHIPPED = (files("denoise_core.embedded") / "data" / "demo_replies.jsonl").read_text(

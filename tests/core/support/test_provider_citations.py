@@ -1,4 +1,4 @@
-"""What a provider cites beside an answer's text counts as a bracket in it does."""
+"""What a provider cites along with an answer's text counts as a bracket in it does."""
 
 import pytest
 
@@ -70,14 +70,14 @@ def test_what_names_no_source_cites_nothing():
 
 def test_it_counts_exactly_as_a_label_in_brackets():
     judge = CitationJudge(FunctionLLM(lambda messages: "answers"))
-    provided = [cite(FIRST, FIRST), cite(SECOND, SECOND)]
-    beside = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=provided)
+    citations = [cite(FIRST, FIRST), cite(SECOND, SECOND)]
+    provided = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=citations)
     marked = f"{FIRST[:-1]} [1.1]. {SECOND[:-1]} [2.1]."
     inside = check(QUESTION, marked, PASSAGES, judge=judge)
-    assert beside.passed
-    assert [unit.quotes for unit in beside.units] == [u.quotes for u in inside.units]
-    assert beside.calls == inside.calls == 1
-    assert [q.status for q in beside.quotations] == ["verbatim", "verbatim"]
+    assert provided.passed
+    assert [unit.quotes for unit in provided.units] == [u.quotes for u in inside.units]
+    assert provided.calls == inside.calls == 1
+    assert [q.status for q in provided.quotations] == ["verbatim", "verbatim"]
     assert [q.status for q in inside.quotations] == ["verbatim", "verbatim"]
 
 

@@ -10,19 +10,14 @@ from augmenter_doubles import scripted
 from envelopes import enclosed
 from hypothesis import given
 from hypothesis import strategies as st
+from judging import judge_prompt
 
 from denoise_core import Passage, run
 from denoise_core.runtime.budget import Budget
 from denoise_core.support import check
 from denoise_core.support.judging import AnswerClaims, Claim, ask_judge
 from denoise_core.support.labels import LabelledEvidence
-from denoise_core.support.quoting import (
-    ANSWER_TASK,
-    MAX_UNITS,
-    TASK,
-    LLMJudge,
-    judge_prompt,
-)
+from denoise_core.support.quoting import ANSWER_TASK, MAX_UNITS, TASK, LLMJudge
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Span
 

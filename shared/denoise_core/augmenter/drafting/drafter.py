@@ -67,7 +67,7 @@ class DraftReply(Reply):
         judge: False returns the draft as it is: a tool call, an intermediate step.
         origin: What the adapter wants back with the attempt that is sent (a message, a
             response); not recorded.
-        citations: What the model's provider cites beside the text.
+        citations: What the model's provider cites along with the text.
     """
 
     retrieved: tuple[RetrievedEvidence, ...] = ()

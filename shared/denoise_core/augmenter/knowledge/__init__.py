@@ -2,7 +2,7 @@
 
 Queries -> retrieve -> link -> chain -> denoise -> evidence. Read ``consolidate`` first: it
 asks several sources at once and denoises the results. Retrievers are in ``retrieve`` and
-``chain``; `rows_as_passages` makes a table searchable.
+``chain``.
 """
 
 from denoise_core.augmenter.knowledge.chain import (
@@ -18,7 +18,6 @@ from denoise_core.augmenter.knowledge.retrieve import (
     BM25Retriever,
     DenseRetriever,
     HybridRetriever,
-    rows_as_passages,
 )
 
 __all__ = [
@@ -33,5 +32,4 @@ __all__ = [
     "HybridRetriever",
     "LLMQueries",
     "Link",
-    "rows_as_passages",
 ]

@@ -94,11 +94,8 @@ class Consolidator:
         rejected_words = rejected_draft_words(memory)
         queries: list[str] = []
         query_failures: list[tuple[str, Exception]] = []
-        for query in dict.fromkeys(proposed_queries):
-            if not query.strip():
-                continue
-            is_question = query == memory.question
-            if is_question or not is_contaminated(query, rejected_words):
+        for query in filter(str.strip, dict.fromkeys(proposed_queries)):
+            if not is_contaminated(query, rejected_words):
                 queries.append(query)
             else:
                 reason = f"not asked, it holds words of a rejected draft: {query!r}"

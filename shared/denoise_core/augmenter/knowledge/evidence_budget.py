@@ -73,7 +73,9 @@ def blank_over_budget(
     if count_tokens(passages) <= tokens:
         return tuple(passages)
     texts = [passage.text_with_header for passage in passages]
-    ranked = [passages[index] for index in _order_by_shared_words(texts, topic)]
+    ranked = []
+    for index in _order_by_shared_words(texts, topic):
+        ranked.append(passages[index])
     kept, _ = truncate_to_budget(ranked, tokens, topic)
     kept_by_id = {passage.id: passage for passage in kept}
     result = []

@@ -60,8 +60,11 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     question_words = frozenset(split_words(memory.question))
     queries: dict[str, None] = {}  # ordered, each once
     for finding in last.verdict.findings:
-        words = split_words(remove_citations(finding.text))
-        known_words = [word for word in words if word not in rejected_words]
+        claim = remove_citations(finding.text)
+        known_words = []
+        for word in split_words(claim):
+            if word not in rejected_words:
+                known_words.append(word)
         query = " ".join(known_words)[:_MAX_QUERY_CHARACTERS]
         new_words = frozenset(content_words(query)) - question_words
         if new_words:

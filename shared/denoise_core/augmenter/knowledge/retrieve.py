@@ -1,4 +1,4 @@
-"""Retrievers over passages in memory: BM25, embeddings, several fused; table rows as passages."""
+"""Retrievers over passages in memory: BM25, embeddings, several fused."""
 
 from __future__ import annotations
 
@@ -200,37 +200,3 @@ class HybridRetriever:
             replace(passages[text], score=scores[text])
             for text in ranked_texts[: self.k]
         )
-
-
-def rows_as_passages(
-    header: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    *,
-    title: str,
-    table_id: str,
-) -> tuple[Passage, ...]:
-    """Make one passage of each table row, empty cells left out.
-
-    A text is ``Year is 2017 ; Title is Madden NFL 18``, an id ``<table_id>#row<n>``, n
-    from 0. The metadata holds ``title``, ``kind`` ("row"), ``table`` and ``row``, so
-    that a chain leads back to the row.
-
-    Raises:
-        InputError: For a row of another length than the header.
-    """
-    passages = []
-    for number, row in enumerate(rows):
-        if len(row) != len(header):
-            raise InputError(
-                f"table {table_id!r}, row {number}: expected {len(header)} cells, "
-                f"got {len(row)}"
-            )
-        parts = []
-        for name, cell in zip(header, row, strict=True):
-            cell_text = "" if cell is None else str(cell).strip()
-            if cell_text:
-                parts.append(f"{name} is {cell_text}" if name else cell_text)
-        metadata = {"title": title, "kind": "row", "table": table_id, "row": number}
-        passage_id = f"{table_id}#row{number}"
-        passages.append(Passage(" ; ".join(parts), passage_id, metadata=metadata))
-    return tuple(passages)

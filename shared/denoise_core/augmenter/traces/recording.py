@@ -156,48 +156,38 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
     return replace(event, effect=effect, reply=from_jsonable(reply_type, reply))
 
 
-def _redact_record(value: Any, redact: Redact, path: tuple[str, ...]) -> Any:
-    if isinstance(value, str):
-        if "/".join(path) in _OWN_VALUES:
-            return value
-        return redact(value)
+def _redact_record(
+    value: Any, redact: Redact, path: tuple[str, ...], is_foreign: bool = False
+) -> Any:
+    """Redact each text that is no name of this package.
+
+    Of foreign fields also keys and numbers; a number that ``redact`` keeps stays one.
+    """
     if isinstance(value, list):
         item_path = (*path, "*")
         redacted_items = []
         for item in value:
-            redacted_items.append(_redact_record(item, redact, item_path))
+            redacted_item = _redact_record(item, redact, item_path, is_foreign)
+            redacted_items.append(redacted_item)
         return redacted_items
-    if not isinstance(value, dict):
-        return value
-    redacted = {}
-    for key, item in value.items():
-        if key in _FOREIGN_FIELDS:
-            redacted[key] = _redact_metadata(item, redact)
-        else:
-            redacted[key] = _redact_record(item, redact, (*path, key))
-    return redacted
-
-
-def _redact_metadata(value: Any, redact: Redact) -> Any:
-    """Redact keys, texts and numbers; a number that ``redact`` keeps stays a number."""
     if isinstance(value, dict):
-        redacted_fields = {}
+        redacted = {}
         for key, item in value.items():
-            redacted_key = redact(key)
-            redacted_fields[redacted_key] = _redact_metadata(item, redact)
-        return redacted_fields
-    if isinstance(value, list):
-        redacted_items = []
-        for item in value:
-            redacted_items.append(_redact_metadata(item, redact))
-        return redacted_items
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number_text = redact(str(value))
-        if number_text == str(value):
-            return value
-        return number_text
-    if isinstance(value, str):
+            shown_key = redact(key) if is_foreign else key
+            is_item_foreign = is_foreign or key in _FOREIGN_FIELDS
+            item_path = (*path, key)
+            redacted[shown_key] = _redact_record(
+                item, redact, item_path, is_item_foreign
+            )
+        return redacted
+    joined_path = "/".join(path)
+    is_name = not is_foreign and joined_path in _OWN_VALUES
+    if isinstance(value, str) and not is_name:
         return redact(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and is_foreign:
+        number_text = redact(str(value))
+        return value if number_text == str(value) else number_text
     return value
 
 
