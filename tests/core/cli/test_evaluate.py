@@ -115,7 +115,7 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
     nodes = [
         NodeWithScore(node=TextNode(text=t, id_=str(i))) for i, t in enumerate(texts)
     ]
-    same = DenoisePostprocessor.from_file(file).postprocess_nodes(
+    same = DenoisePostprocessor(denoiser=load_denoiser(file)).postprocess_nodes(
         nodes, query_str=query
     )
     assert [d.id for d in results] == [hit.node.node_id for hit in same]
