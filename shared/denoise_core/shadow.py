@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -151,17 +151,7 @@ class ShadowRequest:
 
     def to_json(self) -> str:
         """The request as one line of JSON."""
-        row = {}
-        for name in _REQUEST_FIELDS:
-            row[name] = getattr(self, name)
-        losses = []
-        for loss in self.losses:
-            loss_fields = {}
-            for name in Loss.__slots__:
-                loss_fields[name] = getattr(loss, name)
-            losses.append(loss_fields)
-        row["losses"] = losses
-        return json.dumps(row, ensure_ascii=False)
+        return json.dumps(asdict(self), ensure_ascii=False)
 
     @staticmethod
     def from_json(line: str) -> ShadowRequest:
@@ -182,7 +172,6 @@ class ShadowRequest:
         return request
 
 
-_REQUEST_FIELDS = tuple(ShadowRequest.__slots__)[:-1]
 _SUMMED_FIELDS = ("calls", "failures", "passages", "dropped", "tokens", "kept_tokens")
 
 
