@@ -7,13 +7,11 @@ they are.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -88,7 +86,6 @@ class RequestSettings(TypedDict, total=False):
     max_tokens: PositiveCount | None
     risk: float | None
     on_irrelevant: IrrelevantPolicy | None
-    variant: VariantName | None
     top_n: PositiveCount | None
     order: DocumentOrder | None
 
@@ -98,8 +95,7 @@ class Denoise(BaseModel):
 
     `DenoiseCompressor`, `DenoisingRetriever` and the middleware ``DenoiseToolResults``
     take these fields as keywords. A request may override some of them with a dict:
-    ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``; in agents also as
-    ``denoise`` of the context.
+    ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``, agents too.
     """
 
     denoiser: DenoiserLike = None
@@ -195,28 +191,24 @@ class Denoise(BaseModel):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        is_s2a = self.model is not None
         if self.denoiser is not None:
             require_denoiser(self.denoiser)
             conflict = "not together with denoiser=, which is built already"
             self._require_unset(conflict, "model", "scorer", "chunks")
-        elif not is_s2a:
+        if self.model is None:
             only_s2a = "a setting of System 2 Attention, which needs model="
             self._require_unset(only_s2a, "variant")
-        if is_s2a:
+            if not self.context:
+                raise InputError(f"context=False: {only_s2a}")
+        else:
             only_end = "a setting of END; with model= there is variant="
             self._require_unset(
                 only_end, "keep", "threshold", "chunks", "risk", "on_irrelevant"
             )
             self._require_unset("give a scorer or a model, not both", "scorer")
-        elif not self.context:
-            raise InputError(
-                "context=False: a setting of System 2 Attention, which needs model="
-            )
         self._keep_settings({}).end_arguments()
-        self.denoiser_for(
-            {}
-        )  # wrong settings raise here, and not in the middle of a run
+        # Wrong settings raise here, and not in the middle of a run.
+        self.denoiser_for({})
         return self
 
     def _require_unset(self, conflict: str, *names: str) -> None:
@@ -234,9 +226,9 @@ class Denoise(BaseModel):
             InputError: For a setting that does not fit the denoiser.
         """
         settings = self._keep_settings(overrides)
-        variant = overrides.get("variant", self.variant)
         if self.denoiser is not None:
-            return _with_overrides(self.denoiser, settings, variant)
+            denoiser: Denoiser = with_keep_rule(self.denoiser, settings)
+            return denoiser
         if self.model is not None:
             for name in ("keep", "threshold", "risk", "on_irrelevant"):
                 if overrides.get(name) is not None:
@@ -250,13 +242,9 @@ class Denoise(BaseModel):
                 as_llm(self.model),
                 settings.max_tokens,
                 self.context,
-                variant=variant,
+                variant=self.variant,
                 on_error=self.on_error,
                 max_concurrency=self.max_concurrency,
-            )
-        if variant is not None:
-            raise InputError(
-                f"variant={variant!r}: a setting of System 2 Attention, and this is END"
             )
         return self._build_end(settings)
 
@@ -306,14 +294,6 @@ def require_denoiser(denoiser: Any) -> None:
     )
 
 
-def config_with_request(request: Any) -> RunnableConfig | None:
-    """A config with this dict of settings added to that of the surrounding run."""
-    if request is None:
-        return None
-    configurable = ensure_config().get("configurable", {})
-    return {"configurable": {**configurable, RECORD_KEY: request}}
-
-
 def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
     """The settings of one request, from ``config["configurable"]["denoise"]``.
 
@@ -331,20 +311,6 @@ def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
         raise InputError(
             f"configurable[{RECORD_KEY!r}]{field_names}={problem['input']!r}: {problem['msg']}"
         ) from error
-
-
-def _with_overrides(denoiser: Any, settings: KeepSettings, variant: Any) -> Denoiser:
-    """A copy of END with these settings or of S2A with another variant, or itself."""
-    chosen: Denoiser = with_keep_rule(denoiser, settings)
-    if variant is None:
-        return chosen
-    from denoise_core.s2a import S2ADenoiser
-
-    if not isinstance(chosen, S2ADenoiser):
-        raise InputError(f"variant: {type(chosen).__name__} has no such setting")
-    s2a_denoiser = copy.copy(chosen)
-    s2a_denoiser.variant = variant
-    return s2a_denoiser
 
 
 @cache

@@ -258,23 +258,6 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         """
         return cls(method="select", llm=llm, **settings)
 
-    @classmethod
-    def from_file(
-        cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any
-    ) -> Self:
-        """Load what ``rag-denoise evaluate`` recommended or ``rag-denoise fit`` wrote.
-
-        Args:
-            path: A ``denoise.json``, or a folder of ``fit``.
-            model: The model that a probe reads.
-            llm: A LlamaIndex model, if the setting calls one.
-            **settings: This class's fields.
-        """
-        from denoise_core import load_denoiser
-
-        core_llm = None if llm is None else LlamaLLM(llm)
-        return cls(denoiser=load_denoiser(path, model, llm=core_llm), **settings)
-
     @property
     def active_denoiser(self) -> Denoiser:
         """The denoiser of the settings."""

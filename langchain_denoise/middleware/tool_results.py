@@ -19,7 +19,6 @@ from typing_extensions import override
 from denoise_core import InputError, Passage
 from denoise_core._frameworks import closest_name
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.shadow import ShadowCall
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.tool_results import (
@@ -45,10 +44,7 @@ from langchain_denoise.middleware.tool_messages import (
     parse_tool_message,
     shown_message,
 )
-from langchain_denoise.settings import (
-    DenoiserLike,
-    config_with_request,
-)
+from langchain_denoise.settings import DenoiserLike
 from langchain_denoise.shadow import report_call
 
 ToolReturn: TypeAlias = ToolMessage | Command[Any]
@@ -89,8 +85,8 @@ class DenoiseToolResults(RequestMiddleware):
     that passes unchanged.
 
     ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; None is the offline
-    default. Other settings are those of the compressor, and an agent's context may
-    override some as its ``denoise``, a dict. The record is in ``response_metadata["denoise"]``.
+    default. Other settings are those of the compressor; one call may override some by
+    ``config={"configurable": {"denoise": {...}}}``. The record is in ``response_metadata["denoise"]``.
     """
 
     def __init__(
@@ -171,12 +167,11 @@ class DenoiseToolResults(RequestMiddleware):
     ) -> ToolReturn:
         tool_return = handler(request)
         contents = self._select_contents(_tool_messages(tool_return), request)
-        config = config_with_request(_context_settings(request))
         query = _search_query(request)
         results = []
         for content in contents:
             text_input = content.denoise_input(query)
-            results.append(self.compressor.denoise_texts(text_input, config))
+            results.append(self.compressor.denoise_texts(text_input, None))
         return self._finish(tool_return, contents, results, query)
 
     @override
@@ -185,12 +180,11 @@ class DenoiseToolResults(RequestMiddleware):
     ) -> ToolReturn:
         tool_return = await handler(request)
         contents = self._select_contents(_tool_messages(tool_return), request)
-        config = config_with_request(_context_settings(request))
         query = _search_query(request)
         results = []
         for content in contents:
             text_input = content.denoise_input(query)
-            results.append(await self.compressor.adenoise_texts(text_input, config))
+            results.append(await self.compressor.adenoise_texts(text_input, None))
         return self._finish(tool_return, contents, results, query)
 
     @override
@@ -366,14 +360,6 @@ def _tool_messages(tool_return: ToolReturn) -> list[ToolMessage]:
     if not isinstance(messages, list):
         return []
     return [message for message in messages if isinstance(message, ToolMessage)]
-
-
-def _context_settings(request: ToolCallRequest) -> Any:
-    """The ``denoise`` of the agent's context, which is a dict or any object."""
-    context = getattr(request.runtime, "context", None)
-    if isinstance(context, Mapping):
-        return context.get(RECORD_KEY)
-    return getattr(context, RECORD_KEY, None)
 
 
 def _search_query(request: ToolCallRequest) -> str:

@@ -140,7 +140,7 @@ def bundled_denoiser(settings: KeepSettings, chunker: Any = "auto") -> ENDDenois
 def scorer_denoiser(
     scorer: Scorer, settings: KeepSettings, chunker: Any, top_n: int | None
 ) -> ENDDenoiser:
-    """END with this scorer; without a rule of its own it keeps the best ``top_n``."""
+    """END with this scorer; if no setting says how much is kept, the best ``top_n``."""
     from denoise_core.end import ENDDenoiser
 
     arguments = settings.end_arguments()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -151,17 +151,7 @@ class ShadowRequest:
 
     def to_json(self) -> str:
         """The request as one line of JSON."""
-        row = {}
-        for name in _REQUEST_FIELDS:
-            row[name] = getattr(self, name)
-        losses = []
-        for loss in self.losses:
-            loss_fields = {}
-            for name in Loss.__slots__:
-                loss_fields[name] = getattr(loss, name)
-            losses.append(loss_fields)
-        row["losses"] = losses
-        return json.dumps(row, ensure_ascii=False)
+        return json.dumps(asdict(self), ensure_ascii=False)
 
     @staticmethod
     def from_json(line: str) -> ShadowRequest:
@@ -182,27 +172,7 @@ class ShadowRequest:
         return request
 
 
-_REQUEST_FIELDS = tuple(ShadowRequest.__slots__)[:-1]
-
-
-@dataclass(slots=True)
-class OpenRequest:
-    """A request whose calls still have their texts.
-
-    Attributes:
-        counted: What an earlier answer or a full log closed of the same request.
-        calls: The calls since.
-    """
-
-    counted: ShadowRequest
-    calls: list[ShadowCall] = field(default_factory=list)
-
-    def count(self) -> ShadowRequest:
-        """All calls, counted, with the losses so far."""
-        counts = {}
-        for name, counted in _count_calls(self.calls).items():
-            counts[name] = getattr(self.counted, name) + counted
-        return replace(self.counted, **counts)
+_SUMMED_FIELDS = ("calls", "failures", "passages", "dropped", "tokens", "kept_tokens")
 
 
 class ShadowLog:
@@ -230,22 +200,24 @@ class ShadowLog:
         self._counters = _create_counters(meter)
         self.forgotten_count = 0
         self._requests: dict[str, ShadowRequest] = {}
-        self._open_requests: dict[str, OpenRequest] = {}
+        self._open_calls: dict[str, list[ShadowCall]] = {}
         self._lock = threading.Lock()
 
     def add_call(self, request_id: str, call: ShadowCall) -> None:
         """Count a call of a request; an answer to earlier calls stays counted."""
-        self._count(_count_calls([call]))
+        counts = _count_call(call)
+        self._count(counts)
         with self._lock:
-            request = self._open_requests.get(request_id)
-            if request is None:
-                counted = self._requests.get(request_id, ShadowRequest(request_id))
-                request = self._open_requests[request_id] = OpenRequest(counted)
-            request.calls.append(call)
-            self._requests[request_id] = request.count()
-            if len(self._open_requests) > MAX_OPEN_REQUESTS:
-                oldest_id = next(iter(self._open_requests))
-                del self._open_requests[oldest_id]
+            request = self._requests.get(request_id, ShadowRequest(request_id))
+            totals = {}
+            for name, count in counts.items():
+                totals[name] = getattr(request, name) + count
+            self._requests[request_id] = replace(request, **totals)
+            calls = self._open_calls.setdefault(request_id, [])
+            calls.append(call)
+            if len(self._open_calls) > MAX_OPEN_REQUESTS:
+                oldest_id = next(iter(self._open_calls))
+                del self._open_calls[oldest_id]
                 self._write_line(self._requests[oldest_id])
             self._forget_oldest()
 
@@ -260,20 +232,21 @@ class ShadowLog:
             The request; None if it has no call, or was closed before.
         """
         with self._lock:
-            open_request = self._open_requests.get(request_id)
-            if open_request is None:
-                return None
-            request = open_request.count()
-            calls = list(open_request.calls)
+            calls = list(self._open_calls.get(request_id, ()))
+            request = self._requests.get(request_id)
+        if request is None or not calls:
+            return None
+        new_losses: tuple[Loss, ...] = ()
         if answer is not None:
             new_losses = find_losses(calls, answer)
-            losses = (*request.losses, *new_losses)
-            request = replace(request, is_answered=True, losses=losses)
             self._count({"answers": 1, "losses": len(new_losses)})
         with self._lock:
-            self._requests[request_id] = request
+            request = self._requests.get(request_id, request)
             if answer is not None:
-                self._open_requests.pop(request_id, None)
+                losses = (*request.losses, *new_losses)
+                request = replace(request, is_answered=True, losses=losses)
+                self._open_calls.pop(request_id, None)
+            self._requests[request_id] = request
             self._write_line(request)
         return request
 
@@ -287,7 +260,7 @@ class ShadowLog:
         if len(self._requests) <= MAX_LISTED_REQUESTS:
             return
         for request_id in self._requests:
-            if request_id not in self._open_requests:
+            if request_id not in self._open_calls:
                 del self._requests[request_id]
                 self.forgotten_count += 1
                 return
@@ -322,7 +295,7 @@ def _create_counters(meter: Any) -> dict[str, Any]:
             "opentelemetry.metrics.get_meter('rag-denoise')"
         )
     counters = {}
-    for name in (*_count_calls([]), "answers", "losses"):
+    for name in (*_SUMMED_FIELDS, "answers", "losses"):
         counters[name] = meter.create_counter(f"denoise.shadow.{name}")
     return counters
 
@@ -451,7 +424,7 @@ def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
     for request in latest.values():
         answered_count += request.is_answered
     summary["answered"] = answered_count
-    for name in ("calls", "failures", "passages", "dropped", "tokens", "kept_tokens"):
+    for name in _SUMMED_FIELDS:
         name_total = 0
         for request in latest.values():
             name_total += getattr(request, name)
@@ -465,12 +438,12 @@ def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
     return summary
 
 
-def _count_calls(calls: Sequence[ShadowCall]) -> dict[str, int]:
+def _count_call(call: ShadowCall) -> dict[str, int]:
     return {
-        "calls": len(calls),
-        "passages": sum(len(call.passages) for call in calls),
-        "dropped": sum(call.dropped_count for call in calls),
-        "tokens": sum(call.tokens for call in calls),
-        "kept_tokens": sum(call.kept_tokens for call in calls),
-        "failures": sum(call.fallback is not None for call in calls),
+        "calls": 1,
+        "passages": len(call.passages),
+        "dropped": call.dropped_count,
+        "tokens": call.tokens,
+        "kept_tokens": call.kept_tokens,
+        "failures": int(call.fallback is not None),
     }

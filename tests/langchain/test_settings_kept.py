@@ -284,20 +284,6 @@ def test_the_same_through_configurable_fields():
     assert ids(field.invoke("q")) == ["b2"]
 
 
-def test_a_variant_for_one_request(test_kit):
-    model = test_kit.chat(lambda message: "2")
-    compressor = DenoiseCompressor(model=model)
-    documents = [Document(page_content="One. Two.")]
-    input_value = {"documents": documents, "query": "q"}
-    assert [document.page_content for document in compressor.invoke(input_value)] == [
-        "Two."
-    ]
-    assert [
-        document.page_content
-        for document in compressor.invoke(input_value, asking(variant="remove"))
-    ] == ["One. "]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

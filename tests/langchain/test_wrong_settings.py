@@ -146,14 +146,6 @@ def test_a_slip_in_one_request(test_kit, asked_input):
         )
 
 
-def test_a_variant_in_one_request(test_kit):
-    asked_input = {"configurable": {"denoise": {"variant": "selct"}}}
-    with pytest.raises(ValueError, match="select"):
-        DenoiseCompressor(model=test_kit.chat()).invoke(
-            {"documents": SOURCE_DOCUMENTS, "query": "q"}, asked_input
-        )
-
-
 @pytest.mark.parametrize(
     "override",
     [{"keep": 1}, {"threshold": 0.9}, {"risk": 0.01}, {"on_irrelevant": "drop"}],

@@ -1,7 +1,6 @@
 """Whole applications with what surrounds retrieval: stores, histories, limits, contexts, typed answers."""
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 from langchain.agents import create_agent
@@ -180,14 +179,8 @@ def _saver():
     return InMemorySaver()
 
 
-@dataclass
-class Context:
-    user: str = "ann"
-    denoise: dict | None = None
-
-
 @both_ways
-async def test_an_agents_context_says_how_much_is_kept(test_kit, is_sync):
+async def test_one_call_of_an_agent_says_how_much_is_kept(test_kit, is_sync):
     @tool(response_format="content_and_artifact")
     def search(query: str) -> tuple[str, list[Document]]:
         """Searches."""
@@ -204,14 +197,14 @@ async def test_an_agents_context_says_how_much_is_kept(test_kit, is_sync):
 
     middleware = cut_results(ENDDenoiser(by_tower(), keep=1))
     denoising_agent = create_agent(
-        test_kit.chat(reply), [search], middleware=[middleware], context_schema=Context
+        test_kit.chat(reply), [search], middleware=[middleware]
     )
     for chosen_value, kept_items in ((None, 1), ({"keep": 2}, 2), ({"keep": 3}, 3)):
         run_output = await asked(
             denoising_agent,
             QUESTION_INPUT,
             is_sync,
-            context=Context(denoise=chosen_value),
+            config={"configurable": {"denoise": chosen_value}},
         )
         (found_documents,) = (
             message
