@@ -243,7 +243,7 @@ class SentenceEncoder:
         return [list(encoding.ids) for encoding in encodings]
 
 
-_encoders: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keep_recent=None)
+_encoders: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keeps_all=True)
 
 
 def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
