@@ -40,6 +40,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MEMORY_STORE_BYTES = 64 * 2**20
+_CREATE_SQL = "CREATE TABLE IF NOT EXISTS replies (key PRIMARY KEY, text BLOB NOT NULL)"
+_SELECT_SQL = "SELECT text FROM replies WHERE key = ?"
+_INSERT_SQL = "INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)"
+# Row ids count writes, so this finds what to delete without reading the rest.
+_EVICT_SQL = "DELETE FROM replies WHERE rowid <= (SELECT MAX(rowid) FROM replies) - ?"
 BYPASS_SECONDS = 5.0  # between two trials of a store that failed
 
 
@@ -110,8 +115,6 @@ class SqliteStore:
         path: The file.
         max_entries: Writes older than the last ``max_entries`` are deleted; None keeps
             all.
-        table: The table's name.
-        column: The name of the column of values.
         timeout: Seconds to wait for another process that writes.
 
     Raises:
@@ -123,8 +126,6 @@ class SqliteStore:
         path: str | Path,
         *,
         max_entries: int | None = 1_000_000,
-        table: str = "replies",
-        column: str = "text",
         timeout: float = 5,
     ) -> None:
         if max_entries is not None and max_entries < 1:
@@ -132,18 +133,6 @@ class SqliteStore:
         self.path = Path(path)
         self.max_entries = max_entries
         self.timeout = timeout
-        self._create_sql = (
-            f"CREATE TABLE IF NOT EXISTS {table} "
-            f"(key PRIMARY KEY, {column} BLOB NOT NULL)"
-        )
-        self._select_sql = f"SELECT {column} FROM {table} WHERE key = ?"
-        self._insert_sql = (
-            f"INSERT OR REPLACE INTO {table} (key, {column}) VALUES (?, ?)"
-        )
-        # Row ids count writes, so this finds what to delete without reading the rest.
-        self._evict_sql = (
-            f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?"
-        )
         self._lock = threading.Lock()
         self._is_created = False
 
@@ -164,7 +153,7 @@ class SqliteStore:
             return values
         with self._connected() as connection:
             for key in keys:
-                row = connection.execute(self._select_sql, (key,)).fetchone()
+                row = connection.execute(_SELECT_SQL, (key,)).fetchone()
                 if row is not None:
                     values[key] = row[0]
         return values
@@ -174,9 +163,9 @@ class SqliteStore:
         if not values:
             return
         with self._connected() as connection:
-            connection.executemany(self._insert_sql, list(values.items()))
+            connection.executemany(_INSERT_SQL, list(values.items()))
             if self.max_entries is not None:
-                connection.execute(self._evict_sql, (self.max_entries,))
+                connection.execute(_EVICT_SQL, (self.max_entries,))
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
@@ -190,7 +179,7 @@ class SqliteStore:
             with closing(connection), connection:
                 if not self._is_created:
                     connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute(self._create_sql)
+                    connection.execute(_CREATE_SQL)
                     self._is_created = True
                 yield connection
 

@@ -15,6 +15,7 @@ from denoise_core import (
     Passage,
 )
 from denoise_core.embedded import default_denoiser
+from denoise_core.embedded.encoder import CACHE_FILE
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.caches import Cache, FailSafeStore, MemoryStore, SqliteStore
 from denoise_core.testing import FunctionLLM
@@ -80,7 +81,7 @@ def test_a_corrupt_file_loses_no_reply(tmp_path):
 
 
 def damaged_file(folder, monkeypatch):
-    (folder / "readings.sqlite").write_bytes(
+    (folder / CACHE_FILE).write_bytes(
         b"not a database, but long enough to be read as one" * 100
     )
     return folder
