@@ -45,7 +45,7 @@ _SELECT_SQL = "SELECT text FROM replies WHERE key = ?"
 _INSERT_SQL = "INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)"
 # Row ids count writes, so this finds what to delete without reading the rest.
 _EVICT_SQL = "DELETE FROM replies WHERE rowid <= (SELECT MAX(rowid) FROM replies) - ?"
-BYPASS_SECONDS = 5.0  # between two trials of a store that failed
+BYPASS_SECONDS = 2.0  # between two trials of a store that failed
 
 
 class SingleLoadCache(Generic[V]):
