@@ -9,6 +9,7 @@ from growing_texts import TEXTS
 from denoise_core.runtime.caches import MemoryStore
 from denoise_core.support import answers, evidence, normal_form
 from denoise_core.text import structural
+from denoise_core.text.facts import comparison
 from denoise_core.weighted_cache import (
     WeightedLRUCache,
     cache_by_bytes,
@@ -21,15 +22,19 @@ CACHED = (
     evidence.content_terms,
     answers._parse_cached,
     normal_form.fold_text,
+    comparison.parse_text,
 )
 FUNCTIONS = {
     "chunked texts": structural._chunk_string,
     "answers": lambda text: answers._parse_cached(text, "q", ()),
     "folded texts": normal_form.fold_text,
+    "parsed texts": comparison.parse_text,
 }
 
 
-@pytest.mark.parametrize("form", ["nested list", "headings without text", "mail"])
+@pytest.mark.parametrize(
+    "form", ["nested list", "headings without text", "mail", "JSON records"]
+)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_cache_counts_at_least_what_its_values_hold(name, form):
     for function in CACHED:
