@@ -11,8 +11,9 @@ import gc
 import os
 import random
 import socket
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,12 @@ from harness import Benchmark, arguments
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from growing_texts import TEXTS
+
 CLIENTS = 64
+LONG_TEXT = 100_000  # characters of each form of text
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
@@ -71,6 +77,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "99th percentile over the median at half load", p99 / median, "ratio", at_most=3
     )
     _attacked(bench)
+    _every_text(bench, 5_000 if options.quick else LONG_TEXT)
     return bench.finish()
 
 
@@ -96,6 +103,28 @@ def _attacked(bench: Benchmark) -> None:
             bench.row(f"{name}: answered with", status, "status")
 
 
+def _every_text(bench: Benchmark, size: int) -> None:
+    """`/livez` while each form of text is read, less an idle service's: a busy machine slows that too."""
+    with (
+        started() as (url, _),
+        started() as (idle_url, _),
+        _watched(url, idle_url) as times,
+    ):
+        for make in TEXTS.values():
+            body = {"query": "Which item is one?", "passages": [make(size)]}
+            httpx.post(f"{url}/v1/denoise", json=body, timeout=120)
+    name = f"{len(TEXTS)} forms of text of {size:,} characters"
+    slowest, idle_slowest = 1000 * max(times[0]), 1000 * max(times[1])
+    bench.row(f"{name}: /livez at worst", slowest, "ms")
+    bench.row(f"{name}: /livez of an idle service at worst", idle_slowest, "ms")
+    bench.row(
+        f"{name}: /livez at worst, less an idle service's",
+        max(0.0, slowest - idle_slowest),
+        "ms",
+        at_most=100,
+    )
+
+
 def _asked_beside(
     bench: Benchmark,
     url: str,
@@ -105,7 +134,7 @@ def _asked_beside(
     times: int = 1,
 ) -> int:
     """How long `/livez` takes at worst while ``body`` is asked so many times; the status of the last reply."""
-    with _watched(url) as seconds:
+    with _watched(url) as (seconds,):
         for _ in range(times):
             reply = httpx.post(url + path, json=body, timeout=120)
     _livez(bench, name, seconds)
@@ -123,7 +152,7 @@ def _unfinished(bench: Benchmark, url: str, pid: int) -> None:
     head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
     before = _memory(pid)
     clients = []
-    with _watched(url) as seconds:
+    with _watched(url) as (seconds,):
         for _ in range(60):
             client = socket.create_connection(("127.0.0.1", port))
             client.settimeout(1)
@@ -144,29 +173,35 @@ def _unfinished(bench: Benchmark, url: str, pid: int) -> None:
 
 
 @contextlib.contextmanager
-def _watched(url: str) -> Iterator[list[float]]:
-    """Seconds that `/livez` takes all through the block, asked every hundredth of a second by another process."""
-    spawned, times = get_context("spawn"), list[float]()
+def _watched(*urls: str) -> Iterator[list[list[float]]]:
+    """Seconds that each `/livez` takes in the block, asked each hundredth of a second by another process."""
+    spawned = get_context("spawn")
+    times: list[list[float]] = [[] for _ in urls]
     over, found = spawned.Event(), spawned.Queue()
-    watch = spawned.Process(target=_watch, args=(url, over, found))
+    watch = spawned.Process(target=_watch, args=(urls, over, found))
     watch.start()
     found.get()
     yield times
     over.set()
-    times += found.get()
+    for url_times, found_times in zip(times, found.get(), strict=True):
+        url_times += found_times
     watch.join()
 
 
-def _watch(url: str, over: Any, found: Any) -> None:
+def _watch(urls: Sequence[str], over: Any, found: Any) -> None:
     with httpx.Client(timeout=60) as client:
-        client.get(url + "/livez")
-        times: list[float] = []
+        for url in urls:
+            client.get(url + "/livez")
+        times: list[list[float]] = [[] for _ in urls]
         gc.disable()  # a full collection here took 80 ms, and was the service's slowest reply
         found.put(None)
-        while not (times and over.is_set()):  # once at least, however soon it is over
-            began = time.perf_counter()
-            client.get(url + "/livez")
-            times.append(time.perf_counter() - began)
+        is_first = True
+        while is_first or not over.is_set():  # once at least, however soon it is over
+            is_first = False
+            for url, url_times in zip(urls, times, strict=True):
+                began = time.perf_counter()
+                client.get(url + "/livez")
+                url_times.append(time.perf_counter() - began)
             time.sleep(0.01)
         found.put(times)
 

@@ -1,5 +1,5 @@
-"""Random runs with faults, whole calls over ever longer texts, the service over texts of every form and under
-four times its capacity: what is lost, not reported or left behind, and what takes long.
+"""Random runs with faults, outages of remote parts, whole calls over ever longer texts, the service over texts of
+every form and under four times its capacity: what is lost, not reported or left behind, and what takes long.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from _stress_service import measure_goodput, measure_shapes  # noqa: E402
+from outage_matrix import BOUNDARIES, run_outages  # noqa: E402
 from stress_faults import KINDS  # noqa: E402
 from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
 
@@ -47,8 +48,21 @@ def main(argv: list[str] | None = None) -> Benchmark:
     )
     measure_shapes(bench, (1_000, 4_000) if options.quick else SHAPE_SIZES)
     measure_goodput(bench, 6 if options.quick else 60)
+    measure_outages(bench, 3 if options.quick else 20)
     _random_runs(bench, QUICK if options.quick else FULL)
     return bench.finish()
+
+
+def measure_outages(bench: Benchmark, cases: int) -> None:
+    """Kills, hangs and flaps of each remote part; a lost call or one that is stuck raises."""
+    for boundary in BOUNDARIES:
+        _, recoveries = run_outages(boundary, cases)
+        bench.row(
+            f"outages of a {boundary}: slowest recovery of {cases}",
+            max(recoveries),
+            "s",
+            at_most=10,
+        )
 
 
 def _random_runs(bench: Benchmark, runs: int) -> None:

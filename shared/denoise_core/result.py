@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from denoise_core._optional import render_html
-from denoise_core.errors import InputError, format_error, is_user_error
 from denoise_core.types import Drop, Event, Keep, Passage, Span, Usage
 
 _TRACE_ATTRIBUTE = "__denoise_trace__"  # of an exception
@@ -135,27 +134,3 @@ def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
         setattr(error, _TRACE_ATTRIBUTE, Trace(tuple(events)))
     except AttributeError:  # an exception class with __slots__: nothing to hang it on
         return
-
-
-def copy_without_trace(error: BaseException) -> BaseException:
-    """Copy ``error`` for another caller: all but its trace, which is private.
-
-    A class that cannot be copied this way gives a `RuntimeError` with the same message.
-    """
-    copied: BaseException
-    try:
-        copied = type(error).__new__(type(error), *error.args)
-        copied.args = error.args
-        copied.__dict__.update(
-            {
-                k: v
-                for k, v in vars(error).items()
-                if k not in (_TRACE_ATTRIBUTE, "__notes__")
-            }
-        )
-    except Exception:
-        copied = (InputError if is_user_error(error) else RuntimeError)(
-            format_error(error)
-        )
-    copied.__cause__ = error.__cause__
-    return copied.with_traceback(error.__traceback__)

@@ -59,11 +59,6 @@ class Run:
     reply: str
     calls: int | None
 
-    @property
-    def at_once(self) -> int:
-        """How many calls an async run makes at once: two where the second can join the first."""
-        return 2 if self.part == "S2A cached" and self.at == 1 else 1
-
     @staticmethod
     def draw(drawn: random.Random) -> Run:
         part = drawn.choice(list(PARTS))
@@ -173,7 +168,7 @@ def run_sync(run: Run, tally: Tally) -> None:
 
 
 async def run_async(run: Run, tally: Tally) -> None:
-    """One run; of a cached S2A two at once, which share a call; a cancellation ends the first alone."""
+    """One run, which may be cancelled."""
     outside = Outside(run)
     made = run.made(outside)
 
@@ -186,35 +181,34 @@ async def run_async(run: Run, tally: Tally) -> None:
             return made.apostprocess_nodes(run.documents(), query_str=QUERY)
         return made.adenoise(QUERY, (p for p in run.passages))
 
-    tasks = [asyncio.create_task(call()) for _ in range(run.at_once)]
+    task = asyncio.create_task(call())
     if run.fault == "cancelled":
-        asyncio.get_running_loop().call_later(0.005, tasks[0].cancel)
-    for task in tasks:
-        try:
-            out = await asyncio.wait_for(task, 60)
-        except asyncio.CancelledError:
-            if run.fault != "cancelled" or task is not tasks[0]:
-                tally.bad("unreported", run, "cancelled by nobody")
-        except TimeoutError as error:
-            if task.cancelled():
-                tally.bad("lost", run, f"hangs for ever: {error}")
-            else:
-                _raised(run, outside, error, tally)
-        except Exception as error:
-            _raised(run, outside, error, tally)
+        asyncio.get_running_loop().call_later(0.005, task.cancel)
+    try:
+        out = await asyncio.wait_for(task, 60)
+    except asyncio.CancelledError:
+        if run.fault != "cancelled":
+            tally.bad("unreported", run, "cancelled by nobody")
+    except TimeoutError as error:
+        if task.cancelled():
+            tally.bad("lost", run, f"hangs for ever: {error}")
         else:
-            _returned(run, outside, out, tally)
-    _counted(run, outside, tally, len(tasks))
+            _raised(run, outside, error, tally)
+    except Exception as error:
+        _raised(run, outside, error, tally)
+    else:
+        _returned(run, outside, out, tally)
+    _counted(run, outside, tally)
 
 
-def _counted(run: Run, outside: Outside, tally: Tally, at_once: int = 1) -> None:
+def _counted(run: Run, outside: Outside, tally: Tally) -> None:
     tally.runs += 1
     tally.parts[run.part] += 1
     if outside.met or run.fault in (*STORES, "cancelled", BROKEN):
         tally.faults[run.fault] += 1
-    allowed = None if run.calls is None else run.calls * at_once
-    if allowed is not None and outside.calls > allowed and run.part in BUDGETED:
-        tally.bad("budget over", run, f"{outside.calls} calls of {allowed}")
+    is_over = run.calls is not None and outside.calls > run.calls
+    if is_over and run.part in BUDGETED:
+        tally.bad("budget over", run, f"{outside.calls} calls of {run.calls}")
 
 
 def _raised(run: Run, outside: Outside, error: Exception, tally: Tally) -> None:

@@ -160,7 +160,7 @@ def default_denoiser(
     )
 
 
-_shared_encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keep_recent=None)
+_shared_encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keeps_all=True)
 
 
 def shared_encoder(cache_folder: str | Path | None = None) -> SentenceEncoder:

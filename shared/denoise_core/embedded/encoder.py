@@ -40,7 +40,7 @@ from denoise_core.weighted_cache import WeightedLRUCache
 
 CACHE_BYTES = 512 * 2**20
 CACHE_FORMAT = 2  # of safetensors, over the weights in 16 bit
-CACHE_FILE = "readings.sqlite"
+CACHE_FILE = "embeddings.sqlite"
 BATCH_TEXTS = 64  # texts encoded before their embeddings are stored
 MAX_QUERY_TOKENS = 128  # longer questions are cut for maxsim and rest
 QUESTION_START = 3  # word pieces, "what are the", that `embed_question` reads apart
@@ -243,7 +243,7 @@ class SentenceEncoder:
         return [list(encoding.ids) for encoding in encodings]
 
 
-_encoders: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keep_recent=None)
+_encoders: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keeps_all=True)
 
 
 def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
@@ -449,11 +449,7 @@ class EmbeddingCache:
         self.store: SqliteStore | None = None
         if folder is not None:
             self.store = SqliteStore(
-                Path(folder) / CACHE_FILE,
-                max_entries=None,
-                table="readings",
-                column="reading",
-                timeout=30,
+                Path(folder) / CACHE_FILE, max_entries=None, timeout=30
             )
         self.computed_count = 0
         self._bypass = FailSafeStore(f"embeddings in {folder}")

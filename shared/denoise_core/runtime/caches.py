@@ -7,14 +7,12 @@ folder or damaged file fails a call.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import (
@@ -28,13 +26,10 @@ from typing import (
 )
 from weakref import WeakValueDictionary
 
-from cachetools import LRUCache
-
 from denoise_core.errors import ContractViolation, InputError, MissingExtra
 from denoise_core.protocols import LLM
-from denoise_core.result import copy_without_trace
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.runtime.thread_pool import current_cancel_token, run_in_pool
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Message, Reply, Usage
 from denoise_core.weighted_cache import VALUE_BYTES, WeightedLRUCache
 
@@ -45,9 +40,12 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MEMORY_STORE_BYTES = 64 * 2**20
-BYPASS_SECONDS = 5.0  # between two trials of a store that failed
-LEASE_SECONDS = 60.0  # how long a call waits for the same call of another
-_POLL_SECONDS = 0.05  # between two checks whether the leader was abandoned
+_CREATE_SQL = "CREATE TABLE IF NOT EXISTS replies (key PRIMARY KEY, text BLOB NOT NULL)"
+_SELECT_SQL = "SELECT text FROM replies WHERE key = ?"
+_INSERT_SQL = "INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)"
+# Row ids count writes, so this finds what to delete without reading the rest.
+_EVICT_SQL = "DELETE FROM replies WHERE rowid <= (SELECT MAX(rowid) FROM replies) - ?"
+BYPASS_SECONDS = 2.0  # between two trials of a store that failed
 
 
 class SingleLoadCache(Generic[V]):
@@ -55,16 +53,15 @@ class SingleLoadCache(Generic[V]):
 
     Threads that ask for the same key wait for the one that loads; threads that ask for
     another key do not. A load that fails raises in the thread that ran it; the next
-    one tries again. A value that nobody references is freed and loaded again later.
+    one tries again.
 
     Args:
-        keep_recent: How many of the last values stay although nobody references them;
-            None keeps all.
+        keeps_all: Keep values that nobody references; else they are freed, and loaded
+            again later.
     """
 
-    def __init__(self, *, keep_recent: int | None = 0) -> None:
-        self._values: Any = {} if keep_recent is None else WeakValueDictionary()
-        self._recent_values: LRUCache[Hashable, V] = LRUCache(keep_recent or 0)
+    def __init__(self, *, keeps_all: bool = False) -> None:
+        self._values: Any = {} if keeps_all else WeakValueDictionary()
         self._key_locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -76,9 +73,6 @@ class SingleLoadCache(Generic[V]):
             value = self._values.get(key)
             if value is None:
                 value = self._values[key] = load()
-        with self._lock:
-            if self._recent_values.maxsize:
-                self._recent_values[key] = value
         return cast(V, value)
 
 
@@ -121,8 +115,6 @@ class SqliteStore:
         path: The file.
         max_entries: Writes older than the last ``max_entries`` are deleted; None keeps
             all.
-        table: The table's name.
-        column: The name of the column of values.
         timeout: Seconds to wait for another process that writes.
 
     Raises:
@@ -134,8 +126,6 @@ class SqliteStore:
         path: str | Path,
         *,
         max_entries: int | None = 1_000_000,
-        table: str = "replies",
-        column: str = "text",
         timeout: float = 5,
     ) -> None:
         if max_entries is not None and max_entries < 1:
@@ -143,18 +133,6 @@ class SqliteStore:
         self.path = Path(path)
         self.max_entries = max_entries
         self.timeout = timeout
-        self._create_sql = (
-            f"CREATE TABLE IF NOT EXISTS {table} "
-            f"(key PRIMARY KEY, {column} BLOB NOT NULL)"
-        )
-        self._select_sql = f"SELECT {column} FROM {table} WHERE key = ?"
-        self._insert_sql = (
-            f"INSERT OR REPLACE INTO {table} (key, {column}) VALUES (?, ?)"
-        )
-        # Row ids count writes, so this finds what to delete without reading the rest.
-        self._evict_sql = (
-            f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?"
-        )
         self._lock = threading.Lock()
         self._is_created = False
 
@@ -175,7 +153,7 @@ class SqliteStore:
             return values
         with self._connected() as connection:
             for key in keys:
-                row = connection.execute(self._select_sql, (key,)).fetchone()
+                row = connection.execute(_SELECT_SQL, (key,)).fetchone()
                 if row is not None:
                     values[key] = row[0]
         return values
@@ -185,9 +163,9 @@ class SqliteStore:
         if not values:
             return
         with self._connected() as connection:
-            connection.executemany(self._insert_sql, list(values.items()))
+            connection.executemany(_INSERT_SQL, list(values.items()))
             if self.max_entries is not None:
-                connection.execute(self._evict_sql, (self.max_entries,))
+                connection.execute(_EVICT_SQL, (self.max_entries,))
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
@@ -201,7 +179,7 @@ class SqliteStore:
             with closing(connection), connection:
                 if not self._is_created:
                     connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute(self._create_sql)
+                    connection.execute(_CREATE_SQL)
                     self._is_created = True
                 yield connection
 
@@ -251,10 +229,8 @@ class Cache:
     """Replies of one model, by content.
 
     The key is a hash of the model's name, the messages and, when given, the tenant's
-    scope. Identical calls under way at the same time become one (single-flight); when
-    it fails, each of them fails with its own error object, and nothing is
-    stored. A caller that has waited a minute for the other call, or sees that it was
-    abandoned, makes the call itself.
+    scope. A call that fails stores nothing. No call waits for an equal one that is
+    under way.
 
     Args:
         model: Names the model and its settings: two that answer differently need
@@ -276,8 +252,6 @@ class Cache:
         self.store = MemoryStore() if store is None else store
         self.scope = scope
         self._safe_store = FailSafeStore(type(self.store).__name__)
-        self._calls_in_flight: dict[str, InFlightCall] = {}
-        self._lock = threading.Lock()
 
     def bind(self, llm: LLM, is_readable: Callable[[Reply], bool]) -> LLM:
         """Return ``llm`` behind this cache; only readable replies are stored."""
@@ -317,70 +291,6 @@ class Cache:
         """Store a reply, if the store can take it: it was paid for and arrives."""
         self._safe_store.attempt(lambda: self.store.put(key, text), None)
 
-    def get_or_create_call(
-        self, key: str, *, is_async: bool, timed_out: InFlightCall | None = None
-    ) -> tuple[InFlightCall, bool]:
-        """Return the call under way for ``key``, and whether the caller must make it.
-
-        Args:
-            key: `key` of the messages.
-            is_async: Whether the caller can await. A sync call on the event loop's
-                thread joins no async call: that one needs the loop to go on.
-            timed_out: A call that this caller already gave up on.
-        """
-        may_join_async = is_async or not _is_on_event_loop()
-        with self._lock:
-            call = self._calls_in_flight.get(key)
-            can_join = call is not timed_out and not (call and call.is_abandoned)
-            if call and can_join and (may_join_async or not call.is_async):
-                return call, False
-            call = self._calls_in_flight[key] = InFlightCall(is_async)
-            return call, True
-
-    @contextmanager
-    def call_in_flight(self, key: str, call: InFlightCall) -> Iterator[None]:
-        """Wrap the leader's call: pass its failure to those who wait, then end it."""
-        try:
-            yield
-        except BaseException as error:
-            if not call.reply.done():
-                if isinstance(error, Exception):
-                    call.reply.set_exception(error)
-                else:  # a cancellation is the leader's alone
-                    call.reply.cancel()
-            raise
-        finally:
-            with self._lock:
-                if self._calls_in_flight.get(key) is call:
-                    del self._calls_in_flight[key]
-
-
-class InFlightCall:
-    """One call under way, and its future reply."""
-
-    def __init__(self, is_async: bool) -> None:
-        self.reply: Future[Reply] = Future()
-        self.is_async = is_async
-        self._cancel_token = current_cancel_token.get()
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True once nobody waits for the caller who makes this call."""
-        return self._cancel_token is not None and self._cancel_token.is_cancelled()
-
-    def shared_reply(self) -> Reply | None:
-        """Return the ended call's reply, at no cost; None when it was cancelled.
-
-        Raises a copy of its error.
-        """
-        try:
-            error = self.reply.exception()
-        except CancelledError:
-            return None
-        if error is not None:
-            raise copy_without_trace(error)
-        return _free_reply(self.reply.result().text)
-
 
 class _CachedLLM:
     """One call through the cache; a hit costs no tokens and its usage says so."""
@@ -393,99 +303,36 @@ class _CachedLLM:
         self.is_readable = is_readable
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        cache = self.cache
         key = self.cache.key(messages)
-        call, is_leader = cache.get_or_create_call(key, is_async=False)
-        while not is_leader:
-            reply = self._wait_for(call)
-            if reply is not None:
-                return reply
-            call, is_leader = cache.get_or_create_call(
-                key, is_async=False, timed_out=call
-            )
-        with cache.call_in_flight(key, call):
-            cached_text = cache.lookup(key)
-            if cached_text is not None:
-                return self._finish(call, _free_reply(cached_text))
-            reply = self._finish(call, self.llm.complete(messages))
-            if self.is_readable(reply):
-                cache.store_reply(key, reply.text)
-            return reply
+        cached_text = self.cache.lookup(key)
+        if cached_text is not None:
+            return Reply(cached_text, Usage(0, 0))
+        reply = _check_reply(self.llm.complete(messages))
+        if self.is_readable(reply):
+            self.cache.store_reply(key, reply.text)
+        return reply
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         cache = self.cache
-        key = self.cache.key(messages)
-        call, is_leader = cache.get_or_create_call(key, is_async=True)
-        while not is_leader:
-            reply = await self._await_for(call)
-            if reply is not None:
-                return reply
-            call, is_leader = cache.get_or_create_call(
-                key, is_async=True, timed_out=call
-            )
+        key = cache.key(messages)
         run_store = _run_inline if isinstance(cache.store, MemoryStore) else run_in_pool
-        with cache.call_in_flight(key, call):
-            cached_text = await run_store(cache.lookup, key)
-            if cached_text is not None:
-                return self._finish(call, _free_reply(cached_text))
-            reply = self._finish(call, await self.llm.acomplete(messages))
-            if self.is_readable(reply):
-                await run_store(cache.store_reply, key, reply.text)
-            return reply
-
-    def _finish(self, call: InFlightCall, reply: Reply) -> Reply:
-        """Share the reply now: those who wait need not wait for the store."""
-        if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-            raise ContractViolation(
-                "an LLM must return a denoise_core.Reply with a text, got "
-                f"{type(reply).__name__}"
-            )
-        call.reply.set_result(reply)
+        cached_text = await run_store(cache.lookup, key)
+        if cached_text is not None:
+            return Reply(cached_text, Usage(0, 0))
+        reply = _check_reply(await self.llm.acomplete(messages))
+        if self.is_readable(reply):
+            await run_store(cache.store_reply, key, reply.text)
         return reply
 
-    def _wait_for(self, call: InFlightCall) -> Reply | None:
-        """Return the other call's reply; None when it is late, abandoned, cancelled."""
-        deadline = time.monotonic() + LEASE_SECONDS
-        while time.monotonic() < deadline and not call.is_abandoned:
-            remaining = max(0.0, deadline - time.monotonic())
-            try:
-                call.reply.exception(min(remaining, _POLL_SECONDS))
-            except CancelledError:
-                return None
-            except TimeoutError:
-                continue
-            return call.shared_reply()
-        return None
 
-    async def _await_for(self, call: InFlightCall) -> Reply | None:
-        deadline = time.monotonic() + LEASE_SECONDS
-        future = asyncio.wrap_future(call.reply)
-        future.add_done_callback(_mark_retrieved)
-        while time.monotonic() < deadline and not call.is_abandoned:
-            remaining = max(0.0, deadline - time.monotonic())
-            await asyncio.wait([future], timeout=min(remaining, 1.0))
-            if future.done():
-                return call.shared_reply()
-        return None
+def _check_reply(reply: Any) -> Reply:
+    if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+        raise ContractViolation(
+            "an LLM must return a denoise_core.Reply with a text, got "
+            f"{type(reply).__name__}"
+        )
+    return reply
 
 
 async def _run_inline(call: Callable[..., V], /, *args: Any) -> V:
     return call(*args)
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _mark_retrieved(future: asyncio.Future[Reply]) -> None:
-    """Read the error, so that asyncio does not log it as never retrieved."""
-    if not future.cancelled():
-        future.exception()
-
-
-def _free_reply(text: str) -> Reply:
-    return Reply(text, Usage(0, 0))

@@ -73,7 +73,7 @@ class ServiceBusy(HTTPException):
 
 
 class TooManyTokens(HTTPException):
-    """The request could not be read in time even alone, on a core of its own."""
+    """The request could not be read in time even if nothing else ran."""
 
     def __init__(self, tokens: int, rate: float, timeout: float) -> None:
         super().__init__(

@@ -3,8 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,15 +13,11 @@ from denoise_core import (
     Message,
     MissingExtra,
     Passage,
-    Reply,
-    trace_of,
 )
 from denoise_core.embedded import default_denoiser
-from denoise_core.result import attach_trace
+from denoise_core.embedded.encoder import CACHE_FILE
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.caches import Cache, FailSafeStore, MemoryStore, SqliteStore
-from denoise_core.runtime.effects import Complete
-from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
 
 ASKED = (Message("user", "x"),)
@@ -50,29 +44,6 @@ class Broken:
         self.asked += 1
         if "put" in self.failing:
             raise OSError("No space left on device")
-
-
-class Waiting:
-    """A model whose calls wait for ``opened``; ``begun`` counts them."""
-
-    def __init__(self):
-        self.opened, self.begun, self.lock = threading.Event(), 0, threading.Lock()
-
-    def begin(self):
-        with self.lock:
-            self.begun += 1
-            return self.begun
-
-    def complete(self, messages):
-        if self.begin() == 1:
-            self.opened.wait(20)
-        return Reply("paid")
-
-    async def acomplete(self, messages):
-        if self.begin() == 1:
-            while not self.opened.is_set():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        return Reply("paid")
 
 
 @pytest.mark.parametrize("failing", [("get",), ("put",), ("get", "put")])
@@ -110,7 +81,7 @@ def test_a_corrupt_file_loses_no_reply(tmp_path):
 
 
 def damaged_file(folder, monkeypatch):
-    (folder / "readings.sqlite").write_bytes(
+    (folder / CACHE_FILE).write_bytes(
         b"not a database, but long enough to be read as one" * 100
     )
     return folder
@@ -205,104 +176,6 @@ async def test_a_store_set_up_wrongly_raises(mistake):
         cached.complete(ASKED)
     with pytest.raises(type(mistake)):
         await cached.acomplete(ASKED)
-
-
-def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
-    monkeypatch.setattr("denoise_core.runtime.caches.LEASE_SECONDS", 0.2)
-    llm, cache = Waiting(), Cache("m")
-    cached = cache.bind(llm, always)
-    leader = threading.Thread(target=cached.complete, args=(ASKED,), daemon=True)
-    leader.start()
-    while not llm.begun:
-        time.sleep(0.001)
-    assert cached.complete(ASKED).text == "paid"
-    assert llm.begun == 2
-    llm.opened.set()
-    leader.join(10)
-    assert not cache._calls_in_flight
-
-
-def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
-    monkeypatch.setattr("denoise_core.runtime.caches.LEASE_SECONDS", 1e6)
-    llm, cache = Waiting(), Cache("m")
-    cached = cache.bind(llm, always)
-
-    def flow():
-        yield Complete(ASKED, "t")
-
-    with pytest.raises(TimeoutError):
-        run(flow(), llm=cached, call_seconds=0.1)
-    assert cached.complete(ASKED).text == "paid", (
-        "and waits for no lease, which would not end here"
-    )
-    llm.opened.set()
-
-
-async def test_an_async_waiter_whose_leader_is_late_leads_itself(monkeypatch):
-    monkeypatch.setattr("denoise_core.runtime.caches.LEASE_SECONDS", 0.2)
-    llm, cache = Waiting(), Cache("m")
-    cached = cache.bind(llm, always)
-    leader = asyncio.create_task(cached.acomplete(ASKED))
-    await asyncio.sleep(0.02)
-    assert (await asyncio.wait_for(cached.acomplete(ASKED), 10)).text == "paid"
-    llm.opened.set()
-    assert (await leader).text == "paid"
-
-
-async def test_a_sync_call_on_the_loop_does_not_wait_for_an_async_one():
-    llm, cache = Waiting(), Cache("m")
-    cached = cache.bind(llm, always)
-    leader = asyncio.create_task(cached.acomplete(ASKED))
-    await asyncio.sleep(0.02)
-    assert cached.complete(ASKED).text == "paid"  # it hung here for ever
-    llm.opened.set()
-    assert (await leader).text == "paid"
-
-
-class Refused(Exception):
-    def __init__(self, message, *, response):
-        super().__init__(message)
-        self.response = response
-
-
-def test_each_waiter_gets_an_error_of_its_own_without_the_leaders_trace():
-    gate, arrived, joined = threading.Barrier(4), [], []
-
-    class Counting(Cache):
-        def get_or_create_call(self, key, **how):
-            flight, leads = super().get_or_create_call(key, **how)
-            joined.extend([] if leads else [flight])
-            return flight, leads
-
-    def fails(messages):
-        while len(joined) < 3:
-            time.sleep(0.001)
-        error = Refused("busy", response="r")
-        attach_trace(error, ["another tenant's passages"])
-        raise error from ConnectionError("reset")
-
-    cached = Counting("m").bind(FunctionLLM(fails), always)
-
-    def call():
-        gate.wait(10)
-        try:
-            cached.complete(ASKED)
-        except Refused as error:
-            arrived.append(error)
-
-    threads = [threading.Thread(target=call, daemon=True) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(20)
-    assert len({id(e) for e in arrived}) == 4
-    assert [str(e) for e in arrived] == ["busy"] * 4
-    assert [e.response for e in arrived] == ["r"] * 4
-    assert sum(bool(trace_of(e).events) for e in arrived) == 1  # the leader's own
-    assert [repr(e.__cause__) for e in arrived] == ["ConnectionError('reset')"] * 4
-    for error in arrived:
-        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-        assert "fails" in frames, "where it went wrong"
 
 
 def test_a_failed_call_is_not_kept():

@@ -31,7 +31,7 @@ def test_many_threads_load_once():
 
 
 def test_another_key_does_not_wait_and_a_failed_load_is_tried_again():
-    once = SingleLoadCache(keep_recent=None)
+    once = SingleLoadCache(keeps_all=True)
     with pytest.raises(OSError, match="gone"):
         once("m", lambda: (_ for _ in ()).throw(OSError("gone")))
     inside = once("m", lambda: once("n", Model))
@@ -45,10 +45,3 @@ def test_what_nobody_holds_is_let_go():
         model = once("m", lambda: loads.append(1) or Model())
         del model
     assert len(loads) == 2
-
-
-def test_the_last_few_stay():
-    once, loads = SingleLoadCache(keep_recent=2), []
-    for name in "abababcab":
-        once(name, lambda: loads.append(name) or Model())  # noqa: B023
-    assert "".join(loads) == "abcab"  # c is one too many

@@ -9,22 +9,32 @@ from growing_texts import TEXTS
 from denoise_core.runtime.caches import MemoryStore
 from denoise_core.support import answers, evidence, normal_form
 from denoise_core.text import structural
-from denoise_core.weighted_cache import cache_by_bytes, cache_fills
+from denoise_core.text.facts import comparison
+from denoise_core.weighted_cache import (
+    WeightedLRUCache,
+    cache_by_bytes,
+    cache_fills,
+    limit_caches,
+)
 
 CACHED = (
     structural._chunk_string,
     evidence.content_terms,
     answers._parse_cached,
     normal_form.fold_text,
+    comparison.parse_text,
 )
 FUNCTIONS = {
     "chunked texts": structural._chunk_string,
     "answers": lambda text: answers._parse_cached(text, "q", ()),
     "folded texts": normal_form.fold_text,
+    "parsed texts": comparison.parse_text,
 }
 
 
-@pytest.mark.parametrize("form", ["nested list", "headings without text", "mail"])
+@pytest.mark.parametrize(
+    "form", ["nested list", "headings without text", "mail", "JSON records"]
+)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_cache_counts_at_least_what_its_values_hold(name, form):
     for function in CACHED:
@@ -72,3 +82,15 @@ def test_a_store_in_memory_counts_small_texts_too():
     assert store.total_weight <= 9000
     store.put("long", "a" * 9000)
     assert store.get("long") is None
+
+
+def test_a_bound_for_all_caches_empties_those_that_were_larger():
+    larger = WeightedLRUCache(2**50, len, name="larger than any other")
+    smaller = WeightedLRUCache(100, len, name="smaller")
+    for cache in (larger, smaller):
+        cache.put("key", "text")
+    limit_caches(2**49)
+    assert cache_fills()["larger than any other"] == (0, 2**49)
+    assert (larger.get("key"), smaller.get("key")) == (None, "text")
+    larger.put("key", "text")
+    assert larger.get("key") == "text"

@@ -131,25 +131,7 @@ def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
     assert [one_passage.id for one_passage in more.passages] == ["new"]
 
 
-def test_identical_passages_at_once_are_one_call():
-    fake_llm = keeps(lambda one_text: True, seconds=0.01)
-    cache = Cache("m")
-    same = [Passage("The same text. Twice.", str(index)) for index in range(10)]
-    s2a_denoiser = S2ADenoiser(
-        fake_llm, variant="select", options=Options(join_passages=False, cache=cache)
-    )
-    assert len(s2a_denoiser.denoise("How?", same).passages) == 10
-    asyncio.run(
-        S2ADenoiser(
-            fake_llm,
-            variant="select",
-            options=Options(join_passages=False, cache=Cache("n")),
-        ).adenoise("How?", same)
-    )
-    assert len(fake_llm.received_messages) == 2
-
-
-def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
+def test_a_failed_call_is_made_anew():
     failing = True
 
     def reply(_):
@@ -166,33 +148,6 @@ def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
     assert "down" in s2a_denoiser.denoise("How?", PASSAGES).fallback
     failing = False
     assert s2a_denoiser.denoise("How?", PASSAGES).fallback is None
-
-
-@pytest.mark.parametrize("cancelled", ["leader", "follower"])
-def test_a_cancelled_caller_does_not_cancel_the_other(cancelled):
-    async def both() -> str:
-        started, go = asyncio.Event(), asyncio.Event()
-
-        class Slow:
-            async def acomplete(self, messages):
-                started.set()
-                await go.wait()
-                return Reply("1")
-
-        bound = Cache("m").bind(Slow(), always)
-        tasks = {"leader": asyncio.create_task(bound.acomplete(ASKED))}
-        await started.wait()
-        tasks["follower"] = asyncio.create_task(bound.acomplete(ASKED))
-        await asyncio.sleep(0)
-        stopped = tasks.pop(cancelled)
-        stopped.cancel()
-        go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await stopped
-        (other,) = tasks.values()
-        return (await other).text
-
-    assert asyncio.run(both()) == "1"
 
 
 def test_the_file_store_does_not_block_the_event_loop(tmp_path):

@@ -19,7 +19,7 @@ COMMAND = Path(sys.executable).with_name("rag-denoise")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_serves_and_ends_after_what_is_under_way(by):
     with subprocess.Popen(
-        [COMMAND, "serve", "--port", "0"],
+        [COMMAND, "serve", "--port", "0", "--cache-bytes", "10000"],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -31,6 +31,9 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
             line = running.stderr.readline()
             assert line, said
             said += line
+        metrics = httpx.get(found[1] + "/metrics", timeout=60).text
+        bounds = re.findall(r'is_limit="yes"} (\S+)', metrics)
+        assert {float(bound) for bound in bounds} == {10_000.0}
         answered = []
         texts = [f"The tower {i} is in Porto, and a secret. " * 8 for i in range(60)]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import product
 
 from denoise_core.text.facts.dates import covers_date, find_dates
@@ -18,11 +17,9 @@ from denoise_core.text.facts.names import find_names, same_name
 from denoise_core.text.facts.numbers import find_numbers, unit_factors
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import pad_lexemes, tokenize_text
+from denoise_core.weighted_cache import cache_by_bytes
 
 _RELATIVE_TOLERANCE = 1e-6
-# Every claim is compared with the same windows, so parsed windows are cached; a longer
-# text is not.
-_CACHED_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +41,10 @@ def extract_facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
     return parse_text(text, language).facts
 
 
+# Every claim is compared with the same windows.
+@cache_by_bytes("parsed texts", 32 * 2**20, bytes_per_character=60)
 def parse_text(text: str, language: str = "") -> ParsedText:
-    """Parse a text; short texts come from a cache."""
-    if len(text) <= _CACHED_CHARACTERS:
-        return _parse_cached(text, language)
-    return _parse_cached.__wrapped__(text, language)
-
-
-@lru_cache(maxsize=4096)
-def _parse_cached(text: str, language: str) -> ParsedText:
+    """Parse a text."""
     language = language or detect_language(text)
     lexemes = tokenize_text(text)
     padded_lexemes = pad_lexemes(lexemes)
