@@ -127,8 +127,9 @@ class Denoise(BaseModel):
     be lost, such as 0.05; None is the denoiser's own."""
 
     on_irrelevant: IrrelevantPolicy | None = None
-    """END: ``"drop"`` returns no document if none seems relevant (``denoise_relevant`` is
-    False), and logs that; None and ``"keep"`` return the best ones."""
+    """``"drop"`` returns no document if none seems relevant, or if the model finds no answer
+    (``denoise_relevant`` is False), and logs that; None and ``"keep"`` return the best
+    ones."""
 
     chunks: Chunking | None = None
     """END: what is scored: documents ``"whole"``, ``"sentences"``, or chunks of at most
@@ -203,9 +204,7 @@ class Denoise(BaseModel):
             self._require_unset(only_s2a, "variant")
         if is_s2a:
             only_end = "a setting of END; with model= there is variant="
-            self._require_unset(
-                only_end, "keep", "threshold", "chunks", "risk", "on_irrelevant"
-            )
+            self._require_unset(only_end, "keep", "threshold", "chunks", "risk")
             self._require_unset("give a scorer or a model, not both", "scorer")
         elif not self.context:
             raise InputError(
@@ -236,13 +235,13 @@ class Denoise(BaseModel):
         if self.denoiser is not None:
             return _with_overrides(self.denoiser, settings, variant)
         if self.model is not None:
-            for name in ("keep", "threshold", "risk", "on_irrelevant"):
+            for name in ("keep", "threshold", "risk"):
                 if overrides.get(name) is not None:
                     raise InputError(
                         f"{name}={overrides[name]!r}: a setting of END; a model decides "
                         "itself what to keep, within max_tokens"
                     )
-            return self._build_s2a(variant, settings.max_tokens)
+            return self._build_s2a(variant, settings)
         if variant is not None:
             raise InputError(
                 f"variant={variant!r}: a setting of System 2 Attention, and this is END"
@@ -263,7 +262,7 @@ class Denoise(BaseModel):
                 values[name] = overrides[name]
         return KeepSettings(**values)
 
-    def _build_s2a(self, variant: str | None, max_tokens: int | None) -> Denoiser:
+    def _build_s2a(self, variant: str | None, settings: KeepSettings) -> Denoiser:
         from denoise_core.end.selection import TokenLimit
         from denoise_core.s2a import Options, S2ADenoiser
         from langchain_denoise.models.chat_llm import as_llm
@@ -272,9 +271,10 @@ class Denoise(BaseModel):
             "variant": variant or "select",
             "options": Options(keep_context=self.context),
             "on_error": self.on_error,
+            "on_irrelevant": settings.on_irrelevant or "keep",
         }
-        if max_tokens is not None:
-            arguments["keep"] = TokenLimit(max_tokens)
+        if settings.max_tokens is not None:
+            arguments["keep"] = TokenLimit(settings.max_tokens)
         if self.max_concurrency is not None:
             arguments["max_concurrency"] = self.max_concurrency
         return S2ADenoiser(as_llm(self.model), **arguments)

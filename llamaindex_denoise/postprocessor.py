@@ -161,7 +161,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     on_irrelevant: Literal["keep", "drop"] | None = Field(
         default=None,
-        description="END: 'drop' returns no node if none seems relevant, and logs it.",
+        description="'drop' returns no node if none seems relevant, or if the model of "
+        "'select' finds no answer, and logs it.",
     )
     chunks: Literal["whole", "sentences"] | Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -325,8 +326,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         from denoise_core.s2a import Options, S2ADenoiser
 
         only_end = "a setting of END; the model of method='select' says what to keep"
-        self._refuse(only_end, "keep", "threshold", "risk", "on_irrelevant")
-        arguments: dict[str, Any] = {}
+        self._refuse(only_end, "keep", "threshold", "risk")
+        arguments: dict[str, Any] = {"on_irrelevant": settings.on_irrelevant or "keep"}
         if settings.max_tokens is not None:
             arguments["keep"] = TokenLimit(settings.max_tokens)
         return S2ADenoiser(

@@ -156,7 +156,7 @@ def test_a_variant_in_one_request(test_kit):
 
 @pytest.mark.parametrize(
     "override",
-    [{"keep": 1}, {"threshold": 0.9}, {"risk": 0.01}, {"on_irrelevant": "drop"}],
+    [{"keep": 1}, {"threshold": 0.9}, {"risk": 0.01}],
 )
 def test_a_request_cannot_set_what_a_model_decides(override):
     model = GenericFakeChatModel(messages=iter([]))
