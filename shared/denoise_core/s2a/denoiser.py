@@ -224,7 +224,10 @@ class S2ADenoiser:
                 on_error=self.on_error,
                 record=self.record,
             )
-            outcomes, is_one_call = yield from self._ask_model(question.text, passages)
+            outcomes, is_one_call = yield from self._ask_model(
+                question.text,
+                passages,
+            )
         if self.keep is not None:
             # One token budget is for the whole context, so the rule sees all passages.
             outcomes = apply_rule(self.keep, outcomes)
@@ -233,7 +236,10 @@ class S2ADenoiser:
         if answered == "no" and not is_one_call and len(selecting_slices) > 1:
             # No call saw all that is kept; together it may answer.
             result = self._assemble_result(question, passages, outcomes, answered)
-            answered = yield from self._judge_together(question.text, result.passages)
+            answered = yield from self._judge_together(
+                question.text,
+                result.passages,
+            )
         if answered == "no" and self.on_irrelevant == "drop":
             log_fallback("S2ADenoiser", NOT_IN_PASSAGES, "no passage was kept")
             outcomes = [replace(outcome, kept_places={}) for outcome in outcomes]

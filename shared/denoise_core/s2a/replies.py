@@ -744,9 +744,11 @@ class LLMCaller:
             f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
         )
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
-        return self._make_call(
-            request, (Message("assistant", shown_reply), Message("user", correction))
+        extra_messages = (
+            Message("assistant", shown_reply),
+            Message("user", correction),
         )
+        return self._make_call(request, extra_messages)
 
     def _read_outcomes(
         self, request: SliceRequest, reply: Reply | FailedItem
