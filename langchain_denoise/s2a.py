@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
@@ -10,7 +11,7 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
-from denoise_core import InputError
+from denoise_core import DenoiseResult, InputError
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
@@ -74,6 +75,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with limit_concurrency(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, [turn.passage])
+        result = _leave_out_relevance(result)
         run_inputs = {"question": turn.question}
         emit_record(run_manager, run_inputs, *result_summaries([turn.passage], result))
         return turn.apply_result(result)
@@ -86,6 +88,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with limit_concurrency(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, [turn.passage])
+        result = _leave_out_relevance(result)
         run_inputs = {"question": turn.question}
         summaries = result_summaries([turn.passage], result)
         await aemit_record(run_manager, run_inputs, *summaries)
@@ -103,3 +106,10 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     def _denoiser(self) -> S2ADenoiser:
         llm = as_llm(self.model)
         return S2ADenoiser(llm, variant=self.variant, on_error=self.on_error)
+
+
+def _leave_out_relevance(result: DenoiseResult) -> DenoiseResult:
+    """The result without what the model says of an answer: a user's message asks for one."""
+    if result.relevant is None:
+        return result
+    return replace(result, relevant=None, note=None)

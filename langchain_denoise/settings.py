@@ -125,8 +125,9 @@ class Denoise(BaseModel):
     be lost, such as 0.05; None is the denoiser's own."""
 
     on_irrelevant: IrrelevantPolicy | None = None
-    """END: ``"drop"`` returns no document if none seems relevant (``denoise_relevant`` is
-    False), and logs that; None and ``"keep"`` return the best ones."""
+    """``"drop"`` returns no document if none seems relevant, or if the model finds no answer
+    (``denoise_relevant`` is False), and logs that; None and ``"keep"`` return the best
+    ones."""
 
     chunks: Chunking | None = None
     """END: what is scored: documents ``"whole"``, ``"sentences"``, or chunks of at most
@@ -202,9 +203,7 @@ class Denoise(BaseModel):
                 raise InputError(f"context=False: {only_s2a}")
         else:
             only_end = "a setting of END; with model= there is variant="
-            self._require_unset(
-                only_end, "keep", "threshold", "chunks", "risk", "on_irrelevant"
-            )
+            self._require_unset(only_end, "keep", "threshold", "chunks", "risk")
             self._require_unset("give a scorer or a model, not both", "scorer")
         self._keep_settings({}).end_arguments()
         # Wrong settings raise here, and not in the middle of a run.
@@ -230,7 +229,7 @@ class Denoise(BaseModel):
             denoiser: Denoiser = with_keep_rule(self.denoiser, settings)
             return denoiser
         if self.model is not None:
-            for name in ("keep", "threshold", "risk", "on_irrelevant"):
+            for name in ("keep", "threshold", "risk"):
                 if overrides.get(name) is not None:
                     raise InputError(
                         f"{name}={overrides[name]!r}: a setting of END; a model decides "
@@ -244,6 +243,7 @@ class Denoise(BaseModel):
                 self.context,
                 variant=self.variant,
                 on_error=self.on_error,
+                on_irrelevant=settings.on_irrelevant,
                 max_concurrency=self.max_concurrency,
             )
         return self._build_end(settings)

@@ -162,7 +162,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     on_irrelevant: Literal["keep", "drop"] | None = Field(
         default=None,
-        description="END: 'drop' returns no node if none seems relevant, and logs it.",
+        description="'drop' returns no node if none seems relevant, or if the model of "
+        "'select' finds no answer, and logs it.",
     )
     chunks: Literal["whole", "sentences"] | Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -307,11 +308,12 @@ class DenoisePostprocessor(BaseNodePostprocessor):
 
     def _build_select(self, settings: KeepSettings) -> Denoiser:
         only_end = "a setting of END; the model of method='select' says what to keep"
-        self._refuse(only_end, "keep", "threshold", "risk", "on_irrelevant")
+        self._refuse(only_end, "keep", "threshold", "risk")
         return select_denoiser(
             LlamaLLM(self._resolve_model()),
             settings.max_tokens,
             self.context,
+            on_irrelevant=settings.on_irrelevant,
             max_concurrency=self.max_concurrency,
         )
 

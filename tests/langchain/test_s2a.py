@@ -174,3 +174,14 @@ def test_whatever_a_chat_model_takes(test_kit):
     ]
     with pytest.raises(ValueError, match="got int"):
         step.invoke(3)
+
+
+def test_a_message_is_not_said_to_lack_the_answer_that_it_asks_for(test_kit):
+    def reply(messages):
+        is_request = "cut into numbered pieces" in messages[-1].text
+        return "2" if is_request else "2\nANSWERED: no"
+
+    opinion = "I am sure it is Lyon. What is the capital?"
+    (message,) = both(S2AMessages(model=test_kit.chat(reply)), [HumanMessage(opinion)])
+    assert message.text == "What is the capital?"
+    assert not {"relevant", "note"} & message.response_metadata["denoise"].keys()

@@ -353,3 +353,27 @@ def test_documents_say_that_nothing_is_relevant_and_may_be_dropped_for_it():
     assert [document.metadata["denoise_relevant"] for document in kept] == [False] * 2
     near = DenoisingRetriever(retriever=yours, k=2).invoke("Where is the red tower?")
     assert not any("denoise_relevant" in document.metadata for document in near)
+
+
+def test_a_model_that_finds_no_answer_marks_the_nearest_documents(test_kit):
+    model = test_kit.chat(lambda messages: "1\nANSWERED: no")
+    chain_input = {"documents": TOWERS, "query": FAR_QUESTION}
+    (nearest,) = DenoiseCompressor(model=model).invoke(chain_input)
+    assert nearest.metadata["denoise_relevant"] is False
+    assert "finds no answer" in nearest.metadata["denoise_note"]
+    dropping = DenoiseCompressor(model=model, on_irrelevant="drop")
+    assert dropping.invoke(chain_input) == []
+    asked_input = {"configurable": {"denoise": {"on_irrelevant": "drop"}}}
+    assert DenoiseCompressor(model=model).invoke(chain_input, asked_input) == []
+
+
+def test_a_model_that_needs_nothing_loses_no_document_unless_asked_to(test_kit):
+    model = test_kit.chat(lambda messages: "NONE\nANSWERED: no")
+    chain_input = {"documents": TOWERS, "query": FAR_QUESTION}
+    kept = DenoiseCompressor(model=model).invoke(chain_input)
+    assert [document.page_content for document in kept] == [
+        document.page_content for document in TOWERS
+    ]
+    assert {document.metadata["denoise_relevant"] for document in kept} == {False}
+    dropping = DenoiseCompressor(model=model, on_irrelevant="drop")
+    assert dropping.invoke(chain_input) == []

@@ -21,11 +21,16 @@ from denoise_core.augmenter.streaming import StreamingLLM
 from denoise_core.protocols import StructuredLLM
 from denoise_core.runtime.effects import complete
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.prompts import reply_schema
+from denoise_core.s2a.prompts import CONTEXT_FORM, REPLY_FORMS
 from llamaindex_denoise import LlamaLLM
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
 TEXT = "One two three."
+
+
+def reply_schema(variant):
+    """What a model is held to about documents."""
+    return REPLY_FORMS.get(variant, CONTEXT_FORM).schema
 
 
 def fill(*, usage=None, **fields):

@@ -156,3 +156,15 @@ def test_nodes_of_one_document_share_its_title_and_its_table_header():
         "# Pump 260\n\n| What | Value |\n|---|---|\n",
         "| Fuse | 6 A |\n",
     ]
+
+
+def test_a_model_that_finds_no_answer_marks_the_nearest_nodes(scripted_llm):
+    llm = scripted_llm(lambda messages: "1\nANSWERED: no")
+    settings = {"method": "select", "llm": llm}
+    question = {"query_str": "Which enzyme do limpets lack?"}
+    kept_nodes = DenoisePostprocessor(**settings).postprocess_nodes(nodes(), **question)
+    assert len(kept_nodes) == 1
+    assert record(kept_nodes[0].node)["relevant"] is False
+    assert "finds no answer" in record(kept_nodes[0].node)["note"]
+    dropping = DenoisePostprocessor(**settings, on_irrelevant="drop")
+    assert dropping.postprocess_nodes(nodes(), **question) == []

@@ -177,7 +177,7 @@ class Guard:
 
 
 def _may_keep_nothing(denoiser: Denoiser) -> bool:
-    """Whether a denoiser, or a step of it, was told to keep nothing if nothing is relevant."""
+    """Whether a denoiser or a step of it keeps nothing if nothing is relevant."""
     steps = getattr(denoiser, "denoisers", (denoiser,))
     return any(getattr(step, "on_irrelevant", "drop") == "drop" for step in steps)
 

@@ -59,6 +59,7 @@ from denoise_core.types import Drop, Passage, Span, check_passages
 NOT_NEEDED = "not needed for the question"
 NOT_IN_PASSAGES = "not in these passages: the model needs nothing of any of them"
 NO_ANSWER = "the model finds no answer in these passages; the nearest pieces are kept"
+NOT_JUDGED = "the pieces that several calls kept could not be judged in one"
 PART_OF_ANSWER = "the model finds a part of the answer in these passages"
 
 
@@ -223,22 +224,26 @@ class S2ADenoiser:
                 on_error=self.on_error,
                 record=self.record,
             )
-            outcomes, is_one_call = yield from self._ask_model(question.text, passages)
+            outcomes, is_one_call = yield from self._ask_model(
+                question.text,
+                passages,
+            )
         if self.keep is not None:
             # One token budget is for the whole context, so the rule sees all passages.
             outcomes = apply_rule(self.keep, outcomes)
         answered = combine_answers(outcomes)
-        result = self._assemble_result(question, passages, outcomes, answered)
         selecting_slices = [outcome for outcome in outcomes if outcome.kept_places]
         if answered == "no" and not is_one_call and len(selecting_slices) > 1:
-            # None of the calls saw all that is kept; together it may answer.
-            answered = yield from self._judge_together(question.text, result.passages)
+            # No call saw all that is kept; together it may answer.
             result = self._assemble_result(question, passages, outcomes, answered)
+            answered = yield from self._judge_together(
+                question.text,
+                result.passages,
+            )
         if answered == "no" and self.on_irrelevant == "drop":
             log_fallback("S2ADenoiser", NOT_IN_PASSAGES, "no passage was kept")
-            dropped_outcomes = [replace(one, kept_places={}) for one in outcomes]
-            return self._assemble_result(question, passages, dropped_outcomes, answered)
-        return result
+            outcomes = [replace(outcome, kept_places={}) for outcome in outcomes]
+        return self._assemble_result(question, passages, outcomes, answered)
 
     def _ask_model(
         self, query: str, passages: Sequence[Passage]
@@ -265,18 +270,17 @@ class S2ADenoiser:
     ) -> Flow[Answered | None]:
         """Return whether what several calls kept answers the question.
 
-        None if it does not fit into one call, or the call fails.
+        None, which is logged, if it does not fit into one call, or the call fails.
         """
+        answered = None
         known_outcomes, requests = self._plan_requests(query, kept_passages)
-        if len(known_outcomes) + len(requests) > 1:
-            return None
-        outcomes, is_one_call = yield from self._ask_model(query, kept_passages)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                effect = "whether the passages answer the question is unknown"
-                log_fallback("S2ADenoiser", outcome.error, effect)
-                break
-        return combine_answers(outcomes) if is_one_call else None
+        if len(known_outcomes) + len(requests) == 1:
+            outcomes, is_one_call = yield from self._ask_model(query, kept_passages)
+            if is_one_call:
+                answered = combine_answers(outcomes)
+        if answered is None:
+            log_fallback("S2ADenoiser", NOT_JUDGED, "absence is not told")
+        return answered
 
     def _caller(self, variant: str) -> LLMCaller:
         """Return the caller that reads replies to a variant."""

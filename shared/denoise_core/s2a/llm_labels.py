@@ -122,15 +122,12 @@ def calibrate(
         question if question.gold else next(model_labels, "nobody has labelled it")
         for question in all_questions
     ]
-    labelled_questions = [
-        question for question in labelled_or_reasons if isinstance(question, Question)
-    ]
-    for reason in (
-        drop_reason
-        for drop_reason in labelled_or_reasons
-        if isinstance(drop_reason, str)
-    ):
-        log.warning("a question is left out of the calibration: %s", reason)
+    labelled_questions = []
+    for labelled in labelled_or_reasons:
+        if isinstance(labelled, Question):
+            labelled_questions.append(labelled)
+        else:
+            log.warning("a question is left out of the calibration: %s", labelled)
     if labels is not None:
         write_labels(labelled_questions, labels)
     return fit_denoiser(labelled_questions, model, risk=risk)

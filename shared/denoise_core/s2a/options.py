@@ -87,10 +87,9 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("max_characters", "max_joint_characters", "max_pieces"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"Options({name}={getattr(self, name)}): expected 1 or more"
-                )
+            value = getattr(self, name)
+            if value < 1:
+                raise InputError(f"Options({name}={value}): expected 1 or more")
         if self.shown_text not in get_args(ShownText):
             raise InputError(
                 f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "  # noqa: E501

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from denoise_core.errors import InputError
@@ -50,18 +51,17 @@ class Prompt:
     def field_names(self) -> frozenset[str]:
         """The fields that the two texts name. Raises `InputError` for braces that are no plain field."""
         field_names: set[str] = set()
+        formatter = string.Formatter()
         for text in (self.system, self.user, self.user_json):
             try:
-                names = [
-                    name
-                    for _, name, _, _ in string.Formatter().parse(text)
-                    if name is not None
-                ]
+                parts = list(formatter.parse(text))
             except ValueError as error:
                 raise InputError(
                     f"prompt {self.name!r}: {error}; a brace meant as text is written twice: {{{{ }}}}"
                 ) from error
-            for name in names:
+            for _, name, _, _ in parts:
+                if name is None:
+                    continue
                 if not name.isidentifier():
                     raise InputError(
                         f"prompt {self.name!r}: {{{name}}} is not a plain field name"
@@ -77,17 +77,13 @@ class Prompt:
 
     def render(self, *, by_schema: bool = False, **values: str) -> tuple[Message, ...]:
         """The messages. Values are put in as they are; braces inside them mean nothing."""
-        user = Message(
-            "user",
-            (self.user_json if by_schema and self.user_json else self.user).format(
-                **values
-            ),
-        )
-        return (
-            (Message("system", self.system.format(**values)), user)
-            if self.system
-            else (user,)
-        )
+        user_text = self.user
+        if by_schema and self.user_json:
+            user_text = self.user_json
+        user = Message("user", user_text.format(**values))
+        if not self.system:
+            return (user,)
+        return Message("system", self.system.format(**values)), user
 
 
 _CLEANING_SYSTEM = f"""\
@@ -253,40 +249,25 @@ REPLY_FORMS = {
 """By variant, of replies about documents; `CONTEXT` for the others."""
 
 
-def reply_schema(variant: str) -> dict[str, Any]:
-    """The schema of a variant's reply about documents."""
-    return REPLY_FORMS.get(variant, CONTEXT_FORM).schema
-
-
-def _selection_prompt(
-    name: str, task_text: str, reply_form: ReplyForm, version: str = SELECT_VERSION
+def _document_prompt(
+    name: str,
+    task_text: str,
+    reply_form: ReplyForm,
+    *,
+    system: str = _CLEANING_SYSTEM,
+    version: str = PROMPT_VERSION,
+    gap: str = "\n\n",
+    question: str = "\n\n{question}",
 ) -> Prompt:
-    """Asks for the numbers of pieces that a question needs."""
-    user_text, json_text = (
-        f"{{document}}\n\n{task_text}\n{reply_request}\n\n{{question}}"
-        for reply_request in (reply_form.ask_plain, reply_form.ask_json)
-    )
-    return Prompt(name, version, _SELECTION_SYSTEM, user_text, json_text)
+    """Asks about a document: ``gap`` is between task and reply request, ``question`` what comes last."""
+    task = f"{{document}}\n\n{task_text}{gap}"
+    user_text = f"{task}{reply_form.ask_plain}{question}"
+    json_text = f"{task}{reply_form.ask_json}{question}"
+    return Prompt(name, version, system, user_text, json_text)
 
 
-def _rewriting_prompt(name: str, task_text: str, reply_form: ReplyForm) -> Prompt:
-    """Asks for a document written again for a question."""
-    user_text, json_text = (
-        f"{{document}}\n\n{task_text}\n\n{reply_request}\n\n{{question}}"
-        for reply_request in (reply_form.ask_plain, reply_form.ask_json)
-    )
-    return Prompt(name, PROMPT_VERSION, _CLEANING_SYSTEM, user_text, json_text)
-
-
-def _message_prompt(
-    name: str, task_text: str, reply_form: ReplyForm, system: str = _CLEANING_SYSTEM
-) -> Prompt:
-    """Asks about what a person wrote, which is the document."""
-    user_text, json_text = (
-        f"{{document}}\n\n{task_text}\n\n{reply_request}"
-        for reply_request in (reply_form.ask_plain, reply_form.ask_json)
-    )
-    return Prompt(name, PROMPT_VERSION, system, user_text, json_text)
+_selection_prompt = partial(_document_prompt, system=_SELECTION_SYSTEM, gap="\n")
+_message_prompt = partial(_document_prompt, question="")
 
 
 # One wording of the instruction for both arms of an ablation: instructed prompting reads it over everything, S2A
@@ -309,13 +290,15 @@ _STEPWISE_RULE = "Think it through step by step before you give the answer."
 _SHIPPED_PROMPTS = {
     prompt.name: prompt
     for prompt in (
-        _rewriting_prompt("default", _DEFAULT_TASK, CONTEXT_FORM),
-        _rewriting_prompt("single", _SINGLE_TASK, MESSAGE_FORM),
-        _rewriting_prompt("relevance", _RELEVANCE_TASK, CONTEXT_FORM),
-        _selection_prompt("select", _SELECT_TASK, KEEP_FORM),
-        _selection_prompt("rank", _RANK_TASK, _RANKED_FORM),
-        _selection_prompt("remove", _REMOVE_TASK, DROP_FORM, PROMPT_VERSION),
-        _message_prompt("question", _QUESTION_TASK, REQUEST_FORM, _SELECTION_SYSTEM),
+        _document_prompt("default", _DEFAULT_TASK, CONTEXT_FORM),
+        _document_prompt("single", _SINGLE_TASK, MESSAGE_FORM),
+        _document_prompt("relevance", _RELEVANCE_TASK, CONTEXT_FORM),
+        _selection_prompt("select", _SELECT_TASK, KEEP_FORM, version=SELECT_VERSION),
+        _selection_prompt("rank", _RANK_TASK, _RANKED_FORM, version=SELECT_VERSION),
+        _selection_prompt("remove", _REMOVE_TASK, DROP_FORM),
+        _message_prompt(
+            "question", _QUESTION_TASK, REQUEST_FORM, system=_SELECTION_SYSTEM
+        ),
         _message_prompt("message", _MESSAGE_TASK, CONTEXT_QUESTION_FORM),
         _message_prompt("message_single", _MESSAGE_SINGLE_TASK, MESSAGE_FORM),
         _message_prompt(
@@ -395,11 +378,9 @@ class Prompts:
         """How the answer is asked for (paper, section 2.3): with the debiasing instruction or without."""
         if variant == "keep_original":
             return self.answer_keeping
-        return (
-            self.answer
-            if variant in ("not_instructed", "relevance")
-            else self.answer_fairly
-        )
+        if variant in ("not_instructed", "relevance"):
+            return self.answer
+        return self.answer_fairly
 
 
 _NEEDED_FIELDS = {

@@ -283,12 +283,11 @@ def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
 
 def _split_answered(reply_part: str) -> tuple[str, Answered | None]:
     """Return a reply without ``ANSWERED: ...`` at its end, and what that says."""
-    folded_text = reply_part.casefold()
-    number_text, _, stated_word = folded_text.rpartition("answered")
+    number_text, _, stated_word = reply_part.casefold().rpartition("answered")
     answered = read_answered(stated_word)
-    if answered is None or not number_text.strip():
-        return reply_part, None
-    return number_text, answered
+    if answered is not None and number_text:
+        return number_text, answered
+    return reply_part, None
 
 
 def read_answered(stated_word: Any) -> Answered | None:
@@ -463,7 +462,8 @@ def read_selection(
         answered = selection.answered
         if answered is not None and not kept_places:
             answered = "no"
-        outcomes.append(SliceOutcome(passage_slice, kept_places, answered=answered))
+        outcome = SliceOutcome(passage_slice, kept_places, answered=answered)
+        outcomes.append(outcome)
     return outcomes
 
 
@@ -627,7 +627,13 @@ class LLMCaller:
                 part_counts[n] = 1
         new_results = [results[n] for n in unread_indices]
         self.record.count_replies(new_results)
-        yield from self._ask_divided(requests, results, part_counts, ALONE_NOTE, 2)
+        yield from self._ask_divided(
+            requests,
+            results,
+            part_counts,
+            ALONE_NOTE,
+            2,
+        )
 
     def _ask_requests(
         self, requests: Sequence[SliceRequest], retry_depth: int = 0
@@ -662,7 +668,12 @@ class LLMCaller:
             if part_count > 1 and _may_concern_one_part(errors[n], retry_depth):
                 half_sizes[n] = (part_count + 1) // 2
         yield from self._ask_divided(
-            requests, results, half_sizes, HALVED_NOTE, 1, retry_depth + 1
+            requests,
+            results,
+            half_sizes,
+            HALVED_NOTE,
+            1,
+            retry_depth + 1,
         )
         return results
 
@@ -733,9 +744,11 @@ class LLMCaller:
             f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
         )
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
-        return self._make_call(
-            request, (Message("assistant", shown_reply), Message("user", correction))
+        extra_messages = (
+            Message("assistant", shown_reply),
+            Message("user", correction),
         )
+        return self._make_call(request, extra_messages)
 
     def _read_outcomes(
         self, request: SliceRequest, reply: Reply | FailedItem
@@ -763,7 +776,12 @@ class LLMCaller:
 def _give_up_request(request: SliceRequest) -> list[SliceOutcome]:
     error = UnparsableReply(GIVEN_UP)
     return [
-        SliceOutcome(passage_slice, problem=GIVEN_UP, error=error, calls=0)
+        SliceOutcome(
+            passage_slice,
+            problem=GIVEN_UP,
+            error=error,
+            calls=0,
+        )
         for passage_slice in request.parts
     ]
 
@@ -835,7 +853,11 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
     except (ValueError, TypeError, IndexError, KeyError):
         return None  # another program's entry
     return SliceOutcome(
-        passage_slice, kept_places, notes=(CACHED_NOTE,), calls=0, answered=answered
+        passage_slice,
+        kept_places,
+        notes=(CACHED_NOTE,),
+        calls=0,
+        answered=answered,
     )
 
 
