@@ -1,7 +1,8 @@
 """Answers of a local model by what it reads and by how it is asked, kept so that a stopped run continues.
 
 ``answers``: from 1, 5, 10 and all 20 passages, and from what END keeps of them. ``drafts``: the loop's first draft
-over five passages by its plain prompt, next to END's own prompt. Each reply is greedy and goes
+over five passages by its plain prompt, next to END's own prompt; a prompt is asked
+once a question. Each reply is greedy and goes
 into ``FOLDER/replies.jsonl`` with its CPU seconds, question by question, so that every way has the same questions
 whenever a run is stopped.
 """
@@ -17,17 +18,17 @@ from typing import Any, TypeAlias
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, draft_prompt
-from denoise_core.end.answering import answer_messages
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.evaluate.metrics import contains_answer
 from denoise_core.local.generation import LocalLLM
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.text.delimit import copies_envelope
 from denoise_core.types import Message, Passage
 from denoise_lab.experiments.real_sets import cut_question
 
-Messages: TypeAlias = Sequence[Message]
+Messages: TypeAlias = tuple[Message, ...]
 Ask: TypeAlias = Callable[[Question], Messages]
 
 READ_COUNTS = (5, 1, 10, 20)
@@ -95,10 +96,11 @@ def ask_all(
     replies: dict[str, list[ModelReply]] = {way: [] for way in ways}
     with path.open("a", encoding="utf-8") as kept_file:
         for question in questions:
+            by_prompt: dict[Messages, dict[str, Any]] = {}
             for way, ask in ways.items():
                 record = known.get((way, question.id))
                 if record is None:
-                    record = _ask(llm, ask, question)
+                    record = _ask(llm, ask, question, by_prompt)
                     kept = {"way": way, "question": question.id, **record}
                     kept_file.write(json.dumps(kept, ensure_ascii=False) + "\n")
                     kept_file.flush()
@@ -127,10 +129,20 @@ def _kept_replies(path: Path) -> Iterator[tuple[tuple[str, str], Mapping[str, An
             yield (record["way"], record["question"]), record
 
 
-def _ask(llm: LocalLLM, ask: Ask, question: Question) -> dict[str, Any]:
+def _ask(
+    llm: LocalLLM,
+    ask: Ask,
+    question: Question,
+    by_prompt: dict[Messages, dict[str, Any]],
+) -> dict[str, Any]:
+    """The reply and the seconds; a prompt that was asked for this question is not asked again."""
     start_time = time.process_time()
-    text = llm.complete(ask(question)).text
-    return {"text": text, "seconds": time.process_time() - start_time}
+    messages = tuple(ask(question))
+    if messages not in by_prompt:
+        text = llm.complete(messages).text
+        seconds = time.process_time() - start_time
+        by_prompt[messages] = {"text": text, "seconds": seconds}
+    return by_prompt[messages]
 
 
 def _read(question: Question, count: int) -> Messages:

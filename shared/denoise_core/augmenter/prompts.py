@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.support.answer_prompt import INSTRUCTION as PLAIN_INSTRUCTION
+from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.support.citing import find_citations
 from denoise_core.support.labels import (
     EVIDENCE_SYSTEM,
@@ -64,9 +66,7 @@ QUESTION_ANSWERING = Task(
     "words. Behind each statement put the labels of the sentences that say it in square brackets, like [1.2] or "
     "[1.2, 3.1]. A statement that only follows from the evidence (a count, a sum, a conclusion) gets none. If the "
     "evidence does not hold the answer, say so in one sentence, in the language of the question.",
-    plain_instruction="Answer the question from the passages below and from nothing else, as briefly as it can be "
-    "answered. Behind each statement put the number of its passage in square brackets, like [1]. If the passages "
-    "do not hold the answer, say that they do not.",
+    plain_instruction=PLAIN_INSTRUCTION,
 )
 
 SELF_ASK = (
@@ -108,21 +108,22 @@ def draft_prompt(
 
 
 def plain_draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
-    """`draft_prompt` without envelopes and labels: numbered passages, the question last.
+    """`draft_prompt` without envelopes and labels: END's prompt, which small models follow.
 
-    Texts that are not ours are sanitized, but nothing says where they begin and end: an
-    instruction inside a passage is easier to obey than in `draft_prompt`.
+    Texts that are not ours are sanitized, but their marks are the same in every prompt:
+    an instruction inside a passage is easier to obey than in `draft_prompt`. A model is
+    not asked for citations, and titles in metadata are not shown.
     """
+    shown = []
+    for passage in memory.evidence:
+        shown.append(Passage(sanitize_text(passage.text_with_header), passage.id))
+    _, asked = answer_messages(sanitize_text(memory.question), shown)
     blocks = []
-    for number, passage in enumerate(memory.evidence, 1):
-        passage_text = sanitize_text(with_title_line(passage))
-        blocks.append(f"Passage {number}:\n{passage_text}")
     for message in memory.history:
         blocks.append(f"{message.role}: {sanitize_text(message.content)}")
-    blocks.append(f"Question: {sanitize_text(memory.question)}")
     messages = [
         Message("system", task.plain_instruction or task.instruction),
-        Message("user", "\n\n".join(blocks)),
+        Message("user", "\n\n".join([*blocks, asked.content])),
     ]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:

@@ -1,6 +1,7 @@
 """A model that copies a prompt's delimiters wrote no draft, and the loop asks it in plain words."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
@@ -12,6 +13,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task, draft_prompt
 from denoise_core.augmenter.streaming import TextReleased, stream_verified
 from denoise_core.runtime.fallbacks import logger
+from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.testing import FunctionLLM, ListRetriever
 from denoise_core.text.delimit import copies_envelope, wrap_in_envelope
 
@@ -77,18 +79,24 @@ def test_a_setting_chooses_the_form(passages, question):
     assert {what for what, _ in answer.memory.failures} == {"draft"}
 
 
-def test_a_plain_prompt_numbers_passages_and_ends_with_the_question(passages, question):
-    memory = WorkingMemory(
-        question, evidence=passages, history=(Message("user", "Hello"),)
-    )
-    system, user = draft_prompt(memory, QUESTION_ANSWERING, is_plain=True)
-    assert system.content == QUESTION_ANSWERING.plain_instruction
-    assert user.content.endswith(f"Question: {question}")
-    for number, passage in enumerate(passages, 1):
-        begin = user.content.index(f"Passage {number}:\n")
-        assert passage.text in user.content[begin:]
+def test_a_plain_prompt_is_the_one_that_end_answers_by(passages, question):
+    """Small models follow it; so drafts are as good as answers from kept passages."""
+    memory = WorkingMemory(question, evidence=passages)
+    plain = draft_prompt(memory, QUESTION_ANSWERING, is_plain=True)
+    assert plain == answer_messages(question, passages)
+    assert plain[1].content.endswith(f"Question: {question}")
     own = Task("own", "Answer in rhymes.")
     assert draft_prompt(memory, own, is_plain=True)[0].content == own.instruction
+
+
+def test_a_plain_prompt_has_the_conversation_and_headers(passages, question):
+    told = replace(passages[0], header="Guide to Paris")
+    memory = WorkingMemory(
+        question, evidence=(told,), history=(Message("user", "Hello"),)
+    )
+    _, asked = draft_prompt(memory, QUESTION_ANSWERING, is_plain=True)
+    assert asked.content.startswith("user: Hello")
+    assert "Guide to Paris" in asked.content
 
 
 def test_untrusted_text_cannot_look_like_the_chat_in_a_plain_prompt():

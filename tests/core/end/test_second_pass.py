@@ -10,8 +10,9 @@ import torch
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering import DenoisedAnswerer, answer_messages
+from denoise_core.end.answering import DenoisedAnswerer
 from denoise_core.local.generation import LocalLLM, tokenize_messages
+from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
 PASSAGES = [

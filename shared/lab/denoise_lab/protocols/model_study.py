@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.sample import sample_questions
-from denoise_core.end.answering import answer_messages
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit.probe import (
     LayerFit,
@@ -51,6 +50,7 @@ from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.decisions import LLMDiscrim
 from denoise_core.scorers.likelihood import QueryLikelihood
+from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.types import Passage
 from denoise_lab.controls import with_fresh_blocks
 from denoise_lab.experiments.real_sets import SETS

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from denoise_core.embedded.sample import sample_questions
-from denoise_core.end.answering import answer_messages
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
@@ -23,6 +22,7 @@ from denoise_core.runtime.effects import (
     denoise,
 )
 from denoise_core.scorers import decisions
+from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.types import Passage
 from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
 from denoise_lab.protocols.papers import noisy
