@@ -279,7 +279,7 @@ class S2ADenoiser:
             if is_one_call:
                 answered = combine_answers(outcomes)
         if answered is None:
-            log_fallback("S2ADenoiser", NOT_JUDGED, "absence is not told")
+            log_fallback("S2ADenoiser", NOT_JUDGED, "absence is not reported")
         return answered
 
     def _caller(self, variant: str) -> LLMCaller:
