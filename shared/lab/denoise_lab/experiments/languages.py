@@ -66,8 +66,8 @@ def _paragraph_questions(paragraph: Any, rest: Sequence[Any]) -> list[Question]:
     passages = tuple(Passage(text, str(n)) for n, text in enumerate(texts))
     gold = frozenset({str(texts.index(paragraph["context"]))})
     questions = []
-    for asked in paragraph["qas"]:
-        answers = tuple(answer["text"] for answer in asked["answers"])
-        case = Question(asked["question"], passages, gold, answers, asked["id"])
+    for record in paragraph["qas"]:
+        answers = tuple(answer["text"] for answer in record["answers"])
+        case = Question(record["question"], passages, gold, answers, record["id"])
         questions.append(case)
     return questions
