@@ -38,9 +38,9 @@ OLD_WORDS = re.compile(
 # Modules that hold prompts, whose texts stay while replies to them are recorded.
 PROMPT_MODULES = (
     "augmenter/knowledge/queries.py",
-    "end/answering.py",
     "s2a/prompts.py",
     "scorers/decisions.py",
+    "support/answer_prompt.py",
     "support/quoting.py",
 )
 

@@ -117,13 +117,13 @@ def plain_draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]
     shown = []
     for passage in memory.evidence:
         shown.append(Passage(sanitize_text(passage.text_with_header), passage.id))
-    _, asked = answer_messages(sanitize_text(memory.question), shown)
+    _, user_message = answer_messages(sanitize_text(memory.question), shown)
     blocks = []
     for message in memory.history:
         blocks.append(f"{message.role}: {sanitize_text(message.content)}")
     messages = [
         Message("system", task.plain_instruction or task.instruction),
-        Message("user", "\n\n".join([*blocks, asked.content])),
+        Message("user", "\n\n".join([*blocks, user_message.content])),
     ]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:

