@@ -208,7 +208,7 @@ class ShadowLog:
         counts = _count_call(call)
         self._count(counts)
         with self._lock:
-            request = self._requests.get(request_id, ShadowRequest(request_id))
+            request = self._requests.pop(request_id, ShadowRequest(request_id))
             totals = {}
             for name, count in counts.items():
                 totals[name] = getattr(request, name) + count

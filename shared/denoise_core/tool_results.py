@@ -233,24 +233,32 @@ class ToolResult:
         count = len(self.passages)
         if count * MAX_NOTE_CHARACTERS <= max_characters:
             return []
-        shown_blocks: set[JsonPath] = set()
-        room = max_characters
-        for position in range(count):
-            # From both ends inwards: 0, -1, 1, -2 ...
-            n = position // 2
-            if position % 2:
-                n = count - 1 - n
-            room -= len(self.passages[n].text)
-            if room < 0 and position > 1:
-                break
-            shown_blocks.add(_block_path(self.paths[n]))
         list_path = _block_path(self.paths[0])[:-1]
-        omitted_numbers = []
+        listed_numbers = []
+        listed_characters = 0
         for n, path in enumerate(self.paths):
             block_path = _block_path(path)
+            if block_path and block_path[:-1] == list_path:
+                listed_numbers.append(n)
+                listed_characters += len(self.passages[n].text)
+        shown_blocks: set[JsonPath] = set()
+        room = max_characters * listed_characters // self.characters
+        for position in range(len(listed_numbers)):
+            # From both ends inwards: 0, -1, 1, -2 ...
+            index = position // 2
+            if position % 2:
+                index = -1 - index
+            n = listed_numbers[index]
+            length = len(self.passages[n].text)
+            if position < 2:  # the first and the last are cut rather than left out
+                length = min(length, room // 2)
+            if length <= room:
+                room -= length
+                shown_blocks.add(_block_path(self.paths[n]))
+        omitted_numbers = []
+        for n in listed_numbers:
             is_pinned = bool(self._pinned_spans(self.chunked_texts[n]))
-            is_in_list = block_path != () and block_path[:-1] == list_path
-            if is_in_list and block_path not in shown_blocks and not is_pinned:
+            if _block_path(self.paths[n]) not in shown_blocks and not is_pinned:
                 omitted_numbers.append(n)
         return omitted_numbers
 

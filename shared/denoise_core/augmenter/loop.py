@@ -60,8 +60,8 @@ class Augmenter:
             everything.
         plain_prompts: True asks ``llm`` for drafts without delimiters around the evidence,
             for small models, which copy them, and for trusted texts
-            (`prompts.plain_draft_prompt`). By default from the first such copy on; False
-            for never.
+            (`prompts.plain_draft_prompt`). By default a draft with such a copy is asked
+            for once more in this way; with False it fails.
 
     Raises:
         InputError: For a setting of another type, and for a ``denoiser`` without a

@@ -47,13 +47,14 @@ class Task:
     plain_instruction: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PromptForm:
     """Which form the prompts of one loop's drafts have.
 
     Attributes:
         is_plain: Whether they are plain (`plain_draft_prompt`).
-        may_change: Whether they become plain once the model has copied an envelope.
+        may_change: Whether a draft that copies an envelope is asked for once more by
+            a plain prompt.
     """
 
     is_plain: bool

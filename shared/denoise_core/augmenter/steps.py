@@ -313,19 +313,18 @@ def _ask_model_for_draft(
     messages = draft_prompt(memory, parts.task, is_plain=form.is_plain)
     was_plain = form.is_plain
     reply = yield from _complete_draft(messages, parts, server)
-    if was_plain or not copies_envelope(reply.text, envelope_markers(messages)):
+    answer_text = parse_answer(reply.text).text_without_reasoning
+    if was_plain or not copies_envelope(answer_text, envelope_markers(messages)):
         return reply
     error = UnparsableReply("the model copied the prompt's delimiters")
     if not form.may_change:
         raise error
-    if not form.is_plain:
-        form.is_plain = True
-        log_fallback(
-            "Augmenter draft",
-            error,
-            "it is asked by plain prompts from now on; take a larger model, or "
-            "plain_prompts=True",
-        )
+    log_fallback(
+        "Augmenter draft",
+        error,
+        "it is asked once more by a plain prompt; take a larger model, or "
+        "plain_prompts=True",
+    )
     messages = draft_prompt(memory, parts.task, is_plain=True)
     return (yield from _complete_draft(messages, parts, server))
 

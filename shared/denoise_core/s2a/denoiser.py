@@ -44,6 +44,7 @@ from denoise_core.s2a.replies import (
     LLMCaller,
     ReplyRecord,
     SliceOutcome,
+    joint_key,
     SliceRequest,
     look_up_selection,
     read_rewriting,
@@ -255,14 +256,16 @@ class S2ADenoiser:
         outcomes, requests = self._plan_requests(query, passages)
         is_one_call = len(outcomes) + len(requests) == 1
         if not requests:
-            return outcomes, is_one_call
+            call_key = joint_key(outcomes)
+            return outcomes, all(known.call_key == call_key for known in outcomes)
         llm_caller = self._caller(self.variant)
         new_outcomes = yield from llm_caller.outcomes(requests)
         cache = self.options.cache
         is_numbered = self.variant in EXTRACTIVE
-        if cache is not None and is_numbered:
-            store_selections(cache, new_outcomes)
         is_one_call = is_one_call and not any(map(_was_divided, new_outcomes))
+        if cache is not None and is_numbered:
+            call_key = joint_key(new_outcomes) if is_one_call else ""
+            store_selections(cache, new_outcomes, call_key)
         return outcomes + new_outcomes, is_one_call
 
     def _judge_together(
@@ -274,7 +277,7 @@ class S2ADenoiser:
         """
         answered = None
         known_outcomes, requests = self._plan_requests(query, kept_passages)
-        if len(known_outcomes) + len(requests) == 1:
+        if not requests or len(known_outcomes) + len(requests) == 1:
             outcomes, is_one_call = yield from self._ask_model(query, kept_passages)
             if is_one_call:
                 answered = combine_answers(outcomes)

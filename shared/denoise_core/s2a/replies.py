@@ -10,6 +10,7 @@ finds whether a model can be held to a JSON schema; the adapter remembers it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -415,6 +416,7 @@ class SliceOutcome:
     drop_reasons: Mapping[int, str] = field(default_factory=dict)
     calls: int = 1
     answered: Answered | None = None
+    call_key: str = ""
 
     def with_note(self, note: str, calls: int) -> SliceOutcome:
         """Return the outcome with a note, after so many further calls."""
@@ -850,6 +852,7 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
             piece_index = piece_indices[index]
             kept_places[piece_index] = int(reply_place)
         answered = read_answered(selection["answered"])
+        call_key = str(selection["call"])
     except (ValueError, TypeError, IndexError, KeyError):
         return None  # another program's entry
     return SliceOutcome(
@@ -858,15 +861,25 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
         notes=(CACHED_NOTE,),
         calls=0,
         answered=answered,
+        call_key=call_key,
     )
 
 
-def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
-    """Store the selections that could be read."""
+def joint_key(outcomes: Sequence[SliceOutcome]) -> str:
+    """Return the key of a call about the slices of these outcomes, in any order."""
+    keys = sorted(outcome.part.cache_key for outcome in outcomes)
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+
+
+def store_selections(
+    cache: Cache, outcomes: Sequence[SliceOutcome], call_key: str
+) -> None:
+    """Store the selections that could be read; ``call_key`` if one call saw them all."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
             selection = {
                 "kept": list(outcome.kept_places.items()),
                 "answered": outcome.answered,
+                "call": call_key,
             }
             cache.store_reply(outcome.part.cache_key, json.dumps(selection))

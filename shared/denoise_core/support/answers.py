@@ -505,7 +505,7 @@ class _AnswerReader:
 
     def _is_cited_name(self, name: str) -> bool:
         labels = named_labels(name)
-        if name in self.ids or not is_worded(name):
+        if name in self.ids or not labels or not is_worded(name):
             return name in self.ids or bool(labels)
         passage_numbers = [int(label.partition(".")[0]) for label in labels]
         return max(passage_numbers) <= len(self.ids)

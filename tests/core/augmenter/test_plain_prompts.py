@@ -38,7 +38,7 @@ def prompts_of(model):
     ]
 
 
-def test_a_copied_envelope_is_never_sent_and_changes_the_prompts_once_and_for_all(
+def test_a_copied_envelope_is_never_sent_and_changes_the_prompt_of_its_draft_alone(
     passages, question, caplog
 ):
     caplog.set_level("WARNING", logger=logger.name)
@@ -46,11 +46,22 @@ def test_a_copied_envelope_is_never_sent_and_changes_the_prompts_once_and_for_al
     loop = Augmenter(model, ListRetriever(passages), judge="off")
     for _ in range(3):
         assert loop.answer(question).text == RIGHT
-    enclosed, *plain = prompts_of(model)
-    assert copies_envelope(enclosed)
-    assert len(plain) == 3
-    assert not any(map(copies_envelope, plain))
-    assert sum("plain prompts" in record.message for record in caplog.records) <= 1
+    prompts = prompts_of(model)
+    assert len(prompts) == 6
+    assert all(map(copies_envelope, prompts[::2]))
+    assert not any(map(copies_envelope, prompts[1::2]))
+    assert "a plain prompt" in caplog.text
+
+
+def test_what_a_model_thinks_may_quote_its_prompt(passages, question):
+    def reply(messages):
+        copied_line = messages[-1].content.splitlines()[0]
+        return f"<think>{copied_line}</think>{RIGHT}"
+
+    model = FunctionLLM(reply)
+    answer = Augmenter(model, ListRetriever(passages), judge="off").answer(question)
+    assert RIGHT in answer.text
+    assert len(model.received_messages) == 1
 
 
 def test_sync_and_async_change_alike(passages, question):

@@ -53,7 +53,7 @@ def truncate_to_budget(
         if part is not None:
             kept.append(part)
         drops += [Drop(span, OVER_BUDGET) for span in left_out]
-        is_full = True
+        is_full = bool(kept)
     return tuple(kept), tuple(drops)
 
 
@@ -73,15 +73,25 @@ def blank_over_budget(
     if count_tokens(passages) <= tokens:
         return tuple(passages)
     texts = [passage.text_with_header for passage in passages]
-    ranked = []
+    result = list(passages)
+    budget = TokenBudget(tokens)
     for index in _order_by_shared_words(texts, topic):
-        ranked.append(passages[index])
-    kept, _ = truncate_to_budget(ranked, tokens, topic)
-    kept_by_id = {passage.id: passage for passage in kept}
-    result = []
-    for passage in passages:
-        blank = replace(passage, text="", header="", spans=(), is_rewritten=False)
-        result.append(kept_by_id.get(passage.id, blank))
+        token_count = estimate_tokens(texts[index])
+        if budget.try_spend(token_count):
+            continue
+        passage = passages[index]
+        part: Passage | None = None
+        if budget.remaining_tokens > _WINDOW_CHARACTERS // 4:
+            part, _ = _best_windows(passage, budget.remaining_tokens, topic)
+        if part is None:
+            result[index] = replace(
+                passage, text="", header="", spans=(), is_rewritten=False
+            )
+        else:
+            result[index] = part
+            part_tokens = estimate_tokens(part.text_with_header)
+            spent_tokens = min(budget.remaining_tokens, part_tokens)
+            budget.try_spend(spent_tokens)
     return tuple(result)
 
 

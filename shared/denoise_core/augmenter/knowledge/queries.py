@@ -14,7 +14,7 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.text.delimit import ENVELOPE_NOTE
-from denoise_core.text.words import content_words, split_words
+from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Message
 
 QUERIES = (
@@ -61,11 +61,15 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     queries: dict[str, None] = {}  # ordered, each once
     for finding in last.verdict.findings:
         claim = remove_citations(finding.text)
-        known_words = []
-        for word in split_words(claim):
-            if word not in rejected_words:
-                known_words.append(word)
-        query = " ".join(known_words)[:_MAX_QUERY_CHARACTERS]
+        parts = []
+        offset = 0
+        for word, start, end in word_spans(claim):
+            if word in rejected_words:
+                parts.append(claim[offset:start])
+                offset = end
+        parts.append(claim[offset:])
+        words = "".join(parts).split()
+        query = " ".join(words)[:_MAX_QUERY_CHARACTERS]
         new_words = frozenset(content_words(query)) - question_words
         if new_words:
             queries[query] = None
