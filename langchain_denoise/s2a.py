@@ -11,9 +11,9 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
-from denoise_core import DenoiseResult, InputError
+from denoise_core import InputError
 from denoise_core.runtime.budget import limit_concurrency
-from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a import S2ADenoiser, S2AResult
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.chain_values import extract_messages
 from langchain_denoise.convert.history import UserTurn
@@ -108,7 +108,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         return S2ADenoiser(llm, variant=self.variant, on_error=self.on_error)
 
 
-def _leave_out_relevance(result: DenoiseResult) -> DenoiseResult:
+def _leave_out_relevance(result: S2AResult) -> S2AResult:
     """The result without what the model says of an answer: a user's message asks for one."""
     if result.relevant is None:
         return result

@@ -189,8 +189,9 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
     for block in message.content:
         if not isinstance(block, Mapping) or block.get("type") != "search_result":
             continue
+        content = block.get("content") or ()
         texts = []
-        for item in block.get("content") or ():
+        for item in content if isinstance(content, list) else [content]:
             text = block_text(item)
             if text:
                 texts.append(text)

@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from denoise_core import Message
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
@@ -81,6 +82,15 @@ def message_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
     """
     if not any(map(_has_annotations, message.content)):
         return ()
+    try:
+        return _read_citations(message)
+    except Exception as error:  # annotations of a form that LangChain cannot read
+        # Its text may quote the message: users' texts are not logged.
+        log_fallback("message_citations", type(error).__name__, "no citation was read")
+        return ()
+
+
+def _read_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
     text = ""
     citations = []
     for block in message.content_blocks:

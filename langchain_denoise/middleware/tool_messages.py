@@ -274,7 +274,9 @@ def parse_tool_message(
     """The texts or documents of a tool's message; None if it has neither."""
     documents = artifact_documents(message)
     if documents is not None:
-        return ToolDocuments(message, tuple(documents))
+        # Only a content that is one text can be cut: others cost no call.
+        is_text = isinstance(message.content, str)
+        return ToolDocuments(message, tuple(documents)) if is_text else None
     text = ToolText.from_message(message, cut)
     return text if text.content.passages else None
 

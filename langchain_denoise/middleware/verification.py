@@ -247,8 +247,8 @@ class ModelDrafter:
         # that the verdict does not depend on the order of middleware.
         messages = extract_messages(request.state) or request.messages
         self.messages = messages
-        rejected = [attempt["text"] for attempt in earlier_attempts(messages)]
-        evidence = collect_evidence(messages, settings.evidence, rejected)
+        rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
+        evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
             evidence += documents_in_state(request.state)
         if settings.evidence == "prompt" and prompts.system_text:
@@ -259,8 +259,9 @@ class ModelDrafter:
             log_fallback(settings.name, NO_EVIDENCE, "the answer cannot be checked")
         loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
-        counted = request.state.get(REJECTED_COUNT_KEY, 0)
-        self.rejected_count = max(len(rejected), counted)
+        state: Mapping[str, Any] = request.state
+        earlier_count: int = state.get(REJECTED_COUNT_KEY, 0)
+        self.rejected_count = max(len(rejected_texts), earlier_count)
         attempts = max(1, loop.limits.attempts - self.rejected_count)
         self.loop = loop.with_limits(attempts=attempts)
 

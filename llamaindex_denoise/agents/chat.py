@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -132,7 +133,9 @@ class CheckedChatEngine(BaseChatEngine):
 
     def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
         turn_engine = _TurnEngine(self.chat_engine, list(history), self.evidence)
-        drafter = EngineDrafter(turn_engine, QueryBundle(message))
+        # The turn has the user's evidence already; none of it is a model's text.
+        evidence = None if self.evidence is None else attrgetter("source_nodes")
+        drafter = EngineDrafter(turn_engine, QueryBundle(message), evidence=evidence)
         drafter.earlier = conversation_evidence([self.cited])
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 

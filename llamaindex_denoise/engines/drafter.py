@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -19,14 +19,14 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
 from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Passage
+from denoise_core import InputError, Passage
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
@@ -242,7 +242,8 @@ class EngineDrafter:
         if self.evidence is None:
             nodes = retrieved_sources(response.source_nodes) or list(self.nodes or ())
         else:
-            response = with_sources(response, self.evidence)
+            with self._named_part("evidence="):
+                response = with_sources(response, self.evidence)
             nodes = list(response.source_nodes)
         answer_object = getattr(response, "response", "-")
         self.is_retrieval_only = bool(nodes) and not answer_object
@@ -330,8 +331,13 @@ async def aretrieve_nodes(
 
 def with_sources(response: Any, evidence: EvidenceSource) -> Any:
     """Return a copy of a response with the user's evidence as ``source_nodes``."""
+    items: Any = evidence(response)
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise InputError(
+            f"evidence=: expected a list of nodes or texts, got {type(items).__name__}"
+        )
     sources = []
-    for number, item in enumerate(evidence(response), 1):
+    for number, item in enumerate(items, 1):
         if isinstance(item, str):
             node = TextNode(text=item, id_=f"evidence-{number}")
             item = NodeWithScore(node=node)

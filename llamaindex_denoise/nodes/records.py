@@ -255,13 +255,14 @@ def _limit_size(node_record: dict[str, Any]) -> dict[str, Any]:
     metadata_key = node_record.get("origin_field", "")
     if cut_text(metadata_key) != metadata_key:
         del node_record["origin_field"]
+    if node_record["origin_id"] is not None:
+        node_record["origin_id"] = short_id(node_record["origin_id"])
     omitted_count = node_record.get("spans_left_out", 0)
     bare_record = {**node_record, "origin_spans": [], "spans": {}}
     if node_record["origin_id"] is None:
         listed, new_omitted = fit_ranges(node_record["spans"], bare_record)
         node_record["spans"] = listed
     else:
-        node_record["origin_id"] = short_id(node_record["origin_id"])
         ranges = {"": node_record["origin_spans"]}
         listed, new_omitted = fit_ranges(ranges, bare_record)
         node_record["origin_spans"] = listed.get("", [])

@@ -115,9 +115,12 @@ def with_keep_rule(denoiser: Any, settings: KeepSettings) -> Any:
     arguments = settings.end_arguments()
     if not arguments:
         return denoiser
-    if not isinstance(denoiser, ENDDenoiser):
+    is_end = isinstance(denoiser, ENDDenoiser)
+    names = arguments.keys() if is_end or hasattr(denoiser, "on_irrelevant") else set()
+    if not is_end and names != {"on_irrelevant"}:
         raise InputError(
-            f"{', '.join(arguments)}: settings of END; {type(denoiser).__name__} has no such setting"
+            f"{', '.join(arguments)}: {type(denoiser).__name__} is built already and "
+            "cannot take this here; give it to the denoiser itself"
         )
     other = copy.copy(denoiser)
     other.on_irrelevant = arguments.pop("on_irrelevant", denoiser.on_irrelevant)

@@ -194,3 +194,21 @@ def test_a_cited_sentence_is_looked_for_in_what_is_kept_of_its_passage():
     assert find_losses([call], "The tower is 300 m tall [1.3].") == ()
     (loss,) = find_losses([call], "It opened once [1.1].")
     assert loss.kind == "citation"
+
+
+def test_a_request_in_use_is_not_the_first_to_be_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("denoise_core.shadow.MAX_LISTED_REQUESTS", 2)
+    path = tmp_path / "shadow.jsonl"
+    log = ShadowLog(path)
+    for request_id, answer in [
+        ("used all day", "In 1889."),
+        ("b", "Yellow."),
+        ("used all day", "Yellow."),
+        ("c", "Yellow."),
+        ("used all day", "Yellow."),
+    ]:
+        log.add_call(request_id, call_keeping(FRUIT))
+        log.add_answer(request_id, answer)
+    lines = path.read_text("utf-8").splitlines()
+    requests = [ShadowRequest.from_json(line) for line in lines]
+    assert requests[-1].losses

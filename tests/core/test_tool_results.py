@@ -252,3 +252,26 @@ def test_a_cap_of_many_blocks_never_drops_a_pinned_one():
     capped = read_result(blocks, must_keep="FAILED").cap(2000).value
     assert blocks[500] in capped
     assert len(capped) < 60
+
+
+def test_a_text_over_the_cap_does_not_take_the_short_ones_with_it():
+    short_texts = [f"t{n}" for n in range(20)]
+    tool_result = read_result(["a", "big " * 2000, *short_texts])
+    capped = tool_result.cap(2000)
+    assert [text for text in short_texts if text in capped.value] == short_texts
+
+
+@pytest.mark.parametrize("columns", [range(2012, 2024), [f"c{n}" for n in range(12)]])
+def test_rows_of_a_square_split_table_stay_under_their_label(columns):
+    index = [f"country {n}" for n in range(12)]
+    data = [[f"{label} column {n}" for n in range(12)] for label in index]
+    data[7][0] = "country 7 wanted"
+    table = {"columns": list(columns), "index": index, "data": data}
+    tool_result = read_result(json.dumps(table))
+    reduced = tool_result.reduce(
+        keep_only("wanted").denoise("?", tool_result.passages)
+    ).value
+    value = json.loads(reduced)
+    assert value["columns"][:12] == list(columns)
+    for label, row in zip(value["index"], value["data"], strict=False):
+        assert str(row[0]).startswith(label) or "left out" in str(label)

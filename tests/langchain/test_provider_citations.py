@@ -129,3 +129,17 @@ async def test_the_search_results_of_a_tool_in_a_chain_are_evidence(is_sync):
     )
     assert answer.outcome == "supported"
     assert [p.metadata["title"] for p in answer.citations] == ["Atlas"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": FIRST, "annotations": [{"title": "a", "url": "u"}]}],
+        [{"type": "text", "text": FIRST, "citations": ["https://example.org"]}],
+        [{"type": "text", "annotations": [{"type": "citation", "cited_text": "q"}]}],
+    ],
+)
+@pytest.mark.parametrize("provider", ["", "openai", "anthropic"])
+def test_annotations_of_no_known_form_lose_no_answer(content, provider):
+    message = AIMessage(content, response_metadata={"model_provider": provider})
+    assert message_citations(message) == ()

@@ -436,3 +436,19 @@ def test_evidence_of_a_chat_is_given_by_a_function(scripted_llm):
     texts = ["The red tower is in Porto."]
     checked_chat = Checked(chat, **judge, evidence=lambda response: texts)
     assert outcome(checked_chat.chat(QUESTION)) == "supported"
+
+
+@pytest.mark.parametrize("value", ["The red tower is in Porto.", None, 3])
+def test_evidence_that_is_no_list_is_refused(value):
+    judge = {"judge": lambda question, evidence, claim: True}
+    engine = Checked(SaysFromMetadata(), **judge, evidence=lambda response: value)
+    with pytest.raises(InputError, match="expected a list of nodes or texts"):
+        engine.query(QUESTION)
+
+
+def test_evidence_in_the_form_of_a_faq_is_judged_in_a_chat(scripted_llm):
+    chat = SimpleChatEngine.from_defaults(llm=scripted_llm(always(RIGHT)))
+    judge = {"judge": lambda question, evidence, claim: "Porto" in str(evidence)}
+    texts = ["Question: where is the red tower?\nAnswer: in Porto."]
+    checked_chat = Checked(chat, **judge, evidence=lambda response: texts)
+    assert outcome(checked_chat.chat(QUESTION)) == "supported"

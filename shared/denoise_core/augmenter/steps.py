@@ -330,7 +330,7 @@ def _ask_model_for_draft(
 
 
 def _complete_draft(
-    messages: Sequence[Message], parts: LoopParts, server: LLM | None
+    messages: tuple[Message, ...], parts: LoopParts, server: LLM | None
 ) -> Flow[Reply]:
     if parts.wrap_server is not None:
         server = parts.wrap_server(server)

@@ -44,8 +44,8 @@ from denoise_core.s2a.replies import (
     LLMCaller,
     ReplyRecord,
     SliceOutcome,
-    joint_key,
     SliceRequest,
+    joint_key,
     look_up_selection,
     read_rewriting,
     read_selection,
@@ -180,6 +180,11 @@ class S2ADenoiser:
             raise InputError(
                 f"keep={keep!r} with variant={variant!r}: expected a rule such as "
                 "TokenLimit(2000), and variant='select'"
+            )
+        if on_irrelevant == "drop" and variant != "select":
+            raise InputError(
+                f"on_irrelevant='drop' with variant={variant!r}: only 'select' says "
+                "whether there is an answer"
             )
         self.llm = expect_llm(llm)
         self.variant: Variant = variant

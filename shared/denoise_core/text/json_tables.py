@@ -132,10 +132,14 @@ def _lists_by_length(value: Mapping[str, Any]) -> dict[int, list[JsonPath]]:
         if all(isinstance(item, list) for item in items):
             widths.update(map(len, items))
     paths_by_length: dict[int, list[JsonPath]] = {}
+    is_split = {"columns", "index", "data"}.issubset(value)
     for path, items in lists:
         length = len(items)
         has_only_names = all(isinstance(item, str) for item in items)
         is_header = has_only_names and length in widths
+        if is_split:
+            # The index may have the names' length, and names may be numbers.
+            is_header = path == ("columns",)
         if not is_header:
             paths_of_length = paths_by_length.setdefault(length, [])
             paths_of_length.append(path)

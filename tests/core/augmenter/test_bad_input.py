@@ -338,3 +338,14 @@ def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question)
 
     for n in range(3):
         asyncio.run(main(n))
+
+
+def test_a_passage_without_sentence_ends_leaves_the_others_their_place():
+    endless = Passage("塔は一八八九年に完成した" * 300, "endless")
+    short = Passage("塔は赤い。", "short")
+    shown = blank_over_budget([endless, short], 500, "塔は何色か")
+    assert shown[1].text == short.text
+    long = Passage("The tower opened in 1889. " + "x" * 6000, "long")
+    notes = [Passage(f"Fact {n}: the tower has {n} doors.", f"{n}") for n in range(5)]
+    shown = blank_over_budget([long, *notes], 1000, "tower opened doors 1889")
+    assert [passage.text for passage in shown[1:]] == [note.text for note in notes]

@@ -213,3 +213,16 @@ def test_whether_the_pieces_answer_is_known_again(store, answered):
     assert results[0] == results[1]
     assert results[0][1] == answered
     assert len(model.received_messages) == 1
+
+
+@pytest.mark.parametrize("on_irrelevant", ["keep", "drop"])
+def test_a_repeated_question_has_the_same_result_without_a_call(on_irrelevant):
+    llm = FunctionLLM(lambda messages: "1-3\nANSWERED: no")
+    options = Options(cache=Cache("m"), use_json_schema=False)
+    denoiser = S2ADenoiser(llm, on_irrelevant=on_irrelevant, options=options)
+    first, *later = [denoiser.denoise("Who built it?", PASSAGES) for _ in range(3)]
+    assert first.relevant is False
+    for result in later:
+        assert result.passages == first.passages
+        assert (result.relevant, result.answered) == (False, "no")
+    assert len(llm.received_messages) == 1

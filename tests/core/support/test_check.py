@@ -314,3 +314,10 @@ def test_a_wrong_abstention_is_one_when_its_last_line_comes_late():
     passages = [Passage("The tower was built in 1889.", "a")]
     verdict = check("When was it built?", "I do not know.", passages, judge=judge)
     assert (verdict.outcome, verdict.kind) == ("fail", "wrong_abstention")
+
+
+@pytest.mark.parametrize("name", ["Table 5-2", "Fig. 10-3", "doc 5-3"])
+def test_words_with_a_falling_range_cite_nothing(name):
+    passages = [Passage("The rates are in a table.", "a")]
+    result = check("Which rates?", f"See [{name}] for the rates.", passages)
+    assert result.outcome == "unknown"

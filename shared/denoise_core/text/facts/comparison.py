@@ -42,7 +42,7 @@ def extract_facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
 
 
 # Every claim is compared with the same windows.
-@cache_by_bytes("parsed texts", 32 * 2**20, bytes_per_character=60)
+@cache_by_bytes("parsed texts", 32 * 2**20, bytes_per_character=140)
 def parse_text(text: str, language: str = "") -> ParsedText:
     """Parse a text."""
     language = language or detect_language(text)
