@@ -97,8 +97,10 @@ def _read_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
         if block["type"] != "text":
             continue
         for annotation in block.get("annotations") or ():
+            if annotation["type"] != "citation":
+                continue
             cited_text = annotation.get("cited_text")
-            if annotation["type"] != "citation" or not isinstance(cited_text, str):
+            if not cited_text:
                 continue
             first = annotation.get("start_index") or 0
             last = annotation.get("end_index") or len(block["text"])
