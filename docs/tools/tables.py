@@ -79,7 +79,7 @@ WAYS = {
     "select": "**`select`** with a large language model",
 }
 JUDGES = {
-    "words": "shared words",
+    "words": "shared words (no model)",
     "judge by units, prompts 2": "**your model as the judge** (a large language model)",
 }
 READ = ("the whole file", "what the default keeps", "what cosine keeps in as much")
@@ -142,7 +142,7 @@ def _filter_rows() -> dict[str, dict]:
 def filters() -> str:
     """What filters keep of company files on which nothing was tuned."""
     found = _filter_rows()
-    lines = ["| filter | needed text kept | with its title | text | tokens | ms |", "|---|---|---|---|---|---|"]
+    lines = ["| filter | needed text kept | with its title | text kept | tokens a question | ms |", "|---|---|---|---|---|---|"]
     for name, shown in FILTERS.items():
         if f"unseen set, {name}: text" not in found or name == "BM25 at as much text":
             continue
@@ -158,7 +158,7 @@ def filters() -> str:
     cells = []
     for what in ("needed text", "both", "text"):
         cells.append(f"{selected[f'unseen set, select, answerable: {what}']:.0%}")
-    lines.append(f"| **`select`** with a large language model, whole files | {' | '.join(cells)} | | |")
+    lines.append(f"| **`select`**: a large language model names the pieces | {' | '.join(cells)} | | |")
     return "\n".join(lines)
 
 
