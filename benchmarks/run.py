@@ -29,11 +29,6 @@ def scripts() -> dict[str, Path]:
     }
 
 
-def anywhere() -> list[str]:
-    """The names of those that run on every machine: what ``make bench`` runs where none is named."""
-    return [name for name in scripts() if not name.startswith("gpu_")]
-
-
 def environment() -> dict[str, str]:
     """Where the harness is found."""
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -49,7 +44,7 @@ def main() -> int:
     parser.add_argument("--data", default="", help="folder with the real data sets")
     parser.add_argument("--quick", action="store_true", help="small forms only")
     given, more = parser.parse_known_args()  # what else a script takes is handed to it
-    wanted = [n for n in given.only.split(",") if n] or anywhere()
+    wanted = [n for n in given.only.split(",") if n] or list(every)
     unknown = sorted(set(wanted) - every.keys())
     if unknown:
         print(

@@ -22,7 +22,7 @@ settings.register_profile(
     "full", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("here", settings.get_profile("full"), max_examples=25)
-# For benchmarks/kept_text.py.
+# A law over more examples: make test ARGS="FILE --hypothesis-profile=long --hypothesis-seed=1".
 settings.register_profile("long", settings.get_profile("full"), max_examples=500)
 settings.load_profile("here")
 

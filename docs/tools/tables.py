@@ -46,31 +46,6 @@ def behind() -> str:
     return "\n".join(said)
 
 
-def gpu() -> str:
-    """END on a GPU, as last measured there; what to run where nobody has."""
-    path = RESULTS / "gpu_end_wallclock.json"
-    if not path.is_file():
-        return "Not measured: no GPU was at hand. `make bench ONLY=gpu_end_wallclock` fills this table."
-    record = json.loads(path.read_text("utf-8"))
-    found = {r["measure"]: r["value"] for r in record["rows"]}
-    ways = list(dict.fromkeys(m.split(" tokens, ")[1] for m in found if " tokens, " in m and m[0].isdigit()))
-    ways = [w for w in ways if "/" not in w and "peak" not in w]
-    cases = list(dict.fromkeys(m.split(" tokens, ")[0] for m in found if " tokens, " in m and m[0].isdigit()))
-    lines = [
-        f"Seconds, and MiB above the weights at the peak, on {record.get('about', {}).get('device', 'a GPU')}:",
-        "",
-    ]
-    lines += ["| shape, tokens | " + " | ".join(ways) + " |", "|---|" + "---|" * len(ways)]
-    for case in cases:
-        cells = []
-        for way in ways:
-            name = f"{case} tokens, {way}"
-            peak = found.get(f"{name}, peak memory above the weights")
-            cells.append("" if name not in found else f"{found[name]:.3f}" + (f" ({peak:.0f})" if peak else ""))
-        lines.append(f"| {case} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 WAYS = {
     "everything": "all passages",
     "cosine, as much as the default": "cosine, as much text as the default",
@@ -226,5 +201,4 @@ TABLES = {
     "company": company,
     "recorded": recorded,
     "verdicts": verdicts,
-    "gpu": gpu,
 }

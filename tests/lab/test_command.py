@@ -1,8 +1,7 @@
 """``rag-denoise-lab`` as a user types it."""
 
-import shlex
-
 import pytest
+from command_line import command_caller
 from openai_server import serving
 from tiny_models import build_probe, tiny_pair
 
@@ -13,15 +12,7 @@ from denoise_lab.command import main
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def call(line):
-        monkeypatch.setattr("sys.argv", ["rag-denoise-lab", *shlex.split(line)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (ended.value.code or 0, *capsys.readouterr())
-
-    return call
+    return command_caller(main, capsys, monkeypatch, "rag-denoise-lab")
 
 
 @pytest.mark.enable_socket

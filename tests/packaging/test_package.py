@@ -15,7 +15,10 @@ HEAVY = {
     "torch",
     "transformers",
     "pydantic",
+    "langchain",
+    "langchain_classic",
     "langchain_core",
+    "langgraph",
     "llama_index",
     "sklearn",
     "typer",
@@ -35,18 +38,25 @@ def sources_in(*folders: str) -> dict[str, str]:
     return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in paths}
 
 
+OF_LANGCHAIN = {"langchain_core", "pydantic"}
+OF_LLAMAINDEX = {"llama_index", "pydantic"}
+
+
 @pytest.mark.parametrize(
-    ("module", "allowed"),
+    ("statement", "allowed"),
     [
-        ("denoise_core", set()),
-        ("denoise_core.end", set()),
-        ("denoise_core.s2a", set()),
-        ("denoise_core.augmenter", set()),
-        ("langchain_denoise", {"langchain_core", "pydantic"}),
-        ("llamaindex_denoise", {"llama_index", "pydantic"}),
+        ("import denoise_core", set()),
+        ("import denoise_core.end", set()),
+        ("import denoise_core.s2a", set()),
+        ("import denoise_core.augmenter", set()),
+        ("import langchain_denoise", set()),
+        ("from langchain_denoise import *", OF_LANGCHAIN),
+        ("import llamaindex_denoise", set()),
+        ("import llamaindex_denoise.postprocessor", OF_LLAMAINDEX),
+        ("import llamaindex_denoise.agents.checked", OF_LLAMAINDEX),
     ],
 )
-def test_an_import_loads_nothing_heavy(module, allowed):
+def test_an_import_loads_nothing_heavy(statement, allowed):
     baseline = set()
     for framework in sorted(allowed & {"langchain_core", "llama_index"}):
         baseline |= modules_after(
@@ -54,7 +64,30 @@ def test_an_import_loads_nothing_heavy(module, allowed):
             if framework == "llama_index"
             else f"import {framework}.runnables"
         )
-    assert not modules_after(f"import {module}") & HEAVY - allowed - baseline
+    assert not modules_after(statement) & HEAVY - allowed - baseline
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from langchain_denoise import DenoiseCompressor",
+        "from llamaindex_denoise import DenoisePostprocessor",
+    ],
+)
+def test_a_first_part_loads_no_method_before_it_is_used(statement):
+    methods = {
+        f"denoise_core.{m}" for m in ("augmenter", "embedded", "end", "s2a", "support")
+    }
+    loaded_modules = modules_after(statement)
+    assert statement.split()[1] in loaded_modules
+    assert not loaded_modules & methods
+
+
+def test_a_missing_framework_is_said_with_the_command():
+    code = "import sys; sys.modules['langchain_core'] = None; from langchain_denoise import DenoiseCompressor"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "pip install 'rag-denoise[langchain]'" in done.stderr
 
 
 def test_the_names_met_first_load_at_their_first_use():
@@ -62,8 +95,6 @@ def test_the_names_met_first_load_at_their_first_use():
     assert "denoise_core.s2a.denoiser" in modules_after(
         "from denoise_core import S2ADenoiser"
     )
-    with pytest.raises(AttributeError, match="no_such_name"):
-        importlib.import_module("denoise_core").no_such_name  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -74,6 +105,9 @@ def test_all_is_what_is_there(name):
     assert sorted(module.__all__) == sorted(set(module.__all__))
     for public in module.__all__:
         assert getattr(module, public) is not None
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
 
 
 def test_the_folder_shared_is_no_package():

@@ -1,16 +1,16 @@
 """The command as a user types it: output, one-line errors with status 2, help that teaches."""
 
-import io
 import json
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from command_line import command_caller
 
 import denoise_core
 from denoise_core._files import write_whole
@@ -36,26 +36,9 @@ def source(tmp_path):
     return str(path)
 
 
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
 def command(capsys, monkeypatch):
-    """The command in this process, typed as one line: what it printed and its exit status."""
-
-    def call(line, stdin=""):
-        monkeypatch.setattr("sys.argv", ["rag-denoise", *shlex.split(line)])
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        monkeypatch.setenv("COLUMNS", "100")
-        with pytest.raises(SystemExit) as end_seen:
-            main()
-        return Done(end_seen.value.code or 0, *capsys.readouterr())
-
-    return call
+    return command_caller(main, capsys, monkeypatch, columns="100")
 
 
 @pytest.fixture

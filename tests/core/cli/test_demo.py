@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 from importlib.resources import files
 
 import pytest
+from command_line import command_caller
 from judging import judge_prompt
 
 from denoise_core.cli import main
@@ -19,15 +21,8 @@ SHIPPED = (files("denoise_core.embedded") / "data" / "demo_replies.jsonl").read_
 @pytest.fixture
 def demo(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["rag-denoise", "demo", *arguments])
-        with pytest.raises(SystemExit) as end_seen:
-            main()
-        return (end_seen.value.code or 0, *capsys.readouterr())
-
-    return call
+    call = command_caller(main, capsys, monkeypatch, columns="100")
+    return lambda *arguments: call(shlex.join(["demo", *arguments]))
 
 
 def counts(out):

@@ -1,9 +1,9 @@
 """``rag-denoise evaluate`` as a user types it, and the file it writes with ``run`` and both frameworks."""
 
 import json
-import shlex
 
 import pytest
+from command_line import command_caller
 from openai_server import serving
 
 from denoise_core.cli import main
@@ -32,19 +32,11 @@ EVALUATE = f"evaluate questions.jsonl {COLUMNS}"
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "runs").mkdir()
     (tmp_path / "questions.jsonl").write_text(
         "{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8"
     )
-
-    def call(line):
-        monkeypatch.setattr("sys.argv", ["rag-denoise", *shlex.split(line)])
-        with pytest.raises(SystemExit) as end_seen:
-            main()
-        return (end_seen.value.code or 0, *capsys.readouterr())
-
-    return call
+    return command_caller(main, capsys, monkeypatch)
 
 
 def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):

@@ -1,10 +1,9 @@
 """Replies recorded with the command are replayed without the model."""
 
 import json
-import shlex
-from types import SimpleNamespace
 
 import pytest
+from command_line import command_caller
 from local_server import answering, chat_reply, json_reply
 
 from denoise_core import Message
@@ -20,19 +19,9 @@ PASSAGES = [Passage("It was built in 1889. I like it.", "a"), Passage("Rain.", "
 
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path):
-    """The command in this process: its exit status and what it printed."""
-
-    def call(line):
-        arguments = shlex.split(f"record {tmp_path}/prompts.jsonl {line}")
-        monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(SystemExit) as end_seen:
-            main()
-        return SimpleNamespace(
-            returncode=end_seen.value.code or 0, **capsys.readouterr()._asdict()
-        )
-
-    return call
+    monkeypatch.chdir(tmp_path)
+    call = command_caller(main, capsys, monkeypatch)
+    return lambda line: call(f"record {tmp_path}/prompts.jsonl {line}")
 
 
 @pytest.fixture
@@ -68,7 +57,7 @@ def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
 ):
     url, seen = server_url
     completed_run = command(f"out.jsonl --llm {url}")
-    assert completed_run.returncode == 0, completed_run.err
+    assert completed_run.returncode == 0, completed_run.stderr
     assert seen == [
         json.loads(line)["messages"] for line in prompts.read_text().splitlines()
     ]
@@ -86,7 +75,8 @@ def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
     second_result = command(f"out.jsonl --llm {url}")
     assert (second_result.returncode, len(seen)) == (0, seen_prompts)
     assert (
-        "It was built" not in completed_run.err + completed_run.out + second_result.err
+        "It was built"
+        not in completed_run.stderr + completed_run.stdout + second_result.stderr
     )
 
 
@@ -102,8 +92,8 @@ def test_a_call_that_fails_is_told_without_its_text_and_asked_again(
     seen.append("fail")
     completed_run = command(f"out.jsonl --llm {url}")
     assert completed_run.returncode == 1
-    assert "1 failed, the first prompt 2" in completed_run.err
-    assert "Rain" not in completed_run.err
+    assert "1 failed, the first prompt 2" in completed_run.stderr
+    assert "Rain" not in completed_run.stderr
     seen.clear()
     assert command(f"out.jsonl --llm {url}").returncode == 0
     assert [m[0]["content"] for m in seen] == ["Rain."]
@@ -122,8 +112,8 @@ def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tm
     with answering(refuse) as url:
         completed_run = command(f"out.jsonl --llm {url}/v1#m")
     assert (completed_run.returncode, len(seen_prompts)) == (2, 1)
-    assert "401" in completed_run.err
-    assert "Rain" not in completed_run.err
+    assert "401" in completed_run.stderr
+    assert "Rain" not in completed_run.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -133,7 +123,7 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(
     url, seen = server_url
     completed_run = command(f"out.jsonl --llm {url} --dry-run")
     assert (completed_run.returncode, seen) == (0, [])
-    assert "no call was made" in completed_run.out
+    assert "no call was made" in completed_run.stdout
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -143,7 +133,7 @@ def test_a_line_without_messages_is_named_with_what_to_write(
     prompts.write_text('{"prompt": "x"}')
     completed_run = command("out.jsonl --llm http://127.0.0.1:9/v1#m")
     assert completed_run.returncode == 2
-    assert 'line 1: expected {"messages":' in completed_run.err
+    assert 'line 1: expected {"messages":' in completed_run.stderr
 
 
 def test_an_unknown_prompt_raises_and_is_kept():

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaModel
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.batching import batch_by_length
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.kv_cache.recording import make_cache
 from denoise_core.local.kv_cache.reuse import PrefixReuse
 from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.partial_forward import (
@@ -43,7 +41,7 @@ class Shape:
     kv_heads: int
     vocabulary: int = 8000
 
-    def config(self, *, blocks: int | None = None, attention: str = "sdpa") -> Any:
+    def config(self, *, blocks: int | None = None) -> Any:
         made: Any = LlamaConfig
         return made(
             vocab_size=self.vocabulary,
@@ -53,20 +51,17 @@ class Shape:
             num_attention_heads=self.heads,
             num_key_value_heads=self.kv_heads,
             max_position_embeddings=65536,
-            attn_implementation=attention,
+            attn_implementation="sdpa",
         )
 
-    def build(
-        self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa"
-    ) -> LlamaModel:
-        config = self.config(blocks=blocks, attention=attention)
+    def build(self, *, blocks: int | None = None) -> LlamaModel:
+        config = self.config(blocks=blocks)
         torch.manual_seed(0)
         usual = torch.get_default_dtype()
         torch.set_default_dtype(torch.bfloat16)
         try:
-            with torch.device(device):
-                model: LlamaModel = LlamaModel(config).eval()
-                return model
+            model: LlamaModel = LlamaModel(config).eval()
+            return model
         finally:
             torch.set_default_dtype(usual)
 
@@ -115,14 +110,6 @@ class Context:
         )
 
 
-@dataclass(frozen=True)
-class Page:
-    """Token ids that were read, and keys and values of all but the last, to which `Paths.generate` adds."""
-
-    ids: list[int]
-    past: DynamicCache
-
-
 class Paths:
     """``max_tokens`` caps a scoring batch; the probe is random, which decides what is kept but not the cost."""
 
@@ -151,10 +138,10 @@ class Paths:
         )
 
     @torch.inference_mode()
-    def whole(self, ids: list[int], keeping: bool = False) -> object:
-        """One forward pass of all blocks over ``ids``; ``keeping`` what an answer goes on from."""
+    def whole(self, ids: list[int]) -> object:
+        """One forward pass of all blocks over ``ids``."""
         return self.model(
-            input_ids=torch.tensor([ids], device=self.early.device), use_cache=keeping
+            input_ids=torch.tensor([ids], device=self.early.device), use_cache=False
         )
 
     def uncached(self, prompts: list[TokenPrompt], layer: int) -> np.ndarray:
@@ -175,31 +162,10 @@ class Paths:
             scores[rows] = states[self.layer] @ self.probe
         return scores
 
-    def end(self, context: Context, keep: float = 0.3, keeping: bool = False) -> None:
+    def end(self, context: Context, keep: float = 0.3) -> None:
         """Score every chunk, then one whole pass over the best."""
         best = self._best(self.scores(context.prompts()), keep)
-        self.whole(context.joined(best), keeping)
-
-    @torch.inference_mode()
-    def prefill(self, ids: list[int]) -> Page:
-        """The whole of ``ids`` read by all blocks, with keys and values to generate from."""
-        layers = [DynamicLayer() for _ in range(self.early.block_count)]
-        row = torch.tensor([ids], device=self.early.device)
-        self.model(input_ids=row, past_key_values=make_cache(layers), use_cache=True)
-        return Page([*ids, ids[-1]], make_cache(layers))
-
-    @torch.inference_mode()
-    def generate(self, page: Page, tokens: int) -> None:
-        """``tokens`` more, one at a time, behind what was read. Which tokens makes no difference to the cost."""
-        for n in range(tokens):
-            row = torch.tensor([page.ids[-1:]], device=self.early.device)
-            at = torch.tensor([[len(page.ids) - 1 + n]], device=self.early.device)
-            self.model(
-                input_ids=row,
-                position_ids=at,
-                past_key_values=page.past,
-                use_cache=True,
-            )
+        self.whole(context.joined(best))
 
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""

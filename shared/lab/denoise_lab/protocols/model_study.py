@@ -419,7 +419,7 @@ def question_sets(
         files = {"questions that ship": None}
     elif data.is_dir():
         files = {}
-        for name, (file_name, _) in SETS.items():
+        for name, file_name in SETS.items():
             for path in sorted(data.glob(f"{file_name}.jsonl*")):
                 files[name] = path
         if not files:
