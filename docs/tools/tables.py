@@ -188,20 +188,19 @@ def verdicts() -> str:
 
 
 def recorded() -> str:
-    """Every row of `real_model` that compares ways, with model, date and the prompts' version."""
-    about, found = real_model()
-    lines = [
-        "| set | model, date, prompts | questions | way | gold passages | answer | text |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Every row of `real_model` that compares ways, but for everything, which keeps all; with the prompts' version."""
+    _, found = real_model()
+    lines = ["| set, questions | way | gold passages | answer | text |", "|---|---|---|---|---|"]
     for name in (m.removesuffix(": questions") for m in found if m.endswith(": questions")):
         shown, version = name.split(", prompts ")
+        count = found[f"{name}: questions"]["value"]
         for way in WAYS:
+            if way == "everything":
+                continue
             cells = [interval(found[f"{name}: {what}, {way}"]) for what in ("gold passages kept", "answer kept")]
             size = found[f"{name}: text kept, {way}"]["value"]
-            about_it = f"{about['model']}, {about['date']}, S2A {version}" if way == "select" else "none"
-            n = found[f"{name}: questions"]["value"]
-            lines.append(f"| {shown} | {about_it} | {n:.0f} | {way} | {cells[0]} | {cells[1]} | {size:.2f} |")
+            told = f"`select`, prompts {version}" if way == "select" else way
+            lines.append(f"| {shown}, {count:.0f} | {told} | {cells[0]} | {cells[1]} | {size:.2f} |")
     return "\n".join(lines)
 
 
