@@ -11,7 +11,7 @@
 #   make test-wheel                the packages' tests once more, against the built wheels
 #   make docs                      the site, built strictly, in build/site/html
 #   make dist                      all distributions, in dist/; checked, installed afresh from there, and README's blocks run
-#   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
+#   make compat                    the adapters' tests with the oldest and newest frameworks; tables in tests/compat/
 #   make constraints               write constraints.txt anew from the newest versions that resolve
 #   make clean                     remove the environments and caches
 

@@ -138,17 +138,19 @@ def filters() -> str:
 
 
 def company() -> str:
-    """The same on both sets, with intervals."""
+    """Needed text with its title, and text kept, on both sets, with intervals."""
     found = _filter_rows()
-    lines = ["| set | filter | needed text with its title | text |", "|---|---|---|---|"]
-    for set_name in ("unseen set", "development half"):
-        count = found[f"{set_name}: questions"]["value"]
-        for name, shown in FILTERS.items():
-            if f"{set_name}, {name}: text" not in found:
-                continue
-            kept = interval(found[f"{set_name}, {name}: needed text with its title"])
-            text = found[f"{set_name}, {name}: text"]["value"]
-            lines.append(f"| {set_name}, {count:.0f} | {shown} | {kept} | {text:.2f} |")
+    names = ("unseen set", "development half")
+    counts = [f"{name}, {found[f'{name}: questions']['value']:.0f}" for name in names]
+    lines = ["| filter | " + " | text | ".join(counts) + " | text |", "|---|---|---|---|---|"]
+    for name, shown in FILTERS.items():
+        if f"{names[0]}, {name}: text" not in found:
+            continue
+        cells = []
+        for set_name in names:
+            cells.append(interval(found[f"{set_name}, {name}: needed text with its title"]))
+            cells.append(f"{found[f'{set_name}, {name}: text']['value']:.2f}")
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -163,20 +165,19 @@ def verdicts() -> str:
 
 
 def recorded() -> str:
-    """Every row of `real_model` that compares ways, with model, date and the prompts' version."""
-    about, found = real_model()
-    lines = [
-        "| set | model, date, prompts | questions | way | gold passages | answer | text |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Every row of `real_model` that compares ways, without "everything", which keeps all."""
+    _, found = real_model()
+    lines = ["| set, questions | way | gold passages | answer | text |", "|---|---|---|---|---|"]
     for name in (m.removesuffix(": questions") for m in found if m.endswith(": questions")):
         shown, version = name.split(", prompts ")
+        count = found[f"{name}: questions"]["value"]
         for way in WAYS:
+            if way == "everything":
+                continue
             cells = [interval(found[f"{name}: {what}, {way}"]) for what in ("gold passages kept", "answer kept")]
             size = found[f"{name}: text kept, {way}"]["value"]
-            about_it = f"{about['model']}, {about['date']}, S2A {version}" if way == "select" else "none"
-            n = found[f"{name}: questions"]["value"]
-            lines.append(f"| {shown} | {about_it} | {n:.0f} | {way} | {cells[0]} | {cells[1]} | {size:.2f} |")
+            told = f"`select`, prompts {version}" if way == "select" else way
+            lines.append(f"| {shown}, {count:.0f} | {told} | {cells[0]} | {cells[1]} | {size:.2f} |")
     return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 One environment a row, under ``.venv-compat/``, made anew each time from what the package index resolves: by ``uv``
 where it is installed (minutes become seconds), else by pip. A row that has run is written into the table of its
-document (``docs/langchain.md``, ``docs/llamaindex.md``). Standard library only.
+document (``tests/compat/langchain.md``, ``tests/compat/llamaindex.md``). Standard library only.
 
     python tests/compat/matrix.py [ROW ...] [--keep] [--list]
 
@@ -93,7 +93,7 @@ def floor(extra: str, package: str) -> str:
 
 
 LANGCHAIN = {
-    "document": "docs/langchain.md",
+    "document": "tests/compat/langchain.md",
     "shown": (
         "langchain-core",
         "langchain",
@@ -104,7 +104,7 @@ LANGCHAIN = {
     ),
 }
 LLAMAINDEX = {
-    "document": "docs/llamaindex.md",
+    "document": "tests/compat/llamaindex.md",
     "shown": (
         "llama-index-core",
         "llama-index-workflows",
@@ -150,7 +150,7 @@ ROWS = (
         pins=("langchain-huggingface>=1.2",),
         tests=("tests/compat/huggingface.py",),
         without=("langchain", "langgraph"),
-        document="docs/langchain.md",
+        document="tests/compat/langchain.md",
         shown=(
             "langchain-core",
             "langchain-huggingface",
@@ -174,7 +174,7 @@ ROWS = (
         pins=(floor("llamaindex", "llama-index-core"),),
         tests=("tests/llamaindex/test_local.py",),
         without=("llama-index-llms-openai-like",),
-        document="docs/llamaindex.md",
+        document="tests/compat/llamaindex.md",
         shown=("llama-index-core", "llama-index-llms-huggingface", "transformers"),
     ),
     Row(

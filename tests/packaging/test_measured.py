@@ -1,4 +1,4 @@
-"""The figures that the adapters' documents quote are those of the results files, and those that miss are there."""
+"""The figures that benchmarks/README.md quotes are those of the results files, and those that miss are there."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"llamaindex.md": "llamaindex_peers"}
+SECTIONS = {"LlamaIndex": "llamaindex_peers"}
 
 
 def rows_of(bench):
@@ -17,16 +17,18 @@ def rows_of(bench):
     return {r["measure"]: r for r in found}
 
 
-def section(page):
-    text = (ROOT / "docs" / page).read_text("utf-8")
-    return re.search(r"^## Measured\n(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
+def section_text(section):
+    text = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
+    return re.search(rf"^## {section}\n(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_figures_are_those_of_the_results_file(page):
-    rows = rows_of(PAGES[page])
+@pytest.mark.parametrize("section", SECTIONS)
+def test_figures_are_those_of_the_results_file(section):
+    rows = rows_of(SECTIONS[section])
     table = re.findall(
-        r"^\| (?!measure|---)(.+?) \| (.+?) \| (.+?) \| (.+?) \|$", section(page), re.M
+        r"^\| (?!measure|---)(.+?) \| (.+?) \| (.+?) \| (.+?) \|$",
+        section_text(section),
+        re.M,
     )
     assert len(table) >= 10
     for measure, figure, target, holds in table:
@@ -42,9 +44,9 @@ def test_figures_are_those_of_the_results_file(page):
     )
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_figure_stands_outside_the_table(page):
+@pytest.mark.parametrize("section", SECTIONS)
+def test_no_figure_stands_outside_the_table(section):
     prose = "\n".join(
-        line for line in section(page).splitlines() if not line.startswith("|")
+        line for line in section_text(section).splitlines() if not line.startswith("|")
     )
     assert not re.findall(r"\d", re.sub(r"`[^`]*`", "", prose))
