@@ -262,7 +262,7 @@ class S2ADenoiser:
         is_one_call = len(outcomes) + len(requests) == 1
         if not requests:
             call_key = joint_key(outcomes)
-            return outcomes, all(known.call_key == call_key for known in outcomes)
+            return outcomes, all(outcome.call_key == call_key for outcome in outcomes)
         llm_caller = self._caller(self.variant)
         new_outcomes = yield from llm_caller.outcomes(requests)
         cache = self.options.cache
