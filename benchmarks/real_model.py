@@ -66,13 +66,9 @@ class ByMaterial(Held):
 
     @staticmethod
     def key(messages: Sequence[Message]) -> str:
-        return "".join(
-            re.findall(
-                r"^BEGIN (.*?)^END ",
-                "\n".join(m.content for m in messages),
-                re.M | re.S,
-            )
-        )
+        text = "\n".join(message.content for message in messages)
+        material = re.findall(r"^BEGIN (.*?)^END ", text, re.M | re.S)
+        return "".join(material)
 
 
 @dataclass(frozen=True)
@@ -88,16 +84,14 @@ class Asked:
 
 def before(data: Path, kind: str) -> list[dict[str, Any]]:
     """Recordings of version 4, keyed by their material."""
-    found = [
-        json.loads(line)
-        for line in (data / "recorded" / f"{kind}.jsonl")
-        .read_text("utf-8")
-        .splitlines()
-    ]
-    return [
-        r | {"prompt": ByMaterial.key([Message(**m) for m in r["messages"]])}
-        for r in found
-    ]
+    path = data / "recorded" / f"{kind}.jsonl"
+    recordings = []
+    for line in path.read_text("utf-8").splitlines():
+        recording = json.loads(line)
+        messages = [Message(**message) for message in recording["messages"]]
+        recording["prompt"] = ByMaterial.key(messages)
+        recordings.append(recording)
+    return recordings
 
 
 def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]]:
@@ -106,11 +100,13 @@ def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]
     replies = {r["prompt"]: r["reply"] for r in records("s2a") if r["kind"] == "select"}
     for name, shown in SETS.items():
         for q in (q for q in read(data, name) if q["id"] in mine):
-            passages = [
-                Passage(f"{p['title']}: {p['text']}", str(n))
-                for n, p in enumerate(q["passages"])
-            ]
-            gold = {str(n) for n, p in enumerate(q["passages"]) if p["is_gold"]}
+            passages = []
+            gold = set()
+            for n, p in enumerate(q["passages"]):
+                passage = Passage(f"{p['title']}: {p['text']}", str(n))
+                passages.append(passage)
+                if p["is_gold"]:
+                    gold.add(passage.id)
             llm = own or Held(replies, mine[q["id"]]["held"])
             yield (
                 f"{shown}, {NOW}",
@@ -135,14 +131,21 @@ def holds(text: str, part: str) -> bool:
 
 def counted(q: Asked, kept: Sequence[Passage]) -> tuple[float, float, float]:
     """Shares of gold passages (any part) and of text that were kept, and whether the answer's words were."""
-    answers = [a for a in q.answers if any(holds(p.text, a) for p in q.passages)]
-    told = (
-        float(any(holds(p.text, a) for a in answers for p in kept))
-        if answers
-        else np.nan
-    )
-    size = sum(len(p.text) for p in kept) / sum(len(p.text) for p in q.passages)
-    return len(q.gold & {p.id for p in kept}) / len(q.gold), told, size
+    all_texts = [passage.text for passage in q.passages]
+    kept_texts = [passage.text for passage in kept]
+    answer_kept = np.nan
+    for answer in q.answers:
+        if not any(holds(text, answer) for text in all_texts):
+            continue
+        if any(holds(text, answer) for text in kept_texts):
+            answer_kept = 1.0
+        elif np.isnan(answer_kept):
+            answer_kept = 0.0
+    kept_ids = {passage.id for passage in kept}
+    gold_share = len(q.gold & kept_ids) / len(q.gold)
+    all_characters = sum(map(len, all_texts))
+    kept_characters = sum(map(len, kept_texts))
+    return gold_share, answer_kept, kept_characters / all_characters
 
 
 def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
