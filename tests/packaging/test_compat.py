@@ -85,20 +85,3 @@ def test_a_report_is_counted_and_a_skip_is_no_pass(matrix, tmp_path):
     )
     assert not matrix.counted(row, report, {}).good, "no test at all is no pass"
     assert not matrix.counted(row, tmp_path / "none.xml", {}).good
-
-
-def test_a_table_is_replaced_row_by_row_between_its_markers(matrix):
-    begin, end = "<!-- compat: written by make compat -->", "<!-- compat: end -->"
-    text = f"Before.\n{begin}\n{matrix.HEAD}\n| one | x 1 | 2 | 0 | 0 | nothing |\n{end}\nAfter.\n"
-    before, lines, after = matrix.table_in(text, "docs.md")
-    assert lines == {"one": "| one | x 1 | 2 | 0 | 0 | nothing |"}
-    assert before + "\n".join([matrix.HEAD, *lines.values()]) + "\n" + after == text
-    with pytest.raises(SystemExit, match=r"docs\.md: expected the lines"):
-        matrix.table_in("no markers", "docs.md")
-
-
-def test_requirements_leave_the_other_framework_out(matrix):
-    for row in matrix.ROWS:
-        other = "llama-index" if row.document == "docs/langchain.md" else "langchain"
-        assert not [r for r in matrix.test_group(row) if r.startswith(other)]
-        assert any(r.startswith("pytest>=") for r in matrix.test_group(row))
