@@ -4,7 +4,7 @@ One environment a row, under ``.venv-compat/``, made anew each time from what th
 where it is installed (minutes become seconds), else by pip. A row that has run is written into the table of its
 document (``tests/compat/langchain.md``, ``tests/compat/llamaindex.md``). Standard library only.
 
-    python tests/compat/matrix.py [ROW ...] [--keep] [--list]
+    python tests/compat/matrix.py [ROW ...] [--keep]
 
 Ends with 1 when a row did not resolve or a test in it failed.
 """
@@ -212,18 +212,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--keep", action="store_true", help="use the environments of an earlier run"
     )
-    parser.add_argument(
-        "--list", action="store_true", help="say what would be installed, and stop"
-    )
     asked = parser.parse_args(argv)
     unknown = set(asked.rows) - set(known)
     if unknown:
         parser.error(f"unknown rows {sorted(unknown)}; there are: {', '.join(known)}")
     rows = [r for r in ROWS if not asked.rows or r.name in asked.rows]
-    if asked.list:
-        for row in rows:
-            print(f"{row.name}: {' '.join(requirements(row))}")
-        return 0
     results = []
     for row in rows:
         print(f"== {row.name}", flush=True)

@@ -1,24 +1,12 @@
 """What only a real model can show of attention heads: a few turn to what is asked for, with random blocks none."""
 
-from dataclasses import replace
+from readings import short_questions
 
-from denoise_core.embedded.sample import sample_questions
 from denoise_core.end import HeadReader
 from denoise_core.end.fit import fit_heads
 from denoise_lab.controls import with_fresh_blocks
 
 LAYERS = range(3, 11)  # of 30
-
-
-def short_questions():
-    """Each with the passages that are needed and three that are not, cut short."""
-    questions = []
-    for question in sample_questions():
-        needed = [p for p in question.passages if p.id in question.gold]
-        others = [p for p in question.passages if p.id not in question.gold]
-        passages = [replace(p, text=p.text[:300]) for p in others[:3] + needed]
-        questions.append(replace(question, passages=tuple(passages)))
-    return questions
 
 
 def held_out_area(reader):
@@ -27,7 +15,9 @@ def held_out_area(reader):
     Of a part of them the figure moves by a tenth with the part, and so would it with the
     few that are chosen on another processor.
     """
-    return fit_heads(reader, short_questions(), layers=LAYERS, max_heads=4).auc
+    return fit_heads(
+        reader, short_questions(None, 3, 300), layers=LAYERS, max_heads=4
+    ).auc
 
 
 def test_a_few_heads_turn_to_what_is_asked_for_and_with_random_blocks_none():

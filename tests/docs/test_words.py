@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import denoise_core
@@ -31,6 +32,14 @@ def rows(page, column):
     text = (DOCS / page).read_text("utf-8")
     table = text[text.index(f"| {column} |") :].split("\n\n")[0]
     return [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:]]
+
+
+def test_what_a_page_says_to_install_is_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pages = "".join(path.read_text("utf-8") for path in DOCS.rglob("*.md"))
+    extras = ",".join(re.findall(r"rag-denoise\[([\w,]+)\]", pages)).split(",")
+    assert len(set(extras)) > 3
+    assert set(extras) <= set(project["optional-dependencies"])
 
 
 def test_every_quoted_message_is_one_that_is_written():

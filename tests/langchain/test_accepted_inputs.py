@@ -1,20 +1,15 @@
 """Wherever a model or a scorer is wanted, what people have will do; and the moves from LangChain's own pieces."""
 
 import asyncio
-import json
 import re
 
 import pytest
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.load import dumpd, load
 from langchain_core.runnables import RunnableLambda
-from langchain_openai import ChatOpenAI
 
-from denoise_core import Guard
 from denoise_core.end import ENDDenoiser
-from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
 from langchain_denoise.convert.messages import to_langchain_messages
@@ -173,75 +168,6 @@ def test_the_shipped_encoder_as_embeddings():
     assert asyncio.run(embeddings.aembed_query("a city")) == pytest.approx(
         vectors[0], abs=1e-5
     )
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"denoiser": Counts()},
-            "denoiser: expected an object with denoise and adenoise, got a Counts",
-        ),
-        ({"denoiser": ENDDenoiser}, "the class ENDDenoiser"),
-        ({"scorer": "bm25"}, "scorer: expected embeddings"),
-        ({"scorer": RunnableLambda(str)}, "a chat model goes to model="),
-        ({"scorer": ENDDenoiser(FunctionScorer(len))}, "pass denoiser="),
-        ({"model": 7}, "model: expected a chat model"),
-        ({"keep": 7.5}, "keep=7.5"),
-        ({"keep": 3, "threshold": 0.5}, "keep and threshold: give one of them"),
-        ({"variant": "select"}, "needs model="),
-        ({"header_keys": "title"}, "expected a list of metadata keys"),
-        ({"scorer": Overlap(), "model": RunnableLambda(str)}, "not both"),
-        ({"model": RunnableLambda(str), "keep": 3}, "there is variant="),
-        (
-            {"denoiser": Guard(ENDDenoiser(FunctionScorer(len))), "scorer": Overlap()},
-            "not together with denoiser",
-        ),
-        ({"top_n": 0}, "top_n"),
-        ({"order": "best"}, "order"),
-        ({"record": "all"}, "record"),
-    ],
-)
-def test_wrong_settings_are_said_when_it_is_built(settings, message):
-    with pytest.raises(ValueError, match=message):
-        DenoiseCompressor(**settings)
-
-
-# Plain settings are plain JSON
-
-
-def again(part):
-    return load(
-        json.loads(json.dumps(dumpd(part))),
-        allowed_objects=[type(part), ChatOpenAI],
-        valid_namespaces=["langchain_denoise"],
-        secrets_map={"OPENAI_API_KEY": "none"},
-    )
-
-
-def test_a_compressor_is_rebuilt_from_json():
-    built_value = DenoiseCompressor(
-        keep=0.5,
-        top_n=3,
-        order="score",
-        header_keys=("title", "year"),
-        record="none",
-        chunks=200,
-    )
-    assert again(built_value) == built_value
-    model = ChatOpenAI(model="local", base_url="http://127.0.0.1:9/v1", api_key="none")
-    built_value = DenoiseCompressor(model=model, max_concurrency=3)
-    loaded_value = again(built_value)
-    assert (
-        loaded_value.variant,
-        loaded_value.max_concurrency,
-        loaded_value.model.model_name,
-    ) == (
-        None,
-        3,
-        "local",
-    )
-    assert isinstance(loaded_value.denoiser_for({}), S2ADenoiser)
 
 
 def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(test_kit):

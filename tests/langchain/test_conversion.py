@@ -5,6 +5,8 @@ import json
 import re
 
 import pytest
+from broken_parts import TWO_SENTENCES as TEXT
+from broken_parts import Uncopied, Unspeakable, first_sentence
 from langchain_core.documents import Document
 from recorded_runs import RunRecorder
 
@@ -12,7 +14,7 @@ from denoise_core import InputError
 from denoise_core._frameworks import copy_model
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.record import RECORD_BYTES
-from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from langchain_denoise import DenoiseCompressor
 
@@ -22,17 +24,10 @@ def _first_of_its_kind():
     fallbacks._counts.clear()
 
 
-class Unspeakable:
-    def __str__(self):
-        raise RuntimeError("cannot be shown")
+class Stuck(Uncopied, Document):
+    pass
 
 
-class Stuck(Document):
-    def model_copy(self, **_):
-        raise RuntimeError("cannot be copied")
-
-
-TEXT = "The tower is tall. It is lovely!"
 BROKEN = {
     "no text": lambda: Document.model_construct(page_content=None, id="x", metadata={}),
     "no metadata": lambda: Document.model_construct(
@@ -49,15 +44,6 @@ BROKEN = {
     ),
     "one that cannot be copied": lambda: Stuck(page_content=TEXT, id="x"),
 }
-
-
-def first_sentence():
-    """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(
-        FunctionLLM(lambda message: "1"),
-        variant="select",
-        options=Options(join_passages=False),
-    )
 
 
 def compressed(broken, is_sync, **settings):

@@ -1,7 +1,6 @@
 """docs/langchain.md: its applications run, each alone, and the tests and names it speaks of are there."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,13 +44,3 @@ def test_the_tests_and_names_it_speaks_of_are_there():
         assert any(hasattr(part, name) for part in there), name
     public = set(langchain_denoise.__all__)
     assert {n for n in public if n not in page} <= {"DenoiseInput"}
-
-
-def test_what_it_says_to_install_is_there():
-    page = PAGE.read_text("utf-8")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
-        "optional-dependencies"
-    ]
-    named_value = re.findall(r"'rag-denoise\[([\w,]+)\]'", page)
-    assert named_value == ["agents,serve"]
-    assert {event for one in named_value for event in one.split(",")} <= set(extras)

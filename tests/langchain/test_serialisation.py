@@ -47,13 +47,25 @@ def again(thing, *classes):
         (S2AMessages, {"variant": "single", "on_error": "raise"}),
     ],
 )
-def test_a_round_trip_keeps_every_setting(model, kind, settings):
+def test_a_round_trip_with_a_model_keeps_every_setting(model, kind, settings):
     step = kind(model=model, **settings)
     loaded_value = again(step, kind)
     assert type(loaded_value) is kind
     assert {name: getattr(loaded_value, name) for name in settings} == settings
     assert loaded_value.model.model_name == "local"
     assert KEY not in dumps(step)
+
+
+def test_plain_settings_are_plain_json():
+    compressor = DenoiseCompressor(
+        keep=0.5,
+        top_n=3,
+        order="score",
+        header_keys=("title", "year"),
+        record="none",
+        chunks=200,
+    )
+    assert again(compressor, DenoiseCompressor) == compressor
 
 
 def test_a_chain_with_our_step_in_it(model):

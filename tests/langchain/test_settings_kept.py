@@ -305,19 +305,6 @@ TOWERS = [
 FAR_QUESTION = "Which enzyme do limpets lack?"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
-        ({"threshold": 0.5, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
-        ({"risk": 0.33}, "calibrated for"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_errors(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        DenoiseCompressor(**wrong)
-
-
 def test_risk_and_tokens_reach_the_denoiser_also_of_one_request():
     question = "Where is the red tower?"
     compressor = DenoiseCompressor(max_tokens=8)

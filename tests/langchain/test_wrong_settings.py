@@ -4,13 +4,17 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
 
-from denoise_core import InputError
+from denoise_core import Guard, InputError
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
     AugmentedRunnable,
     ChatModelLLM,
     DenoiseCompressor,
     DenoisingRetriever,
+    EmbeddedEmbeddings,
     RetrieverAdapter,
     S2AMessages,
     Verifier,
@@ -37,10 +41,6 @@ SLIPS = {
     "no retriever": (
         lambda model, retriever: DenoisingRetriever(model=model),
         "retriever",
-    ),
-    "two rules": (
-        lambda model, retriever: DenoiseCompressor(keep=0.5, threshold=1.0),
-        "keep",
     ),
     "a retriever as model": (
         lambda model, retriever: DenoiseCompressor(model=retriever),
@@ -91,18 +91,9 @@ SLIPS = {
         "alone",
     ),
     "limits": (lambda model, retriever: Verifier(limits=3), "LoopLimits"),
-    "chunks": (lambda model, retriever: DenoiseCompressor(chunks=-5), "chunks"),
-    "no such setting": (
-        lambda model, retriever: DenoiseCompressor(kep=3),
-        "did you mean 'keep'",
-    ),
     "no such setting around": (
         lambda model, retriever: DenoisingRetriever(retriver=retriever),
         "did you mean 'retriever'",
-    ),
-    "another library's name": (
-        lambda model, retriever: DenoiseCompressor(similarity_threshold=0.3),
-        "no such setting",
     ),
 }
 
@@ -112,6 +103,50 @@ def test_a_slip_raises_when_the_part_is_built(test_kit, slip):
     build, says = SLIPS[slip]
     with pytest.raises(ValueError, match=says):
         build(test_kit.chat(), test_kit.ListRetriever(found=SOURCE_DOCUMENTS))
+
+
+END = ENDDenoiser(FunctionScorer(len))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"denoiser": EmbeddedEmbeddings()},
+            "denoiser: expected an object with denoise and adenoise, got a Embedded",
+        ),
+        ({"denoiser": ENDDenoiser}, "the class ENDDenoiser"),
+        ({"scorer": "bm25"}, "scorer: expected embeddings"),
+        ({"scorer": RunnableLambda(str)}, "a chat model goes to model="),
+        ({"scorer": END}, "pass denoiser="),
+        ({"model": 7}, "model: expected a chat model"),
+        ({"keep": 7.5}, "keep=7.5"),
+        ({"keep": 3, "threshold": 0.5}, "keep and threshold: give one of them"),
+        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
+        ({"threshold": 0.5, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
+        ({"risk": 0.33}, "calibrated for"),
+        ({"variant": "select"}, "needs model="),
+        ({"header_keys": "title"}, "expected a list of metadata keys"),
+        (
+            {"scorer": EmbeddedEmbeddings(), "model": RunnableLambda(str)},
+            "not both",
+        ),
+        ({"model": RunnableLambda(str), "keep": 3}, "there is variant="),
+        (
+            {"denoiser": Guard(END), "scorer": EmbeddedEmbeddings()},
+            "not together with denoiser",
+        ),
+        ({"top_n": 0}, "top_n"),
+        ({"order": "best"}, "order"),
+        ({"record": "all"}, "record"),
+        ({"chunks": -5}, "chunks"),
+        ({"kep": 3}, "did you mean 'keep'"),
+        ({"similarity_threshold": 0.3}, "no such setting"),
+    ],
+)
+def test_a_wrong_setting_of_a_compressor(settings, message):
+    with pytest.raises(ValueError, match=message):
+        DenoiseCompressor(**settings)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Nodes are converted inside the guard: one that is broken follows the policy, in its place."""
 
 import pytest
+from broken_parts import TWO_SENTENCES as TEXT
+from broken_parts import Uncopied, Unspeakable, first_sentence
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core.runtime import fallbacks
-from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import DenoisePostprocessor, record
 
@@ -14,17 +16,10 @@ def _first_of_its_kind():
     fallbacks._counts.clear()
 
 
-class Unspeakable:
-    def __str__(self):
-        raise RuntimeError("cannot be shown")
+class Stuck(Uncopied, TextNode):
+    pass
 
 
-class Stuck(TextNode):
-    def model_copy(self, **_):
-        raise RuntimeError("cannot be copied")
-
-
-TEXT = "The tower is tall. It is lovely!"
 TITLED = {"title": "Towers"}
 BROKEN = {
     "a template with a foreign field": lambda: TextNode(
@@ -41,15 +36,6 @@ BROKEN = {
     ),
     "one that cannot be copied": lambda: Stuck(text=f"{TEXT} Now."),
 }
-
-
-def first_sentence():
-    """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(
-        FunctionLLM(lambda messages: "1"),
-        variant="select",
-        options=Options(join_passages=False),
-    )
 
 
 def nodes(broken):

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,17 +59,6 @@ def test_every_line_of_what_holds_names_its_tests():
     lines = re.split(r"^- ", part, flags=re.M)[1:]
     assert len(lines) >= 6
     assert not [line for line in lines if not re.search(r"`test_\w+\.py`", line)]
-
-
-def test_what_it_says_to_install_is_there():
-    extras = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text("utf-8"))
-    named = {
-        e
-        for one in re.findall(r"'rag-denoise\[([\w,]+)\]'", TEXT)
-        for e in one.split(",")
-    }
-    assert named == {"llamaindex"}
-    assert named <= set(extras["project"]["optional-dependencies"])
 
 
 def test_what_it_says_of_llamaindexs_reranker_is_so():

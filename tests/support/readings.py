@@ -1,8 +1,11 @@
 """States of one question's texts, as the tests look at them, and questions that random models can answer."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from denoise_core import Passage
+from denoise_core.embedded.sample import sample_questions
 from denoise_core.question import Question
 
 
@@ -11,6 +14,18 @@ def states_of(reader, query, texts, layers):
     found = reader.read([(query, t) for t in texts], layers)
     first = np.searchsorted(found.text_index, np.arange(len(texts)))
     return {layer: rows[first] for layer, rows in found.by_layer.items()}
+
+
+def short_questions(count, others, characters):
+    """Real questions, each with its needed passages and a few others, cut short."""
+    questions = []
+    for question in sample_questions()[:count]:
+        needed = [p for p in question.passages if p.id in question.gold]
+        rest = [p for p in question.passages if p.id not in question.gold]
+        chosen = needed + rest[:others]
+        passages = [replace(p, text=p.text[:characters]) for p in chosen]
+        questions.append(replace(question, passages=tuple(passages)))
+    return questions
 
 
 def shouting(number, seed=0, loud="!!!"):

@@ -1,13 +1,11 @@
 """A denoiser fitted with a probe on attention heads: weighed next to the encoder's signals, saved and loaded."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from readings import short_questions
 from tiny_models import tiny_pair
 
 from denoise_core import InputError, fit_denoiser, load_denoiser
-from denoise_core.embedded.sample import sample_questions
 from denoise_core.end import HeadReader, HiddenReader
 
 
@@ -17,19 +15,8 @@ def reader():
     return HeadReader(model, tokenizer=tokenizer)
 
 
-def short_questions():
-    """Twenty questions, each with its needed passages and two others, cut short."""
-    questions = []
-    for question in sample_questions()[:20]:
-        needed = [p for p in question.passages if p.id in question.gold]
-        others = [p for p in question.passages if p.id not in question.gold]
-        passages = [replace(p, text=p.text[:60]) for p in needed + others[:2]]
-        questions.append(replace(question, passages=tuple(passages)))
-    return questions
-
-
 def test_heads_are_one_more_signal_of_the_saved_denoiser(reader, tmp_path):
-    questions = short_questions()
+    questions = short_questions(20, 2, 60)
     fitted = fit_denoiser(questions, reader, signal="heads", layers=[1, 2])
     assert fitted.stack.names[0] == "probe"
     heads = fitted.probe.probe.reading.heads
@@ -46,7 +33,7 @@ def test_heads_are_one_more_signal_of_the_saved_denoiser(reader, tmp_path):
 
 
 def test_the_signal_is_checked_before_anything_is_read(reader):
-    questions = sample_questions()[:20]
+    questions = short_questions(20, 2, 60)
     with pytest.raises(InputError, match="expected one of 'states', 'heads'"):
         fit_denoiser(questions, reader, signal="tails")
     with pytest.raises(InputError, match="--model"):

@@ -1,4 +1,6 @@
-"""Stock rerank clients, Cohere's, LangChain's and Jina's, against the service as they ask their own."""
+"""Stock rerank clients, Cohere's, LangChain's, Jina's and LiteLLM's, against the service as they ask their own."""
+
+import asyncio
 
 import pytest
 from service_server import QUERY, TEXTS, best, serving
@@ -55,3 +57,24 @@ def test_jinas(url):
     )
     found = ranking.postprocess_nodes(nodes, query_str=QUERY)
     assert [n.node.text for n in found] == [TEXTS[i] for i in best()[:2]]
+
+
+@pytest.mark.parametrize(
+    ("provider", "path"),
+    [("hosted_vllm", ""), ("cohere", ""), ("jina_ai", "/v1/rerank")],
+)
+def test_litellms(url, monkeypatch, provider, path):
+    # Without it LiteLLM asks the network when it is imported.
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    litellm = pytest.importorskip("litellm", reason="litellm is not installed")
+    asked = {
+        "model": f"{provider}/rag-denoise",
+        "query": QUERY,
+        "documents": TEXTS,
+        "top_n": 2,
+        "api_base": url + path,
+        "api_key": "none",
+    }
+    for found in (litellm.rerank(**asked), asyncio.run(litellm.arerank(**asked))):
+        assert [r["index"] for r in found.results] == best()[:2]
+        assert found.results[0]["relevance_score"] > found.results[1]["relevance_score"]

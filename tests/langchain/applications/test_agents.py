@@ -133,52 +133,6 @@ async def test_an_agent_with_interrupt_and_checkpointer(is_sync, search):
 
 
 @both_ways
-async def test_tools_as_mcp_servers_give_them(is_sync):
-    """Content blocks of text and images, and a structured artifact."""
-    image = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
-
-    @tool(response_format="content_and_artifact")
-    def web_search(query: str) -> tuple[list, dict]:
-        """Searches the web for facts about towers."""
-        blocks = [
-            {"type": "text", "text": f"{'Bananas are yellow. ' * 9}\n\n{TOWER}"},
-            image,
-            {"type": "text", "text": "Rain."},
-        ]
-        return blocks, {"structured_content": {"n": 3}}
-
-    model = FunctionChatModel(
-        reply=lambda message: (
-            TOWER if message[-1].type == "tool" else calls("web_search", query="tower")
-        )
-    )
-    denoising_agent = create_agent(
-        model,
-        [web_search],
-        middleware=[
-            cut_results(by_tower(), tools=["web_search"]),
-            VerificationMiddleware(),
-        ],
-    )
-    run_output = await asked(
-        denoising_agent, {"messages": [HumanMessage(QUESTION)]}, is_sync
-    )
-    found_documents = next(
-        message
-        for message in run_output["messages"]
-        if isinstance(message, ToolMessage)
-    )
-    block_types = [block["type"] for block in found_documents.content]
-    assert block_types == ["text", "image", "text"]
-    assert found_documents.content[0]["text"].startswith(f"{TOWER}\n[")
-    assert found_documents.artifact == {"structured_content": {"n": 3}}
-    assert (
-        run_output["messages"][-1].response_metadata["denoise"]["outcome"]
-        == "supported"
-    )
-
-
-@both_ways
 async def test_beside_the_stock_middleware(is_sync, search):
     """Summaries, context editing, masking and retries; a tool call keeps its message in all of them."""
     faults = iter([ConnectionError("once")])

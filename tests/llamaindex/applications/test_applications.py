@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from zlib import crc32
 
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
@@ -10,12 +9,12 @@ from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
     ContextChatEngine,
 )
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import Document, MetadataMode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llamaindex_inns import Words
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
@@ -41,24 +40,6 @@ DOCUMENTS = [
     Document(text=t, id_=f"d{i}", metadata={"title": k})
     for i, (k, t) in enumerate(PAGES.items())
 ]
-
-
-class Words(BaseEmbedding):
-    """A bag of words, hashed: what shares words lies close."""
-
-    def _vector(self, text):
-        values = [0.001] * 64
-        for word in re.findall(r"\w+", text.lower()):
-            values[crc32(word.encode()) % 64] += 1.0
-        return values
-
-    _get_text_embedding = _get_query_embedding = lambda self, text: self._vector(text)
-
-    async def _aget_query_embedding(self, query):
-        return self._vector(query)
-
-    async def _aget_text_embedding(self, text):
-        return self._vector(text)
 
 
 def simple():
@@ -108,7 +89,7 @@ def index_of(store, transformations=()):
         for step in steps[1:]:
             nodes = step(nodes)
         for n in nodes:
-            n.embedding = Words()._vector(n.get_content(MetadataMode.EMBED))
+            n.embedding = Words()._get_text_embedding(n.get_content(MetadataMode.EMBED))
         asyncio.run(store.async_add(nodes))
     return index
 
