@@ -38,11 +38,14 @@ def behind() -> str:
     said = []
     for name in SETS:
         ours = gold_kept(found, name, "default")["value"]
+        better = []
         for way in ("BM25", "cosine", "first"):
             theirs = gold_kept(found, name, way)["value"]
             if round(theirs, 3) > round(ours, 3):
                 called = "the first passages as they came" if way == "first" else way
-                said.append(f"- {NAMES.get(name, name)}: {called} {theirs:.3f}, the default {ours:.3f}")
+                better.append(f"{called} {theirs:.3f}")
+        if better:
+            said.append(f"- {NAMES.get(name, name)}: {', '.join(better)}, the default {ours:.3f}")
     return "\n".join(said)
 
 
