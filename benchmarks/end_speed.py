@@ -1,7 +1,7 @@
-"""END's cost against one full forward pass, cold and warm; memory; the fit.
+"""END's cost against one full forward pass, cold and warm; peak memory.
 
 Random weights of a true shape (cost does not depend on their values), bf16, one thread. Times are CPU seconds
-of this process, so that a busy machine disturbs them less. Against the full pass, and of the sweep, the
+of this process, so that a busy machine disturbs them less. Against the full pass the
 quickest of the repetitions of each way counts, since other work on the machine only adds; other figures are
 medians of ratios of runs made one after the other. Two things are set that a library must not set for its user:
 glibc's allocator is told to keep large blocks, and transformers not to copy grouped keys for each query head
@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,10 +22,6 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.probe import build_probe, fit_line
-from denoise_core.end.probe import HiddenStateSpec
-from denoise_core.local.fingerprint import ModelFingerprint
-from denoise_core.local.partial_forward import model_inputs, pooling_function
 from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
 
 TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
@@ -37,7 +31,6 @@ SMALL = Shape(
 
 REPETITIONS = {4096: 5, 8192: 3, 16384: 2}  # by tokens of the context
 ABOVE_BOUND = 1.08  # of what the operations alone come to
-SPEEDUPS = {100: 4.0, 200: 6.5, 400: 9.5}
 
 
 def cpu(run: Callable[[], object]) -> float:
@@ -62,10 +55,6 @@ def main(argv: list[str] | None = None) -> Benchmark:
     peak(
         bench, paths, shape, options.quick, options.seed
     )  # first: later steps leave memory behind to reuse
-    warm_over_cold(bench, paths, shape, options.quick, options.seed)
-    sweep(bench, paths, shape, options.quick, options.seed)
-    fit(bench, options.quick)
-    loading(bench, shape, options.quick)
     end_over_full(bench, paths, shape, options.quick, options.seed)
     return bench.finish()
 
@@ -125,119 +114,6 @@ def end_over_full(
             "ratio",
             at_least=3.0,
         )
-
-
-def warm_over_cold(
-    bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int
-) -> None:
-    for size, target in SPEEDUPS.items():
-        gain = []
-        for n in range(1 if quick else 7):
-            context = Context.of(10 * size + 50, 10, shape.vocabulary, seed + n)
-            paths.cache.clear()
-            cold = cpu(lambda c=context: paths.uncached(c.prompts(), shape.layer))
-            paths.scores(context.prompts())
-            context.ask()
-            warm = cpu(lambda c=context: paths.scores(c.prompts()))
-            gain.append(cold / warm)
-        bench.row(
-            f"cold / warm scoring, 10 chunks of {size}, question 30",
-            median(gain),
-            "times",
-            at_least=target,
-        )
-    paths.cache.clear()
-
-
-def sweep(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:
-    """One pass that takes the last token at every layer, against the plain pass of the model."""
-    prompts = Context.of(8 * 256, 8, shape.vocabulary, seed).prompts()
-    inputs, pool = (
-        model_inputs(paths.early, prompts, 0),
-        pooling_function("last", prompts, is_causal=True),
-    )
-
-    @torch.inference_mode()
-    def plain() -> None:
-        paths.model(**inputs)
-
-    taken = [
-        (
-            cpu(plain),
-            cpu(lambda: paths.early.read_layers(inputs, range(shape.blocks + 1), pool)),
-        )
-        for _ in range(1 if quick else 5)
-    ]
-    base, swept = (min(seconds) for seconds in zip(*taken, strict=True))
-    bench.row(
-        "layer sweep (all layers captured) / plain pass",
-        swept / base,
-        "ratio",
-        at_most=1.05,
-    )
-
-
-def fit(bench: Benchmark, quick: bool) -> None:
-    rows, width = (220, 32) if quick else (11_000, 4096)
-    rng = np.random.default_rng(0)
-    labels = np.arange(rows) % 11 == 0
-    states = rng.normal(size=(rows, width)).astype(np.float32) * np.linspace(
-        3, 0.1, width, dtype=np.float32
-    )
-    states[labels] += rng.normal(size=width).astype(np.float32) * 0.05
-    reading = HiddenStateSpec(
-        ModelFingerprint("random", "none", width, "float32"), 1, "none"
-    )
-    groups = [n // 11 for n in range(rows)]
-    start = time.perf_counter()
-    build_probe(
-        fit_line(states, labels, groups, penalties=(3e-4,)), reading, labels, groups
-    )
-    bench.row(
-        f"probe fit, {rows} x {width}, one penalty",
-        time.perf_counter() - start,
-        "s",
-        at_most=10,
-    )
-
-
-LOADER = """
-import sys
-from pathlib import Path
-from denoise_core.local.loading import LoadOptions, load_model
-def resident():
-    return next(int(l.split()[1]) for l in Path('/proc/self/status').read_text().splitlines() if l[:6] == 'VmRSS:')
-before = resident()
-folder, layers, cpu = sys.argv[1], int(sys.argv[2]), LoadOptions(device='cpu')
-model = load_model(folder, load=cpu, layers=layers or None)
-total = sum(float(p.sum()) for p in model.parameters())  # touches every weight: files are mapped, not read
-print(resident() - before)
-"""
-
-
-def loading(bench: Benchmark, shape: Shape, quick: bool) -> None:
-    blocks, first = (4, 2) if quick else (24, 13)
-    with tempfile.TemporaryDirectory() as folder:
-        shape.build(blocks=blocks).save_pretrained(folder)
-        used = {
-            layers: int(
-                subprocess.run(
-                    [sys.executable, "-c", LOADER, folder, str(layers)],
-                    check=True,
-                    capture_output=True,
-                    text=True,
-                ).stdout
-            )
-            for layers in (0, first)
-        }
-    bench.row(f"memory of the whole model, {blocks} blocks", used[0] / 1024, "MiB")
-    share = used[first] / used[0]
-    bench.row(
-        f"memory of {first} of {blocks} blocks loaded / the whole",
-        share,
-        "ratio",
-        at_most=None if quick else 0.65,
-    )
 
 
 def peak(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:

@@ -2,9 +2,8 @@
 
 Each of theirs runs at its own defaults beside the one line that takes its place. The model is the scripted one of
 `s2a_cost`: it finds the same sentences needed whoever asks, so the figures say what each way of asking costs, not
-how well a model chooses. Embeddings and cross-encoder run on real MiniLM weights. Twenty real documents a question
-(HotpotQA: ten of its own, ten of another question). Beside that: what the adapter costs over the
-core, and to import.
+how well a model chooses. Twenty real documents a question (HotpotQA: ten of its own, ten of
+another question). Also measured: what the adapter costs over the core, and to import.
 """
 
 from __future__ import annotations
@@ -18,18 +17,16 @@ from pathlib import Path
 
 from _peers import Part, import_rows, paired_ms, quality
 from harness import Benchmark, arguments
-from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from s2a_cost import work
 
 from denoise_core import Guard, Passage
-from denoise_core.embedded import embedding_scorer
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_lab.experiments.scripted_server import Server, tokenizer
-from langchain_denoise import DenoiseCompressor, EmbeddedEmbeddings
+from langchain_denoise import DenoiseCompressor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -48,16 +45,6 @@ OURS = {
 }
 
 
-class CosinePairs(BaseCrossEncoder):
-    """The cosine that ships in the place of a cross-encoder, the same for theirs and ours."""
-
-    def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        return [
-            float(embedding_scorer().score(query, [text])[0])
-            for query, text in text_pairs
-        ]
-
-
 def moves(
     model: BaseChatModel,
 ) -> dict[str, tuple[BaseDocumentCompressor, BaseDocumentCompressor]]:
@@ -67,13 +54,10 @@ def moves(
             "ignore"
         )  # one of them imports langchain-community, which warns
         from langchain_classic.retrievers.document_compressors import (
-            CrossEncoderReranker,
-            EmbeddingsFilter,
             LLMChainExtractor,
             LLMChainFilter,
         )
 
-        embeddings, encoder = EmbeddedEmbeddings(), CosinePairs()
         return {
             "LLMChainExtractor": (
                 LLMChainExtractor.from_llm(model),
@@ -82,14 +66,6 @@ def moves(
             "LLMChainFilter": (
                 LLMChainFilter.from_llm(model),
                 DenoiseCompressor(model=model),
-            ),
-            "EmbeddingsFilter": (
-                EmbeddingsFilter(embeddings=embeddings),
-                DenoiseCompressor(scorer=embeddings),
-            ),
-            "CrossEncoderReranker": (
-                CrossEncoderReranker(model=encoder),
-                DenoiseCompressor(scorer=encoder),
             ),
         }
 

@@ -4,11 +4,9 @@ The model is a function with a fixed time per call, of the kind most local model
 form is its sync form. So control flow is compared, not language ability: calls, waiting, the event loop, ids,
 streams, what one bad reply costs. All judge with one rule. Peers at their own defaults: `LLMRerank` (ten
 nodes a call; ``top_n`` alone is set, so that nodes left can be compared), `SentenceEmbeddingOptimizer`,
-`RetryQueryEngine`, `RetrySourceQueryEngine`. These build parts on ``Settings``, which is therefore set.
+`RetryQueryEngine`, which builds parts on ``Settings``, which is therefore set.
 
-``--data`` names the folder of real questions: then the one-line moves are counted over them (`_llamaindex_moves`),
-and titles and table captions are moved from the text into metadata (NQ, OTT-QA, DSTC11): what is kept of the
-gold passages with the embedded default, both ways.
+``--data`` names the folder of real questions: then the one-line moves are counted over them (`_llamaindex_moves`).
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from _llamaindex_moves import headers, moves
+from _llamaindex_moves import moves
 from _peers import import_rows, paired_ms
 from harness import Benchmark, arguments
 from llama_index.core import MockEmbedding, Settings
@@ -31,7 +29,6 @@ from llama_index.core.postprocessor import LLMRerank, SentenceEmbeddingOptimizer
 from llama_index.core.query_engine import (
     RetrieverQueryEngine,
     RetryQueryEngine,
-    RetrySourceQueryEngine,
 )
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -242,16 +239,11 @@ def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
         ours = Checked(inner, judge=Groundedness())
         ours.streaming = streaming
         return ours
-    judge = UtilityEvaluator(Groundedness())
-    return (
-        RetryQueryEngine(inner, judge)
-        if name == "RetryQueryEngine"
-        else RetrySourceQueryEngine(inner, judge, llm=model)
-    )
+    return RetryQueryEngine(inner, UtilityEvaluator(Groundedness()))
 
 
 def loops(bench: Benchmark, seconds: float) -> None:
-    for name in ("ours", "RetryQueryEngine", "RetrySourceQueryEngine"):
+    for name in ("ours", "RetryQueryEngine"):
         target = name == "ours"
         model = Model(reply=mends, seconds=seconds)
         Settings.llm = model
@@ -410,8 +402,6 @@ def main(argv: list[str] | None = None) -> Benchmark:
     records(bench)
     if options.quick or options.data is not None:
         moves(bench, work(bench, limit=60))
-    if options.data is not None:
-        headers(bench, options.data, options.seed)
     return bench.finish()
 
 
