@@ -27,26 +27,42 @@ settings.register_profile("long", settings.get_profile("full"), max_examples=500
 settings.load_profile("here")
 
 TESTS = Path(__file__).parent
-# Files and test functions: what starts browsers, clusters, kernels and builds, or runs whole measurements.
+# Files and test functions: what starts browsers, clusters, kernels and builds, trains models, runs whole
+# measurements, or takes more than five CPU seconds for one law.
 FULL = frozenset({
+    "core/cli/test_command.py::test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked",
+    "core/cli/test_command.py::test_every_verb_has_help_and_is_loaded_alone",
     "core/cli/test_hostile_files.py",
+    "core/embedded/test_default.py::test_eight_threads_load_one_model",
+    "core/end/test_export.py::test_every_family_with_a_class_is_served_with_equal_scores",
+    "core/end/test_training.py",
     "core/runtime/test_linear_patterns.py",
     "core/runtime/test_outages.py",
+    "core/runtime/test_weighted_caches.py::test_a_cache_counts_at_least_what_its_values_hold",
+    "core/s2a/test_companions.py::test_texts_of_every_kind_keep_exact_spans_with_linear_work",
+    "core/s2a/test_replies.py::test_a_reply_of_many_tags_takes_time_in_proportion_to_its_length",
+    "core/s2a/test_replies.py::test_reading_a_list_takes_time_in_proportion_to_its_length",
     "core/service/test_generated.py",
     "core/service/test_ray_serve.py",
+    "core/support/test_answers.py::test_work_grows_with_the_length_alone",
+    "core/support/test_quotations.py::test_checking_takes_linear_time",
     "core/test_browser.py",
     "core/test_small_model.py",
     "core/test_small_model_heads.py",
+    "docs/test_blocks.py::test_a_first_block_runs_where_only_its_page_was_followed",
     "docs/test_blocks.py::test_a_script_prints_what_its_page_shows",
+    "docs/test_blocks.py::test_the_page_of_end",
     "docs/test_drawn.py",
     "docs/test_site.py",
     "langchain/test_types.py",
     "packaging/test_distributions.py",
+    "packaging/test_package.py::test_an_import_loads_nothing_heavy",
+    "packaging/test_package.py::test_the_readmes_commands_need_no_more_than_their_extras",
     "packaging/test_wheels.py",
     "test_benchmarks.py::test_the_quick_form_runs",
     "test_cookbook.py::test_it_shows_what_it_stores",
-    "test_cookbook_recipes.py::test_ray_does_each_row_once_and_goes_on",
     "test_cookbook_recipes.py::test_datasets_names_a_row_that_ends_its_worker",
+    "test_cookbook_recipes.py::test_ray_does_each_row_once_and_goes_on",
     "test_cookbook_recipes.py::test_ray_names_a_row_that_ends_its_worker",
 })  # fmt: skip
 
