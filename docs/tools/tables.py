@@ -120,7 +120,10 @@ def _filter_rows() -> dict[str, dict]:
 def filters() -> str:
     """What filters keep of company files on which nothing was tuned."""
     found = _filter_rows()
-    lines = ["| filter | needed text kept | with its title | text kept | tokens a question | ms |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| filter | needed text kept | with its title | text kept | tokens a question | ms |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, shown in FILTERS.items():
         if f"unseen set, {name}: text" not in found or name == "BM25 at as much text":
             continue
