@@ -189,7 +189,7 @@ def result_of(denoiser, content):
     json.dumps(
         {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
     ),
-    "raises",
+    "raises a lost connection",
     False,
 )
 def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault, in_blocks):

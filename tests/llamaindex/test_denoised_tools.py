@@ -248,7 +248,7 @@ def test_a_short_result_and_a_pinned_item_stay():
     json.dumps(
         {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
     ),
-    "raises",
+    "raises a lost connection",
 )
 def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault):
     assert result_of(broken(fault), text) == text

@@ -377,6 +377,8 @@ class _AnswerReader:
     ) -> Generator[AnswerUnit, None, list[str]]:
         """Yield a table's row as one unit; return the column names, the first row."""
         cell_ranges = list(table_cells(clean_text, *row))
+        if not cell_ranges:  # a line of nothing but a pipe
+            return header_cells or []
         citations: Ranges = []
         cell_texts = []
         for start, end in cell_ranges:

@@ -12,6 +12,7 @@ from denoise_core.augmenter.loop import answer_with_citations
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task, draft_prompt
 from denoise_core.augmenter.streaming import TextReleased, stream_verified
+from denoise_core.augmenter.streaming.splitter import EnvelopeFilter
 from denoise_core.runtime.fallbacks import logger
 from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.testing import FunctionLLM, ListRetriever
@@ -62,6 +63,19 @@ def test_what_a_model_thinks_may_quote_its_prompt(passages, question):
     answer = Augmenter(model, ListRetriever(passages), judge="off").answer(question)
     assert RIGHT in answer.text
     assert len(model.received_messages) == 1
+
+
+def test_only_the_start_of_a_line_may_become_a_delimiter(passages, question):
+    memory = WorkingMemory(question=question, evidence=passages)
+    messages = draft_prompt(memory, QUESTION_ANSWERING)
+    envelope_filter = EnvelopeFilter(messages)
+    delimiter = next(
+        line for line in messages[-1].content.splitlines() if line.startswith("BEGIN ")
+    )
+    pieces = ["see:", " ", delimiter, "\n", "E", "N", "O"]
+    shown = [envelope_filter.release(piece) for piece in pieces]
+    assert shown == ["see:", " ", delimiter, "\n", "", "", "ENO"]
+    assert not envelope_filter.release(f"\n{delimiter}\nmore")
 
 
 def test_sync_and_async_change_alike(passages, question):

@@ -83,6 +83,7 @@ JSON = st.recursive(
     answer="It was <think>so</think> in 1889."
 )  # a sentence does not go on behind reasoning
 @example(answer="```json\n**<think></think>**")  # nor code
+@example(answer="|---|---|\n|---|---|\n| ")  # a row without a cell
 @example(answer="```json\n```**")  # a fence with nothing in it claims nothing
 def test_places_are_exact_for_any_text(answer: str) -> None:
     parsed = parse_answer(answer, "Was the tower completed in 1889?")

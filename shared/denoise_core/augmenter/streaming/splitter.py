@@ -95,6 +95,8 @@ class EnvelopeFilter:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._markers = envelope_markers(messages)
         self._held_text = ""
+        # The first characters of the present line, if some of it was shown.
+        self._shown_start = ""
         self._is_closed = False
 
     def release(self, piece: str, *, is_last: bool = False) -> str:
@@ -102,13 +104,20 @@ class EnvelopeFilter:
         text = self._held_text + piece
         line_start = len(text) if is_last else text.rfind("\n") + 1
         whole_lines = text[:line_start]
-        if self._is_closed or copies_envelope(whole_lines, self._markers):
+        if self._is_closed or copies_envelope(
+            self._shown_start + whole_lines, self._markers
+        ):
             self._is_closed = True
             return ""
+        if whole_lines:
+            self._shown_start = ""
+        open_line = text[line_start:]
         self._held_text = ""
-        if may_copy_envelope(text[line_start:]):
-            self._held_text = text[line_start:]
+        if not self._shown_start and may_copy_envelope(open_line):
+            self._held_text = open_line
             return whole_lines
+        # What was shown of a line is what made it no delimiter: its start is enough.
+        self._shown_start = self._shown_start or open_line
         return text
 
 
