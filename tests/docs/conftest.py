@@ -43,6 +43,9 @@ def site(tmp_path_factory):
     shutil.copy(ROOT / "benchmarks" / "README.md", copy / "benchmarks")
     for path in (ROOT / "benchmarks" / "results").glob("*.*"):
         shutil.copy(path, copy / "benchmarks" / "results")
+    (copy / "tests" / "compat").mkdir(parents=True)
+    for path in (ROOT / "tests" / "compat").glob("*.md"):
+        shutil.copy(path, copy / "tests" / "compat")
     for name in (
         "pyproject.toml",
         "README.md",
