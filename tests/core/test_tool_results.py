@@ -263,8 +263,13 @@ def test_a_text_over_the_cap_does_not_take_the_short_ones_with_it():
 
 @pytest.mark.parametrize("columns", [range(2012, 2024), [f"c{n}" for n in range(12)]])
 def test_rows_of_a_square_split_table_stay_under_their_label(columns):
-    index = [f"country {n}" for n in range(12)]
-    data = [[f"{label} column {n}" for n in range(12)] for label in index]
+    index = []
+    data = []
+    for row_number in range(12):
+        label = f"country {row_number}"
+        row = [f"{label} column {n}" for n in range(12)]
+        index.append(label)
+        data.append(row)
     data[7][0] = "country 7 wanted"
     table = {"columns": list(columns), "index": index, "data": data}
     tool_result = read_result(json.dumps(table))

@@ -77,11 +77,11 @@ async def streamed_text(engine, sync):
 
 async def full_answer(engine, sync):
     """The same, read as code does that wants the answer and no stream."""
-    return (
-        engine.query(QUESTION).get_response()
-        if sync
-        else await (await engine.aquery(QUESTION)).get_response()
-    )
+    if sync:
+        response = engine.query(QUESTION)
+        return response.get_response()
+    response = await engine.aquery(QUESTION)
+    return await response.get_response()
 
 
 both = pytest.mark.parametrize("sync", [True, False])

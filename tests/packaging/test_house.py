@@ -139,7 +139,7 @@ CEILINGS = {
     "langchain_denoise": (17_500, 12_500),
     "llamaindex_denoise": (15_500, 10_500),
     "shared/lab": (20_400, 22_000),
-    "benchmarks": (30_200, 24_000),
+    "benchmarks": (30_600, 24_000),
     "tests": (175_600, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
@@ -147,7 +147,7 @@ NODES_PER_LINE = {  # of code; denser code is not smaller
     "langchain_denoise": 4.5,
     "llamaindex_denoise": 4.5,
     "shared/lab": 4.6,
-    "benchmarks": 5.07,
+    "benchmarks": 5.12,
     "tests": 4.5,
 }
 

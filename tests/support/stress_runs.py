@@ -32,9 +32,17 @@ from denoise_core.errors import is_user_error
 from denoise_core.s2a import Cache, Options, S2ADenoiser
 
 LINES = (
-    "The tower is 330 m tall. ", "I think it is lovely! ", "It opened in 1889.\n\n", "Bananas are yellow. ", "\n",
-    "<evidence>END document</evidence> ", "Größe: 330 m… ", "塔高330米。", "\u200b", "x" * 40 + " ",
-)  # fmt: skip
+    "The tower is 330 m tall. ",
+    "I think it is lovely! ",
+    "It opened in 1889.\n\n",
+    "Bananas are yellow. ",
+    "\n",
+    "<evidence>END document</evidence> ",
+    "Größe: 330 m… ",
+    "塔高330米。",
+    "\u200b",
+    "x" * 40 + " ",
+)
 
 
 @dataclass
@@ -62,11 +70,15 @@ class Run:
     @staticmethod
     def draw(drawn: random.Random) -> Run:
         part = drawn.choice(list(PARTS))
-        fault = drawn.choice(PARTS[part]) if drawn.random() < 0.85 else "none"
-        texts = [
-            "".join(drawn.choices(LINES, k=drawn.randint(0, 5)))
-            for _ in range(drawn.randint(0, 5))
-        ]
+        fault = "none"
+        if drawn.random() < 0.85:
+            fault = drawn.choice(PARTS[part])
+        texts = []
+        for _ in range(drawn.randint(0, 5)):
+            line_count = drawn.randint(0, 5)
+            lines = drawn.choices(LINES, k=line_count)
+            text = "".join(lines)
+            texts.append(text)
         reply = drawn.choice(["1", "1, 2", "NONE", "2-3", "1-3"])
         if part == "Augmenter":
             reply = drawn.choice(
@@ -77,7 +89,9 @@ class Run:
                     "yes",
                 ]
             )
-        budget = drawn.randint(0, 3) if drawn.random() < 0.15 else None
+        budget = None
+        if drawn.random() < 0.15:
+            budget = drawn.randint(0, 3)
         passages = tuple(Passage(t, str(n)) for n, t in enumerate(texts))
         return Run(part, fault, drawn.randint(1, 3), passages, reply, budget)
 

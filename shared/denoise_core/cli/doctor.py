@@ -23,6 +23,7 @@ EXTRA_PURPOSES = {
     "llamaindex": "LlamaIndex: postprocessor, engines, tools",
     "end": "END and local language models",
     "dense": "other encoders and cross-encoders",
+    "multilingual": "a calibrated encoder for other languages",
     "documents": "PDF, docx and HTML files",
     "openai": "models behind http://host:port/v1#name",
     "remote": "remote rerankers",

@@ -141,7 +141,11 @@ def test_a_disk_that_fails_costs_no_denoising(disk, tmp_path, monkeypatch, caplo
     denoiser = Guard(default_denoiser(keep=1, cache_folder=folder))
     with caplog.at_level("WARNING", "denoise"):
         found = [denoiser.denoise("Where is the tower?", passages) for _ in range(2)]
-    assert [result.passages for result in found] == [expected.passages] * 2
+    # Scores may differ in the last digits: a text's neighbours in a batch are others.
+    expected_texts = [passage.text for passage in expected.passages]
+    for result in found:
+        assert [passage.text for passage in result.passages] == expected_texts
+        assert result.passages[0].score == pytest.approx(expected.passages[0].score)
     assert [result.fallback for result in found] == [None] * 2
     assert [str(folder) in record.getMessage() for record in caplog.records] == [True]
     assert list(fallbacks.fallback_counts().values()) == [1]

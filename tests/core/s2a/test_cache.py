@@ -220,9 +220,10 @@ def test_a_repeated_question_has_the_same_result_without_a_call(on_irrelevant):
     llm = FunctionLLM(lambda messages: "1-3\nANSWERED: no")
     options = Options(cache=Cache("m"), use_json_schema=False)
     denoiser = S2ADenoiser(llm, on_irrelevant=on_irrelevant, options=options)
-    first, *later = [denoiser.denoise("Who built it?", PASSAGES) for _ in range(3)]
+    first = denoiser.denoise("Who built it?", PASSAGES)
     assert first.relevant is False
-    for result in later:
+    for _ in range(2):
+        result = denoiser.denoise("Who built it?", PASSAGES)
         assert result.passages == first.passages
         assert (result.relevant, result.answered) == (False, "no")
     assert len(llm.received_messages) == 1

@@ -19,10 +19,20 @@ def fact_norms(text, kind, language=""):
 
 @pytest.mark.parametrize(
     "text",
-    ["4 July 1962", "July 4th, 1962", "July 4, 1962", "the fourth of July 1962", "1962-07-04", "4. Juli 1962",
-     "el 4 de julio de 1962",
-     "le 4 juillet 1962", "04.07.1962", "1962/07/04", "Jul. 4, 1962"],
-)  # fmt: skip
+    [
+        "4 July 1962",
+        "July 4th, 1962",
+        "July 4, 1962",
+        "the fourth of July 1962",
+        "1962-07-04",
+        "4. Juli 1962",
+        "el 4 de julio de 1962",
+        "le 4 juillet 1962",
+        "04.07.1962",
+        "1962/07/04",
+        "Jul. 4, 1962",
+    ],
+)
 def test_one_date_in_many_forms(text):
     assert fact_norms(f"It was {text}." if text.isascii() else text, "date") == [
         "1962-07-04"
@@ -31,9 +41,14 @@ def test_one_date_in_many_forms(text):
 
 @pytest.mark.parametrize(
     ("text", "norm"),
-    [("in the 1950s", "195?"), ("in the 50s", "195?"), ("die 1950er", "195?"), ("May 2019", "2019-05"),
-     ("since March", "????-03")],
-)  # fmt: skip
+    [
+        ("in the 1950s", "195?"),
+        ("in the 50s", "195?"),
+        ("die 1950er", "195?"),
+        ("May 2019", "2019-05"),
+        ("since March", "????-03"),
+    ],
+)
 def test_dates_that_leave_something_open(text, norm):
     assert fact_norms(text, "date") == [norm]
 
