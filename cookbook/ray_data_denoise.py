@@ -88,7 +88,8 @@ def main() -> None:
     print(f"{len(sources) - len(missing)} of {len(sources)} parts are there")
     if not missing:
         return
-    ray.init(include_dashboard=False)
+    # By itself Ray joins whatever cluster another program has started here, and fails when that program ends.
+    ray.init(address=os.environ.get("RAY_ADDRESS", "local"), include_dashboard=False)
     items = [{"source": str(source.resolve())} for source in missing]
     finished = ray.data.from_items(items, override_num_blocks=len(items)).map(
         denoise_file,

@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -80,6 +82,7 @@ class Recipe:
     def __init__(self, name, folder, bad_rows=BAD_ROWS):
         self.name = name
         self.bad_rows = bad_rows
+        self.environment = {}
         self.script = COOKBOOK / RECIPES[name]
         self.folder = folder
         self.output = folder / "denoised"
@@ -108,7 +111,11 @@ class Recipe:
         ]
         log = (self.folder / "log").open("a")
         return subprocess.Popen(
-            [str(part) for part in command], stdout=log, stderr=log, cwd=self.folder
+            [str(part) for part in command],
+            stdout=log,
+            stderr=log,
+            cwd=self.folder,
+            env=os.environ | self.environment,
         )
 
     def run(self):
@@ -194,8 +201,9 @@ def test_a_killed_run_goes_on(tmp_path):
     recipe.check()
 
 
-def check_fatal_rows(name, tmp_path):
+def check_fatal_rows(name, tmp_path, environment=()):
     recipe = Recipe(name, tmp_path, FATAL_ROWS)
+    recipe.environment = dict(environment)
     source = recipe.script.read_text("utf-8")
     recipe.script = tmp_path / RECIPES[name]
     imported = "default_denoiser\n"
@@ -211,9 +219,15 @@ def test_datasets_names_a_row_that_ends_its_worker(tmp_path):
     check_fatal_rows("datasets", tmp_path)
 
 
-def test_ray_names_a_row_that_ends_its_worker(tmp_path):
+def test_ray_names_a_row_that_ends_its_worker_beside_another_cluster(tmp_path):
+    """The recipe does not join a cluster that another program started and may end."""
     pytest.importorskip("ray", reason="Ray is not installed: its recipe is not run")
-    check_fatal_rows("ray", tmp_path)
+    # Ray's sockets have names of at most 107 bytes, and `tmp_path` is a long one.
+    with tempfile.TemporaryDirectory(prefix="ray") as ray_folder:
+        running = Path(ray_folder, "ray", "ray_current_cluster")
+        running.parent.mkdir()
+        running.write_text("127.0.0.1:9")
+        check_fatal_rows("ray", tmp_path, {"RAY_TMPDIR": ray_folder})
 
 
 @pytest.mark.parametrize("name", RECIPES)
