@@ -52,7 +52,10 @@ _THINKING_TOKENS = 1024  # before its first line
 @app.command("check")
 def check_command(
     answer: Annotated[
-        str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")
+        str,
+        typer.Option(
+            "--answer", "-a", help="The file with the answer, or - for standard input."
+        ),
     ],
     passages: PassagesOption,
     query: QueryOption = "",

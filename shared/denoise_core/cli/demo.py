@@ -45,7 +45,7 @@ _COUNT_LABELS = {
 @app.command()
 def demo(
     html: Annotated[
-        Path, typer.Option(help="The page with kept and dropped text.")
+        Path, typer.Option(help="The page to write, with kept and dropped text.")
     ] = Path("denoise-demo.html"),
     questions: Annotated[
         int, typer.Option(min=1, help="How many of the 40 questions to run.")

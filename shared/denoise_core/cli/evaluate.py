@@ -48,8 +48,8 @@ from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
 from denoise_core.runtime.budget import Price
 
 _ANSWERER_HELP = (
-    "Who answers: 'none', for what is kept alone, offline; "
-    "http://host:port/v1#name; or a folder or hub name."
+    "The model that answers: http://host:port/v1#name, or a folder or hub name. With 'none' only what is kept "
+    "is measured, offline."
 )
 PAGE_FILE = "report.html"
 RESULTS_FILE = "results.json"
@@ -63,8 +63,8 @@ def evaluate_command(
     questions: Annotated[
         Path | None,
         typer.Argument(
-            help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
-            "'answers'. Without: made of --documents, or 40 real questions that ship."
+            help="JSON lines with a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
+            "'answers'. Without it, questions are made from --documents, or the 40 included questions are used."
         ),
     ] = None,
     columns: options.ColumnsOption = None,
@@ -75,25 +75,33 @@ def evaluate_command(
     label_with: options.LabelOption = None,
     s2a: Annotated[
         list[str] | None,
-        typer.Option(help="Also compare S2A by --llm: select, remove ..."),
+        typer.Option(
+            help="Also compare S2A with --llm: select, remove or rewrite; repeat it for more."
+        ),
     ] = None,
     loop: Annotated[
         bool,
-        typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm."),
+        typer.Option(
+            "--loop", help="Also compare the loop of LLM-Augmenter with --llm."
+        ),
     ] = False,
     budget: options.BudgetOption = None,
     price: options.PriceOption = None,
     dry_run: options.DryRunOption = False,
     cross_encoder: Annotated[
-        str | None, typer.Option(help="Also compare one, by name or folder.")
+        str | None,
+        typer.Option(help="Also compare this cross-encoder, a name or a folder."),
     ] = None,
     denoiser: Annotated[
-        Path | None, typer.Option(help="Also compare a 'fit' folder or denoise.json.")
+        Path | None,
+        typer.Option(
+            help="Also compare this denoiser, a folder of 'fit' or a denoise.json."
+        ),
     ] = None,
     grading: options.GradingOption = "contains",
-    out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path(
-        "denoise-evaluation"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder for the results.")
+    ] = Path("denoise-evaluation"),
 ) -> None:
     """Does it help on your data? Compare the ways to denoise on your questions.
 

@@ -42,7 +42,7 @@ def fit(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the denoiser.")
+        Path, typer.Option("--out", "-o", help="The folder to write the denoiser to.")
     ] = Path("denoiser"),
     documents: options.DocumentsOption = None,
     top_k: options.TopKOption = 20,
@@ -73,7 +73,10 @@ def fit(
         ),
     ] = "states",
     keep: Annotated[
-        str | None, typer.Option(help="What you will keep: layers are compared there.")
+        str | None,
+        typer.Option(
+            help="How much you will keep, such as 0.3: layers are compared at this amount."
+        ),
     ] = None,
     recall: Annotated[
         float,
@@ -86,7 +89,9 @@ def fit(
     ] = None,
     risk: Annotated[
         float | None,
-        typer.Option(help="What share of them --keep auto may lose: 0.05."),
+        typer.Option(
+            help="The share of their relevant passages that --keep auto may lose, such as 0.05."
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier fit in --out.")

@@ -36,14 +36,22 @@ _INSTRUCTIONS = (
 @app.command()
 def mcp(
     http: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="A port for HTTP, else stdio.")
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The port for HTTP; without it, standard input and output.",
+        ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="127.0.0.1 is for this machine only.")
+        str,
+        typer.Option(
+            help="The address to listen on; 127.0.0.1 is reached from this machine only."
+        ),
     ] = "127.0.0.1",
     folder: Annotated[
         list[Path] | None,
-        typer.Option(help="Files below it may be read; again for more."),
+        typer.Option(help="A folder whose files may be read; repeat it for more."),
     ] = None,
     keep: KeepOption = None,
     llm: JudgeOption = None,

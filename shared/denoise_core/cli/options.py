@@ -21,7 +21,7 @@ def make_command(description: str) -> typer.Typer:
 
 
 app = make_command(
-    "Takes the noise out of passages before a language model reads them."
+    "Remove what a question does not need from a model's context, and check the answer against the rest."
 )
 
 
@@ -52,32 +52,36 @@ QueryOption = Annotated[
     typer.Option("--query", "-q", help="The question that the passages are to answer."),
 ]
 _SOURCES_HELP = (
-    "A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; again for more. "
-    "Records with a 'text' are a passage each."
+    "A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; repeat it "
+    "for more. Each record with a 'text' field is one passage."
 )
 PassagesOption = Annotated[
     list[str], typer.Option("--passages", "-p", help=_SOURCES_HELP)
 ]
 _METHODS_HELP = (
-    "end (the embedded default), bm25, embedding, a folder of 'rag-denoise fit' or "
-    "a denoise.json of 'evaluate'."
+    "end (the embedded default), bm25, embedding, a folder written by 'rag-denoise fit', or "
+    "a denoise.json written by 'rag-denoise evaluate'."
 )
 MethodOption = Annotated[
     str, typer.Option("--denoiser", "--method", help=_METHODS_HELP)
 ]
 _AMOUNT_HELP = (
-    "How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: "
+    "How many chunks to keep: a number such as 5, a share such as 0.3 or 30%, or auto, "
     "as many as the scores justify."
 )
 KeepOption = Annotated[str | None, typer.Option(help=_AMOUNT_HELP)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SkipBadOption = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and say so.")
+    bool,
+    typer.Option(
+        "--skip-bad", help="Skip files and records that cannot be read, and name them."
+    ),
 ]
 JudgeOption = Annotated[
     str | None,
     typer.Option(
-        "--llm", help="A chat model that judges: name, folder or http://host/v1#name."
+        "--llm",
+        help="The chat model that judges: http://host:port/v1#name, or a folder or hub name.",
     ),
 ]
 LLMOption = Annotated[
@@ -88,43 +92,52 @@ LLMOption = Annotated[
 ]
 ColumnsOption = Annotated[
     list[str] | None,
-    typer.Option(help="Your name of a field: question=query; again for more."),
+    typer.Option(
+        help="What your file calls a field, such as question=query; repeat it for more."
+    ),
 ]
 GradingOption = Annotated[
     Literal["contains", "exact", "judge"],
     typer.Option(
         "--right",
-        help="When an answer is right: it contains an accepted one, is one, or --llm judges so.",
+        help="When an answer counts as right: it contains an accepted one, equals one, or --llm judges it right.",
     ),
 ]
 BudgetOption = Annotated[
     float | None,
-    typer.Option(help="Never passed: money where there is a --price, else tokens."),
+    typer.Option(
+        help="The most to spend: money if --price is given, otherwise tokens."
+    ),
 ]
 _PRICES_HELP = (
-    "Money for a million tokens, read and written, and read from a cache: "
-    "0.15,0.60,0.075"
+    "Price of a million input tokens, output tokens and cached input tokens, such as "
+    "0.15,0.60,0.075."
 )
 PriceOption = Annotated[str | None, typer.Option(help=_PRICES_HELP)]
 DocumentsOption = Annotated[
     Path | None,
-    typer.Option(help="A file or folder to search passages in for the questions."),
+    typer.Option(
+        help="A file or folder in which passages are searched for each question."
+    ),
 ]
 TopKOption = Annotated[
-    int, typer.Option("-k", min=1, help="Passages searched for a question.")
+    int,
+    typer.Option("-k", min=1, help="How many passages to retrieve for each question."),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("-n", min=1, help="Only the first questions.")
+    int | None, typer.Option("-n", min=1, help="Use only the first so many questions.")
 ]
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        "--label-with", help="A model that labels: http://host:port/v1#name ..."
+        "--label-with",
+        help="The model that labels passages: http://host:port/v1#name, or a folder or hub name.",
     ),
 ]
 DryRunOption = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Say how many calls, tokens, how much money; make none."
+        "--dry-run",
+        help="Print the number of calls and tokens and the cost, and make no call.",
     ),
 ]

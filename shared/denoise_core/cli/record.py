@@ -23,7 +23,8 @@ from denoise_core.types import Message
 @app.command("record")
 def record_command(
     prompts: Annotated[
-        Path, typer.Argument(help="JSON lines with 'messages'; other fields stay.")
+        Path,
+        typer.Argument(help="JSON lines with 'messages'; other fields are copied."),
     ],
     out: Annotated[
         Path,
@@ -32,10 +33,13 @@ def record_command(
         ),
     ],
     llm: Annotated[
-        str, typer.Option(help="http://host:port/v1#name; or a folder or hub name.")
+        str,
+        typer.Option(
+            help="The chat model: http://host:port/v1#name, or a folder or hub name."
+        ),
     ],
     longest: Annotated[
-        int, typer.Option(min=1, help="Tokens of a reply, at most.")
+        int, typer.Option(min=1, help="The most tokens of a reply.")
     ] = 2048,
     budget: BudgetOption = None,
     price: PriceOption = None,

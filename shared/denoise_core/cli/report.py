@@ -19,7 +19,9 @@ from denoise_core.types import Usage
 
 @app.command("report")
 def report_command(
-    file: Annotated[Path, typer.Argument(help="The JSON lines of shadow mode.")],
+    file: Annotated[
+        Path, typer.Argument(help="The JSON lines that shadow mode wrote.")
+    ],
     price: PriceOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -54,12 +54,14 @@ def run(
     llm: LLMOption = None,
     model: Annotated[
         str | None,
-        typer.Option(help="The local model of a probe in --denoiser: name or folder."),
+        typer.Option(
+            help="The local model that the probe in --denoiser reads with, a name or a folder."
+        ),
     ] = None,
     tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Keep the best, at most so many tokens, instead of --keep."
+            min=1, help="Keep the best within so many tokens, instead of --keep."
         ),
     ] = None,
     as_json: JsonOption = False,

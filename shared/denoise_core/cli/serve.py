@@ -30,49 +30,66 @@ def serve(
     denoiser: MethodOption = "end",
     keep: KeepOption = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
     ] = 8000,
     host: Annotated[
-        str, typer.Option(help="127.0.0.1 is for this machine only.")
+        str,
+        typer.Option(
+            help="The address to listen on; 127.0.0.1 is reached from this machine only."
+        ),
     ] = "127.0.0.1",
     name: Annotated[
-        list[str] | None, typer.Option(help="What clients may call it; * for any.")
+        list[str] | None,
+        typer.Option(
+            help="A host name by which clients may call it; * for any; repeat it for more."
+        ),
     ] = None,
     keys: Annotated[
-        Path | None, typer.Option(help="TOML, a table a name: key or sha256, quota.")
+        Path | None,
+        typer.Option(
+            help="A TOML file with one table for each client: its key or sha256, and its quota."
+        ),
     ] = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line a request, without text.")
+        bool,
+        typer.Option(
+            "--access-log", help="Log one line for each request, without its text."
+        ),
     ] = False,
     max_body_bytes: Annotated[
-        int, typer.Option(help="Bytes of a request.")
+        int, typer.Option(help="The largest body of a request, in bytes.")
     ] = DEFAULT_LIMITS.max_body_bytes,
     max_read_bytes: Annotated[
-        int, typer.Option(help="Bytes of all requests that are read at a time.")
+        int,
+        typer.Option(help="The most bytes of bodies that are read at the same time."),
     ] = DEFAULT_LIMITS.max_read_bytes,
     body_timeout: Annotated[
-        float, typer.Option(help="Until a body must have come.")
+        float, typer.Option(help="Seconds in which a body must have arrived.")
     ] = DEFAULT_LIMITS.body_timeout,
     max_passages: Annotated[
-        int, typer.Option(max=10_000, help="Of a request.")
+        int, typer.Option(max=10_000, help="The most passages in a request.")
     ] = DEFAULT_LIMITS.max_passages,
     max_characters: Annotated[
-        int, typer.Option(help="Of a request.")
+        int, typer.Option(help="The most characters in a request.")
     ] = DEFAULT_LIMITS.max_characters,
     max_waiting: Annotated[
-        int, typer.Option(help="Requests that may wait.")
+        int,
+        typer.Option(help="The most requests that wait; others are refused with 503."),
     ] = DEFAULT_LIMITS.max_waiting,
     timeout: Annotated[
-        float, typer.Option(help="Until a request is given up.")
+        float, typer.Option(help="Seconds until a request is given up.")
     ] = DEFAULT_LIMITS.timeout,
     stall_timeout: Annotated[
-        float, typer.Option(help="Without progress until /readyz fails.")
+        float, typer.Option(help="Seconds without progress until /readyz fails.")
     ] = DEFAULT_LIMITS.stall_timeout,
     cache_bytes: Annotated[
-        int, typer.Option(min=0, help="Of each cache in memory.")
+        int, typer.Option(min=0, help="The size of each cache in memory, in bytes.")
     ] = CACHE_BYTES,
     workers: Annotated[
-        int | None, typer.Option(help="Threads that compute: a core each, at most 4.")
+        int | None,
+        typer.Option(
+            help="Threads that score; by default one for each core, at most 4."
+        ),
     ] = None,
 ) -> None:
     """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
