@@ -6,6 +6,7 @@ goes into `as_judge`.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -209,13 +210,13 @@ def verdict_without_claims(
             f"the answer has {len(answer)} characters; "
             f"at most {_MAX_CHARACTERS} are checked"
         )
-        return AnswerVerdict(False, kind="length", reason=reason)
+        return AnswerVerdict(kind="length", reason=reason)
     text_sent = parsed.text_without_reasoning
     answer_words = split_words(remove_citations(text_sent))
-    if not answer_words:
+    if not answer_words and not _has_symbol(text_sent):
         reason = "the answer is empty"
         return AnswerVerdict(answers_question=False, kind="empty", reason=reason)
-    if answer_words == split_words(question):
+    if answer_words and answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
     if has_no_answer(text_sent):
@@ -223,6 +224,12 @@ def verdict_without_claims(
     if not parsed.claims:
         return AnswerVerdict(kind=NO_CLAIMS, reason="it claims nothing")
     return None
+
+
+def _has_symbol(text: str) -> bool:
+    """Whether a text has a symbol, such as an emoji or a sign of mathematics."""
+    categories = map(unicodedata.category, text)
+    return any(category in ("So", "Sm", "Sc") for category in categories)
 
 
 def _check_types(question: str, answer: str, passages: Sequence[Passage]) -> None:
