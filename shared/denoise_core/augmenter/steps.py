@@ -231,7 +231,8 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         origin=draft_reply.origin,
         citations=draft_reply.citations,
     )
-    if not _should_judge(memory.question, candidate, draft_reply, parts.when):
+    memory, should_judge = _should_judge(memory, draft_reply, parts.when)
+    if not should_judge:
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
     verdict = None
     if draft_reply.fields is None:
@@ -246,13 +247,16 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
 
 
 def _should_judge(
-    question: str, candidate: str, draft_reply: DraftReply, when: When | None
-) -> bool:
+    memory: WorkingMemory, draft_reply: DraftReply, when: When | None
+) -> tuple[WorkingMemory, bool]:
     if not draft_reply.judge:
-        return False
+        return memory, False
     if when is None or draft_reply.fields is not None:
-        return True
-    return bool(when(question, candidate))
+        return memory, True
+    try:
+        return memory, bool(when(memory.question, draft_reply.text))
+    except Exception as error:  # the draft is written: it must not be lost
+        return record_failure(memory, "when", error, "the draft is judged"), True
 
 
 def _with_feedback(

@@ -296,6 +296,17 @@ def test_when_decides_what_is_judged_at_all(passages, question):
     assert mixed_answer.outcome is Outcome.SUPPORTED
 
 
+def test_a_when_that_fails_loses_no_draft(passages, question):
+    def when(asked, text):
+        raise ConnectionError("no route")
+
+    loop = Augmenter(judge=Lenient(), when=when)
+    answer = loop.answer(question, drafter=FixedText("In 1889.", passages))
+    check_answer(answer)
+    assert (answer.text, answer.outcome) == ("In 1889.", Outcome.SUPPORTED)
+    assert answer.memory.failures == (("when", "ConnectionError: no route"),)
+
+
 def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question):
     class Slow:
         """Hangs at the n-th thing it is asked for."""
