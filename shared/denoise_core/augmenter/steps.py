@@ -39,7 +39,6 @@ from denoise_core.augmenter.prompts import (
 from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
 from denoise_core.errors import (
     BudgetExceeded,
-    InputError,
     NotRecorded,
     UnparsableReply,
     is_user_error,
@@ -48,7 +47,7 @@ from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
-from denoise_core.support.check import verdict_without_claims
+from denoise_core.support.check import expect_passages, verdict_without_claims
 from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
 from denoise_core.text.delimit import copies_envelope, envelope_markers
 from denoise_core.types import Message, Passage, Reply
@@ -117,16 +116,7 @@ def with_evidence(
     memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
 ) -> WorkingMemory:
     """Return a new memory with the evidence that the caller has at hand."""
-    if isinstance(evidence, (str, Passage)):
-        raise InputError(
-            f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
-        )
-    for passage in evidence:
-        if not isinstance(passage, Passage):
-            raise InputError(
-                f"evidence: expected Passages, got a {type(passage).__name__}"
-            )
-    passages = merge_by_rank((), [tuple(evidence)])
+    passages = merge_by_rank((), [expect_passages(evidence, "evidence")])
     counted = []
     excluded = []
     for passage in passages:

@@ -7,7 +7,7 @@ goes into `as_judge`.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -100,7 +100,8 @@ def check_flow(
     citations: Sequence[ProviderCitation] = (),
 ) -> Flow[AnswerVerdict]:
     """`check` as a flow: the judge's calls count in the caller's budget and trace."""
-    _check_types(question, answer, passages)
+    _check_texts(question, answer)
+    passages = expect_passages(passages, "passages")
     verdict = yield from _judge_answer(question, answer, passages, judge, citations)
     quotations = check_quotations(answer, passages, citations)
     return replace(verdict, threshold=threshold, quotations=quotations)
@@ -232,18 +233,32 @@ def _has_symbol(text: str) -> bool:
     return any(category in ("So", "Sm", "Sc") for category in categories)
 
 
-def _check_types(question: str, answer: str, passages: Sequence[Passage]) -> None:
-    for text in (question, answer):
+def expect_passages(value: Any, name: str) -> tuple[Passage, ...]:
+    """Return the passages of a list or any other iterable.
+
+    Raises:
+        InputError: For anything else; ``name`` is the argument.
+    """
+    if isinstance(value, (str, Passage)) or not isinstance(value, Iterable):
+        raise InputError(
+            f"{name}: expected a list of Passages, got a {type(value).__name__}"
+        )
+    passages = tuple(value)
+    for passage in passages:
+        if not isinstance(passage, Passage):
+            raise InputError(
+                f"{name}: expected Passages, got a {type(passage).__name__}"
+            )
+    return passages
+
+
+def _check_texts(*texts: str) -> None:
+    for text in texts:
         if not isinstance(text, str):
             raise InputError(
                 "check: expected question and answer as str, got "
                 f"{type(text).__name__}; pass a model's reply as its text"
             )
-    has_passages = not isinstance(passages, str)
-    if has_passages:
-        has_passages = all(isinstance(item, Passage) for item in passages)
-    if not has_passages:
-        raise InputError("check: expected passages as a list of Passage(text, id)")
 
 
 def _verdict_without_judge(
