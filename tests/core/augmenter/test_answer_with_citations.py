@@ -142,6 +142,8 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
         ("We're not there.", "Were not there [1.1]."),
         ("The profit was (5) million.", "The profit was 5 million [1.1]."),
         ("He won.", "He won? [1.1]"),
+        ("The daily dose is ≤ 5 mg.", "The daily dose is ≥ 5 mg [1.1]."),
+        ("It is so where a > b.", "It is so where a < b [1.1]."),
     ],
 )
 def test_words_of_a_sentence_that_are_not_the_sentence_are_judged(evidence, text):

@@ -172,17 +172,6 @@ def test_two_of_five_sources_down_still_answer_from_the_evidence_in_hand(
     assert answer.memory.failures == (("source", "OSError: no route"),) * 2
 
 
-def test_all_sources_down_is_a_failure_and_says_so(question):
-    answer = check_loop(
-        lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])), question
-    )
-    assert (answer.outcome, answer.stop_reason) == (
-        Outcome.FAILED,
-        StopReason.RETRIEVER_ERROR,
-    )
-    assert "the search failed (OSError)" in answer.text
-
-
 def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
     rows = [
         Passage(

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import threading
 from contextlib import aclosing
 
@@ -154,14 +153,7 @@ def test_without_evidence_nothing_is_shown():
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
-    reply_text = {
-        "words": GOOD,
-        "verdict": "supported",
-        "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}],
-    }
-    verdict = json.dumps(
-        {"claims": [reply_text], "abstains": False, "answers_the_question": True}
-    )
+    verdict = "1 supported 1.1\n2 supported 1.2\nanswers"
     results = list(stream_verified(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
     assert "".join(e.text for e in results[:-1]) == GOOD
     assert isinstance(results[-1], Finished)
