@@ -47,6 +47,16 @@ class HalfDenoiser:
         return self.denoise(query, passages)
 
 
+class Down:
+    """A source that cannot be reached."""
+
+    def retrieve(self, query):
+        raise OSError("no route")
+
+    async def aretrieve(self, query):
+        return self.retrieve(query)
+
+
 class Chain:
     """Plays drafts, the last for ever; counts what it did outside."""
 

@@ -12,7 +12,7 @@ from denoise_core.augmenter import (
     answer_with_citations,
 )
 from denoise_core.support.quoting import ANSWER_TASK, TASK
-from denoise_core.testing import FunctionLLM
+from denoise_core.testing import FunctionLLM, ListRetriever
 from denoise_core.text.token_budget import estimate_tokens
 
 TOPICS = ("tower", "bridge", "church", "harbour", "castle")
@@ -194,16 +194,8 @@ def test_it_is_the_loop_with_one_draft_sync_and_async():
     text = "The tower of Porto was completed in 1801 [1.1]."
 
     def make():
-        return Augmenter(Writer(text).model(), Given(), policy=Rules(widen=False))
+        return Augmenter(
+            Writer(text).model(), ListRetriever(PASSAGES), policy=Rules(widen=False)
+        )
 
     assert check_loop(make, QUESTION).outcome is Outcome.SUPPORTED
-
-
-class Given:
-    """A retriever that finds the passages."""
-
-    def retrieve(self, query):
-        return PASSAGES
-
-    async def aretrieve(self, query):
-        return PASSAGES

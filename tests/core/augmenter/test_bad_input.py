@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, Down, check_loop, scripted
 from augmenter_laws import check_answer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,14 +39,6 @@ class Lenient:
 
     def assess(self, memory, candidate):
         return without_effects(AnswerVerdict(True, 1.0))
-
-
-class Down:
-    def retrieve(self, query):
-        raise OSError("no route")
-
-    async def aretrieve(self, query):
-        raise OSError("no route")
 
 
 EMPTY = ["", "  \n", "[1]", "...", "\u200b"]
@@ -241,19 +233,10 @@ MADE_UP = "Otto Brenner Grand Hall 1912 built completed tower river opera in the
 def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
     house = Passage("The opera house was completed by the river.", "house")
     draft = " ".join(drafted).capitalize() + "."
-    searched_queries: list[str] = []
-
-    class Source:
-        def retrieve(self, query):
-            searched_queries.append(query)
-            return [house]
-
-        async def aretrieve(self, query):
-            return self.retrieve(query)
-
+    retriever = ListRetriever([house])
     loop = Augmenter(
         scripted(draft),
-        Consolidator(Source()),
+        retriever,
         judge=lambda question, evidence, claim: 0.0,
     )
     loop.answer("When was the opera house completed?")
@@ -261,7 +244,8 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
         content_words(house.text)
     )
     assert all(
-        set(content_words(query_text)) <= known_words for query_text in searched_queries
+        set(content_words(query_text)) <= known_words
+        for query_text in retriever.queries
     )
 
 

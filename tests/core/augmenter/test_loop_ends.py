@@ -1,7 +1,7 @@
 """Every run of the loop ends, for a reason that has a name, and what was paid for until then is sent."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Scores, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, Down, Scores, check_loop, scripted
 
 from denoise_core import Budget
 from denoise_core.augmenter import (
@@ -105,13 +105,6 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
 
 
 def test_failing_parts_end_in_a_named_reason(passages, question):
-    class Broken:
-        def retrieve(self, query):
-            raise OSError("no route")
-
-        async def aretrieve(self, query):
-            raise OSError("no route")
-
     class BrokenUtility:
         def assess(self, memory, candidate):
             raise ZeroDivisionError("judge")
@@ -123,7 +116,7 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
     good = ListRetriever(passages)
     cases = [
         (
-            lambda: Augmenter(scripted(RIGHT), Consolidator([Broken(), Broken()])),
+            lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])),
             StopReason.RETRIEVER_ERROR,
             Outcome.FAILED,
         ),
