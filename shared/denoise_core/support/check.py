@@ -139,12 +139,8 @@ def _judge_answer(
     return _check_citations(verdict, citations, len(answer), evidence)
 
 
-def as_judge(value: Any, name: str = "judge") -> Judge:
+def as_judge(value: Any) -> Judge:
     """Return a judge: a `Judge` itself, an LLM by units, a function by claims.
-
-    Args:
-        value: What judges.
-        name: The argument's name, for errors.
 
     Raises:
         InputError: For anything else, such as a model's name.
@@ -157,7 +153,7 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     is_framework_model = callable(invoke_method) or callable(chat_method)
     if is_framework_model:
         raise InputError(
-            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
+            "judge: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
             "langchain_denoise, or LLMJudge(LlamaLLM(model)) of llamaindex_denoise; "
             f"got {type(value).__name__}"
         )

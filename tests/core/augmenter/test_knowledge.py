@@ -114,7 +114,6 @@ def test_bad_settings_of_retrievers_are_refused():
             lambda: find_chains(CORPUS, np.zeros((2, 3), dtype=np.float32), []),
             "expected shape",
         ),
-        (lambda: LLMQueries(most=0), "most=0"),
     ):
         with pytest.raises(InputError, match=message):
             make()
@@ -161,15 +160,14 @@ def test_hybrid_adds_reciprocal_ranks_and_joins_equal_texts():
     other_passage = Passage("b", "other id")
     results = everything(
         HybridRetriever(
-            [ListRetriever([a, b]), ListRetriever([other_passage, other_passage, c])],
-            constant=0,
+            [ListRetriever([a, b]), ListRetriever([other_passage, other_passage, c])]
         ),
         "q",
     )
     assert [(p.id, p.score) for p in results] == [
-        ("b", 1 / 2 + 1),
-        ("a", 1.0),
-        ("c", 1 / 3),
+        ("b", 1 / 62 + 1 / 61),
+        ("a", 1 / 61),
+        ("c", 1 / 63),
     ]
 
 
