@@ -16,7 +16,7 @@ import numpy as np
 from harness import Benchmark, arguments, read
 
 from denoise_core import Passage
-from denoise_core.augmenter.knowledge import BM25Retriever, Chainer, ChainRetriever
+from denoise_core.augmenter.knowledge import BM25Retriever, ChainRetriever
 from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
 from denoise_core.text.words import split_words
 
@@ -67,22 +67,16 @@ def plain(found: Sequence[Passage], tokens: int) -> set[str]:
     return {p.id for p, _ in pack_chains([Chain((p,), (), 0.0) for p in found], tokens)}
 
 
-def within_own(
-    asked: list[Question], length: int
-) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
+def within_own(asked: list[Question]) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
     found: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
     for q in asked:
         bm25 = BM25Retriever(q.passages, k=ALL).retrieve(q.text)
-        chains = ChainRetriever(
-            q.passages, start_count=ALL, chainer=Chainer(length=length)
-        ).chains(q.text)
+        chains = ChainRetriever(q.passages, start_count=ALL).chains(q.text)
         _note(found, q, bm25, chains)
     return found
 
 
-def within_all(
-    asked: list[Question], length: int
-) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
+def within_all(asked: list[Question]) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
     """One index of all passages; a text that several questions share stands once, with all its ids."""
     first: dict[tuple[str, str], str] = {}
     pool: list[Passage] = []
@@ -95,7 +89,7 @@ def within_all(
                 pool.append(p)
             same[p.id] = first[key]
     bm25 = BM25Retriever(pool, k=200)
-    linked = ChainRetriever(pool, chainer=Chainer(length=length))
+    linked = ChainRetriever(pool)
     found: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
     for q in asked:
         gold, bearing = (frozenset(same[i] for i in ids) for ids in (q.gold, q.bearing))
@@ -122,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("evidence_chains", options)
     rng = np.random.default_rng(options.seed)
     if options.quick:
-        _report(bench, "made up", within_own(questions(_made_up()), 2), rng, None)
+        _report(bench, "made up", within_own(questions(_made_up())), rng, None)
         return bench.finish()
     for name, file, target in (
         ("OTT-QA", "ottqa", TARGET),
@@ -130,13 +124,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     ):
         asked = questions(read(options.data, file))
         bench.row(f"{name}: questions with answer-bearing gold", len(asked), "count")
-        _report(bench, f"{name}, own passages", within_own(asked, 2), rng, target)
-        _report(
-            bench, f"{name}, own passages, length 3", within_own(asked, 3), rng, None
-        )
-        _report(
-            bench, f"{name}, all passages together", within_all(asked, 2), rng, None
-        )
+        _report(bench, f"{name}, own passages", within_own(asked), rng, target)
+        _report(bench, f"{name}, all passages together", within_all(asked), rng, None)
     return bench.finish()
 
 

@@ -47,6 +47,16 @@ class HalfDenoiser:
         return self.denoise(query, passages)
 
 
+class Down:
+    """A source that cannot be reached."""
+
+    def retrieve(self, query):
+        raise OSError("no route")
+
+    async def aretrieve(self, query):
+        return self.retrieve(query)
+
+
 class Chain:
     """Plays drafts, the last for ever; counts what it did outside."""
 
@@ -64,6 +74,44 @@ class Chain:
 
     async def adraft(self, request):
         return self.draft(request)
+
+
+class Pieces:
+    """A streaming model: plays drafts in pieces of ``size`` characters; an exception among them is raised."""
+
+    def __init__(self, *drafts, size=7, usage=None):
+        self.left = list(drafts)
+        self.size = size
+        self.usage = usage
+        self.sent = 0
+        self.closed = 0
+
+    def _draft(self):
+        reply_text = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(reply_text, Exception):
+            raise reply_text
+        for at in range(0, len(reply_text), self.size):
+            self.sent += 1
+            yield reply_text[at : at + self.size]
+        if self.usage:
+            yield self.usage
+
+    def stream(self, messages):
+        yield from self._draft()
+
+    async def astream(self, messages):
+        try:
+            for piece in self._draft():
+                await asyncio.sleep(0)
+                yield piece
+        finally:
+            self.closed += 1
+
+    def complete(self, messages):
+        return Reply("".join(p for p in self._draft() if isinstance(p, str)))
+
+    async def acomplete(self, messages):
+        return self.complete(messages)
 
 
 def scripted(*replies):

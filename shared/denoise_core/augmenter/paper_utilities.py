@@ -99,7 +99,8 @@ class SelfCriticism:
     """One verdict of a model on the whole draft, with its problems as findings (section 3.2).
 
     The model is ``llm``, or the one that drafts when it is None. A reply whose first
-    line has more than the verdict gives the verdict unknown.
+    line has more than the verdict gives the verdict unknown, and so does one that lists
+    problems of a draft that it calls supported.
     """
 
     name = "self-criticism"
@@ -140,7 +141,7 @@ def read_criticism(reply_text: str) -> AnswerVerdict:
         problem = ClaimVerdict("", 0, 0, False, kind="criticism", reason=line)
         problems.append(problem)
     match first_words:
-        case ["supported"]:
+        case ["supported"] if not problems:
             return AnswerVerdict(True, 1.0)
         case ["unsupported"] | ["not", "supported"]:
             reason = "the model criticises it"

@@ -39,7 +39,6 @@ from denoise_core.augmenter.prompts import (
 from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
 from denoise_core.errors import (
     BudgetExceeded,
-    InputError,
     NotRecorded,
     UnparsableReply,
     is_user_error,
@@ -48,7 +47,7 @@ from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
-from denoise_core.support.check import verdict_without_claims
+from denoise_core.support.check import expect_passages, verdict_without_claims
 from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
 from denoise_core.text.delimit import copies_envelope, envelope_markers
 from denoise_core.types import Message, Passage, Reply
@@ -117,16 +116,7 @@ def with_evidence(
     memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
 ) -> WorkingMemory:
     """Return a new memory with the evidence that the caller has at hand."""
-    if isinstance(evidence, (str, Passage)):
-        raise InputError(
-            f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
-        )
-    for passage in evidence:
-        if not isinstance(passage, Passage):
-            raise InputError(
-                f"evidence: expected Passages, got a {type(passage).__name__}"
-            )
-    passages = merge_by_rank((), [tuple(evidence)])
+    passages = merge_by_rank((), [expect_passages(evidence, "evidence")])
     counted = []
     excluded = []
     for passage in passages:
@@ -231,7 +221,8 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         origin=draft_reply.origin,
         citations=draft_reply.citations,
     )
-    if not _should_judge(memory.question, candidate, draft_reply, parts.when):
+    memory, should_judge = _should_judge(memory, draft_reply, parts.when)
+    if not should_judge:
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
     verdict = None
     if draft_reply.fields is None:
@@ -246,13 +237,16 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
 
 
 def _should_judge(
-    question: str, candidate: str, draft_reply: DraftReply, when: When | None
-) -> bool:
+    memory: WorkingMemory, draft_reply: DraftReply, when: When | None
+) -> tuple[WorkingMemory, bool]:
     if not draft_reply.judge:
-        return False
+        return memory, False
     if when is None or draft_reply.fields is not None:
-        return True
-    return bool(when(question, candidate))
+        return memory, True
+    try:
+        return memory, bool(when(memory.question, draft_reply.text))
+    except Exception as error:  # the draft is written: it must not be lost
+        return record_failure(memory, "when", error, "the draft is judged"), True
 
 
 def _with_feedback(

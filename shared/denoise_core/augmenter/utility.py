@@ -76,16 +76,13 @@ def unjudged_verdict() -> AnswerVerdict:
     return AnswerVerdict(kind="unjudged", reason="it makes no statement to judge")
 
 
-def as_utility(
-    judge: Any = None, llm: LLM | None = None, name: str = "judge"
-) -> Utility:
+def as_utility(judge: Any = None, llm: LLM | None = None) -> Utility:
     """Return a utility for anything that judges.
 
     Args:
         judge: A `Utility` itself, any other judge (`as_judge`) in `Groundedness`, None
             for `Groundedness.for_model`, `JUDGE_OFF` for no judge.
         llm: The model that drafts.
-        name: The argument's name, for errors.
 
     Raises:
         InputError: For what judges nothing.
@@ -96,7 +93,7 @@ def as_utility(
         return Groundedness()
     if isinstance(judge, Utility) and not isinstance(judge, type):
         return judge
-    return Groundedness(judge=as_judge(judge, name))
+    return Groundedness(judge=as_judge(judge))
 
 
 def utility_name(utility: Utility) -> str:

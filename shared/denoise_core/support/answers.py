@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
+from xml.etree.ElementTree import HTML_EMPTY
 
 from denoise_core.spans import (
     Range,
@@ -67,15 +68,15 @@ CLAIM_KINDS = frozenset(("sentence", "item", "row", "field", "polarity", "code")
 """Kinds of units that claim something; the others assert nothing of the world."""
 
 _REASONING = re.compile(
-    r"<(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>.*?(?:</\1>|\Z)"
-    r"|</(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>",
+    r"(?<!`)<(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>.*?(?:</\1>|\Z)"
+    r"|(?<!`)</(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>",
     re.DOTALL | re.IGNORECASE,
 )
 _TEXT_FENCES = frozenset(
     ("markdown", "md", "text", "txt", "plaintext")
 )  # fences that hold an answer, not code
 _EMPHASIS = str.maketrans("*`", "  ")
-_HTML_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
+_HTML_TAG = re.compile(r"<(/?)([a-zA-Z][\w:-]{0,30})(?![\w:-])[^<>\n]{0,60}>")
 
 # Closed classes of words: yes and no, question words, names of sources, politeness. They
 # never decide what is claimed, only where a claim begins.
@@ -269,6 +270,10 @@ class _AnswerReader:
         self.language = detect_language(answer, question_language)
         self.lead: tuple[str, ...] = ()
         self.has_opened = False
+        self.tag_names = set(HTML_EMPTY)
+        for match in _HTML_TAG.finditer(answer):
+            if match[1]:
+                self.tag_names.add(match[2].lower())
 
     def read(self, clean_text: str) -> Iterator[AnswerUnit]:
         """Read an answer whose reasoning is blank."""
@@ -387,7 +392,7 @@ class _AnswerReader:
             for citation_start, citation_end in cell_citations:
                 citations.append((start + citation_start, start + citation_end))
             without_citations = blank_ranges(cell_text, cell_citations)
-            without_tags = _HTML_TAG.sub(" ", without_citations)
+            without_tags = self._blank_tags(without_citations)
             visible_text = without_tags.translate(_EMPHASIS)
             spaced_text = " ".join(visible_text.split())
             plain_text = spaced_text.strip("_~ ")
@@ -407,6 +412,17 @@ class _AnswerReader:
             text = "; ".join(parts)
             yield AnswerUnit(kind, text, start, end, self.lead, tuple(citations))
         return header_cells or cell_texts
+
+    def _blank_tags(self, text: str) -> str:
+        """Overwrite the HTML tags that the answer closes, or that need no closing.
+
+        What else is between such brackets is text: ``git checkout <branch>``.
+        """
+        tag_ranges = []
+        for match in _HTML_TAG.finditer(text):
+            if match[2].lower() in self.tag_names:
+                tag_ranges.append(match.span())
+        return blank_ranges(text, tag_ranges)
 
     def _find_citations(self, text: str) -> Ranges:
         """The brackets of a text that cite something."""
@@ -462,7 +478,7 @@ class _AnswerReader:
         """Split text that begins at ``offset`` of the answer."""
         citations = self._find_citations(text)
         without_citations = blank_ranges(text, citations)
-        visible_text = _HTML_TAG.sub(_blank_match, without_citations)
+        visible_text = self._blank_tags(without_citations)
         for first, last in folded_sentences(visible_text, self.language):
             own_citations = []
             for citation_start, citation_end in citations:
@@ -533,11 +549,6 @@ def _decode_escapes(text: str) -> str:
     if parsed_value is None:
         return text
     return str(parsed_value[0])
-
-
-def _blank_match(match: re.Match[str]) -> str:
-    match_length = len(match[0])
-    return " " * match_length
 
 
 def _first_word_start(text: str, start: int, end: int) -> int:

@@ -6,7 +6,8 @@ goes into `as_judge`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -99,7 +100,8 @@ def check_flow(
     citations: Sequence[ProviderCitation] = (),
 ) -> Flow[AnswerVerdict]:
     """`check` as a flow: the judge's calls count in the caller's budget and trace."""
-    _check_types(question, answer, passages)
+    _check_texts(question, answer)
+    passages = expect_passages(passages, "passages")
     verdict = yield from _judge_answer(question, answer, passages, judge, citations)
     quotations = check_quotations(answer, passages, citations)
     return replace(verdict, threshold=threshold, quotations=quotations)
@@ -137,12 +139,8 @@ def _judge_answer(
     return _check_citations(verdict, citations, len(answer), evidence)
 
 
-def as_judge(value: Any, name: str = "judge") -> Judge:
+def as_judge(value: Any) -> Judge:
     """Return a judge: a `Judge` itself, an LLM by units, a function by claims.
-
-    Args:
-        value: What judges.
-        name: The argument's name, for errors.
 
     Raises:
         InputError: For anything else, such as a model's name.
@@ -155,7 +153,7 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     is_framework_model = callable(invoke_method) or callable(chat_method)
     if is_framework_model:
         raise InputError(
-            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
+            "judge: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
             "langchain_denoise, or LLMJudge(LlamaLLM(model)) of llamaindex_denoise; "
             f"got {type(value).__name__}"
         )
@@ -209,13 +207,13 @@ def verdict_without_claims(
             f"the answer has {len(answer)} characters; "
             f"at most {_MAX_CHARACTERS} are checked"
         )
-        return AnswerVerdict(False, kind="length", reason=reason)
+        return AnswerVerdict(kind="length", reason=reason)
     text_sent = parsed.text_without_reasoning
     answer_words = split_words(remove_citations(text_sent))
-    if not answer_words:
+    if not answer_words and not _has_symbol(text_sent):
         reason = "the answer is empty"
         return AnswerVerdict(answers_question=False, kind="empty", reason=reason)
-    if answer_words == split_words(question):
+    if answer_words and answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
     if has_no_answer(text_sent):
@@ -225,18 +223,38 @@ def verdict_without_claims(
     return None
 
 
-def _check_types(question: str, answer: str, passages: Sequence[Passage]) -> None:
-    for text in (question, answer):
+def _has_symbol(text: str) -> bool:
+    """Whether a text has a symbol, such as an emoji or a sign of mathematics."""
+    categories = map(unicodedata.category, text)
+    return any(category in ("So", "Sm", "Sc") for category in categories)
+
+
+def expect_passages(value: Any, name: str) -> tuple[Passage, ...]:
+    """Return the passages of a list or any other iterable.
+
+    Raises:
+        InputError: For anything else; ``name`` is the argument.
+    """
+    if isinstance(value, (str, Passage)) or not isinstance(value, Iterable):
+        raise InputError(
+            f"{name}: expected a list of Passages, got a {type(value).__name__}"
+        )
+    passages = tuple(value)
+    for passage in passages:
+        if not isinstance(passage, Passage):
+            raise InputError(
+                f"{name}: expected Passages, got a {type(passage).__name__}"
+            )
+    return passages
+
+
+def _check_texts(*texts: str) -> None:
+    for text in texts:
         if not isinstance(text, str):
             raise InputError(
                 "check: expected question and answer as str, got "
                 f"{type(text).__name__}; pass a model's reply as its text"
             )
-    has_passages = not isinstance(passages, str)
-    if has_passages:
-        has_passages = all(isinstance(item, Passage) for item in passages)
-    if not has_passages:
-        raise InputError("check: expected passages as a list of Passage(text, id)")
 
 
 def _verdict_without_judge(

@@ -20,6 +20,7 @@ from denoise_core.support.quoting import LLMJudge
 from denoise_core.support.unit_replies import UnitLine
 
 _QUESTION_MARKS = "?？؟"
+_WORD_SIGNS = f"-'(){_QUESTION_MARKS}"
 
 
 class CitationJudge(LLMJudge):
@@ -27,7 +28,8 @@ class CitationJudge(LLMJudge):
 
     A unit is supported without the judge when it cites labels of the evidence alone, or
     the provider cites these sentences for it, and it is word for word one whole sentence
-    under these labels; only case, punctuation and markup may differ. It trusts the
+    under these labels; only case, markup and punctuation that changes no word or number
+    may differ ("re-signed" is not "resigned", "(5)" not "5"). It trusts the
     writer that the sentence is about what the text around it is about: give it to the
     model that wrote, whose verdict would be its own, too.
     """
@@ -76,17 +78,21 @@ def _repeated_labels(
         sentence = evidence.sentences[label]
         is_question = sentence.text.rstrip().endswith(tuple(_QUESTION_MARKS))
         has_same_words = fold_text(sentence.text).text == unit_words
-        has_same_signs = _math_signs(sentence.text) == _math_signs(unit.shown_text)
+        has_same_signs = _find_signs(sentence.text) == _find_signs(unit.shown_text)
         if not is_question and has_same_words and has_same_signs:
             repeated_labels.append(label)
     return tuple(repeated_labels)
 
 
-def _math_signs(text: str) -> list[str]:
-    """The signs such as ``<`` and ``≥``, which folding leaves out with punctuation."""
+def _find_signs(text: str) -> list[str]:
+    """The signs that change a word, a number or a claim, and that folding leaves out.
+
+    Those of mathematics such as ``<`` and ``≥``, and those inside words and around
+    numbers; a list's mark is none.
+    """
     signs = []
-    for character in text:
+    for character in text.lstrip("-*• "):
         category = unicodedata.category(character)
-        if category == "Sm":
+        if category == "Sm" or character in _WORD_SIGNS:
             signs.append(character)
     return signs

@@ -34,6 +34,11 @@ ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
 WRONG_ABSTENTION = "wrong_abstention"
 ANSWER_NOT_JUDGED = "answer_not_judged"
+_INVALID_SCORE = "invalid_score"
+# Kinds of an answer or a unit with which no share of supported claims passes.
+_NEVER_PASSING_KINDS = frozenset(
+    (CONTRADICTED, CITATION, ANSWER_NOT_JUDGED, _INVALID_SCORE)
+)
 _UNKNOWN_SCORE = 0.5  # of an answer of which nothing is known
 # The highest score of an answer that is contradicted, does not answer the question, or
 # is unknown.
@@ -234,7 +239,7 @@ class AnswerVerdict:
             object.__setattr__(self, "supported", None)
             object.__setattr__(self, "answers_question", None)
             object.__setattr__(self, "score", 0.0)
-            object.__setattr__(self, "kind", "judge_unsure")
+            object.__setattr__(self, "kind", _INVALID_SCORE)
             object.__setattr__(self, "reason", "the judge's score is not a number")
         for name in ("score", "threshold"):
             value = getattr(self, name)
@@ -341,7 +346,10 @@ class AnswerVerdict:
         if self.abstains:
             return False
         kinds = {self.kind, *(claim.kind for claim in self.claims)}
-        if not kinds.isdisjoint((CONTRADICTED, CITATION, ANSWER_NOT_JUDGED)):
+        if not kinds.isdisjoint(_NEVER_PASSING_KINDS):
+            return False
+        # All claims are supported, and the judge had another reason not to pass it.
+        if self.supported_share == 1.0:
             return False
         return 0.0 < self.supported_share >= self.threshold
 

@@ -11,7 +11,7 @@ no line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
@@ -35,6 +35,14 @@ _SYNONYMS: Mapping[str, UnitVerdict] = {
     "not_supported": "not_stated",
     "unsupported": "not_stated",
     "noclaim": "no_claim",
+}
+_LABEL_KINDS = frozenset(("label", "range", "number"))
+# What may follow a verdict that lets a unit or an answer pass: words could take it back.
+_DETAIL_KINDS: Mapping[str, frozenset[str]] = {
+    "supported": _LABEL_KINDS,
+    "inferred": _LABEL_KINDS,
+    "no_claim": _LABEL_KINDS | {"words"},
+    "answers": _LABEL_KINDS | {"words"},
 }
 _QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“", "«": "»"}
 _FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
@@ -114,6 +122,13 @@ class _Token:
     text: str
 
 
+# A question mark is a word: a verdict that is asked is none.
+_SIGN_KINDS: Mapping[str, Literal["range", "word"]] = {
+    **dict.fromkeys("-–—", "range"),
+    **dict.fromkeys("?？؟", "word"),
+}
+
+
 def _scan_line(
     line: str,
 ) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
@@ -129,10 +144,9 @@ def _scan_line(
     name = "_".join(token.text for token in name_tokens if token.kind == "word")
     name = _SYNONYMS.get(name, name)
     is_known = name in _VERDICTS or name in _ANSWER_KINDS
-    is_positive = name in ("supported", "inferred")
     if not is_known:
         return None
-    if is_positive and not _are_labels(details):
+    if name in _DETAIL_KINDS and not _have_kinds(details, _DETAIL_KINDS[name]):
         return None
     number_texts = _expand_ranges(number_tokens)
     numbers = list(map(int, number_texts))
@@ -144,9 +158,8 @@ def _scan_line(
     return numbers, name, labels, words  # type: ignore[return-value]
 
 
-def _are_labels(tokens: Sequence[_Token]) -> bool:
-    """Whether nothing follows a verdict but labels: words could take it back."""
-    return all(token.kind in ("label", "range", "number") for token in tokens)
+def _have_kinds(tokens: Sequence[_Token], kinds: Collection[str]) -> bool:
+    return all(token.kind in kinds for token in tokens)
 
 
 def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:
@@ -198,8 +211,8 @@ def _tokenize_line(line: str) -> Iterator[_Token]:
             name = line[position:end].lower()
             for word in name.split("_"):
                 yield _Token("word", word)
-        elif character in "-–—":
-            yield _Token("range", character)
+        elif character in _SIGN_KINDS:
+            yield _Token(_SIGN_KINDS[character], character)
         position = end
 
 

@@ -12,7 +12,7 @@ from denoise_core.augmenter import (
     answer_with_citations,
 )
 from denoise_core.support.quoting import ANSWER_TASK, TASK
-from denoise_core.testing import FunctionLLM
+from denoise_core.testing import FunctionLLM, ListRetriever
 from denoise_core.text.token_budget import estimate_tokens
 
 TOPICS = ("tower", "bridge", "church", "harbour", "castle")
@@ -138,6 +138,12 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
         ("The dog bit the man.", "The man bit the dog [1.1]."),
         ("Is the drug safe?", "Is the drug safe [1.1]."),
         ("He won [1.1], they say.", "He won [1.1]."),
+        ("He re-signed with the club.", "He resigned with the club [1.1]."),
+        ("We're not there.", "Were not there [1.1]."),
+        ("The profit was (5) million.", "The profit was 5 million [1.1]."),
+        ("He won.", "He won? [1.1]"),
+        ("The daily dose is ≤ 5 mg.", "The daily dose is ≥ 5 mg [1.1]."),
+        ("It is so where a > b.", "It is so where a < b [1.1]."),
     ],
 )
 def test_words_of_a_sentence_that_are_not_the_sentence_are_judged(evidence, text):
@@ -188,16 +194,8 @@ def test_it_is_the_loop_with_one_draft_sync_and_async():
     text = "The tower of Porto was completed in 1801 [1.1]."
 
     def make():
-        return Augmenter(Writer(text).model(), Given(), policy=Rules(widen=False))
+        return Augmenter(
+            Writer(text).model(), ListRetriever(PASSAGES), policy=Rules(widen=False)
+        )
 
     assert check_loop(make, QUESTION).outcome is Outcome.SUPPORTED
-
-
-class Given:
-    """A retriever that finds the passages."""
-
-    def retrieve(self, query):
-        return PASSAGES
-
-    async def aretrieve(self, query):
-        return PASSAGES

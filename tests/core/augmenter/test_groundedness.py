@@ -28,8 +28,11 @@ def test_what_the_judge_finds_passes_and_without_one_nothing_is_said(candidate):
     [
         ("", (TEXT,), "fail", "empty"),
         ("... [1]", (TEXT,), "fail", "empty"),
+        ("<think>1928?</think>", (TEXT,), "fail", "empty"),
         ("When was the club founded?", (TEXT,), "fail", "question"),
-        ("word " * 5000, (TEXT,), "fail", "length"),
+        ("word " * 5000, (TEXT,), "unknown", "length"),
+        ("👍", (TEXT,), "unknown", "unjudged"),
+        ("∞", (TEXT,), "unknown", "unjudged"),
         ("It was founded in 1928.", (), "unknown", "empty_evidence"),
         ("It was founded in 1928.", ("", "  "), "unknown", "empty_evidence"),
         ("Hello! How can I help you today?", (TEXT,), "unknown", "unjudged"),
@@ -41,6 +44,7 @@ def test_what_needs_no_judge_is_the_same_with_and_without_one(
 ):
     for verdict in (unjudged(candidate, *texts), judged(candidate, *texts)):
         assert (verdict.outcome, verdict.kinds) == (outcome, {kind})
+        assert verdict.reason
 
 
 def test_a_finding_says_where_its_claim_is_and_what_differs():

@@ -1,10 +1,17 @@
 """Every run of the loop ends, for a reason that has a name, and what was paid for until then is sent."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Scores, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, Down, Scores, check_loop, scripted
 
 from denoise_core import Budget
-from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, Rules, StopReason
+from denoise_core.augmenter import (
+    Augmenter,
+    Consolidator,
+    LoopLimits,
+    Outcome,
+    Rules,
+    StopReason,
+)
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import is_user_error
@@ -98,13 +105,6 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
 
 
 def test_failing_parts_end_in_a_named_reason(passages, question):
-    class Broken:
-        def retrieve(self, query):
-            raise OSError("no route")
-
-        async def aretrieve(self, query):
-            raise OSError("no route")
-
     class BrokenUtility:
         def assess(self, memory, candidate):
             raise ZeroDivisionError("judge")
@@ -116,7 +116,7 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
     good = ListRetriever(passages)
     cases = [
         (
-            lambda: Augmenter(scripted(RIGHT), Broken()),
+            lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])),
             StopReason.RETRIEVER_ERROR,
             Outcome.FAILED,
         ),
@@ -140,6 +140,8 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
         answer = check_loop(make, question)
         assert (answer.stop_reason, answer.outcome) == (reason, outcome)
         assert answer.memory.failures
+        if reason is StopReason.RETRIEVER_ERROR:
+            assert "the search failed (OSError)" in answer.text
 
 
 def test_mistakes_are_raised_whoever_makes_them(passages, question):

@@ -6,6 +6,8 @@ from envelopes import enclosed
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
+from denoise_core.augmenter.drafting import FixedText
+from denoise_core.support import check
 from denoise_core.testing import ListRetriever
 
 
@@ -107,6 +109,17 @@ def test_settings_that_make_no_loop_are_refused(passages):
 def test_odd_questions_and_candidates_end_well(passages, question, reply):
     augmenter = Augmenter(scripted(reply), ListRetriever(passages))
     assert augmenter.answer(question).outcome in Outcome
+
+
+def test_evidence_from_a_generator_is_read_once(passages, question):
+    for loop, given in (
+        (Augmenter(), {"drafter": FixedText(RIGHT, (p for p in passages))}),
+        (Augmenter(scripted(RIGHT)), {"evidence": (p for p in passages)}),
+    ):
+        answer = loop.answer(question, **given)
+        assert [p.id for p in answer.memory.evidence] == ["eiffel", "rome", "banana"]
+    verdict = check(question, RIGHT, (p for p in passages))
+    assert verdict.kind == "no_judge"
 
 
 def test_duplicate_passages_are_shown_once(passages, question):

@@ -43,6 +43,7 @@ def test_more_passages_never_lower_knowledge_f1():
         ("Not supported: it was 1889", "unknown"),
         ("Supported? No, it was 1889.", "unknown"),
         ("supported in part", "unknown"),
+        ("supported\n- 1925: it was 1889", "unknown"),
         ("unsupported or unclear", "unknown"),
         ("Verdict", "unknown"),
         ("unclear", "unknown"),

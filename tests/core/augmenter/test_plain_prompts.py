@@ -8,7 +8,6 @@ from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
 
 from denoise_core import Message, Passage
 from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.augmenter.loop import answer_with_citations
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task, draft_prompt
 from denoise_core.augmenter.streaming import TextReleased, stream_verified
@@ -51,6 +50,9 @@ def test_a_copied_envelope_is_never_sent_and_changes_the_prompt_of_its_draft_alo
     assert all(map(copies_envelope, prompts[::2]))
     assert not any(map(copies_envelope, prompts[1::2]))
     assert fallback_counts()["Augmenter draft", "UnparsableReply"] >= 3
+    answer = check_loop(lambda: loop, question)
+    tags = [event.tag for event in answer.trace.events]
+    assert tags == ["search", "draft", "draft"]
 
 
 def test_what_a_model_thinks_may_quote_its_prompt(passages, question):
@@ -79,15 +81,6 @@ def test_only_the_start_of_a_line_may_become_a_delimiter(passages, question):
         shown.append(shown_piece)
     assert shown == ["see:", " ", delimiter, "\n", "", "", "ENO"]
     assert not envelope_filter.release(f"\n{delimiter}\nmore")
-
-
-def test_sync_and_async_change_alike(passages, question):
-    answer = check_loop(
-        lambda: Augmenter(copy_or(RIGHT), ListRetriever(passages), judge="off"),
-        question,
-    )
-    tags = [event.tag for event in answer.trace.events]
-    assert tags == ["search", "draft", "draft"]
 
 
 def test_a_setting_chooses_the_form(passages, question):
@@ -196,11 +189,6 @@ def test_a_line_that_only_begins_like_an_envelope_is_shown(passages, question):
         return "".join(pieces)
 
     assert asyncio.run(shown_text()) == text
-
-
-def test_an_answer_in_one_draft_has_no_copied_envelope_either(passages, question):
-    answer = answer_with_citations(copy_or("In 1889."), question, passages)
-    assert answer.text == "In 1889."
 
 
 def test_an_envelope_of_another_text_may_be_quoted(passages, question):

@@ -32,7 +32,10 @@ def test_a_run_survives_being_written_and_read(passages, question):
     assert [(event.tag, event.error) for event in second_answer.trace.events] == [
         (event.tag, event.error) for event in answer.trace.events
     ]
-    assert list(to_lines(second_answer)) == list(to_lines(answer))
+    lines = list(to_lines(answer))
+    assert list(to_lines(second_answer)) == lines
+    kinds = [json.loads(line)["line"] for line in lines]
+    assert kinds == ["answer", *["effect"] * len(answer.trace.events), "memory"]
     check_answer(second_answer)
 
 
@@ -55,17 +58,6 @@ def test_a_run_survives_being_written_and_read(passages, question):
 def test_other_lines_are_refused_by_number(lines, message):
     with pytest.raises(InputError, match=message):
         from_lines(lines)
-
-
-def test_redaction_reaches_every_text_from_outside(passages, question):
-    secret = "1889"
-    answer = recorded(passages, f"{question} {secret}", WRONG, OSError(secret), RIGHT)
-    written_text = "\n".join(
-        to_lines(answer, redact=lambda text: text.replace(secret, "####"))
-    )
-    assert secret not in written_text
-    assert "####" in written_text
-    assert from_lines(written_text.splitlines()).outcome is answer.outcome
 
 
 OURS = st.sampled_from(
@@ -107,7 +99,7 @@ def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields)
         header=SECRET,
     )
     answer = recorded(
-        [passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT
+        [passage], f"When was {SECRET} completed?", OSError(SECRET), f"{RIGHT} {SECRET}"
     )
     attempts = tuple(
         replace(item, fields=to_jsonable({SECRET: fields}))
@@ -120,6 +112,7 @@ def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields)
     answer = replace(answer, trace=replace(answer.trace, events=events))
     lines = list(to_lines(answer, redact=lambda text: text.replace(SECRET, "####")))
     assert SECRET not in "\n".join(lines)
+    assert "####" in lines[0]
     second_answer = from_lines(lines)
     assert (second_answer.outcome, second_answer.stop_reason) == (
         answer.outcome,
@@ -200,11 +193,3 @@ def test_a_page_without_attempts_is_a_page(question):
     assert "None was made." in to_html(
         asyncio.run(Augmenter(scripted(""), ListRetriever([])).aanswer(question))
     )
-
-
-def test_the_record_is_plain_json(passages, question):
-    kinds = [
-        json.loads(line)["line"]
-        for line in to_lines(recorded(passages, question, RIGHT))
-    ]
-    assert kinds == ["answer", "effect", "effect", "effect", "memory"]

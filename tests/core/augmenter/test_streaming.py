@@ -2,12 +2,11 @@
 
 import asyncio
 import itertools
-import json
 import threading
 from contextlib import aclosing
 
 import pytest
-from augmenter_doubles import scripted
+from augmenter_doubles import Pieces, scripted
 from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,44 +32,6 @@ QUESTION = "Tell me of the tower."
 GOOD = "The tower was completed in 1889 [1]. It stands in Paris [1]."
 HALF = "The tower was completed in 1889 [1]. It was moved to London in 1999 [1]. It has three floors [1]."
 BAD = "The tower was moved to London in 1999 [1]."
-
-
-class Pieces:
-    """A streaming model: plays drafts in pieces of ``size`` characters; an exception among them is raised."""
-
-    def __init__(self, *drafts, size=7, usage=None):
-        self.left = list(drafts)
-        self.size = size
-        self.usage = usage
-        self.sent = 0
-        self.closed = 0
-
-    def _draft(self):
-        reply_text = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(reply_text, Exception):
-            raise reply_text
-        for at in range(0, len(reply_text), self.size):
-            self.sent += 1
-            yield reply_text[at : at + self.size]
-        if self.usage:
-            yield self.usage
-
-    def stream(self, messages):
-        yield from self._draft()
-
-    async def astream(self, messages):
-        try:
-            for piece in self._draft():
-                await asyncio.sleep(0)
-                yield piece
-        finally:
-            self.closed += 1
-
-    def complete(self, messages):
-        return Reply("".join(p for p in self._draft() if isinstance(p, str)))
-
-    async def acomplete(self, messages):
-        return self.complete(messages)
 
 
 def loop(*drafts, size=7, **options):
@@ -154,14 +115,7 @@ def test_without_evidence_nothing_is_shown():
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
-    reply_text = {
-        "words": GOOD,
-        "verdict": "supported",
-        "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}],
-    }
-    verdict = json.dumps(
-        {"claims": [reply_text], "abstains": False, "answers_the_question": True}
-    )
+    verdict = "1 supported 1.1\n2 supported 1.2\nanswers"
     results = list(stream_verified(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
     assert "".join(e.text for e in results[:-1]) == GOOD
     assert isinstance(results[-1], Finished)

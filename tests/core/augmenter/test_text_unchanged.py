@@ -4,31 +4,11 @@ import asyncio
 
 import pytest
 from answer_forms import JUDGES, PASSAGE, QUESTION, answer_forms, judge_named
+from augmenter_doubles import Pieces
 
-from denoise_core import Passage, Reply
+from denoise_core import Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.streaming import Finished, TextReleased, stream_verified
-
-
-class Streaming:
-    """A model that streams one text in pieces of seven characters."""
-
-    def __init__(self, text):
-        self.text = text
-
-    def complete(self, messages):
-        return Reply(self.text)
-
-    async def acomplete(self, messages):
-        return Reply(self.text)
-
-    def stream(self, messages):
-        for start in range(0, len(self.text), 7):
-            yield self.text[start : start + 7]
-
-    async def astream(self, messages):
-        for piece in self.stream(messages):
-            yield piece
 
 
 async def collect(stream):
@@ -43,7 +23,7 @@ def test_streamed_equals_returned_equals_written(judge_name, show):
     evidence = [Passage(PASSAGE, "a")]
     for text in texts:
         judge = judge_named(judge_name)
-        loop = Augmenter(Streaming(text), judge=judge)
+        loop = Augmenter(Pieces(text), judge=judge)
         answer = loop.answer(QUESTION, evidence=evidence)
         assert answer.text == text
         stream = stream_verified(loop, QUESTION, evidence=evidence, show=show)

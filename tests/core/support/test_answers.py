@@ -206,6 +206,25 @@ def test_reasoning_is_not_what_is_sent() -> None:
     assert not parse_answer("<think>It was 18").claims
 
 
+@pytest.mark.parametrize(
+    ("answer", "shown_texts"),
+    [
+        (
+            "It was 1925. Write `</think>` last.",
+            ["It was 1925.", "Write last."],
+        ),
+        ("Write `<think>`. It was 1925.", ["Write <think>.", "It was 1925."]),
+        ("It is <not> in Paris.", ["It is <not> in Paris."]),
+        ("It is in Paris <since 1925>.", ["It is in Paris <since 1925>."]),
+        ("| a <branch> |\n|---|\n| b<br>c |", ["a <branch>", "a <branch>: b c"]),
+        ('It is <b class="x">in</B><BR/>Paris.', ["It is in Paris."]),
+    ],
+)
+def test_only_what_is_markup_is_hidden_from_a_judge(answer, shown_texts) -> None:
+    units = parse_answer(answer).shown_units
+    assert [unit.shown_text for unit in units] == shown_texts
+
+
 def test_yes_and_no_are_claims_with_their_question() -> None:
     question = "Was the tower completed in 1890?"
     assert kinds("No. It was completed in 1889.", question) == [

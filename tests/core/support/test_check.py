@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check, parse_answer
 from denoise_core.support.citation_marks import remove_citations
-from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
 from denoise_core.support.quoting import LLMJudge
@@ -76,17 +75,6 @@ def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, i
     assert (verdict.supported, verdict.kind) == (False, "citation")
     assert verdict.claims[0].differences[-1].source_text == instead
     assert said("The tower was completed in 1889 [tower].", judge=Quoting()).passed
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [("", "empty"), ("…", "empty"), ("[1]", "empty"), ("<think>1889?</think>", "empty"),
-     ("When was the tower completed?", "question"), ("x" * 30_000, "length")],
-)  # fmt: skip
-def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind):
-    results = said(answer, "When was the tower completed?")
-    assert not results.passed
-    assert (results.kind, bool(results.reason)) == (kind, True)
 
 
 class Quoting(FlowJudge):
@@ -181,7 +169,10 @@ def test_labels_cite_the_passage_of_a_sentence_that_is_there(bracket, ids, unkno
     assert remove_citations(f"It is {bracket}.") == "It is."
 
 
-@pytest.mark.parametrize("name", ["Table 5", "RFC 793", "Art. 6", "Table 9.1"])
+@pytest.mark.parametrize(
+    "name",
+    ["Table 5", "RFC 793", "Art. 6", "Table 9.1", "Table 5-2", "Fig. 10-3", "doc 5-3"],
+)
 def test_a_number_behind_a_word_is_no_citation_unless_it_was_handed_out(name):
     """`[RFC 793]` made a true sentence a wrong citation."""
     passages = [Passage("TCP resends what is lost.", "a"), Passage("Ports.", "b")]
@@ -282,19 +273,6 @@ def test_laws_of_any_check(question, answer, text, header):
 
 
 @pytest.mark.parametrize(
-    ("source", "answer"),
-    [
-        ("The daily dose is ≤ 5 mg.", "The daily dose is ≥ 5 mg [1.1]."),
-        ("It was significant (p > 0.05).", "It was significant (p < 0.05) [1.1]."),
-    ],
-)
-def test_another_sign_is_no_repeated_sentence(source, answer):
-    judge = CitationJudge(FunctionLLM(lambda messages: "1 contradicted 1.1\nanswers"))
-    verdict = check("What is it?", answer, [Passage(source, "a")], judge=judge)
-    assert verdict.outcome == "fail"
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "The hazard ratio was 1.5 (95% CI [1.2, 1.8]).",
@@ -314,10 +292,3 @@ def test_a_wrong_abstention_is_one_when_its_last_line_comes_late():
     passages = [Passage("The tower was built in 1889.", "a")]
     verdict = check("When was it built?", "I do not know.", passages, judge=judge)
     assert (verdict.outcome, verdict.kind) == ("fail", "wrong_abstention")
-
-
-@pytest.mark.parametrize("name", ["Table 5-2", "Fig. 10-3", "doc 5-3"])
-def test_words_with_a_falling_range_cite_nothing(name):
-    passages = [Passage("The rates are in a table.", "a")]
-    result = check("Which rates?", f"See [{name}] for the rates.", passages)
-    assert result.outcome == "unknown"

@@ -90,6 +90,15 @@ def test_a_threshold_passes_what_is_not_stated_and_never_what_is_contradicted():
     assert not replace(nothing, threshold=0.0).passed
 
 
+@pytest.mark.parametrize("supported", [False, None])
+def test_units_alone_never_pass_what_the_judge_of_the_whole_does_not(supported):
+    verdict = AnswerVerdict(supported, 0.9, (HELD, HELD), kind="unsafe", reason="why")
+    for threshold in (0.0, 0.5, 1.0):
+        assert not replace(verdict, threshold=threshold).passed
+    assert verdict.outcome == ("unknown" if supported is None else "fail")
+    assert verdict.reasons == ("why",)
+
+
 def test_each_quote_of_a_supported_claim_counts_once():
     verdict = AnswerVerdict.of_claims([HELD, HELD, FAILED])
     assert [quote.span for quote in verdict.quotes] == [Span("p", 0, 23)]
@@ -114,6 +123,8 @@ def test_numbers_outside_0_to_1_are_refused(score):
 
 
 def test_a_score_that_is_not_a_number_is_never_a_pass():
+    for units in ((HELD,), (HELD, UNSURE)):
+        assert not AnswerVerdict(True, float("nan"), units, threshold=0.5).passed
     verdict = AnswerVerdict(True, float("nan"))
     assert (verdict.outcome, verdict.score, verdict.passed) == ("unknown", 0.0, False)
     assert "not a number" in verdict.reasons[0]

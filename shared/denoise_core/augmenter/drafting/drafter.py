@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from denoise_core.errors import InputError
+from denoise_core.support.check import expect_passages
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Message, Passage, Reply
 
@@ -140,12 +140,8 @@ class FixedText:
         *,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(evidence, (str, Passage)):
-            raise InputError(
-                "evidence: expected a list of Passages, got a "
-                f"{type(evidence).__name__}"
-            )
-        retrieved = (RetrievedEvidence(tuple(evidence)),) if evidence else ()
+        passages = expect_passages(evidence, "evidence")
+        retrieved = (RetrievedEvidence(passages),) if passages else ()
         self.drafted = DraftReply(text, calls=0, retrieved=retrieved, fields=fields)
 
     def draft(self, request: DraftRequest) -> DraftReply:

@@ -8,7 +8,6 @@ asks several sources at once and denoises the results. Retrievers are in ``retri
 from denoise_core.augmenter.knowledge.chain import (
     Chain,
     ChainDenoiser,
-    Chainer,
     ChainRetriever,
 )
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, GatheredEvidence
@@ -25,7 +24,6 @@ __all__ = [
     "Chain",
     "ChainDenoiser",
     "ChainRetriever",
-    "Chainer",
     "Consolidator",
     "DenseRetriever",
     "GatheredEvidence",

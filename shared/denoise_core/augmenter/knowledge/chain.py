@@ -1,22 +1,21 @@
 """Evidence chainer: short chains of passages that together cover the question.
 
-The passages and their links are a graph. A chain is a path of at most ``length``
-passages in it. Its score adds up over the words of the question: each word counts once,
-with the best score any passage of the chain gives it, so that a second passage adds
-exactly what the first does not say. Links through passages that everything points to
-count less. (CORE, Ma et al. 2022, adds the log-scores of retriever and reranker; without
+The passages and their links are a graph. A chain is a passage or two linked ones: three
+did no better on OTT-QA. Its score adds up over the words of the question: each word
+counts once, with the best score any passage of the chain gives it, so that a second
+passage adds exactly what the first does not say. Links through passages that everything
+points to count less. (CORE, Ma et al. 2022, adds the log-scores of retriever and reranker; without
 a trained reranker we use what a passage adds to the covered question.) `ChainRetriever`
 and `ChainDenoiser` use chains as a retriever or a denoiser, within a token budget.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +28,10 @@ from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
-_BEAM_WIDTH = 50  # chains of each length that are extended
-_ScoredPath = tuple[float, tuple[int, ...]]
+_MAX_STARTS = 50  # single passages from which pairs are made
+_LINK_COST = 0.07  # for each doubling of the links of a pair's end with fewer
+_Pair: TypeAlias = tuple[int, int]
+_ScoredPath: TypeAlias = tuple[float, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,78 +46,62 @@ class Chain:
     score: float
 
 
-class Chainer:
-    """Finds the best chains (LLM-Augmenter, section 2.3.1, evidence chainer).
+def find_chains(
+    passages: Sequence[Passage],
+    term_scores: NDArray[np.float32],
+    links: Sequence[Link],
+) -> tuple[Chain, ...]:
+    """Find the chains, best first, each set of passages once.
+
+    Pairs begin with one of the best single passages (LLM-Augmenter, section 2.3.1,
+    evidence chainer).
 
     Args:
-        length: Passages of a chain at most, 1 to 3.
-        hub: The cost of a link for each doubling of the links of its end with fewer.
+        passages: The candidates.
+        term_scores: Shape ``(words of the question, passages)``, as
+            `BM25Retriever.term_scores` returns.
+        links: The links between the passages.
 
     Raises:
-        InputError: For values outside these ranges.
+        InputError: For scores of another shape.
     """
-
-    def __init__(self, *, length: int = 2, hub: float = 0.07) -> None:
-        if not 1 <= length <= 3:
-            raise InputError(f"length={length}: expected 1, 2 or 3")
-        if hub < 0:
-            raise InputError(f"hub={hub}: expected 0 or more")
-        self.length = length
-        self.hub = hub
-
-    def chains(
-        self,
-        passages: Sequence[Passage],
-        term_scores: NDArray[np.float32],
-        links: Sequence[Link],
-    ) -> tuple[Chain, ...]:
-        """Find the chains, best first, each set of passages once.
-
-        Args:
-            passages: The candidates.
-            term_scores: Shape ``(words of the question, passages)``, as
-                `BM25Retriever.term_scores` returns.
-            links: The links between the passages.
-        """
-        if term_scores.shape[-1:] != (len(passages),):
-            raise InputError(
-                f"term_scores: expected shape (words, {len(passages)}), "
-                f"got {term_scores.shape}"
-            )
-        graph = _LinkGraph(passages, links)
-        totals = term_scores.sum(0)
-        best_total = float(totals.max(initial=0))
-        if best_total <= 0:
-            return ()
-        relative_scores = term_scores / best_total
-        relative_totals = totals / best_total
-        scorer = _PathScorer(relative_scores, relative_totals, graph, self.hub)
-        scored_paths: dict[frozenset[int], _ScoredPath] = {}
-        for index in np.flatnonzero(totals > 0).tolist():
-            single_path = (index,)
-            members = frozenset(single_path)
-            scored_paths[members] = scorer.score(single_path), single_path
-        frontier = list(scored_paths.values())
-        for _ in range(self.length - 1):
-            ranked_paths = sorted(frontier, key=_path_rank)
-            extensions: dict[frozenset[int], tuple[int, ...]] = {}
-            for _, path in ranked_paths[:_BEAM_WIDTH]:
-                for extension in graph.extend_path(path):
-                    extensions[frozenset(extension)] = extension
-            frontier = []
-            for members, path in extensions.items():
-                if members in scored_paths:
-                    continue
-                scored_path = scorer.score(path), path
-                frontier.append(scored_path)
-                scored_paths[members] = scored_path
-        chains = []
-        for score, path in sorted(scored_paths.values(), key=_path_rank):
-            path_passages = tuple(passages[index] for index in path)
-            path_links = graph.path_links(path)
-            chain = Chain(path_passages, path_links, score)
-            chains.append(chain)
-        return tuple(chains)
+    if term_scores.shape[-1:] != (len(passages),):
+        raise InputError(
+            f"term_scores: expected shape (words, {len(passages)}), "
+            f"got {term_scores.shape}"
+        )
+    totals = term_scores.sum(0)
+    best_total = float(totals.max(initial=0))
+    if best_total <= 0:
+        return ()
+    relative_scores = term_scores / best_total
+    relative_totals = totals / best_total
+    linked_pairs = _linked_pairs(passages, links)
+    neighbours: list[set[int]] = [set() for _ in passages]
+    for first, second in linked_pairs:
+        neighbours[first].add(second)
+        neighbours[second].add(first)
+    scored_paths: list[_ScoredPath] = []
+    for index in np.flatnonzero(totals > 0).tolist():
+        path_score = _score_path((index,), relative_scores, relative_totals, neighbours)
+        scored_paths.append((path_score, (index,)))
+    scored_paths.sort(key=_path_rank)
+    pairs: dict[_Pair, _Pair] = {}
+    for _, path in scored_paths[:_MAX_STARTS]:
+        first = path[0]
+        for second in sorted(neighbours[first]):
+            pairs[_sorted_pair(first, second)] = (first, second)
+    for pair in pairs.values():
+        pair_score = _score_path(pair, relative_scores, relative_totals, neighbours)
+        scored_paths.append((pair_score, pair))
+    chains = []
+    for score, path in sorted(scored_paths, key=_path_rank):
+        path_passages = tuple(passages[index] for index in path)
+        path_links: tuple[Link, ...] = ()
+        if len(path) > 1:
+            path_links = (linked_pairs[_sorted_pair(*path)],)
+        chains.append(Chain(path_passages, path_links, score))
+    return tuple(chains)
 
 
 def pack_chains(
@@ -144,87 +129,44 @@ def _path_rank(scored_path: _ScoredPath) -> tuple[float, int, tuple[int, ...]]:
     return -round(score, 9), len(path), path
 
 
-class _LinkGraph:
-    """The passages as nodes, linked in either direction."""
-
-    def __init__(self, passages: Sequence[Passage], links: Sequence[Link]) -> None:
-        indexes = {}
-        for index, passage in enumerate(passages):
-            indexes[passage.id] = index
-        self.links: dict[tuple[int, int], Link] = {}
-        self.neighbours: list[set[int]] = [set() for _ in passages]
-        for link in links:
-            source = indexes.get(link.span.passage_id)
-            target = indexes.get(link.target_id)
-            if source is None or target is None or source == target:
-                continue
-            ends = _link_key(source, target)
-            self.links.setdefault(ends, link)
-            self.neighbours[source].add(target)
-            self.neighbours[target].add(source)
-
-    def extend_path(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The paths with one more passage, at the end or the beginning."""
-        first = path[0]
-        last = path[-1]
-        extensions = []
-        for index in sorted(self.neighbours[last]):
-            if index not in path:
-                extensions.append((*path, index))
-        if len(path) == 1:
-            return extensions
-        for index in sorted(self.neighbours[first]):
-            if index not in path:
-                extensions.append((index, *path))
-        return extensions
-
-    def path_links(self, path: tuple[int, ...]) -> tuple[Link, ...]:
-        """The links between the neighbours of a path."""
-        links = []
-        for source, target in itertools.pairwise(path):
-            ends = _link_key(source, target)
-            links.append(self.links[ends])
-        return tuple(links)
+def _linked_pairs(
+    passages: Sequence[Passage], links: Sequence[Link]
+) -> dict[_Pair, Link]:
+    """The first link between each two passages, in either direction."""
+    indexes = {}
+    for index, passage in enumerate(passages):
+        indexes[passage.id] = index
+    linked_pairs: dict[_Pair, Link] = {}
+    for link in links:
+        source = indexes.get(link.span.passage_id)
+        target = indexes.get(link.target_id)
+        if source is None or target is None or source == target:
+            continue
+        linked_pairs.setdefault(_sorted_pair(source, target), link)
+    return linked_pairs
 
 
-def _link_key(source: int, target: int) -> tuple[int, int]:
-    return min(source, target), max(source, target)
+def _sorted_pair(first: int, second: int) -> _Pair:
+    return min(first, second), max(first, second)
 
 
-class _PathScorer:
-    """Scores a path: what its passages cover together, less what its links cost."""
-
-    def __init__(
-        self,
-        term_scores: NDArray[np.float32],
-        totals: NDArray[np.float32],
-        graph: _LinkGraph,
-        hub_cost: float,
-    ) -> None:
-        self.term_scores = term_scores
-        self.totals = totals
-        self.graph = graph
-        self.hub_cost = hub_cost
-
-    def score(self, path: tuple[int, ...]) -> float:
-        """The score of a path, in units of the best single passage."""
-        indexes = list(path)
-        best_scores = self.term_scores[:, indexes].max(1)
-        covered = float(best_scores.sum())
-        plain_sum = float(self.totals[indexes].sum())
-        # A little of the plain sum, so that of two passages that add the same the
-        # stronger one wins.
-        score = 0.9 * covered + 0.1 * plain_sum
-        link_cost = 0.0
-        for source, target in itertools.pairwise(path):
-            link_cost += self._link_cost(source, target)
-        return score - self.hub_cost * link_cost
-
-    def _link_cost(self, source: int, target: int) -> float:
-        neighbours = self.graph.neighbours
-        source_degree = len(neighbours[source])
-        target_degree = len(neighbours[target])
-        return math.log2(1 + min(source_degree, target_degree))
+def _score_path(
+    path: tuple[int, ...],
+    term_scores: NDArray[np.float32],
+    totals: NDArray[np.float32],
+    neighbours: Sequence[set[int]],
+) -> float:
+    """What its passages cover together, less what their link costs."""
+    indexes = list(path)
+    covered = float(term_scores[:, indexes].max(1).sum())
+    plain_sum = float(totals[indexes].sum())
+    # A little of the plain sum, so that of two passages that add the same the
+    # stronger one wins.
+    score = 0.9 * covered + 0.1 * plain_sum
+    if len(path) == 1:
+        return score
+    fewest_links = min(len(neighbours[index]) for index in path)
+    return score - _LINK_COST * math.log2(1 + fewest_links)
 
 
 class ChainRetriever:
@@ -237,12 +179,11 @@ class ChainRetriever:
     Args:
         passages: The passages to search.
         tokens: Tokens of the result at most.
-        starts: How many of the best passages by BM25 are candidates, with all that they
-            are linked with.
-        chainer: Finds the chains.
+        start_count: How many of the best passages by BM25 are candidates, with all that
+            they are linked with.
 
     Raises:
-        InputError: For ``tokens`` or ``starts`` below 1.
+        InputError: For ``tokens`` or ``start_count`` below 1.
     """
 
     def __init__(
@@ -251,16 +192,14 @@ class ChainRetriever:
         *,
         tokens: int = 1000,
         start_count: int = 50,
-        chainer: Chainer | None = None,
     ) -> None:
         if tokens < 1 or start_count < 1:
             raise InputError(
-                f"tokens={tokens}, starts={start_count}: expected 1 or more"
+                f"tokens={tokens}, start_count={start_count}: expected 1 or more"
             )
         self.bm25 = BM25Retriever(check_passages(passages))
         self.tokens = tokens
-        self.starts = start_count
-        self.chainer = chainer or Chainer()
+        self.start_count = start_count
         self._lock = threading.Lock()
         self._links: dict[str, list[Link]] | None = None
 
@@ -290,7 +229,7 @@ class ChainRetriever:
         totals = term_scores.sum(0)
         order = (-totals).argsort(kind="stable")
         candidate_ids = set()
-        for index in order[: self.starts]:
+        for index in order[: self.start_count]:
             if totals[index] > 0:
                 candidate_ids.add(passages[index].id)
         links: list[Link] = []
@@ -306,7 +245,7 @@ class ChainRetriever:
                 indexes.append(index)
                 candidates.append(passage)
         candidate_scores = term_scores[:, indexes]
-        return self.chainer.chains(candidates, candidate_scores, links)
+        return find_chains(candidates, candidate_scores, links)
 
     def _all_links(self) -> dict[str, list[Link]]:
         """Every link, under both of its ends."""
@@ -329,22 +268,15 @@ class ChainDenoiser:
 
     Args:
         tokens: Tokens of the kept passages at most.
-        chainer: Finds the chains.
 
     Raises:
         InputError: For ``tokens`` below 1.
     """
 
-    def __init__(
-        self,
-        *,
-        tokens: int = 1000,
-        chainer: Chainer | None = None,
-    ) -> None:
+    def __init__(self, *, tokens: int = 1000) -> None:
         if tokens < 1:
             raise InputError(f"tokens={tokens}: expected 1 or more")
         self.tokens = tokens
-        self.chainer = chainer or Chainer()
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         """Keep the passages of the best chains."""
@@ -353,7 +285,7 @@ class ChainDenoiser:
             return DenoiseResult(query, ())
         links = find_links(passages)
         term_scores = BM25Retriever(passages).term_scores(query)
-        chains = self.chainer.chains(passages, term_scores, links)
+        chains = find_chains(passages, term_scores, links)
         packed = pack_chains(chains, self.tokens)
         kept_ids = {passage.id for passage, _ in packed}
         chain_scores: dict[str, float] = {}

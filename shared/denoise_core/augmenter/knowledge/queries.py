@@ -8,7 +8,7 @@ from __future__ import annotations
 from denoise_core.augmenter.drafting.contamination import rejected_draft_words
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import history_block, question_block
-from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
+from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
@@ -17,11 +17,12 @@ from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Message
 
+_MAX_MODEL_QUERIES = 3
 QUERIES = (
     "Write search queries that would find the facts needed to answer the question. The history, where there is "
     "one, is the conversation before it, to resolve what 'it' and 'there' stand for. "
     f"{ENVELOPE_NOTE} "
-    "Reply with at most {most} queries, one on each line, and nothing else."
+    f"Reply with at most {_MAX_MODEL_QUERIES} queries, one on each line, and nothing else."
 )
 
 _MAX_CLAIM_QUERIES = 2
@@ -83,19 +84,12 @@ class LLMQueries:
 
     Args:
         llm: The model; None is the one that drafts.
-        most: Queries of the model at most.
-
-    Raises:
-        InputError: For ``most`` below 1.
     """
 
-    def __init__(self, llm: LLM | None = None, *, most: int = 3) -> None:
-        if most < 1:
-            raise InputError(f"most={most}: expected 1 or more")
+    def __init__(self, llm: LLM | None = None) -> None:
         self.llm = llm
         if llm is not None:
             self.llm = expect_llm(llm)
-        self.most = most
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
         """Ask the model for queries."""
@@ -103,9 +97,8 @@ class LLMQueries:
         if memory.history:
             parts.append(history_block(memory.history))
         parts.append(question_block(memory.question))
-        instruction = QUERIES.format(most=self.most)
         messages = (
-            Message("system", instruction),
+            Message("system", QUERIES),
             Message("user", "\n\n".join(parts)),
         )
         default_queries = yield from question_queries(memory, wide)
@@ -122,7 +115,7 @@ class LLMQueries:
             query = _remove_list_mark(line).strip("\"'")
             if 0 < len(query) <= _MAX_QUERY_CHARACTERS:
                 usable_queries.append(query)
-        return (*default_queries, *usable_queries[: self.most])
+        return (*default_queries, *usable_queries[:_MAX_MODEL_QUERIES])
 
 
 def _remove_list_mark(line: str) -> str:

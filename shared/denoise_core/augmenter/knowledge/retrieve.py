@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from denoise_core.scorers.encoders import EmbeddingModel
 
 
+_RANK_CONSTANT = 60  # makes high ranks count less; the paper's value
+
+
 class BM25Retriever:
     """The best passages by BM25; none that shares no word with the query.
 
@@ -151,29 +154,23 @@ class DenseRetriever:
 class HybridRetriever:
     """Fuses retrievers by reciprocal rank (Cormack et al. 2009).
 
-    A passage's ``score`` is the sum of ``1 / (constant + rank)`` over the retrievers,
-    ranks from 1. Equal texts count as one passage, under the id of the first retriever
+    A passage's ``score`` is the sum of ``1 / (60 + rank)`` over the retrievers, ranks
+    from 1. Equal texts count as one passage, under the id of the first retriever
     that has it; ties keep that order.
 
     Args:
         retrievers: The retrievers.
         k: Passages returned at most.
-        constant: Makes high ranks count less.
 
     Raises:
-        InputError: Without retrievers, for ``k`` below 1 or a negative ``constant``.
+        InputError: Without retrievers, or for ``k`` below 1.
     """
 
-    def __init__(
-        self, retrievers: Sequence[Retriever], *, k: int = 10, constant: float = 60.0
-    ) -> None:
-        if not retrievers or k < 1 or constant < 0:
-            raise InputError(
-                "expected one retriever or more, k of 1 or more and constant of 0 or more"
-            )
+    def __init__(self, retrievers: Sequence[Retriever], *, k: int = 10) -> None:
+        if not retrievers or k < 1:
+            raise InputError("expected one retriever or more, and k of 1 or more")
         self.retrievers = tuple(retrievers)
         self.k = k
-        self.constant = constant
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """Ask the retrievers one after the other."""
@@ -194,7 +191,7 @@ class HybridRetriever:
                 passages.setdefault(text, passage)
                 by_text.setdefault(text, rank)
             for text, rank in by_text.items():
-                scores[text] = scores.get(text, 0.0) + 1 / (self.constant + rank)
+                scores[text] = scores.get(text, 0.0) + 1 / (_RANK_CONSTANT + rank)
         ranked_texts = sorted(scores, key=lambda text: -scores[text])
         return tuple(
             replace(passages[text], score=scores[text])
