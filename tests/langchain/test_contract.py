@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever
@@ -208,30 +209,28 @@ async def test_model_calls_are_concurrent_and_bounded(
     own_setting, outer_setting, test_kit
 ):
     documents = [Document(page_content=f"Sentence {i}.", id=str(i)) for i in range(6)]
+    chain_input = {"documents": documents, "query": "q"}
+    config = {"max_concurrency": outer_setting}
     expected_value = min(block for block in (own_setting, outer_setting, 6) if block)
     together = threading.Barrier(
         expected_value, timeout=60
     )  # nobody answers before as many as may be are under way
+    # The loop's own executor has four threads and one for each core.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(6))
 
     def wait_for_all(messages):
         together.wait()
         return "1"
 
-    for is_sync, model in (
-        (True, test_kit.chat(wait_for_all)),
-        (False, test_kit.chat(seconds=0.15)),
-    ):
+    for is_sync in (True, False):
+        model = test_kit.chat(wait_for_all, seconds=0.05)  # a call too many comes in
         denoiser = test_kit.s2a_with(model, max_concurrency=6)
         denoiser.record.is_readable = True  # a new model is asked once alone
         compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=own_setting)
-        input_value = (
-            {"documents": documents, "query": "q"},
-            {"max_concurrency": outer_setting},
-        )
         if is_sync:
-            await asyncio.to_thread(compressor.invoke, *input_value)
+            await asyncio.to_thread(compressor.invoke, chain_input, config)
         else:
-            await compressor.ainvoke(*input_value)
+            await compressor.ainvoke(chain_input, config)
         assert model.max_concurrent_calls == expected_value
         assert len(model.calls) == 6
 
