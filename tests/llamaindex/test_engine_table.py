@@ -383,13 +383,6 @@ def test_from_args_takes_what_llamaindex_has(scripted_llm):
         AugmentedQueryEngine.from_args(Fixed(nodes()))
 
 
-def test_the_answer_can_be_had_with_its_trace(scripted_llm):
-    engine = Checked(inner(scripted_llm(always(RIGHT))))
-    answer = engine.answer(QUESTION)
-    assert answer.outcome == "supported"
-    assert any(e.tag == "draft" for e in answer.trace.events)
-
-
 def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
     with pytest.raises(
         (InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"
