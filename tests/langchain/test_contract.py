@@ -15,7 +15,6 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_records import spans_in
 from recorded_runs import RunRecorder
 
-from denoise_core.runtime import fallbacks
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.convert.documents import RECORD_KEYS
 
@@ -395,34 +394,6 @@ def test_subclasses_and_extra_fields_survive(test_kit):
 def test_bad_input_names_what_came(input_value, message, test_kit):
     with pytest.raises(ValueError, match=message):
         DenoiseCompressor(denoiser=test_kit.s2a()).invoke(input_value)
-
-
-def test_one_document_that_cannot_be_read_costs_no_other(documents, test_kit, caplog):
-    fallbacks._counts.clear()
-    broken = Document.model_construct(page_content=None, id="x", metadata={})
-    input_value = {
-        "documents": [documents[0], broken, documents[1]],
-        "query": test_kit.question,
-    }
-    kept_items = DenoiseCompressor(denoiser=test_kit.s2a()).invoke(input_value)
-    assert [document.page_content for document in kept_items] == [
-        "Paris is the capital of France. ",
-        "Bananas are yellow.",
-        None,
-    ]
-    assert "documents[1] was kept as it is; InputError. " in caplog.text
-    assert (
-        len(
-            DenoiseCompressor(denoiser=test_kit.s2a(), on_error="drop").invoke(
-                input_value
-            )
-        )
-        == 2
-    )
-    with pytest.raises(
-        ValueError, match="passage 'x': expected its text as a str, got NoneType"
-    ):
-        DenoiseCompressor(denoiser=test_kit.s2a(), on_error="raise").invoke(input_value)
 
 
 def once(documents):
