@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from langchain_agents import run
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
@@ -151,11 +152,7 @@ async def test_a_tenant_filter_in_the_config_reaches_the_store(is_sync):
     inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
     retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
     config = {"configurable": {"search": {"k": 4, "filter": only("b")}}}
-    found_documents = (
-        await asyncio.to_thread(retriever.invoke, "q", config)
-        if is_sync
-        else await retriever.ainvoke("q", config)
-    )
+    found_documents = await run(retriever, is_sync, "q", config)
     assert sorted(document.id for document in found_documents) == ["b1", "b2"]
 
 
@@ -189,11 +186,7 @@ async def test_max_concurrency_of_the_call_holds_within(is_sync, test_kit):
         denoiser=test_kit.s2a_with(model),
     )
     config = {"max_concurrency": 2}
-    found_documents = (
-        await asyncio.to_thread(retriever.invoke, "q", config)
-        if is_sync
-        else await retriever.ainvoke("q", config)
-    )
+    found_documents = await run(retriever, is_sync, "q", config)
     assert (len(found_documents), model.max_concurrent_calls) == (8, 2)
 
 

@@ -27,6 +27,13 @@ SOURCE_DOCUMENTS = [
 QUESTION_INPUT = {"messages": [HumanMessage("What is the capital of France?")]}
 
 
+def calls(name, **args):
+    """A message that calls a tool."""
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
+    )
+
+
 def search_then_answer(answer=lambda messages: PARIS, query="capital of France"):
     """A model's replies: look it up first, answer when there is a tool result."""
 
