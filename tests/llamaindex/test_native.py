@@ -3,7 +3,7 @@
 import pytest
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.llms import MockLLM
-from llamaindex_denoisers import RedSentences, both, nodes_of
+from llamaindex_denoisers import Fails, RedSentences, both, nodes_of
 from llamaindex_engines import Fixed, keep_red, nodes
 
 from denoise_core.end import ENDDenoiser
@@ -85,14 +85,9 @@ def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(
         DenoisePostprocessor(denoiser=built)
 
 
-class Broken(RedSentences):
-    def denoise(self, query, passages):
-        raise ConnectionError("down")
-
-
 def test_what_began_also_ends_when_it_fails(event_log):
     with pytest.raises(ConnectionError):
-        DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(
+        DenoisePostprocessor(denoiser=Fails(), on_error="raise").postprocess_nodes(
             nodes_of(), query_str="q"
         )
     names = [type(e).__name__ for e in event_log[0]]
