@@ -8,12 +8,11 @@ from typing import Any
 
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
-from llama_index.core.llms import LLM as LlamaIndexLLM  # noqa: N811  the core's is LLM
+from llama_index.core.llms import LLM
 
-from denoise_core import LLM, Budget, InputError, Passage, arun, run
+from denoise_core import InputError, Passage, arun, run
 from denoise_core.augmenter import (
     AnswerVerdict,
-    Feedback,
     TemplateFeedback,
     Utility,
     WorkingMemory,
@@ -37,32 +36,20 @@ class UtilityEvaluator(WithoutPrompts, BaseEvaluator):
 
     Args:
         judge: A judge or a utility of the core, or a LlamaIndex model, which then quotes.
-        llm: The model of a utility that needs one and names none.
-        feedback: Writes the feedback; None uses a template.
-        budget: Bounds one evaluation.
 
     Raises:
         InputError: There is no judge.
     """
 
-    def __init__(
-        self,
-        judge: Judge | Utility | LlamaIndexLLM,
-        *,
-        llm: LLM | None = None,
-        feedback: Feedback | None = None,
-        budget: Budget | None = None,
-    ) -> None:
+    def __init__(self, judge: Judge | Utility | LLM) -> None:
         if judge is None:
             raise InputError(
                 "judge: expected a judge such as Groundedness() or LLMJudge(llm)"
             )
         core_judge: Any = judge
-        if isinstance(judge, LlamaIndexLLM):
+        if isinstance(judge, LLM):
             core_judge = LlamaLLM(judge)  # the core makes a judge of a model
         self.utility = as_utility(core_judge)
-        self.feedback = feedback or TemplateFeedback()
-        self.run_settings: dict[str, Any] = {"llm": llm, "budget": budget}
 
     def evaluate(
         self,
@@ -77,7 +64,7 @@ class UtilityEvaluator(WithoutPrompts, BaseEvaluator):
             InputError: ``query`` or ``response`` is missing.
         """
         flow = self._flow(query, response, _context_passages(contexts))
-        return run(flow, **self.run_settings)[0]
+        return run(flow)[0]
 
     async def aevaluate(
         self,
@@ -90,7 +77,7 @@ class UtilityEvaluator(WithoutPrompts, BaseEvaluator):
         """Evaluate an answer, as `evaluate` does."""
         await asyncio.sleep(sleep_time_in_seconds)  # LlamaIndex's runner spaces calls
         flow = self._flow(query, response, _context_passages(contexts))
-        result, _ = await arun(flow, **self.run_settings)
+        result, _ = await arun(flow)
         return result
 
     def evaluate_response(
@@ -98,14 +85,14 @@ class UtilityEvaluator(WithoutPrompts, BaseEvaluator):
     ) -> EvaluationResult:
         """Evaluate a response; its sources' metadata, such as a title, is evidence."""
         flow = self._flow(query, *_response_parts(response))
-        return run(flow, **self.run_settings)[0]
+        return run(flow)[0]
 
     async def aevaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
         """Evaluate a response, as `evaluate_response` does."""
         flow = self._flow(query, *_response_parts(response))
-        result, _ = await arun(flow, **self.run_settings)
+        result, _ = await arun(flow)
         return result
 
     def _flow(
@@ -126,7 +113,7 @@ class UtilityEvaluator(WithoutPrompts, BaseEvaluator):
             if any(passage.text.strip() for passage in passages):
                 verdict = yield from self.utility.assess(memory, response)
                 if not verdict.passed:
-                    feedback_text = yield from self.feedback.write(
+                    feedback_text = yield from TemplateFeedback().write(
                         memory, response, verdict
                     )
         except Exception as error:

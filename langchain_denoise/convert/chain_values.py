@@ -239,20 +239,6 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
     return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
 
 
-def add_feedback(
-    chain_input: Any, rejected: str, feedback: str, selector: ValueSelector
-) -> Any:
-    """The input for another draft, with the feedback under the user's key or function."""
-    if callable(selector):
-        return selector(chain_input, rejected, feedback)
-    if not isinstance(selector, str) or not isinstance(chain_input, Mapping):
-        raise InputError(
-            f"feedback={selector!r} names a key, and the input is a "
-            f"{type(chain_input).__name__}"
-        )
-    return {**chain_input, selector: f"{rejected}\n\n{feedback}"}
-
-
 FEEDBACK_ID_PREFIX = "denoise-feedback-"
 """Marks the ids of messages added to an input, so that they can be removed again."""
 

@@ -63,7 +63,6 @@ def verified(
     question: ValueSelector = None,
     answer: ValueSelector = None,
     evidence: ValueSelector = None,
-    feedback: ValueSelector = None,
     output_type: OutputType = "output",
     claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
@@ -73,7 +72,8 @@ def verified(
     form.
 
     The feedback goes to the model that writes, after its own prompt, and to no search:
-    the chain's input stays the same.
+    the chain's input stays the same. A chain that shows no model, such as a function,
+    gets it at the end of its input's messages, if it takes messages.
 
     A chain whose tools ran is not run again, because they would run twice. A graph or
     agent raises `InputError`; use ``VerificationMiddleware`` there, or allow another run
@@ -98,8 +98,6 @@ def verified(
         evidence: The key of the evidence, or a function of input and output. By default
             it is what the chain's retrievers and tools return while it runs, or else the
             documents under ``context``, ``documents`` or ``source_documents``.
-        feedback: For a chain that shows no model: a key of the input, or a function
-            ``(input, draft, feedback) -> input``.
         output_type: ``"answer"`` returns the `denoise_core.augmenter.Answer` instead of
             the output.
         claims: The fields of structured output (pydantic, a dataclass, a dict,
@@ -132,7 +130,6 @@ def verified(
         question=question,
         answer=answer,
         evidence=evidence,
-        feedback=feedback,
         output_type=output_type,
         claims=claims,
     )
@@ -177,7 +174,6 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     question: ValueSelector = None
     answer: ValueSelector = None
     evidence: ValueSelector = None
-    feedback: ValueSelector = None
     output_type: OutputType = "output"
     claims: Sequence[str] | None = None
 
@@ -199,8 +195,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
                 f"unsupported={unsupported!r} puts another answer into the output, which "
                 "needs answer='key'; a function only finds it"
             )
-        if self.feedback is None:
-            self._redrafting_chain = insert_redrafting(self.chain)
+        self._redrafting_chain = insert_redrafting(self.chain)
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
@@ -311,16 +306,6 @@ class ChainDrafter:
         redraft = RedraftRequest.from_request(request)
         if redraft is None:
             yield settings.chain, chain_input
-            return
-        if settings.feedback is not None:
-            draft = redraft.rejected
-            feedback = redraft.feedback
-            yield (
-                settings.chain,
-                chain_values.add_feedback(
-                    chain_input, draft, feedback, settings.feedback
-                ),
-            )
             return
         redrafting_chain = settings._redrafting_chain
         has_messages = chain_values.extract_messages(chain_input) is not None

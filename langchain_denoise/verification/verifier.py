@@ -14,7 +14,6 @@ from denoise_core.augmenter import (
     Augmenter,
     Feedback,
     LoopLimits,
-    Policy,
     Utility,
 )
 from denoise_core.augmenter.drafting import RetrievedEvidence
@@ -53,7 +52,6 @@ class Verifier:
         | Callable[..., Any]
         | None = None,
         feedback: Feedback | None = None,
-        policy: Policy | None = None,
         limits: LoopLimits | None = None,
         budget: Budget | None = None,
         should_judge: When | None = None,
@@ -68,7 +66,6 @@ class Verifier:
                 name), which then judges by its quotes. None is the model that writes the
                 answer, ``"off"`` is nobody.
             feedback: Explains to the model what is wrong with a draft.
-            policy: Decides the next step.
             limits: Bounds the drafts, and says what is sent when none holds.
             budget: Covers drafts, judge and feedback together.
             should_judge: ``should_judge(question, answer)`` decides whether an answer is
@@ -86,7 +83,6 @@ class Verifier:
         self.loop = Augmenter(
             judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
-            policy=policy,
             limits=limits,
             budget=budget,
             when=should_judge,

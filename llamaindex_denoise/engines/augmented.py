@@ -11,7 +11,6 @@ from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
@@ -21,9 +20,8 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from denoise_core import Budget, InputError, Message, Passage, arun, run
+from denoise_core import Budget, InputError, Passage, arun, run
 from denoise_core.augmenter import (
-    Answer,
     Augmenter,
     Consolidator,
     LoopLimits,
@@ -44,7 +42,6 @@ from llamaindex_denoise.engines.base import (
     DraftResponse,
     NodeSequence,
     StreamingMode,
-    history_to_messages,
 )
 from llamaindex_denoise.engines.drafter import (
     EngineDrafter,
@@ -111,24 +108,6 @@ class VerifiedEngine(DenoiseEngine):
         self.on_error: ErrorPolicy = on_error
         self.streaming: StreamingMode = streaming
         self.notice = notice
-
-    def answer(
-        self, question: str, history: Sequence[ChatMessage | Message] = ()
-    ) -> Answer:
-        """Return the core's `Answer` with its trace, which can be replayed."""
-        return self._run_with_history(question, history).answer()
-
-    async def aanswer(
-        self, question: str, history: Sequence[ChatMessage | Message] = ()
-    ) -> Answer:
-        """Return the core's `Answer` with its trace, which can be replayed."""
-        return await self._run_with_history(question, history).aanswer()
-
-    def _run_with_history(
-        self, question: str, history: Sequence[ChatMessage | Message]
-    ) -> EngineLoopRun:
-        loop_run = self._loop_run(QueryBundle(question))
-        return replace(loop_run, history=history_to_messages(history))
 
     def synthesize(
         self,

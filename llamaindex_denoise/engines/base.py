@@ -18,7 +18,7 @@ from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
-from denoise_core import InputError, Message
+from denoise_core import Message
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
@@ -77,28 +77,10 @@ _ROLES: Mapping[str, Role] = {
 }
 
 
-def history_to_messages(
-    history: Sequence[ChatMessage | Message],
-) -> tuple[Message, ...]:
-    """Return a conversation as the core's messages, without tool messages.
-
-    Raises:
-        InputError: ``history`` is not a list of LlamaIndex's or the core's messages.
-    """
-    if isinstance(history, (str, ChatMessage, Message)):
-        raise InputError(
-            f"history: expected a list of ChatMessages, got a {type(history).__name__}"
-        )
+def history_to_messages(history: Sequence[ChatMessage]) -> tuple[Message, ...]:
+    """Return a conversation as the core's messages, without tool messages."""
     messages: list[Message] = []
-    for position, message in enumerate(history):
-        if isinstance(message, Message):
-            messages.append(message)
-            continue
-        if not isinstance(message, ChatMessage):
-            raise InputError(
-                f"history[{position}]: expected a ChatMessage, got "
-                f"{type(message).__name__}"
-            )
+    for message in history:
         role = _ROLES.get(message.role.value)
         text = message.content or ""
         if role is not None and text.strip():

@@ -170,43 +170,24 @@ def test_the_shipped_encoder_as_embeddings():
     )
 
 
-def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(test_kit):
-    found_documents = test_kit.ListRetriever(found=DOCUMENTS)
-    scorer = FunctionScorer(lambda query, text: -1.0 if "moon" in text else 1.0)
-    assert (
-        len(
-            DenoisingRetriever(
-                retriever=found_documents,
-                denoiser=ENDDenoiser(scorer, keep=0.3),
-                top_n=3,
-            ).invoke("q")
-        )
-        == 3
-    )
-    assert (
-        len(
-            DenoisingRetriever(
-                retriever=found_documents, scorer=scorer, keep=0.3, top_n=3
-            ).invoke("q")
-        )
-        == 3
-    )
-    assert (
-        len(
-            DenoisingRetriever(
-                retriever=found_documents, scorer=scorer, threshold=0.0, top_n=4
-            ).invoke("q")
-        )
-        == 3
-    )
-    assert (
-        len(
-            DenoisingRetriever(
-                retriever=found_documents, denoiser=ENDDenoiser(scorer, keep=0.3)
-            ).invoke("q")
-        )
-        == 2
-    )
+SCORER = FunctionScorer(lambda query, text: -1.0 if "moon" in text else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({"denoiser": ENDDenoiser(SCORER, keep=0.3), "top_n": 3}, 3),
+        ({"scorer": SCORER, "keep": 0.3, "top_n": 3}, 3),
+        ({"scorer": SCORER, "threshold": 0.0, "top_n": 4}, 3),
+        ({"denoiser": ENDDenoiser(SCORER, keep=0.3)}, 2),
+    ],
+)
+def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(
+    test_kit, settings, count
+):
+    retriever = test_kit.ListRetriever(found=DOCUMENTS)
+    found_documents = DenoisingRetriever(retriever=retriever, **settings).invoke("q")
+    assert len(found_documents) == count
 
 
 def test_titles_and_named_metadata_are_read_with_the_text(test_kit):

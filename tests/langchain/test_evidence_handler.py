@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from function_chat_model import FunctionChatModel
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -22,16 +23,6 @@ HALL = "Otto Brenner completed the Grand Hall in 1912."
 LIE = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
 QUESTION = "When was the Eiffel Tower completed?"
 PROMPT = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
-
-both_ways = pytest.mark.parametrize("is_sync", [True, False])
-
-
-async def asked(runnable, input_value, is_sync, config=None):
-    return (
-        await asyncio.to_thread(runnable.invoke, input_value, config)
-        if is_sync
-        else await runnable.ainvoke(input_value, config)
-    )
 
 
 @pytest.fixture
@@ -83,7 +74,7 @@ async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_
     )
     answers = []
     checked_chain = verified(chain, Verifier(on_answer=answers.append))
-    assert await asked(checked_chain, QUESTION, is_sync) == TOWER
+    assert await run(checked_chain, is_sync, QUESTION) == TOWER
     assert queries == [QUESTION] * 2
     (answer,) = answers
     assert (answer.outcome, [passage.id for passage in answer.memory.evidence]) == (
@@ -105,7 +96,7 @@ async def test_the_outermost_retriever_is_what_was_read(search_then_answer, is_s
         | FunctionChatModel(reply=lambda message: TOWER)
     )
     recorder = EvidenceHandler()
-    await asked(chain, QUESTION, is_sync, {"callbacks": [recorder]})
+    await run(chain, is_sync, QUESTION, {"callbacks": [recorder]})
     assert [
         [passage.id for passage in evidence.passages] for evidence in recorder.retrieved
     ] == [["tower"]]
@@ -129,7 +120,7 @@ async def test_tokens_are_those_the_models_report(search_then_answer, is_sync):
     )
     answers = []
     checked_chain = verified(chain, Verifier(on_answer=answers.append))
-    await asked(checked_chain, {"question": QUESTION}, is_sync)
+    await run(checked_chain, is_sync, {"question": QUESTION})
     models = [message for one in (rewrite, model) for message in one.calls]
     read_value = sum(
         len(str(message.text).split()) for messages in models for message in messages
@@ -155,10 +146,10 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(is_sync):
 
     for used, provenance in ((ask_expert, "model"), (look_up, "tool")):
         recorder = EvidenceHandler()
-        await asked(
+        await run(
             RunnableLambda(lambda query, used=used: used.invoke({"query": query})),
-            QUESTION,
             is_sync,
+            QUESTION,
             {"callbacks": [recorder]},
         )
         assert [
@@ -183,8 +174,8 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(is_sync):
     )
     answers = []
     assert (
-        await asked(
-            verified(chain, Verifier(on_answer=answers.append)), QUESTION, is_sync
+        await run(
+            verified(chain, Verifier(on_answer=answers.append)), is_sync, QUESTION
         )
         == LIE
     )
@@ -206,7 +197,7 @@ async def test_history_and_input_are_not_touched(search_then_answer, is_sync):
     )
     input_value = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
     before = [message.model_copy() for message in input_value]
-    run_output = await asked(verified(chain), input_value, is_sync)
+    run_output = await run(verified(chain), is_sync, input_value)
     assert run_output.response_metadata["denoise"]["outcome"] in (
         "supported",
         "unsupported",
@@ -250,7 +241,7 @@ async def test_streams_show_the_checked_answer_or_the_draft_first(
         assert all(
             path.startswith("VerifiedRunnable/") for path in recorder.paths("llm")
         )
-        assert all(run.ended for run in recorder.runs.values())
+        assert all(traced.ended for traced in recorder.runs.values())
         assert recorder.events[-1][1]["outcome"] == "supported"
         return found_documents
 

@@ -24,8 +24,6 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
-from denoise_core.end import ENDDenoiser
-from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import EMPTY_RESULT_TEXT
 from langchain_denoise.middleware import S2AMiddleware
 from langchain_denoise.middleware.tool_messages import replace_texts
@@ -62,23 +60,6 @@ async def test_the_tools_own_layout_stays(make_agent):
         "\n\n[2 of 3 documents shown; 1 left out]"
     )
     assert [document.id for document in message.artifact] == ["fruit", "atlas"]
-
-
-@both_ways
-async def test_a_tool_that_gives_text_alone(make_agent, test_kit, is_sync):
-    denoiser = ENDDenoiser(FunctionScorer(test_kit.overlap), keep=1)
-    same_message, _ = make_agent(cut_results(denoiser), response_format="content")
-    full_text = tool_message(await run(same_message, is_sync)).content
-    assert full_text == "\n\n".join(
-        document.page_content for document in SOURCE_DOCUMENTS
-    )
-    named_value, _ = make_agent(
-        cut_results(denoiser, tools=["search"]), response_format="content"
-    )
-    cut_text = tool_message(await run(named_value, is_sync)).content
-    assert PARIS in cut_text
-    assert len(cut_text) < len(full_text)
-    assert cut_text.endswith("left out]")
 
 
 async def test_a_failure_keeps_the_result_and_says_so(make_agent, test_kit):

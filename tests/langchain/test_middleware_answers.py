@@ -169,18 +169,6 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make_agent, is_sync
     assert len(model.calls) == 4
 
 
-async def test_no_evidence_is_said_and_not_tried_again(make_agent):
-    denoising_agent, model = make_agent(
-        VerificationMiddleware(), reply=lambda message: LYON
-    )
-    answer = (await denoising_agent.ainvoke(QUESTION_INPUT))["messages"][-1]
-    assert (answer.text, answer.response_metadata["denoise"]["stopped_because"]) == (
-        LYON,
-        "no_evidence",
-    )
-    assert len(model.calls) == 1
-
-
 async def test_evidence_by_a_function_of_the_messages(make_agent):
     middleware = VerificationMiddleware(evidence=lambda messages: [PARIS])
     denoising_agent, _ = make_agent(middleware, reply=lambda message: told(message))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from langchain_core.language_models.fake import FakeListLLM
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
@@ -54,18 +54,6 @@ def test_only_text_blocks_count(test_kit):
         both(ChatModelLLM(test_kit.chat(lambda message: AIMessage(content)))).text
         == "yes"
     )
-
-
-def test_settings_are_bound_as_usual():
-    recorder = []
-
-    def model(messages, **settings):
-        recorder.append(settings)
-        return AIMessageChunk("ok")
-
-    bound = RunnableLambda(model).bind(stop=["\n"], temperature=0, seed=1)
-    assert both(ChatModelLLM(bound)).text == "ok"
-    assert recorder == [{"stop": ["\n"], "temperature": 0, "seed": 1}] * 2
 
 
 def test_retries_of_the_model_itself(test_kit):

@@ -2,7 +2,7 @@
 
 import pytest
 from function_chat_model import FunctionChatModel
-from langchain_agents import both_ways
+from langchain_agents import both_ways, run
 from langchain_citations import (
     CITED_QUESTION,
     FIRST,
@@ -72,11 +72,7 @@ async def test_a_chain_is_judged_by_what_its_model_cites(end, make_message, is_s
     checked = verified(
         chain, verifier=Verifier(judge=citation_judge(prompts)), output_type="answer"
     )
-    answer = (
-        checked.invoke(CITED_QUESTION)
-        if is_sync
-        else await checked.ainvoke(CITED_QUESTION)
-    )
+    answer = await run(checked, is_sync, CITED_QUESTION)
     assert [a.verdict.outcome for a in answer.memory.attempts] == ["fail", "pass"]
     assert "Bananas are blue" in answer.memory.attempts[0].feedback
     assert answer.text == f"{FIRST} {SECOND}"
@@ -98,11 +94,7 @@ async def test_a_message_made_without_a_model_is_read_too(make_message, is_sync)
         verifier=Verifier(judge=lambda question, evidence, claim: True),
         output_type="answer",
     )
-    answer = (
-        checked.invoke(CITED_QUESTION)
-        if is_sync
-        else await checked.ainvoke(CITED_QUESTION)
-    )
+    answer = await run(checked, is_sync, CITED_QUESTION)
     assert [unit.kind for unit in answer.units] == ["", "citation"]
 
 
@@ -122,11 +114,7 @@ async def test_the_search_results_of_a_tool_in_a_chain_are_evidence(is_sync):
         verifier=Verifier(judge=citation_judge([])),
         output_type="answer",
     )
-    answer = (
-        checked.invoke(CITED_QUESTION)
-        if is_sync
-        else await checked.ainvoke(CITED_QUESTION)
-    )
+    answer = await run(checked, is_sync, CITED_QUESTION)
     assert answer.outcome == "supported"
     assert [p.metadata["title"] for p in answer.citations] == ["Atlas"]
 

@@ -293,7 +293,8 @@ def test_an_answer_without_evidence_is_heard_and_not_written_again(model, caplog
     agent = create_agent(model, [], middleware=[VerificationMiddleware()])
     answer = agent.invoke({"messages": [HumanMessage(QUESTION)]})["messages"][-1]
     assert answer.text == FACT
-    assert answer.response_metadata["denoise"]["outcome"] == "unknown"
+    record = answer.response_metadata["denoise"]
+    assert (record["outcome"], record["stopped_because"]) == ("unknown", "no_evidence")
     assert len(model.calls) == 1
     assert "no evidence in tools' results, nor under context" in caplog.text
 

@@ -71,25 +71,6 @@ async def test_text_and_tokens_are_the_servers(server, client, streaming):
     assert bool(server.requests[0].get("stream")) is streaming
 
 
-@pytest.mark.parametrize("status", [429, 500])
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_what_still_fails_keeps_that_document_and_names_the_error(
-    server, client, status, is_sync
-):
-    server.faults = [status]
-    ours = compressor(client(), max_concurrency=1)
-    if is_sync:
-        run_output = await asyncio.to_thread(ours.compress_documents, documents(2), "q")
-    else:
-        run_output = await ours.acompress_documents(documents(2), "q")
-    assert [document.page_content for document in run_output] == [
-        document.page_content for document in documents(2)
-    ]
-    fallback = run_output[0].metadata["denoise_fallback"]
-    assert f"Error code: {status}" in fallback
-    assert f"fault {status}" in fallback
-
-
 @pytest.mark.parametrize("is_sync", [True, False])
 async def test_a_time_out_ends_the_call_and_keeps_the_document(server, client, is_sync):
     server.faults = ["hang"]
@@ -138,9 +119,8 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(server, status):
                 "The tower is tall.",
                 "Bananas.",
             ]
-            assert all(
-                document.metadata.get("denoise_fallback") for document in kept_items
-            )
-            assert "sk-abcdef" not in str(
-                [document.metadata for document in kept_items]
-            )
+            for document in kept_items:
+                fallback = document.metadata["denoise_fallback"]
+                assert f"Error code: {status}" in fallback
+                assert f"fault {status}" in fallback
+                assert "sk-abcdef" not in fallback

@@ -107,21 +107,3 @@ def test_several_queries_give_no_duplicates(test_kit, denoiser, is_sync, ids):
         "Bryn",
         "Cole",
     ]
-
-
-def test_scores_stand_where_the_order_is_theirs(test_kit):
-    scorer = ENDDenoiser(FunctionScorer(by_query), keep=3)
-    [plain_text, scored_value] = (
-        DenoisingRetriever(
-            retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS),
-            denoiser=scorer,
-            order=order,
-        ).invoke("mill?")[0]
-        for order in ("input", "score")
-    )
-    assert not {"relevance_score", "denoise_score"} & set(plain_text.metadata)
-    assert (
-        scored_value.metadata["relevance_score"]
-        == scored_value.metadata["denoise_score"]
-        > 0
-    )

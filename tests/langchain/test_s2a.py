@@ -56,15 +56,6 @@ def test_the_latest_message_is_cleared_of_opinion(test_kit):
     assert CONVERSATION[-1].text == LEADING
 
 
-def test_extractive_variants_keep_the_users_own_words(test_kit):
-    message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    [run_output] = both(
-        S2AMessages(model=test_kit.chat(lambda message: "2"), variant="select"),
-        [message],
-    )
-    assert run_output.text == "What is the capital of France?"
-
-
 @pytest.mark.parametrize("reply", ["1", "NONE"])
 def test_a_message_never_loses_its_question(test_kit, reply):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
@@ -162,18 +153,6 @@ def test_it_stands_between_a_prompt_and_a_model(test_kit):
         "be brief",
         "what is the capital of France?",
     ]
-
-
-def test_whatever_a_chat_model_takes(test_kit):
-    step = S2AMessages(model=test_kit.chat(neutral), variant="default")
-    assert [message.text for message in step.invoke([("human", LEADING)])] == [
-        "what is the capital of France?"
-    ]
-    assert [message.text for message in step.invoke(LEADING)] == [
-        "what is the capital of France?"
-    ]
-    with pytest.raises(ValueError, match="got int"):
-        step.invoke(3)
 
 
 def test_a_message_is_not_said_to_lack_the_answer_that_it_asks_for(test_kit):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
@@ -146,28 +147,16 @@ def only(tenant):
     return lambda document: document.metadata["tenant"] == tenant
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_a_tenant_filter_in_the_config_reaches_the_store(is_sync):
+@both_ways
+async def test_a_filter_in_the_config_or_with_the_call_reaches_the_store(is_sync):
     inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
     retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
     config = {"configurable": {"search": {"k": 4, "filter": only("b")}}}
-    found_documents = (
-        await asyncio.to_thread(retriever.invoke, "q", config)
-        if is_sync
-        else await retriever.ainvoke("q", config)
-    )
+    found_documents = await run(retriever, is_sync, "q", config)
     assert sorted(document.id for document in found_documents) == ["b1", "b2"]
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_a_filter_with_the_call_reaches_the_store(is_sync):
     retriever = DenoisingRetriever(retriever=tenants(), denoiser=keep_all())
-    asked_input = {"filter": only("a")}
-    found_documents = (
-        await asyncio.to_thread(retriever.invoke, "q", **asked_input)
-        if is_sync
-        else await retriever.ainvoke("q", **asked_input)
-    )
+    filtering = retriever.bind(filter=only("a"))
+    found_documents = await run(filtering, is_sync, "q")
     assert sorted(document.id for document in found_documents) == ["a1", "a2"]
 
 
@@ -180,7 +169,7 @@ def test_an_argument_that_would_be_left_out_is_an_error(test_kit):
         ).invoke("q", filter="a")
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
+@both_ways
 async def test_max_concurrency_of_the_call_holds_within(is_sync, test_kit):
     documents = [Document(page_content=f"One {i}. Two.", id=str(i)) for i in range(8)]
     model = test_kit.chat(seconds=0.02)
@@ -189,11 +178,7 @@ async def test_max_concurrency_of_the_call_holds_within(is_sync, test_kit):
         denoiser=test_kit.s2a_with(model),
     )
     config = {"max_concurrency": 2}
-    found_documents = (
-        await asyncio.to_thread(retriever.invoke, "q", config)
-        if is_sync
-        else await retriever.ainvoke("q", config)
-    )
+    found_documents = await run(retriever, is_sync, "q", config)
     assert (len(found_documents), model.max_concurrent_calls) == (8, 2)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from typing import Annotated
 
 import pytest
 from hypothesis import example, given
@@ -11,11 +10,11 @@ from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, range
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain_agents import cut_results
+from langchain_agents import both_ways, calls, cut_results, run, tool_message
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 
 from denoise_core import DenoiseResult, InputError
@@ -31,26 +30,29 @@ from langchain_denoise.middleware.tool_results import DenoiseToolResults
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 
 
+def only(word, **settings):
+    """Keeps what says this word."""
+    scorer = FunctionScorer(lambda query, text: float(word in text))
+    return ENDDenoiser(scorer, threshold=0.5, **settings)
+
+
 def about_paris(**settings):
-    scorer = FunctionScorer(lambda query, text: float("Paris" in text))
-    return cut_results(
-        ENDDenoiser(scorer, threshold=0.5, min_keep=0), tools=["search"], **settings
-    )
+    return cut_results(only("Paris", min_keep=0), tools=["search"], **settings)
 
 
-async def cleared(middleware, content, *, is_sync=True, artifact=None, state=None):
+def request_of(name="search", query=None):
+    """A call of a tool, with a query or without."""
+    args = {} if query is None else {"query": query}
+    call = {"name": name, "args": args, "id": "call", "type": "tool_call"}
+    state = {"messages": [HumanMessage("Where is Paris?")]}
+    return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
+
+
+async def cleared(middleware, content, *, is_sync=True, artifact=None):
     message = ToolMessage(
         content, tool_call_id="call", name="search", artifact=artifact
     )
-    call = {"name": "search", "args": {}, "id": "call"}
-    if state is None:
-        state = {
-            "messages": [
-                HumanMessage("Where is Paris?"),
-                AIMessage("", tool_calls=[call]),
-            ]
-        }
-    request = ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
+    request = request_of()
     if is_sync:
         return await asyncio.to_thread(
             middleware.wrap_tool_call, request, lambda request: message
@@ -60,9 +62,6 @@ async def cleared(middleware, content, *, is_sync=True, artifact=None, state=Non
         return message
 
     return await middleware.awrap_tool_call(request, handler)
-
-
-both_ways = pytest.mark.parametrize("is_sync", [True, False])
 
 
 @both_ways
@@ -176,12 +175,8 @@ def test_a_result_of_which_all_is_kept_is_the_same(texts):
 
 def result_of(denoiser, content):
     message = ToolMessage(content, tool_call_id="call", name="search")
-    call = {"name": "search", "args": {}, "id": "call", "type": "tool_call"}
-    state = {"messages": [HumanMessage("Paris?")]}
-    request = ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
-    return cut_results(denoiser, tools=["search"]).wrap_tool_call(
-        request, lambda _: message
-    )
+    middleware = cut_results(denoiser, tools=["search"])
+    return middleware.wrap_tool_call(request_of(), lambda _: message)
 
 
 @given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)), st.booleans())
@@ -219,161 +214,102 @@ SEARCH_REPLIES = {
 SEARCH_REPLIES["results"].append({"title": "Paris", "text": "In Paris it is dry. " * 8})
 
 
-def agent_of(test_kit, middleware, found, args, **settings):
+def agent_of(test_kit, middleware, look_up, tool_calls):
+    """An agent that calls a tool once and is done; and its model."""
+    model = test_kit.chat(
+        lambda messages: (
+            "done"
+            if messages[-1].type == "tool"
+            else AIMessage("", tool_calls=tool_calls)
+        )
+    )
+    return create_agent(model, [look_up], middleware=middleware), model
+
+
+def searching(test_kit, middleware, found):
+    """An agent whose tool finds this."""
+
     @tool
-    def search(query: str = "", page: int = 1):
+    def search(query: str = ""):
         """Looks things up."""
         return found
 
-    calls = [{"name": "search", "args": args, "id": "call-12345678"}]
-    model = test_kit.chat(
-        lambda message: (
-            "done" if message[-1].type == "tool" else AIMessage("", tool_calls=calls)
-        )
-    )
-    return create_agent(model, [search], middleware=[middleware], **settings)
+    tool_calls = [{"name": "search", "args": {"query": "Paris"}, "id": "call-12345678"}]
+    return agent_of(test_kit, [middleware], search, tool_calls)[0]
 
 
-def told(state):
-    return next(message for message in state["messages"] if message.type == "tool")
-
-
+IS_IT_DRY = {"messages": [HumanMessage("Is it dry?")]}
 NOTE = {"left_out": "1 of 10 items shown; 9 left out"}
 
 
 async def test_a_named_text_tool_is_cut(test_kit):
-    middleware = cut_results(
-        ENDDenoiser(
-            FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
-        ),
-        tools=["search"],
-    )
-    denoising_agent = agent_of(
-        test_kit, middleware, json.dumps(SEARCH_REPLIES), {"query": "weather in Paris"}
-    )
-    found_documents = json.loads(
-        told(
-            await denoising_agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
-        ).content
-    )
+    middleware = cut_results(only("Paris"), tools=["search"])
+    denoising_agent = searching(test_kit, middleware, json.dumps(SEARCH_REPLIES))
+    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
+    found_documents = json.loads(message.content)
     assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
     assert found_documents["query"] == "Paris"
 
 
 async def test_long_text_that_passes_is_said_once(test_kit, caplog):
     fallbacks._counts.clear()
-    denoising_agent = agent_of(
-        test_kit, cut_results(keep=1), json.dumps(SEARCH_REPLIES), {"query": "Paris"}
-    )
+    middleware = cut_results(keep=1)
+    denoising_agent = searching(test_kit, middleware, json.dumps(SEARCH_REPLIES))
     for _ in range(2):
-        state = await denoising_agent.ainvoke(
-            {"messages": [HumanMessage("Is it dry?")]}
-        )
-        assert json.loads(told(state).content) == SEARCH_REPLIES
+        message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
+        assert json.loads(message.content) == SEARCH_REPLIES
     assert caplog.text.count("tools=['search']") == 1
 
 
 async def test_short_text_passes(test_kit):
-    denoising_agent = agent_of(
-        test_kit,
-        DenoiseToolResults(keep=1, tools=["search"]),
-        "Rain.\n\nParis.",
-        {"query": "Paris"},
-    )
-    assert (
-        told(
-            await denoising_agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
-        ).content
-        == "Rain.\n\nParis."
-    )
+    middleware = DenoiseToolResults(keep=1, tools=["search"])
+    denoising_agent = searching(test_kit, middleware, "Rain.\n\nParis.")
+    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
+    assert message.content == "Rain.\n\nParis."
 
 
 async def test_a_name_that_no_tool_has_raises_with_the_nearest(test_kit):
     """It did nothing, and said nothing."""
-    denoising_agent = agent_of(
-        test_kit,
-        cut_results(test_kit.Answers(test_kit.drop_all), tools=["serach"]),
-        "x",
-        {"query": "q"},
-    )
+    middleware = cut_results(test_kit.Answers(test_kit.drop_all), tools=["serach"])
     with pytest.raises(InputError, match="did you mean 'search'"):
-        await denoising_agent.ainvoke({"messages": [HumanMessage("?")]})
+        await searching(test_kit, middleware, "x").ainvoke(IS_IT_DRY)
     with pytest.raises(InputError, match="list of tools"):
         cut_results(tools="search")
 
 
 async def test_messages_in_a_command_are_denoised(test_kit):
     """A command passed, although its message held ten documents."""
-
-    @tool
-    def search(query: str, tool_call_id: Annotated[str, InjectedToolCallId]):
-        """Looks things up."""
-        return Command(
-            update={
-                "messages": [
-                    ToolMessage(json.dumps(SEARCH_REPLIES), tool_call_id=tool_call_id)
-                ]
-            }
-        )
-
-    calls = [{"name": "search", "args": {"query": "Paris weather"}, "id": "call-1"}]
-    model = test_kit.chat(
-        lambda message: (
-            "done" if message[-1].type == "tool" else AIMessage("", tool_calls=calls)
-        )
-    )
-    denoiser = ENDDenoiser(
-        FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
-    )
-    denoising_agent = create_agent(
-        model, [search], middleware=[cut_results(denoiser, tools=["search"])]
-    )
-    found_documents = json.loads(
-        told(await denoising_agent.ainvoke({"messages": [HumanMessage("?")]})).content
-    )
+    message = ToolMessage(json.dumps(SEARCH_REPLIES), tool_call_id="call-12345678")
+    command = Command(update={"messages": [message]})
+    middleware = cut_results(only("Paris"), tools=["search"])
+    denoising_agent = searching(test_kit, middleware, command)
+    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
+    found_documents = json.loads(message.content)
     assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
+@both_ways
 async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     @tool
     def search(query: str):
         """Looks things up."""
         return json.dumps(SEARCH_REPLIES)
 
-    asked_input = [
-        AIMessage(
-            "",
-            tool_calls=[
-                {"name": "search", "args": {"query": "Paris dry"}, "id": "call-1"}
-            ],
-        )
-    ]
-
     def reply(messages):
         if messages[-1].type == "human":
-            return asked_input[0]
+            return calls("search", query="Paris dry")
         if len([message for message in messages if message.type == "tool"]) == 1:
             at = messages[-1].text.partition("recall(")[2].partition(")")[0]
-            return AIMessage(
-                "", tool_calls=[{"name": "recall", "args": {"id": at}, "id": "call-2"}]
-            )
+            return calls("recall", id=at)
         return "done"
 
-    denoiser = ENDDenoiser(
-        FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
-    )
     denoising_agent = create_agent(
         test_kit.chat(reply),
         [search],
-        middleware=[cut_results(denoiser, tools=["search"], recall=True)],
+        middleware=[cut_results(only("Paris"), tools=["search"], recall=True)],
     )
     input_value = {"messages": [HumanMessage("Is it dry in Paris?")]}
-    state = (
-        await asyncio.to_thread(denoising_agent.invoke, input_value)
-        if is_sync
-        else await denoising_agent.ainvoke(input_value)
-    )
+    state = await run(denoising_agent, is_sync, input_value)
     first, restored_value = [
         message for message in state["messages"] if message.type == "tool"
     ]
@@ -388,12 +324,6 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     )
 
 
-LINES = [
-    f"{n:02}:00 order {n} was sent from the warehouse to the customer without delay"
-    for n in range(60)
-]
-
-
 def test_messages_of_one_call_count_together():
     half = "\n\n".join(
         f"Paragraph {n} of the first half, which says little about anything."
@@ -405,15 +335,7 @@ def test_messages_of_one_call_count_together():
             "messages": [ToolMessage(half, tool_call_id=i, name="log") for i in "12"]
         }
     )
-    call = {
-        "name": "log",
-        "args": {"query": "paragraph 3"},
-        "id": "1",
-        "type": "tool_call",
-    }
-    request = ToolCallRequest(
-        tool_call=call, tool=None, state={"messages": []}, runtime=None
-    )
+    request = request_of("log", "paragraph 3")
     denoiser = ENDDenoiser(
         FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2
     )
@@ -428,14 +350,8 @@ async def test_what_is_recalled_comes_whole():
     middleware = about_paris(recall=True)
     text = "Bananas are yellow.\n\n" * 200
     message = ToolMessage(text, tool_call_id="call", name=RECALL_TOOL)
-    call = {"name": "search", "args": {}, "id": "call"}
-    request = ToolCallRequest(
-        tool_call=call,
-        tool=None,
-        state={"messages": [HumanMessage("Paris?")]},
-        runtime=None,
-    )
-    assert middleware.wrap_tool_call(request, lambda request: message).content == text
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    assert after.content == text
 
 
 TABLE = json.dumps(
@@ -450,24 +366,16 @@ def run_agent(test_kit, middleware, found=TABLE, name="search"):
         return found
 
     look_up = StructuredTool.from_function(look, name=name, description="Looks.")
-    calls = [{"name": name, "args": {"query": "rain in town 7"}, "id": "call-12345678"}]
-    model = test_kit.chat(
-        lambda messages: (
-            "done" if messages[-1].type == "tool" else AIMessage("", tool_calls=calls)
-        )
-    )
-    agent = create_agent(model, [look_up], middleware=middleware)
+    tool_calls = [
+        {"name": name, "args": {"query": "rain in town 7"}, "id": "call-12345678"}
+    ]
+    agent, model = agent_of(test_kit, middleware, look_up, tool_calls)
     state = agent.invoke({"messages": [("user", "How much rain?")]})
-    return told(state), model.calls[-1][-1]
-
-
-def only_town_7():
-    scorer = FunctionScorer(lambda query, text: float("town 7" in text))
-    return ENDDenoiser(scorer, threshold=0.5)
+    return tool_message(state), model.calls[-1][-1]
 
 
 def test_the_state_keeps_what_the_tool_returned_and_the_model_reads_less(test_kit):
-    middleware = DenoiseToolResults(only_town_7(), tools=["search"], min_characters=0)
+    middleware = DenoiseToolResults(only("town 7"), tools=["search"], min_characters=0)
     stored, shown = run_agent(test_kit, [middleware])
     assert stored.content == TABLE
     assert json.loads(shown.text)["rows"] == [
@@ -488,7 +396,7 @@ def test_a_result_that_another_middleware_clears_stays_cleared(test_kit):
             ]
             return handler(request.override(messages=messages))
 
-    ours = DenoiseToolResults(only_town_7(), tools=["search"], min_characters=0)
+    ours = DenoiseToolResults(only("town 7"), tools=["search"], min_characters=0)
     _, shown = run_agent(test_kit, [Clears(), ours])
     assert shown.content == "[cleared]"
 
@@ -502,26 +410,18 @@ NOT_SEARCHING = (
 @pytest.mark.parametrize("name", NOT_SEARCHING)
 def test_tools_that_are_not_named_are_never_cut(test_kit, name):
     found = "\n\n".join(f"FAILED test_{n}: town {n} is wet." for n in range(900))
-    middleware = DenoiseToolResults(only_town_7(), min_characters=0)
+    middleware = DenoiseToolResults(only("town 7"), min_characters=0)
     stored, shown = run_agent(test_kit, [middleware], found, name)
     assert stored.content == shown.content == found
     message = ToolMessage(found, tool_call_id="call", name=name)
-    call = {
-        "name": name,
-        "args": {"query": "town 7"},
-        "id": "call",
-        "type": "tool_call",
-    }
-    request = ToolCallRequest(
-        tool_call=call, tool=None, state={"messages": []}, runtime=None
-    )
-    named = DenoiseToolResults(only_town_7(), tools=["search"], min_characters=0)
+    named = DenoiseToolResults(only("town 7"), tools=["search"], min_characters=0)
+    request = request_of(name, "town 7")
     assert named.wrap_tool_call(request, lambda _: message) is message
 
 
 def test_a_cap_bounds_the_result_of_any_tool(test_kit):
     found = "\n".join(f"{n}: a line of a long log without a search" for n in range(900))
-    middleware = DenoiseToolResults(only_town_7(), hard_cap=5000, recall=True)
+    middleware = DenoiseToolResults(only("town 7"), hard_cap=5000, recall=True)
     stored, shown = run_agent(test_kit, [middleware], found, "shell")
     assert stored.content == found
     assert shown.text.startswith("0: a line")
@@ -535,11 +435,7 @@ def test_ids_that_a_tool_shows_for_its_documents_stay():
         Document(page_content=f"{name} is a town. " * 20, id=name) for name in "abc"
     ]
     message = ToolMessage("a, b, c", tool_call_id="call", artifact=documents)
-    call = {"name": "search", "args": {}, "id": "call", "type": "tool_call"}
-    request = ToolCallRequest(
-        tool_call=call, tool=None, state={"messages": []}, runtime=None
-    )
-    after = cut_results(keep=1).wrap_tool_call(request, lambda _: message)
+    after = cut_results(keep=1).wrap_tool_call(request_of(), lambda _: message)
     assert after.content == "a, b, c"
     assert after.artifact == documents
 

@@ -3,38 +3,24 @@
 import asyncio
 
 import pytest
-from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llamaindex_engines import QUESTION, RIGHT, Fixed, always, own_loop
 
-from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
-    AugmentedQueryEngine,
     Checked,
     DenoisePostprocessor,
-    LlamaLLM,
 )
-from llamaindex_denoise.models.retriever import LlamaRetriever
 
-QUESTION = "Where is the red tower?"
-RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
+WRONG = "The red tower was built in 1755."
 
 
-class Fixed(BaseRetriever):
-    def __init__(self, *texts):
-        self.texts = texts or (
-            "The red tower is in Porto. Bread is cheap there.",
-            "The blue bridge.",
-        )
-        super().__init__()
-
-    def _retrieve(self, query_bundle):
-        return [
-            NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5)
-            for i, t in enumerate(self.texts)
-        ]
+def found():
+    """A retriever that finds one text."""
+    text = "The red tower is in Porto. Bread is cheap there."
+    return Fixed([NodeWithScore(node=TextNode(text=text), score=0.5)])
 
 
 class Listens:
@@ -61,7 +47,7 @@ def listening():
 def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
     scorer, postprocessor = listening()
     tool = RetrieverTool.from_defaults(
-        Fixed(), node_postprocessors=[postprocessor], description="towers"
+        found(), node_postprocessors=[postprocessor], description="towers"
     )
     output = tool.call(input=question)
     later = asyncio.run(tool.acall(input=question))
@@ -73,21 +59,15 @@ def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
     )
 
 
-def engine_saying(scripted_llm, text):
-    return AugmentedQueryEngine(
-        Augmenter(
-            LlamaLLM(scripted_llm(lambda messages: text)), LlamaRetriever(Fixed())
-        )
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")]
 )
 def test_the_tool_tells_the_agent_the_verdict(scripted_llm, text, label):
     tool = Checked(
         QueryEngineTool.from_defaults(
-            engine_saying(scripted_llm, text), name="towers", description="about towers"
+            own_loop(scripted_llm, always(text), found()),
+            name="towers",
+            description="about towers",
         )
     )
     output = tool.call(QUESTION)

@@ -11,24 +11,15 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_denoisers import DENOISERS, Joins, Shouts, Untouched
 
-from denoise_core import DenoiseResult, Passage
-from denoise_core.end import ENDDenoiser
+from denoise_core import DenoiseResult
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract_spans, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.nodes.citations import origins, resolve_citations
 
 QUESTION = "Where is the red tower?"
-
-
-def red_sentences():
-    return ENDDenoiser(
-        FunctionScorer(lambda q, t: float("red" in t)),
-        threshold=0.5,
-        chunker=sentence_spans,
-    )
 
 
 def document():
@@ -65,7 +56,7 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(
 
     llm = scripted_llm(answers)
     denoiser = (
-        red_sentences()
+        DENOISERS["end_sentences"]()
         if method == "end"
         else S2ADenoiser(
             # Without the document's opening sentence, which says whose the towers are.
@@ -108,7 +99,7 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(
 
 def test_without_the_originals_the_answer_is_all_that_was_kept():
     parts, _ = index_of()
-    out = DenoisePostprocessor(denoiser=red_sentences()).postprocess_nodes(
+    out = DenoisePostprocessor(denoiser=DENOISERS["end_sentences"]()).postprocess_nodes(
         [NodeWithScore(node=parts[0])], query_str=QUESTION
     )
     (origin,) = origins(out[0])
@@ -119,32 +110,14 @@ def test_without_the_originals_the_answer_is_all_that_was_kept():
 
 def test_an_original_that_changed_is_not_used():
     node = TextNode(text="A red tower. Ships.", id_="a")
-    (out,) = DenoisePostprocessor(denoiser=red_sentences()).postprocess_nodes(
-        [NodeWithScore(node=node)], query_str=QUESTION
-    )
+    (out,) = DenoisePostprocessor(
+        denoiser=DENOISERS["end_sentences"]()
+    ).postprocess_nodes([NodeWithScore(node=node)], query_str=QUESTION)
     assert origins(out, [node])[0].is_exact
     assert not origins(out, [TextNode(text="A rad tower. Ships.", id_="a")])[0].is_exact
 
 
 def test_written_text_stands_for_its_passage_and_is_not_called_exact():
-    class Shouts:
-        def denoise(self, query, passages):
-            out = [
-                Passage(
-                    passage.text.upper(),
-                    passage.id,
-                    passage.score,
-                    passage.metadata,
-                    passage.source_spans,
-                    is_rewritten=True,
-                )
-                for passage in passages
-            ]
-            return DenoiseResult(query, tuple(out))
-
-        async def adenoise(self, query, passages):
-            return self.denoise(query, passages)
-
     node = TextNode(text="A red tower.", id_="a")
     (out,) = DenoisePostprocessor(denoiser=Shouts()).postprocess_nodes(
         [NodeWithScore(node=node)], query_str="q"
@@ -154,16 +127,6 @@ def test_written_text_stands_for_its_passage_and_is_not_called_exact():
 
 
 def test_joint_text_names_every_node():
-    class Joins:
-        def denoise(self, query, passages):
-            spans = tuple(s for passage in passages for s in passage.source_spans)
-            return DenoiseResult(
-                query, (Passage("both", "joint", None, {}, spans, is_rewritten=True),)
-            )
-
-        async def adenoise(self, query, passages):
-            return self.denoise(query, passages)
-
     nodes = [NodeWithScore(node=TextNode(text=t, id_=t)) for t in ("one", "two")]
     (out,) = DenoisePostprocessor(denoiser=Joins()).postprocess_nodes(
         nodes, query_str="q"
@@ -183,7 +146,7 @@ def test_nodes_nobody_denoised_have_no_origin():
     assert resolve_citations(Response(None, [])) == {}
 
 
-class Keeps:
+class Keeps(Untouched):
     """Keeps the sentences whose place in the text is in ``chosen``."""
 
     def __init__(self, chosen):
@@ -197,9 +160,6 @@ class Keeps:
             for p in passages
         ]
         return DenoiseResult(query, tuple(p for p in out if p))
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,7 +12,6 @@ from llama_index.core import (
     VectorStoreIndex,
     get_response_synthesizer,
 )
-from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.response.schema import PydanticResponse, Response
 from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
@@ -263,24 +262,6 @@ def test_an_engine_without_evidence_passes_its_answer_on(scripted_llm):
     assert (str(response), outcome(response)) == (WRONG, "unknown")
 
 
-async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted_llm):
-    unsure = inner(scripted_llm(always(WRONG)))
-    tower = Checked(
-        QueryEngineTool.from_defaults(unsure, name="towers", description="about towers")
-    )
-    seen = []
-
-    def reply(messages):
-        seen.append(messages[-1].content or "")
-        if "Observation" in seen[-1]:
-            return "Thought: I can answer.\nAnswer: Nobody confirmed it."
-        return 'Thought: I look it up.\nAction: towers\nAction Input: {"input": "Where is the red tower?"}'
-
-    agent = ReActAgent(tools=[tower], llm=scripted_llm(reply), streaming=False)
-    assert str(await agent.run(QUESTION)) == "Nobody confirmed it."
-    assert "(unsupported: this answer was not confirmed by its sources)" in seen[-1]
-
-
 class Answered(BaseModel):
     city: str
     year: int
@@ -365,15 +346,6 @@ async def test_condense_chat_without_a_stream_over_an_engine_that_streams(
     assert str(await chat.achat(QUESTION)) == RIGHT
 
 
-@pytest.mark.parametrize("how", ["draft", "checked"])
-def test_both_ways_to_stream_end_with_the_answer(scripted_llm, how):
-    reply_text = "The red tower is in Porto. Bread is cheap there."
-    engine = inner(scripted_llm(always(reply_text)), streaming=True)
-    response = Checked(engine, streaming=how).query(QUESTION)
-    assert "".join(response.response_gen).strip() == reply_text
-    assert outcome(response) == "supported"
-
-
 def test_from_args_takes_what_llamaindex_has(scripted_llm):
     engine = AugmentedQueryEngine.from_args(
         Fixed(nodes()), llm=scripted_llm(always(RIGHT))
@@ -381,13 +353,6 @@ def test_from_args_takes_what_llamaindex_has(scripted_llm):
     assert outcome(engine.query(QUESTION)) == "supported"
     with pytest.raises(InputError, match="no default is resolved"):
         AugmentedQueryEngine.from_args(Fixed(nodes()))
-
-
-def test_the_answer_can_be_had_with_its_trace(scripted_llm):
-    engine = Checked(inner(scripted_llm(always(RIGHT))))
-    answer = engine.answer(QUESTION)
-    assert answer.outcome == "supported"
-    assert any(e.tag == "draft" for e in answer.trace.events)
 
 
 def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
@@ -429,15 +394,6 @@ def test_evidence_that_is_no_source_node_is_given_by_a_function(as_node):
         assert response.metadata["rows"]
 
 
-def test_evidence_of_a_chat_is_given_by_a_function(scripted_llm):
-    chat = SimpleChatEngine.from_defaults(llm=scripted_llm(always(RIGHT)))
-    judge = {"judge": lambda question, evidence, claim: "Porto" in str(evidence)}
-    assert outcome(Checked(chat, **judge).chat(QUESTION)) == "unknown"
-    texts = ["The red tower is in Porto."]
-    checked_chat = Checked(chat, **judge, evidence=lambda response: texts)
-    assert outcome(checked_chat.chat(QUESTION)) == "supported"
-
-
 @pytest.mark.parametrize("value", ["The red tower is in Porto.", None, 3])
 def test_evidence_that_is_no_list_is_refused(value):
     judge = {"judge": lambda question, evidence, claim: True}
@@ -446,9 +402,16 @@ def test_evidence_that_is_no_list_is_refused(value):
         engine.query(QUESTION)
 
 
-def test_evidence_in_the_form_of_a_faq_is_judged_in_a_chat(scripted_llm):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The red tower is in Porto.",
+        "Question: where is the red tower?\nAnswer: in Porto.",
+    ],
+)
+def test_evidence_of_a_chat_is_given_by_a_function(scripted_llm, text):
     chat = SimpleChatEngine.from_defaults(llm=scripted_llm(always(RIGHT)))
     judge = {"judge": lambda question, evidence, claim: "Porto" in str(evidence)}
-    texts = ["Question: where is the red tower?\nAnswer: in Porto."]
-    checked_chat = Checked(chat, **judge, evidence=lambda response: texts)
+    assert outcome(Checked(chat, **judge).chat(QUESTION)) == "unknown"
+    checked_chat = Checked(chat, **judge, evidence=lambda response: [text])
     assert outcome(checked_chat.chat(QUESTION)) == "supported"

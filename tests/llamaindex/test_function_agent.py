@@ -16,31 +16,19 @@ from llama_index.core.tools import (
 )
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
-from llamaindex_engines import Fixed, nodes
+from llamaindex_engines import Fixed, always, nodes, own_loop
 
-from denoise_core.augmenter import Augmenter, LoopLimits, WorkingMemory
+from denoise_core.augmenter import LoopLimits, WorkingMemory
 from denoise_core.augmenter.drafting.contamination import split_evidence
 from denoise_core.augmenter.drafting.drafter import DraftReply
 from llamaindex_denoise import (
-    AugmentedQueryEngine,
     Checked,
-    LlamaLLM,
     VerificationEvent,
 )
 from llamaindex_denoise.agents.checked import evidence_from_calls
-from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
-
-
-def engine_saying(scripted_llm, text):
-    return AugmentedQueryEngine(
-        Augmenter(
-            LlamaLLM(scripted_llm(lambda messages: text)),
-            LlamaRetriever(Fixed(nodes())),
-        )
-    )
 
 
 class Script:
@@ -188,7 +176,9 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted_llm, kind):
     else:
         tool = Checked(
             QueryEngineTool.from_defaults(
-                engine_saying(scripted_llm, RIGHT), name="search", description="towers"
+                own_loop(scripted_llm, always(RIGHT)),
+                name="search",
+                description="towers",
             )
         )
 

@@ -3,10 +3,9 @@
 import pytest
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.llms import MockLLM
-from llamaindex_denoisers import QUESTION, RedSentences, both, nodes_of
-from llamaindex_engines import Fixed, checked_engine, keep_red, nodes
+from llamaindex_denoisers import Fails, RedSentences, both, nodes_of
+from llamaindex_engines import Fixed, keep_red, nodes
 
-from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
@@ -86,22 +85,10 @@ def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(
         DenoisePostprocessor(denoiser=built)
 
 
-class Broken(RedSentences):
-    def denoise(self, query, passages):
-        raise ConnectionError("down")
-
-
 def test_what_began_also_ends_when_it_fails(event_log):
     with pytest.raises(ConnectionError):
-        DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(
+        DenoisePostprocessor(denoiser=Fails(), on_error="raise").postprocess_nodes(
             nodes_of(), query_str="q"
         )
     names = [type(e).__name__ for e in event_log[0]]
     assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
-
-
-def test_history_takes_messages_of_either_kind_and_nothing_else(scripted_llm):
-    engine = checked_engine(scripted_llm)
-    assert engine.answer(QUESTION, [Message("user", "Hi.")]).text
-    with pytest.raises(InputError, match="expected a list of ChatMessages, got a str"):
-        engine.answer(QUESTION, "Hi.")

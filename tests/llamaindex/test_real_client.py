@@ -44,24 +44,13 @@ def nodes(count):
     ]
 
 
-def postprocessor(model, at_most=10):
+def postprocessor(model):
     denoiser = S2ADenoiser(
         LlamaLLM(model),
         variant="select",
-        max_concurrency=at_most,
         options=Options(join_passages=False),
     )
     return DenoisePostprocessor(denoiser=denoiser)
-
-
-async def denoised(ours, inputs, sync):
-    if sync:
-        return await asyncio.to_thread(ours.postprocess_nodes, inputs, query_str="q")
-    return await ours.apostprocess_nodes(inputs, query_str="q")
-
-
-def reason(node):
-    return record(node.node)["fallback"]
 
 
 async def test_text_and_tokens_are_the_servers(server, client):
@@ -97,18 +86,6 @@ async def test_a_schema_is_a_tool_that_must_be_called(server, client):
         assert {key: sent_schema[key] for key in WANTED} == WANTED
         assert sent["tool_choice"] == "required"
         assert [m["role"] for m in sent["messages"]] == ["system", "user"]
-
-
-@pytest.mark.parametrize("status", [429, 500])
-@pytest.mark.parametrize("sync", [True, False])
-async def test_what_still_fails_keeps_that_node_and_names_the_error(
-    server, client, status, sync
-):
-    server.faults = [status]
-    out = await denoised(postprocessor(client(), at_most=1), nodes(2), sync)
-    assert [hit.node.text for hit in out] == [hit.node.text for hit in nodes(2)]
-    assert str(status) in reason(out[0])
-    assert f"fault {status}" in reason(out[0])
 
 
 async def test_cancelling_leaves_nothing_running(server, client):
@@ -156,5 +133,8 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(server, status):
                 "The tower is tall.",
                 "Bananas.",
             ]
-            assert all(record(hit.node)["fallback"] for hit in kept_items)
-            assert "sk-abcdef" not in str([record(hit.node) for hit in kept_items])
+            for hit in kept_items:
+                fallback = record(hit.node)["fallback"]
+                assert str(status) in fallback
+                assert f"fault {status}" in fallback
+                assert "sk-abcdef" not in fallback

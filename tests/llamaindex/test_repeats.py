@@ -12,6 +12,7 @@ from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_denoisers import (
     DENOISERS,
+    Fails,
     RedSentences,
     Untouched,
     nodes_of,
@@ -119,14 +120,9 @@ def test_a_broken_pattern_is_an_error_at_once():
         DenoisePostprocessor(denoiser=RedSentences(), must_keep="(")
 
 
-class Broken(RedSentences):
-    def denoise(self, query, passages):
-        raise ConnectionError("down")
-
-
 def test_a_failure_leaves_overlapping_nodes_as_they_are():
     hits = overlapping(range(9))
-    kept = DenoisePostprocessor(denoiser=Broken()).postprocess_nodes(
+    kept = DenoisePostprocessor(denoiser=Fails()).postprocess_nodes(
         hits, query_str=QUESTION
     )
     assert [n.node.text for n in kept] == [n.node.text for n in hits]

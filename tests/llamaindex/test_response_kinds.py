@@ -1,6 +1,5 @@
 """Each kind of response comes back as its engine gives it: several answers, sources alone, labels, streams."""
 
-import asyncio
 from enum import Enum
 from typing import Literal
 
@@ -103,21 +102,6 @@ def test_labels_are_not_held_against_the_sources(town, outcome):
     response = engine.query(QUESTION)
     assert response.metadata["denoise"]["outcome"] == outcome
     assert response.response == Place(town=town), "the object comes back whole"
-
-
-def test_a_stream_of_a_chat_has_its_verdict(scripted_llm):
-    def chat():
-        memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
-        llm = scripted_llm(lambda messages: RIGHT)
-        return Checked(
-            ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
-        )
-
-    async def later():
-        return (await chat().astream_chat(QUESTION)).metadata
-
-    for metadata in (chat().stream_chat(QUESTION).metadata, asyncio.run(later())):
-        assert metadata["denoise"]["outcome"] == "supported"
 
 
 def test_a_llamaindex_model_is_a_judge(scripted_llm):

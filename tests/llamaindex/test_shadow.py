@@ -6,7 +6,7 @@ import json
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_denoisers import DENOISERS, RedSentences, frozen, nodes_of
+from llamaindex_denoisers import DENOISERS, Fails, RedSentences, frozen, nodes_of
 from llamaindex_engines import always, inner, nodes
 
 from llamaindex_denoise import DenoisePostprocessor, ShadowHandler
@@ -14,11 +14,6 @@ from llamaindex_denoise import DenoisePostprocessor, ShadowHandler
 QUESTION = "Where is the red tower?"
 KEPT_ANSWER = "The red tower is in Porto."
 LOST_ANSWER = 'It says: "The blue bridge crosses the river."'
-
-
-class Breaks(RedSentences):
-    def denoise(self, query, passages):
-        raise ConnectionError("no model")
 
 
 def shadow(denoiser=None, **settings):
@@ -37,10 +32,9 @@ def report(tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["keep", "drop", "raise"])
-@pytest.mark.parametrize("name", [*sorted(DENOISERS), "breaks"])
+@pytest.mark.parametrize("name", sorted(DENOISERS))
 def test_what_comes_back_is_what_went_in(name, policy):
-    denoiser = Breaks() if name == "breaks" else DENOISERS[name]()
-    postprocessor = shadow(denoiser, on_error=policy, on_empty=policy, top_n=1)
+    postprocessor = shadow(DENOISERS[name](), on_error=policy, on_empty=policy, top_n=1)
     hits = [*nodes_of(), *nodes_of()[:1]]
     before = frozen(hits)
     out = postprocessor.postprocess_nodes(hits, query_str=QUESTION)
@@ -108,7 +102,7 @@ def test_a_streamed_answer_may_follow(scripted_llm, report):
 
 
 def test_a_failure_is_counted(report):
-    shadow(Breaks()).postprocess_nodes(nodes(), query_str=QUESTION)
+    shadow(Fails()).postprocess_nodes(nodes(), query_str=QUESTION)
     summary = report.log.summary()
     assert (summary["requests"], summary["failures"]) == (1, 1)
     assert summary["kept_tokens"] == summary["tokens"]

@@ -9,29 +9,26 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
-from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_doubles import Calling
+from llamaindex_engines import (
+    QUESTION,
+    RIGHT,
+    WRONG,
+    Fixed,
+    always,
+    first_wrong_then_right,
+    inner,
+    nodes,
+    own_loop,
+)
 
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
 from llamaindex_denoise.events import AnswerEvent
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
-QUESTION = "Where is the red tower?"
-RIGHT = "The red tower is in Porto. [1]"
-WRONG = "The red tower is in Lisbon, built in 1755."
 NOTICE = "\n\n"
-
-
-class Fixed(BaseRetriever):
-    def _retrieve(self, query_bundle):
-        texts = ["The red tower is in Porto. Bread is cheap there.", "Ships are long."]
-        return [
-            NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5)
-            for i, t in enumerate(texts)
-        ]
 
 
 class Down(BaseRetriever):
@@ -39,28 +36,15 @@ class Down(BaseRetriever):
         raise ConnectionError("no index")
 
 
-def right_when_told(messages):
-    return (
-        RIGHT
-        if "Lisbon" in " ".join(message.content or "" for message in messages)
-        else WRONG
-    )
-
-
-def own_value(scripted_llm, reply, retriever=None, **settings):
-    augmenter = Augmenter(
-        LlamaLLM(scripted_llm(reply)), LlamaRetriever(retriever or Fixed()), **settings
-    )
-    return AugmentedQueryEngine(augmenter, streaming="draft")
-
-
-def checked_engine(scripted_llm, reply, *, streaming=True, **settings):
-    inner = RetrieverQueryEngine.from_args(
-        Fixed(), llm=scripted_llm(reply), streaming=streaming
-    )
-    engine = Checked(inner, augmenter=Augmenter(**settings))
+def own_draft(scripted_llm, reply, **settings):
+    engine = own_loop(scripted_llm, reply, **settings)
     engine.streaming = "draft"
     return engine
+
+
+def checked_draft(scripted_llm, reply, *, streaming=True, **settings):
+    engine = inner(scripted_llm(reply), streaming=streaming)
+    return Checked(engine, augmenter=Augmenter(**settings), streaming="draft")
 
 
 async def streamed_text(engine, sync):
@@ -85,7 +69,7 @@ async def full_answer(engine, sync):
 
 
 both = pytest.mark.parametrize("sync", [True, False])
-engines = pytest.mark.parametrize("make", [own_value, checked_engine])
+engines = pytest.mark.parametrize("make", [own_draft, checked_draft])
 
 
 @both
@@ -93,9 +77,7 @@ engines = pytest.mark.parametrize("make", [own_value, checked_engine])
 async def test_a_draft_that_holds_is_all_that_is_shown(
     scripted_llm, make, sync, event_log
 ):
-    shown_text, response = await streamed_text(
-        make(scripted_llm, lambda messages: RIGHT), sync
-    )
+    shown_text, response = await streamed_text(make(scripted_llm, always(RIGHT)), sync)
     assert shown_text == list(RIGHT)
     assert response.metadata["denoise"]["outcome"] == "supported"
     assert response.source_nodes[0].node.node_id == "n0"
@@ -108,7 +90,7 @@ async def test_a_draft_that_holds_is_all_that_is_shown(
 async def test_a_draft_that_does_not_is_followed_by_the_answer(
     scripted_llm, make, sync
 ):
-    engine = make(scripted_llm, right_when_told)
+    engine = make(scripted_llm, first_wrong_then_right)
     shown_text, response = await streamed_text(engine, sync)
     assert "".join(shown_text) == WRONG + NOTICE + RIGHT
     assert shown_text[: len(WRONG)] == list(WRONG)
@@ -129,9 +111,7 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(
 async def test_a_draft_nothing_better_came_of_stands_and_says_so(
     scripted_llm, make, sync
 ):
-    shown_text, response = await streamed_text(
-        make(scripted_llm, lambda messages: WRONG), sync
-    )
+    shown_text, response = await streamed_text(make(scripted_llm, always(WRONG)), sync)
     assert "".join(shown_text) == WRONG
     assert response.metadata["denoise"]["outcome"] == "unsupported"
 
@@ -139,9 +119,7 @@ async def test_a_draft_nothing_better_came_of_stands_and_says_so(
 @both
 @engines
 async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, make, sync):
-    engine = make(
-        scripted_llm, lambda messages: WRONG, limits=LoopLimits(unsupported="abstain")
-    )
+    engine = make(scripted_llm, always(WRONG), limits=LoopLimits(unsupported="abstain"))
     shown_text, response = await streamed_text(engine, sync)
     final = (await full_answer(engine, sync)).response
     assert "".join(shown_text) == WRONG + NOTICE + final
@@ -152,7 +130,7 @@ async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, make, sy
 @both
 async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted_llm, sync):
     shown_text, _ = await streamed_text(
-        checked_engine(scripted_llm, right_when_told, streaming=False), sync
+        checked_draft(scripted_llm, first_wrong_then_right, streaming=False), sync
     )
     assert shown_text[0] == WRONG
     assert "".join(shown_text) == WRONG + NOTICE + RIGHT
@@ -162,7 +140,7 @@ async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted_llm, 
 async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
     scripted_llm, sync
 ):
-    engine = own_value(scripted_llm, lambda messages: RIGHT, Down())
+    engine = own_draft(scripted_llm, always(RIGHT), retriever=Down())
     shown_text, response = await streamed_text(engine, sync)
     engine.streaming = False
     plain_result = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
@@ -177,7 +155,7 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
 async def test_a_notice_in_the_users_language_names_a_correction_once(
     scripted_llm, sync
 ):
-    engine = own_value(scripted_llm, right_when_told)
+    engine = own_draft(scripted_llm, first_wrong_then_right)
     engine.notice = "Der Entwurf war falsch. Die Antwort:"
     shown_text, _ = await streamed_text(engine, sync)
     assert "".join(shown_text) == f"{WRONG}\n\n{engine.notice}\n\n{RIGHT}"
@@ -186,7 +164,8 @@ async def test_a_notice_in_the_users_language_names_a_correction_once(
 @both
 async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted_llm, sync):
     chat = CondenseQuestionChatEngine.from_defaults(
-        own_value(scripted_llm, right_when_told), llm=scripted_llm(lambda messages: "")
+        own_draft(scripted_llm, first_wrong_then_right),
+        llm=scripted_llm(lambda messages: ""),
     )
     if sync:
         response = chat.stream_chat(QUESTION)
@@ -218,7 +197,7 @@ class Endless(Calling):
 async def test_a_reader_that_leaves_ends_the_run():
     remaining_steps = asyncio.Event()
     augmenter = Augmenter(
-        LlamaLLM(Endless(script=remaining_steps)), LlamaRetriever(Fixed())
+        LlamaLLM(Endless(script=remaining_steps)), LlamaRetriever(Fixed(nodes()))
     )
     response = await AugmentedQueryEngine(augmenter, streaming="draft").aquery(QUESTION)
     assert await anext(response.response_gen) == "x"

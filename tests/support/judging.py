@@ -84,15 +84,6 @@ class WordForWord(FlowJudge):
         )
 
 
-class InOnePassage(WordForWord):
-    """Wants the words of the question in the passage, too."""
-
-    def one(
-        self, question: str, claim: Claim, passages: Sequence[Passage]
-    ) -> ClaimVerdict:
-        return super().one("", claim, passages)
-
-
 def by_words(**options):
     """The utility with that judge."""
     return Groundedness(judge=WordForWord(), **options)

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise.middleware import DenoiseToolResults
 
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."
@@ -26,6 +25,13 @@ SOURCE_DOCUMENTS = [
     ),
 ]
 QUESTION_INPUT = {"messages": [HumanMessage("What is the capital of France?")]}
+
+
+def calls(name, **args):
+    """A message that calls a tool."""
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
+    )
 
 
 def search_then_answer(answer=lambda messages: PARIS, query="capital of France"):
@@ -61,6 +67,9 @@ def by_words(keep=1):
 
 def cut_results(*arguments, **settings):
     """Cuts results of any length, in the state, where tests can see what is left."""
+    # Imported here: langchain does not install with the oldest langchain-core.
+    from langchain_denoise.middleware import DenoiseToolResults
+
     return DenoiseToolResults(
         *arguments, **{"min_characters": 0, "where": "state", **settings}
     )

@@ -1,19 +1,18 @@
 """Whole applications with what surrounds retrieval: stores, histories, limits, contexts, typed answers."""
 
-import asyncio
-
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware
-from langchain_agents import cut_results
+from langchain_agents import both_ways, calls, cut_results, run
 from langchain_classic.retrievers import MultiQueryRetriever
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.output_parsers import CommaSeparatedListOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from denoise_core import InputError
 from denoise_core.augmenter import LoopLimits
@@ -40,27 +39,14 @@ SOURCE_DOCUMENTS = [
     )
 ]
 
-both_ways = pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
 pytestmark = pytest.mark.filterwarnings(
     "ignore::langchain_core._api.LangChainDeprecationWarning"
 )
 
 
-async def asked(app, input_value, is_sync, config=None, **more):
-    if is_sync:
-        return await asyncio.to_thread(lambda: app.invoke(input_value, config, **more))
-    return await app.ainvoke(input_value, config, **more)
-
-
-def by_tower(keep=1):
+def by_tower():
     return FunctionScorer(
         lambda query, text: float("Tower" in text) + float("1889" in text)
-    )
-
-
-def calls(name, **args):
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
     )
 
 
@@ -110,7 +96,7 @@ async def test_several_wordings_of_a_question_bring_each_document_once(
         | CommaSeparatedListOutputParser()
     )
     many = MultiQueryRetriever(retriever=better, llm_chain=asking)
-    assert [document.id for document in await asked(many, QUESTION, is_sync)] == [
+    assert [document.id for document in await run(many, is_sync, QUESTION)] == [
         "tower",
         "fruit",
         "paint",
@@ -138,13 +124,13 @@ async def test_a_conversation_is_no_claim(test_kit, is_sync, message_text):
         lambda input_value: {"answer": message_text, "context": SOURCE_DOCUMENTS},
         verifier,
     )
-    assert (await asked(chain, {"question": "hi"}, is_sync))["answer"] == message_text
+    assert (await run(chain, is_sync, {"question": "hi"}))["answer"] == message_text
     denoising_agent = create_agent(
         test_kit.chat(looking_up(lambda message: message_text)),
         [look],
         middleware=[VerificationMiddleware(verifier)],
     )
-    assert (await asked(denoising_agent, QUESTION_INPUT, is_sync))["messages"][
+    assert (await run(denoising_agent, is_sync, QUESTION_INPUT))["messages"][
         -1
     ].text == message_text
     denoising_agent = create_agent(
@@ -152,7 +138,7 @@ async def test_a_conversation_is_no_claim(test_kit, is_sync, message_text):
         [look],
         middleware=[VerificationMiddleware(verifier)],
     )
-    assert (await asked(denoising_agent, QUESTION_INPUT, is_sync))["messages"][
+    assert (await run(denoising_agent, is_sync, QUESTION_INPUT))["messages"][
         -1
     ].text.startswith(QUESTION_ANSWERING.abstention_text)
 
@@ -163,20 +149,14 @@ async def test_drafts_count_as_calls_of_the_model(test_kit, is_sync):
     model = test_kit.chat(looking_up(second_time))
     denoising_agent = create_agent(
         model, [look], middleware=[VerificationMiddleware(), ModelCallLimitMiddleware(thread_limit=3)],
-        checkpointer=_saver(),
+        checkpointer=InMemorySaver(),
     )  # fmt: skip
     thread = {"configurable": {"thread_id": "1"}}
-    run_output = await asked(denoising_agent, QUESTION_INPUT, is_sync, thread)
+    run_output = await run(denoising_agent, is_sync, QUESTION_INPUT, thread)
     assert (run_output["messages"][-1].text, len(model.calls)) == (TOWER, 3)
-    second_result = await asked(denoising_agent, QUESTION_INPUT, is_sync, thread)
+    second_result = await run(denoising_agent, is_sync, QUESTION_INPUT, thread)
     assert "limit" in second_result["messages"][-1].text
     assert len(model.calls) == 3
-
-
-def _saver():
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    return InMemorySaver()
 
 
 @both_ways
@@ -200,10 +180,10 @@ async def test_one_call_of_an_agent_says_how_much_is_kept(test_kit, is_sync):
         test_kit.chat(reply), [search], middleware=[middleware]
     )
     for chosen_value, kept_items in ((None, 1), ({"keep": 2}, 2), ({"keep": 3}, 3)):
-        run_output = await asked(
+        run_output = await run(
             denoising_agent,
-            QUESTION_INPUT,
             is_sync,
+            QUESTION_INPUT,
             config={"configurable": {"denoise": chosen_value}},
         )
         (found_documents,) = (

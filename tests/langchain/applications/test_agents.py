@@ -1,7 +1,5 @@
 """Whole agents and graphs, as users write them: each asked sync and async."""
 
-import asyncio
-
 import pytest
 from function_chat_model import FunctionChatModel
 from langchain.agents import create_agent
@@ -13,7 +11,7 @@ from langchain.agents.middleware import (
     PIIMiddleware,
     SummarizationMiddleware,
 )
-from langchain_agents import cut_results
+from langchain_agents import both_ways, calls, cut_results, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import create_retriever_tool, tool
@@ -34,26 +32,10 @@ SOURCE_DOCUMENTS = [
 QUESTION = "When was the Eiffel Tower completed?"
 WRONG = "It was completed in 1912 by Otto Brenner."
 
-both_ways = pytest.mark.parametrize("is_sync", [True, False])
-
-
-async def asked(app, input_value, is_sync, config=None):
-    return (
-        await asyncio.to_thread(app.invoke, input_value, config)
-        if is_sync
-        else await app.ainvoke(input_value, config)
-    )
-
 
 def by_tower():
     return ENDDenoiser(
         FunctionScorer(lambda query, text: float("Tower" in text)), threshold=0.5
-    )
-
-
-def calls(name, **args):
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
     )
 
 
@@ -99,15 +81,15 @@ async def test_an_agent_with_interrupt_and_checkpointer(is_sync, search):
         checkpointer=InMemorySaver(),
     )
     thread = {"configurable": {"thread_id": "1"}}
-    waiting = await asked(
-        denoising_agent, {"messages": [HumanMessage(QUESTION)]}, is_sync, thread
+    waiting = await run(
+        denoising_agent, is_sync, {"messages": [HumanMessage(QUESTION)]}, thread
     )
     assert waiting["__interrupt__"]
     assert sent_messages == []
-    run_output = await asked(
+    run_output = await run(
         denoising_agent,
-        Command(resume={"decisions": [{"type": "approve"}]}),
         is_sync,
+        Command(resume={"decisions": [{"type": "approve"}]}),
         thread,
     )
     assert run_output["messages"][-1].text == TOWER
@@ -163,10 +145,10 @@ async def test_beside_the_stock_middleware(is_sync, search):
     )
     thread = {"configurable": {"thread_id": "1"}}
     for _ in range(3):
-        run_output = await asked(
+        run_output = await run(
             denoising_agent,
-            {"messages": [HumanMessage(f"{QUESTION} Mail me at a@b.example.")]},
             is_sync,
+            {"messages": [HumanMessage(f"{QUESTION} Mail me at a@b.example.")]},
             thread,
         )
         assert run_output["messages"][-1].text == TOWER

@@ -14,7 +14,7 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import Document, MetadataMode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
-from llamaindex_inns import Words
+from llamaindex_words import Words
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
