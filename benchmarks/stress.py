@@ -23,8 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from _stress_service import measure_goodput, measure_shapes  # noqa: E402
 from outage_matrix import BOUNDARIES, run_outages  # noqa: E402
-from stress_faults import KINDS  # noqa: E402
-from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
+from stress_runs import KINDS, Run, Tally, run_async, run_sync  # noqa: E402
 
 FULL, QUICK = 100_000, 400
 WRONG = (

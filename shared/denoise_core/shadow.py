@@ -18,11 +18,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from denoise_core.errors import InputError
+from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult
 from denoise_core.support.citation_marks import cited_names, named_labels
 from denoise_core.support.citing import find_citations
@@ -151,7 +152,7 @@ class ShadowRequest:
 
     def to_json(self) -> str:
         """The request as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(to_jsonable(self), ensure_ascii=False)
 
     @staticmethod
     def from_json(line: str) -> ShadowRequest:
@@ -162,12 +163,8 @@ class ShadowRequest:
         """
         try:
             row = json.loads(line)
-            losses = []
-            for loss in row.pop("losses"):
-                loss["passage_ids"] = tuple(loss["passage_ids"])
-                losses.append(Loss(**loss))
-            request = ShadowRequest(**row, losses=tuple(losses))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            request: ShadowRequest = from_jsonable(ShadowRequest, row)
+        except (ValueError, TypeError) as error:
             raise InputError("expected a line that shadow mode wrote") from error
         return request
 

@@ -21,9 +21,10 @@ from local_server import Sent, answering, json_reply
 
 from denoise_core.errors import is_user_error
 from denoise_core.protocols import Denoiser
+from denoise_core.result import DenoiseResult
 from denoise_core.runtime.caches import Store
 from denoise_core.runtime.guard import Guard
-from denoise_core.types import Passage, Reply
+from denoise_core.types import Drop, Keep, Passage, Reply, Span
 
 # -- what a part may meet --------------------------------------------------------------------------------------
 
@@ -86,6 +87,41 @@ _GIVEN: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "None among them": lambda query: [None],
         "one id twice": lambda query: [Passage("a", "x"), Passage("b", "x")],
     },
+    "denoise": {
+        "nothing": lambda q, p: None,
+        "another type": lambda q, p: list(p),
+        "no passages": lambda q, p: DenoiseResult(q, ("one",)),
+        "nothing in the place of passages": lambda q, p: DenoiseResult(q, None),
+        "an id that is no text": lambda q, p: DenoiseResult(
+            q, (Passage("one", ["a"]),)
+        ),
+        "a score that is none": lambda q, p: DenoiseResult(
+            q, (Passage("one", "a", score="high"),)
+        ),
+        "a drop that is none": lambda q, p: DenoiseResult(q, p, ("b",)),
+        "a keep without a span": lambda q, p: DenoiseResult(
+            q, p, kept=(Keep(None, 1.0),)
+        ),
+        "half a character's place": lambda q, p: DenoiseResult(
+            q, p[:1], (Drop(Span(p[-1].id, 0, 1.5), "?"),)
+        ),
+        "failures that are none": lambda q, p: DenoiseResult(q, p, failures=["b"]),
+        "a fallback that is no text": lambda q, p: DenoiseResult(q, p, fallback=7),
+        "an id twice": lambda q, p: DenoiseResult(q, (p[0], p[0])),
+        "a foreign id": lambda q, p: DenoiseResult(q, (Passage("one", "z"),)),
+        "a foreign span": lambda q, p: DenoiseResult(
+            q, (Passage("one", "a", spans=(Span("z", 0, 3),)),)
+        ),
+        "a span too far": lambda q, p: DenoiseResult(
+            q, p[:1], (Drop(Span(p[-1].id, 0, 99), "?"),)
+        ),
+        "a span backwards": lambda q, p: DenoiseResult(
+            q, p[:1], (Drop(Span(p[-1].id, 2, 1), "?"),)
+        ),
+        "another text": lambda q, p: DenoiseResult(q, (Passage("ONE", "a"),)),
+        "an overlap": lambda q, p: DenoiseResult(q, p, (Drop(Span("a", 0, 1), "?"),)),
+        "another order": lambda q, p: DenoiseResult(q, p[::-1]),
+    },
     "get": {
         "a number": lambda *given: 3,
         "bytes": lambda *given: b"1",
@@ -122,8 +158,8 @@ class Faulty:
     async def acomplete(self, *given: Any) -> Any:
         return self.fault(*given)
 
-    complete = retrieve = get = put = score
-    aretrieve = acomplete
+    complete = retrieve = get = put = denoise = score
+    aretrieve = adenoise = acomplete
 
 
 class Hanging(Faulty):

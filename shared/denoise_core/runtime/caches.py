@@ -108,14 +108,15 @@ class SqliteStore:
     """Values by key in one SQLite file, shared between threads, processes and runs.
 
     Keys and bytes only: nothing in the file is ever executed or unpickled. The file
-    and its folder are created at the first use. Each call opens a connection, so
-    threads, processes and forks may share the file. Use it from async code in a thread.
+    and its folder are created at the first use, and again when somebody deletes them.
+    Each call opens a connection, so threads, processes and forks may share the file.
+    Use it from async code in a thread.
 
     Args:
         path: The file.
         max_entries: Writes older than the last ``max_entries`` are deleted; None keeps
             all.
-        timeout: Seconds to wait for another process that writes.
+        timeout: Seconds to wait for another writer.
 
     Raises:
         InputError: ``max_entries`` is below 1.
@@ -133,7 +134,7 @@ class SqliteStore:
         self.path = Path(path)
         self.max_entries = max_entries
         self.timeout = timeout
-        self._lock = threading.Lock()
+        self._creation_lock = threading.Lock()
         self._is_created = False
 
     def get(self, key: str) -> str | None:
@@ -172,16 +173,27 @@ class SqliteStore:
         """Open a connection whose transaction is committed at the end of the block."""
         import sqlite3  # not before there is a file
 
-        with self._lock:
-            if not self._is_created:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._is_created or not self.path.exists():
+            self._create_file()
+        connection = sqlite3.connect(self.path, timeout=self.timeout)
+        with closing(connection), connection:
+            yield connection
+
+    def _create_file(self) -> None:
+        import sqlite3
+
+        # One thread at a time: two that create a file can find it locked at once.
+        if not self._creation_lock.acquire(timeout=self.timeout):
+            raise TimeoutError(f"{self.path} was not created in {self.timeout:g} s")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=self.timeout)
             with closing(connection), connection:
-                if not self._is_created:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute(_CREATE_SQL)
-                    self._is_created = True
-                yield connection
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute(_CREATE_SQL)
+            self._is_created = True
+        finally:
+            self._creation_lock.release()
 
 
 class FailSafeStore:

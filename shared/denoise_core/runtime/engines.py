@@ -93,7 +93,7 @@ class RetryableError(Exception):
 
 
 class ReplicaHung(ConnectionError):
-    """A replica is not asked: its last request ran out of time, and none since succeeded."""
+    """A replica is not asked: its last request ran out of time, and it has not answered since."""
 
 
 class Engine:
@@ -107,7 +107,7 @@ class Engine:
     that are refused on their own. After the last attempt httpx's own error is raised;
     past the deadline `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
     request counts as a call of that budget. A replica that let a request run out of
-    time is asked again with one request per cooldown, until one succeeds; others
+    time is asked again with one request per cooldown, until one is answered; others
     raise `ReplicaHung` at once when no other replica is there.
 
     Args:
@@ -227,7 +227,6 @@ class Engine:
                 await asyncio.gather(*[send_part(url, half) for half in halves])
 
         async def send_missing() -> None:
-            result_count = len(results)
             missing = [i for i in range(len(keys)) if i not in results]
             parts = self._split_by_replica(keys, missing, batch_size)
             requests = [send_part(url, positions) for url, positions in parts]
@@ -237,9 +236,8 @@ class Engine:
                 return
             # What no retry can help comes first.
             error = min(errors, key=lambda error: isinstance(error, RetryableError))
-            has_progress = len(results) > result_count
-            if has_progress and isinstance(error, ReplicaHung):
-                # Another batch was the trial, and it passed.
+            if isinstance(error, ReplicaHung) and self.replicas.can_ask:
+                # Another batch was the trial, and it was answered.
                 raise RetryableError(error)
             raise error
 
@@ -353,6 +351,7 @@ class Engine:
                 request = client.stream(method, address, json=body, headers=headers)
                 async with request as response:
                     if not response.is_success:
+                        self.replicas.mark_answering(url)
                         raise self._status_error(httpx, url, address, response)
                     return await self._read_body(response, address)
         except TimeoutError as error:
@@ -576,10 +575,14 @@ class Replicas:
         """Ask this address last for a while."""
         self._down_until[url] = time.monotonic() + self.cooldown
 
+    def mark_answering(self, url: str) -> None:
+        """Ask this address without trials: it refuses a request, but does not hang."""
+        self._next_probe.pop(url, None)
+
     def mark_alive(self, url: str) -> None:
         """Use this address again."""
         self._down_until.pop(url, None)
-        self._next_probe.pop(url, None)
+        self.mark_answering(url)
 
     @property
     def states(self) -> list[str]:

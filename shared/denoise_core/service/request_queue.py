@@ -127,7 +127,7 @@ class _Turn:
         self.has_slot = True
 
     def read_cpu_seconds(self) -> float | None:
-        """Seconds that its thread computed for it; None once the thread has ended.
+        """Seconds that its thread computed for it; None when no thread computes.
 
         Or where the system has no such clock.
         """
@@ -260,8 +260,8 @@ class RequestQueue:
         while turn.has_slot:
             await asyncio.sleep(seconds)
             cpu_seconds = turn.read_cpu_seconds()
-            if cpu_seconds is None:
-                return
+            if cpu_seconds is None:  # its thread has not started, or has just ended
+                continue
             if cpu_seconds - last_cpu_seconds < MIN_CPU_SECONDS:
                 self._release(turn)
             last_cpu_seconds = cpu_seconds

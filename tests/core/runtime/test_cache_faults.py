@@ -1,9 +1,12 @@
 """A cache only helps: whatever happens to a store or a leader, a paid reply arrives and nobody waits for ever."""
 
 import asyncio
+import shutil
 import sqlite3
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -214,6 +217,32 @@ def test_old_entries_leave_a_file(tmp_path):
     for n in range(10):
         store.put(str(n), "x")
     assert [n for n in range(10) if store.get(str(n))] == [7, 8, 9]
+
+
+def test_a_file_that_is_deleted_is_created_again(tmp_path):
+    """It had no table from then on, for as long as the process lived."""
+    store = SqliteStore(tmp_path / "replies" / "r.db")
+    store.put("k", "text")
+    shutil.rmtree(tmp_path / "replies")
+    assert store.get("k") is None
+    store.put("k", "again")
+    assert store.get("k") == "again"
+
+
+def test_threads_wait_for_another_writer_together(tmp_path):
+    """They waited one after the other: the eighth for eight times the limit."""
+    store = SqliteStore(tmp_path / "r.db", timeout=1)
+    store.put("k", "text")
+    with closing(sqlite3.connect(tmp_path / "r.db")) as other_writer:
+        other_writer.execute("BEGIN IMMEDIATE")
+        start_time = time.monotonic()
+        with ThreadPoolExecutor(8) as pool:
+            writes = [pool.submit(store.put, str(n), "text") for n in range(8)]
+        seconds = time.monotonic() - start_time
+        other_writer.rollback()
+    errors = {type(write.exception()) for write in writes}
+    assert errors == {sqlite3.OperationalError}
+    assert seconds < 5
 
 
 def test_one_call_at_a_time_tries_a_store_that_hangs():

@@ -262,6 +262,19 @@ def test_a_replica_that_hung_is_tried_once_a_cooldown_and_then_used_again(server
     assert scorer.engine.replicas.states == ["alive"]
 
 
+@pytest.mark.parametrize("fault", [429, 503])
+def test_a_replica_that_hung_and_then_refuses_is_asked_again(server, fault):
+    """It answers: its callers were refused without a request, for a whole cooldown."""
+    limits = RemoteLimits(timeout=0.3, cooldown=600)
+    scorer = RemoteReranker(server.url, limits=limits)
+    server.faults = ["hang", "hang"]
+    with pytest.raises(ReplicaHung):
+        scorer.score(QUERY, ["a"])
+    scorer.engine.replicas._next_probe.update({server.url: 0.0})  # ten minutes later
+    server.faults = [fault]
+    assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+
+
 def test_where_another_replica_lives_nobody_waits_for_the_one_that_hung(pair):
     limits = RemoteLimits(timeout=0.5, cooldown=30)
     scorer = RemoteReranker([s.url for s in pair], limits=limits)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from faults import Faulty
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import check_result
@@ -26,19 +27,6 @@ from denoise_core.runtime.effects import complete
 from denoise_core.testing import FunctionLLM
 
 DOCS = (Passage("one", "a"), Passage("two", "b"))
-
-
-class Answers:
-    """A denoiser that is a function of its input."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def denoise(self, query, passages):
-        return self.answer(query, tuple(passages))
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)
 
 
 def fails(query, passages):
@@ -70,7 +58,7 @@ def guarded(guard, passages=DOCS):
     ],
 )
 def test_the_default_keeps_everything_and_says_why(answer, why):
-    result = guarded(Guard(Answers(answer)))
+    result = guarded(Guard(Faulty(answer)))
     assert result.passages == DOCS
     assert result.fallback == f"{why}; the input was kept as it is"
     assert result.kept == result.dropped == ()
@@ -79,7 +67,7 @@ def test_the_default_keeps_everything_and_says_why(answer, why):
 
 @pytest.mark.parametrize("answer", [fails, nothing, blank])
 def test_drop_lists_every_character_as_dropped(answer):
-    result = guarded(Guard(Answers(answer), on_error="drop", on_empty="drop"))
+    result = guarded(Guard(Faulty(answer), on_error="drop", on_empty="drop"))
     assert result.passages == ()
     assert result.fallback.endswith("everything was dropped")
     check_result(DOCS, result)
@@ -87,9 +75,9 @@ def test_drop_lists_every_character_as_dropped(answer):
 
 def test_raise_lets_the_error_through_and_names_emptiness():
     with pytest.raises(ConnectionError):
-        Guard(Answers(fails), on_error="raise").denoise("q", DOCS)
+        Guard(Faulty(fails), on_error="raise").denoise("q", DOCS)
     with pytest.raises(EmptyResult, match="nothing was kept of 2 passages"):
-        Guard(Answers(nothing), on_empty="raise").denoise("q", DOCS)
+        Guard(Faulty(nothing), on_empty="raise").denoise("q", DOCS)
 
 
 @given(
@@ -98,12 +86,12 @@ def test_raise_lets_the_error_through_and_names_emptiness():
 )
 def test_context_is_never_lost(answer, texts):
     passages = tuple(Passage(t, str(i)) for i, t in enumerate(texts))
-    result = Guard(Answers(answer)).denoise("q", passages)
+    result = Guard(Faulty(answer)).denoise("q", passages)
     assert result.passages == passages or not any(t.strip() for t in texts)
 
 
 def test_no_passages_are_no_error():
-    assert guarded(Guard(Answers(nothing)), ()).passages == ()
+    assert guarded(Guard(Faulty(nothing)), ()).passages == ()
 
 
 def test_a_good_result_is_handed_on_untouched():
@@ -112,8 +100,8 @@ def test_a_good_result_is_handed_on_untouched():
         DOCS[:1],
         tuple(Drop(Span(p.id, 0, len(p.text)), "noise") for p in DOCS[1:]),
     )
-    assert guarded(Guard(Answers(lambda q, p: good))) is good
-    assert isinstance(Guard(Answers(nothing)), Denoiser)
+    assert guarded(Guard(Faulty(lambda q, p: good))) is good
+    assert isinstance(Guard(Faulty(nothing)), Denoiser)
 
 
 def test_the_trace_of_a_failed_run_is_kept():
@@ -148,7 +136,7 @@ def test_cancellation_goes_through():
 @pytest.mark.parametrize("name", ["on_error", "on_empty"])
 def test_an_unknown_policy_is_named(name):
     with pytest.raises(InputError, match=f"{name}='ignore'"):
-        Guard(Answers(nothing), **{name: "ignore"})
+        Guard(Faulty(nothing), **{name: "ignore"})
 
 
 @pytest.mark.parametrize("policy", ["keep", "drop"])
@@ -157,5 +145,5 @@ def test_spans_are_about_this_steps_input_also_after_an_earlier_step(policy):
         Passage("def ghi", "a", spans=(Span("a", 3, 10),)),
         Passage("new", "b", spans=(Span("b", 0, 9),), is_rewritten=True),
     )
-    result = guarded(Guard(Answers(fails), on_error=policy), earlier)
+    result = guarded(Guard(Faulty(fails), on_error=policy), earlier)
     check_result(earlier, result)

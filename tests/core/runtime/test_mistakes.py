@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from faults import Faulty, faults_of
 from laws import check_result
 
 from denoise_core import (
@@ -10,7 +11,6 @@ from denoise_core import (
     Drop,
     Guard,
     InputError,
-    Keep,
     Message,
     MissingExtra,
     Passage,
@@ -134,53 +134,12 @@ def test_a_reply_without_a_text_is_a_failure_and_no_mistake():
     assert result.fallback
 
 
-class Answers:
-    def __init__(self, answer):
-        self.answer = answer
-
-    def denoise(self, query, passages):
-        return self.answer(query, tuple(passages))
-
-    async def adenoise(self, query, passages):
-        return self.answer(query, tuple(passages))
-
-
-WRONG = {
-    "nothing": lambda q, p: None,
-    "another type": lambda q, p: list(p),
-    "no passages": lambda q, p: DenoiseResult(q, ("one",)),
-    "nothing in the place of passages": lambda q, p: DenoiseResult(q, None),
-    "an id that is no text": lambda q, p: DenoiseResult(q, (Passage("one", ["a"]),)),
-    "a score that is none": lambda q, p: DenoiseResult(
-        q, (Passage("one", "a", score="high"),)
-    ),
-    "a drop that is none": lambda q, p: DenoiseResult(q, p, ("b",)),
-    "a keep without a span": lambda q, p: DenoiseResult(q, p, kept=(Keep(None, 1.0),)),
-    "half a character's place": lambda q, p: DenoiseResult(
-        q, p[:1], (Drop(Span("b", 0, 1.5), "?"),)
-    ),
-    "failures that are none": lambda q, p: DenoiseResult(q, p, failures=["b"]),
-    "a fallback that is no text": lambda q, p: DenoiseResult(q, p, fallback=7),
-    "an id twice": lambda q, p: DenoiseResult(q, (p[0], p[0])),
-    "a foreign id": lambda q, p: DenoiseResult(q, (Passage("one", "z"),)),
-    "a foreign span": lambda q, p: DenoiseResult(
-        q, (Passage("one", "a", spans=(Span("z", 0, 3),)),)
-    ),
-    "a span too far": lambda q, p: DenoiseResult(
-        q, p[:1], (Drop(Span("b", 0, 99), "?"),)
-    ),
-    "a span backwards": lambda q, p: DenoiseResult(
-        q, p[:1], (Drop(Span("b", 2, 1), "?"),)
-    ),
-    "another text": lambda q, p: DenoiseResult(q, (Passage("ONE", "a"),)),
-    "an overlap": lambda q, p: DenoiseResult(q, p, (Drop(Span("a", 0, 1), "?"),)),
-    "another order": lambda q, p: DenoiseResult(q, p[::-1]),
-}
+WRONG = {name: fault for name, fault in faults_of("denoise").items() if "gives" in name}
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_comes_back_wrong_follows_the_policy(name):
-    denoiser = Answers(WRONG[name])
+    denoiser = Faulty(WRONG[name])
     kept = Guard(denoiser).denoise("q", iter(DOCS))
     assert kept.passages == DOCS
     assert kept.failures.keys() == {"a", "b"}
@@ -192,14 +151,14 @@ def test_what_comes_back_wrong_follows_the_policy(name):
 
 
 def test_a_generator_of_kept_passages_is_read_once():
-    result = Guard(Answers(lambda q, p: DenoiseResult(q, (x for x in p)))).denoise(
+    result = Guard(Faulty(lambda q, p: DenoiseResult(q, (x for x in p)))).denoise(
         "q", DOCS
     )
     assert result.passages == DOCS
 
 
 def test_what_is_neither_kept_nor_dropped_is_listed():
-    result = Guard(Answers(lambda q, p: DenoiseResult(q, p[1:]))).denoise("q", DOCS)
+    result = Guard(Faulty(lambda q, p: DenoiseResult(q, p[1:]))).denoise("q", DOCS)
     check_result(DOCS, result)
     assert result.dropped == (Drop(Span("a", 0, 3), "left out"),)
 

@@ -10,8 +10,7 @@ import time
 import pytest
 from blockbuster import blockbuster_ctx
 from growth import counting, slope
-from stress_faults import KINDS, PARTS
-from stress_runs import Run, Tally, run_async, run_sync
+from stress_runs import KINDS, PARTS, Run, Tally, run_async, run_sync
 
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter

@@ -205,6 +205,25 @@ async def test_a_call_that_waits_gives_its_slot_away_and_one_that_computes_does_
     queue.close()
 
 
+@pytest.mark.skipif(
+    not hasattr(time, "pthread_getcpuclockid"), reason="no clock of another thread"
+)
+async def test_a_call_whose_thread_started_late_gives_its_slot_away_too():
+    """Nobody watched it any more, and it held its slot up to the limit."""
+    go = threading.Event()
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=16))
+    queue._pool.limit = 0  # no thread starts for now
+    late = asyncio.create_task(queue.ask(go.wait, 1))
+    await asyncio.sleep(1.5)
+    queue._pool.limit = 9
+    queue._pool.submit(lambda: None)
+    async with asyncio.timeout(10):
+        assert await queue.ask(lambda: "next", 1) == "next"
+    go.set()
+    assert await late
+    queue.close()
+
+
 async def test_work_that_nobody_waits_for_stops_at_the_next_batch():
     steps, ended = [], threading.Event()
 
