@@ -227,3 +227,34 @@ def test_a_repeated_question_has_the_same_result_without_a_call(on_irrelevant):
         assert result.passages == first.passages
         assert (result.relevant, result.answered) == (False, "no")
     assert len(llm.received_messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "answered_alone"),
+    [
+        ("1-3\nANSWERED: yes", None),
+        ("1-3\nANSWERED: partly", None),
+        ("1-3\nANSWERED: no", "no"),
+        ("1\nANSWERED: yes", "yes"),
+    ],
+)
+def test_an_answer_of_two_passages_is_not_known_of_one(store, reply, answered_alone):
+    model = says(reply)
+    denoiser = S2ADenoiser(model, options=Options(cache=Cache("m", store)))
+    both = denoiser.denoise("How tall?", PASSAGES)
+    alone = denoiser.denoise("How tall?", PASSAGES[:1])
+    again = denoiser.denoise("How tall?", PASSAGES[::-1])
+    assert len(model.received_messages) == 1
+    assert (alone.answered, again.answered) == (answered_alone, both.answered)
+    assert alone.passages == both.passages[:1]
+
+
+def test_of_two_passages_of_one_text_what_is_kept_is_known_again(store):
+    twins = [PASSAGES[0], Passage(PASSAGES[0].text, "twin")]
+    model = says("1\nANSWERED: yes")
+    denoiser = S2ADenoiser(model, options=Options(cache=Cache("m", store)))
+    first = denoiser.denoise("How tall?", twins)
+    second = denoiser.denoise("How tall?", twins)
+    assert len(model.received_messages) == 1
+    assert first.passages[0] in second.passages
+    assert second.answered == "yes"
