@@ -33,7 +33,7 @@ from denoise_core.end.calibration import (
 )
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.heads import HeadFit, fit_heads, open_head_reader
-from denoise_core.end.fit.probe import RECALL, ProbeFit, assign_folds, fit_probe
+from denoise_core.end.fit.probe import ProbeFit, assign_folds, fit_probe
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.fit.states import MapFunction, Progress
 from denoise_core.end.probe import (
@@ -180,7 +180,6 @@ def fit_denoiser(
     encoder: str | None = None,
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
-    recall: float = RECALL,
     signal: str = "states",
     calibration: Sequence[Question] = (),
     risk: float | None = None,
@@ -200,8 +199,7 @@ def fit_denoiser(
             English. Needs the extra ``multilingual`` or ``dense``.
         keep: What the denoiser will keep.
         layers: Where to fit probes, everywhere when None. The layer is taken that keeps
-            ``recall`` of the gold with the least operations.
-        recall: Fraction of the gold, for choosing the layer.
+            nine tenths of the gold with the least operations.
         signal: What the probe reads: "states", or "heads" for the attention of a few heads
             (`fit_heads`).
         calibration: Other questions to calibrate ``keep="auto"`` on. Without them it is
@@ -241,7 +239,6 @@ def fit_denoiser(
             usable,
             layers=layers,
             fraction=keep if isinstance(keep, float) else None,
-            recall=recall,
             progress=progress,
             map_blocks=map_function,
         )
