@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import threading
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -74,13 +72,6 @@ def test_another_question_text_model_or_wording_is_another_call(store):
         cache = Options(join_passages=False, cache=Cache(model, store))
         S2ADenoiser(fake_llm, variant=variant, options=cache).denoise(query, [passage])
         assert len(fake_llm.received_messages) == before + 1
-
-
-@pytest.mark.parametrize("text", ["", "\ud800 half", "\x00", "😀", "x" * 1_000_000])
-def test_any_text_survives_the_store(store, text):
-    store.put("k", text)
-    assert store.get("k") == text
-    assert store.get("other") is None
 
 
 def test_the_persistent_store_outlives_the_process_object(tmp_path):
@@ -176,25 +167,6 @@ def test_memory_store_is_a_bounded_dict_of_the_last_used(pairs):
         key_number: written_text.get(key_number) if key_number in last else None
         for key_number in "abcde"
     }
-
-
-def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
-    store = SqliteStore(tmp_path / "r.db", max_entries=20)
-    threads = [
-        threading.Thread(
-            target=lambda index=index: [
-                store.put(f"{index}-{key_number}", "x") for key_number in range(5)
-            ]
-        )
-        for index in range(6)
-    ]
-    for one_text in threads:
-        one_text.start()
-    for one_text in threads:
-        one_text.join()
-    with sqlite3.connect(tmp_path / "r.db") as db:
-        assert db.execute("SELECT COUNT(*) FROM replies").fetchone() == (20,)
-        assert {row[0] for row in db.execute("SELECT text FROM replies")} == {b"x"}
 
 
 def test_a_store_needs_room():
