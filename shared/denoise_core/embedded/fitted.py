@@ -1,7 +1,7 @@
 """A denoiser fitted on the user's own questions, kept as a folder.
 
-`fit_denoiser` fits and evaluates it, `FittedDenoiser.save` writes it, and `load_denoiser`
-makes a denoiser of the folder. The folder holds the signals' weights, the calibration of
+`fit_denoiser` fits and evaluates it, `FittedDenoiser.save` writes it, and
+`load_fitted_denoiser` makes a denoiser of the folder. The folder holds the signals' weights, the calibration of
 their scores and a card as JSON and Markdown, and a probe as safetensors. Nothing in it is
 executed or unpickled.
 """
@@ -297,7 +297,7 @@ def fit_denoiser(
     )
 
 
-def load_denoiser(
+def load_fitted_denoiser(
     folder: str | Path,
     model: Any = None,
     *,

@@ -875,9 +875,9 @@ def joint_key(outcomes: Iterable[SliceOutcome]) -> str:
 
 
 def forget_partial_answers(outcomes: Sequence[SliceOutcome]) -> list[SliceOutcome]:
-    """Return cached outcomes without "yes" and "partly" said of more than they hold.
+    """Return cached outcomes without a "yes" or "partly" that needs other passages.
 
-    A call says so of all pieces that it keeps together. Its "no" holds for fewer, too.
+    Such an answer is about all pieces that a call keeps. A "no" is right for fewer, too.
     """
     by_call: dict[str, list[SliceOutcome]] = {}
     for outcome in outcomes:
