@@ -27,11 +27,11 @@ from typing_extensions import TypedDict
 from denoise_core import Denoiser, InputError
 from denoise_core._frameworks import (
     KeepSettings,
+    build_s2a_denoiser,
     bundled_denoiser,
     closest_name,
     named_chunker,
     scorer_denoiser,
-    select_denoiser,
     with_keep_rule,
 )
 from denoise_core.runtime.guard import FailurePolicy
@@ -237,7 +237,7 @@ class Denoise(BaseModel):
                     )
             from langchain_denoise.models.chat_llm import as_llm
 
-            return select_denoiser(
+            return build_s2a_denoiser(
                 as_llm(self.model),
                 settings.max_tokens,
                 self.context,

@@ -29,12 +29,12 @@ from pydantic.json_schema import SkipJsonSchema
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
 from denoise_core._frameworks import (
     KeepSettings,
+    build_s2a_denoiser,
     bundled_denoiser,
     cache_signature,
     closest_name,
     named_chunker,
     scorer_denoiser,
-    select_denoiser,
     with_keep_rule,
 )
 from denoise_core._optional import require
@@ -309,7 +309,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     def _build_select(self, settings: KeepSettings) -> Denoiser:
         only_end = "a setting of END; the model of method='select' says what to keep"
         self._refuse(only_end, "keep", "threshold", "risk")
-        return select_denoiser(
+        return build_s2a_denoiser(
             LlamaLLM(self._resolve_model()),
             settings.max_tokens,
             self.context,

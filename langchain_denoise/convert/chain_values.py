@@ -84,12 +84,12 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
     return _require_text(question, "the question")
 
 
-def extract_answer(output: Any, selector: ValueSelector) -> str:
+def extract_answer_text(output: Any, selector: ValueSelector) -> str:
     """The text of the answer in a chain's output."""
-    return _require_text(find_answer(output, selector), "the answer")
+    return _require_text(find_answer_value(output, selector), "the answer")
 
 
-def find_answer(output: Any, selector: ValueSelector) -> Any:
+def find_answer_value(output: Any, selector: ValueSelector) -> Any:
     """The answer in a chain's output, a string or a message.
 
     The output itself, the value under one of `ANSWER_KEYS`, or the last AI message of a

@@ -28,8 +28,8 @@ from langchain_denoise.convert.chain_values import (
     QUESTION_KEYS,
     ValueSelector,
     as_mapping,
-    extract_answer,
-    find_answer,
+    extract_answer_text,
+    find_answer_value,
     has_answer_text,
     is_dataclass_instance,
     replace_answer,
@@ -104,7 +104,7 @@ def extract_output_claims(
         key = _answer_key(state)
         if key is None:
             if isinstance(value, Mapping) and not state.keys().isdisjoint(ANSWER_KEYS):
-                break  # `extract_answer` raises the error for an answer of a wrong type
+                break  # `extract_answer_text` raises the error for an answer of a wrong type
             fields = {}
             for name, field_value in state.items():
                 if name not in NON_CLAIM_FIELDS:
@@ -117,14 +117,14 @@ def extract_output_claims(
             f"claims={list(claims)}: paths of a structured answer, and this is a "
             f"{type(value).__name__}"
         )
-    answer = find_answer(value, None)
+    answer = find_answer_value(value, None)
     citations = message_citations(answer) if isinstance(answer, BaseMessage) else ()
-    text = extract_answer(answer, None)
+    text = extract_answer_text(answer, None)
     return ClaimedOutput(text, path=path, sources=sources, citations=citations)
 
 
 def _selected_text(output: Any, selector: Callable[..., Any]) -> ClaimedOutput:
-    text = extract_answer(output, selector)
+    text = extract_answer_text(output, selector)
     located = ClaimedOutput()
     with suppress(InputError):  # only the path is needed, to replace the text later
         located = extract_output_claims(output, None)

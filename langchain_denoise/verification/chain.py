@@ -383,6 +383,6 @@ def answer_chunk(chunk: Any, selector: ValueSelector) -> str:
     if callable(selector):
         return ""
     try:
-        return chain_values.extract_answer(chunk, selector)
+        return chain_values.extract_answer_text(chunk, selector)
     except InputError:
         return ""

@@ -152,7 +152,7 @@ def scorer_denoiser(
     return ENDDenoiser(scorer, chunker=chunker, **arguments)
 
 
-def select_denoiser(
+def build_s2a_denoiser(
     llm: LLM, max_tokens: int | None, has_context: bool, **settings: Any
 ) -> S2ADenoiser:
     """System 2 Attention by the adapters' settings; None leaves one to `S2ADenoiser`."""

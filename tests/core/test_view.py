@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
 from denoise_core.end import ENDDenoiser
-from denoise_core.report.context import ReportItem, fragment, render_page, split_pieces
+from denoise_core.report.context import ReportItem, fragment, mark_pieces, render_page
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract_spans, sentence_chunker, sentence_spans
 
@@ -52,7 +52,7 @@ def test_pieces_tile_every_passage(texts, data):
         dropped += [Drop(s, "noise", 0.25) for s in spans if s not in keep]
     result = DenoiseResult("q", tuple(kept), tuple(dropped))
     for p in passages:
-        assert "".join(piece.text for piece in split_pieces([p], result)[0]) == p.text
+        assert "".join(piece.text for piece in mark_pieces([p], result)[0]) == p.text
     assert fragment(passages, result)
 
 
@@ -93,7 +93,7 @@ def test_kept_chunks_show_their_own_score(score):
     span = Span("a", 0, 3)
     kept = () if score is None else (Keep(span, score),)
     result = DenoiseResult("q", (Passage("abc", "a"),), kept=kept)
-    assert split_pieces([Passage("abc", "a")], result)[0][0].note == (
+    assert mark_pieces([Passage("abc", "a")], result)[0][0].note == (
         "kept" if score is None else "kept, score 0.500"
     )
 
@@ -106,7 +106,7 @@ def test_chunks_without_text_are_shown_too():
         chunker=sentence_chunker(5),
     ).denoise("q", [passage])
     assert (
-        "".join(piece.text for piece in split_pieces([passage], result)[0])
+        "".join(piece.text for piece in mark_pieces([passage], result)[0])
         == passage.text
     )
 

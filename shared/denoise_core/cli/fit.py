@@ -22,7 +22,6 @@ from denoise_core.embedded.fitted import (
     check_output_folder,
     fit_denoiser,
 )
-from denoise_core.end.fit.probe import RECALL
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.cases import label_cases
@@ -78,12 +77,6 @@ def fit(
             help="How much you will keep, such as 0.3: layers are compared at this amount."
         ),
     ] = None,
-    recall: Annotated[
-        float,
-        typer.Option(
-            help="Share of the relevant passages that the probe's layer has to keep; the cheapest is taken."
-        ),
-    ] = RECALL,
     calibrate: Annotated[
         Path | None, typer.Option(help="Other questions to calibrate --keep auto on.")
     ] = None,
@@ -129,7 +122,6 @@ def fit(
             model,
             encoder=encoder,
             keep="auto" if keep is None else parse_keep(keep),
-            recall=recall,
             signal=signal,
             calibration=calibration,
             risk=risk,

@@ -19,6 +19,8 @@ from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message
 
+MAX_TOKENS = 2048  # of a recorded reply
+
 
 @app.command("record")
 def record_command(
@@ -38,9 +40,6 @@ def record_command(
             help="The chat model: http://host:port/v1#name, or a folder or hub name."
         ),
     ],
-    longest: Annotated[
-        int, typer.Option(min=1, help="The most tokens of a reply.")
-    ] = 2048,
     budget: BudgetOption = None,
     price: PriceOption = None,
     dry_run: DryRunOption = False,
@@ -51,7 +50,9 @@ def record_command(
     run continues with the same command: OUT.calls has every reply. Ends with 1 when a call failed.
     """
     console = Console(stderr=True, highlight=False)
-    reply_log = open_ledger(llm, Path(f"{out}.calls"), budget, price, dry_run, longest)
+    reply_log = open_ledger(
+        llm, Path(f"{out}.calls"), budget, price, dry_run, MAX_TOKENS
+    )
     prompt_rows = track(
         _read_prompts(prompts), "asking", console=console, transient=True
     )

@@ -33,7 +33,7 @@ from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, Denoiser, Scorer
-from denoise_core.report.context import ReportItem, render_page, split_pieces
+from denoise_core.report.context import ReportItem, mark_pieces, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
 from denoise_core.text.structural import chunk_text
@@ -372,7 +372,7 @@ def print_pieces(
     """
     if not passages:
         console.print("no passages")
-    for passage, pieces in zip(passages, split_pieces(passages, result), strict=True):
+    for passage, pieces in zip(passages, mark_pieces(passages, result), strict=True):
         console.print(Text(_passage_title(passage), style="bold"))
         is_html = chunk_text(passage.text).text_format == "html"
         for piece in pieces:

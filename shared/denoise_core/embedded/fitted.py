@@ -1,7 +1,7 @@
 """A denoiser fitted on the user's own questions, kept as a folder.
 
-`fit_denoiser` fits and evaluates it, `FittedDenoiser.save` writes it, and `load_denoiser`
-makes a denoiser of the folder. The folder holds the signals' weights, the calibration of
+`fit_denoiser` fits and evaluates it, `FittedDenoiser.save` writes it, and
+`load_fitted_denoiser` makes a denoiser of the folder. The folder holds the signals' weights, the calibration of
 their scores and a card as JSON and Markdown, and a probe as safetensors. Nothing in it is
 executed or unpickled.
 """
@@ -9,9 +9,9 @@ executed or unpickled.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -33,9 +33,9 @@ from denoise_core.end.calibration import (
 )
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.heads import HeadFit, fit_heads, open_head_reader
-from denoise_core.end.fit.probe import RECALL, ProbeFit, assign_folds, fit_probe
+from denoise_core.end.fit.probe import ProbeFit, assign_folds, fit_probe
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.fit.states import MapFunction, Progress
+from denoise_core.end.fit.states import Progress
 from denoise_core.end.probe import (
     Probe,
     check_replaceable,
@@ -180,12 +180,10 @@ def fit_denoiser(
     encoder: str | None = None,
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
-    recall: float = RECALL,
     signal: str = "states",
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
-    map_function: MapFunction = map,
 ) -> FittedDenoiser:
     """Fit on labelled questions, and evaluate the fit on folds of them that it did not see.
 
@@ -200,8 +198,7 @@ def fit_denoiser(
             English. Needs the extra ``multilingual`` or ``dense``.
         keep: What the denoiser will keep.
         layers: Where to fit probes, everywhere when None. The layer is taken that keeps
-            ``recall`` of the gold with the least operations.
-        recall: Fraction of the gold, for choosing the layer.
+            nine tenths of the gold with the least operations.
         signal: What the probe reads: "states", or "heads" for the attention of a few heads
             (`fit_heads`).
         calibration: Other questions to calibrate ``keep="auto"`` on. Without them it is
@@ -209,8 +206,6 @@ def fit_denoiser(
         risk: The share of relevant passages that ``keep="auto"`` may lose, stored in the
             folder.
         progress: Called with how many questions were read, and with their number.
-        map_function: Used instead of `map` to read passages, such as a thread pool's
-            ``map``. It must keep the order.
 
     Raises:
         InputError: Fewer than `MIN_QUESTIONS` questions are usable, a question is in both
@@ -230,9 +225,7 @@ def fit_denoiser(
     probe: ProbeFit | HeadFit | None = None
     if signal == "heads":
         model = open_head_reader(model)
-        probe = fit_heads(
-            model, usable, layers=layers, progress=progress, map_blocks=map_function
-        )
+        probe = fit_heads(model, usable, layers=layers, progress=progress)
         progress = None
     elif model is not None:
         model = model if isinstance(model, HiddenReader) else HiddenReader(model)
@@ -241,25 +234,22 @@ def fit_denoiser(
             usable,
             layers=layers,
             fraction=keep if isinstance(keep, float) else None,
-            recall=recall,
             progress=progress,
-            map_blocks=map_function,
         )
         progress = None  # the passages are read a second time below
     passage_labels = np.concatenate([q.labels for q in usable])
     passage_counts = [len(q.passages) for q in usable]
     question_groups = np.repeat(np.arange(len(usable)), passage_counts)
     query_texts = _query_texts(usable)
-    read_signals = partial(_signals_of_query, encoder)
-    signal_columns = _read_signals(read_signals, query_texts, map_function, progress)
+    signal_columns = _read_signals(encoder, query_texts, progress)
     control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
-    control_columns = _read_signals(read_signals, control_queries, map_function)
+    control_columns = _read_signals(encoder, control_queries)
     encoder_names = SentenceEncoder.names if encoder is None else ("cosine",)
     signal_names: tuple[str, ...] = (*encoder_names, "bm25")
     if probe is not None:
         signal_names = ("probe", *signal_names)
         control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
-        control_fit = _fit_control(model, control_questions, probe, map_function)
+        control_fit = _fit_control(model, control_questions, probe)
         signal_columns = _add_probe(signal_columns, probe)
         control_columns = _add_probe(control_columns, control_fit)
     fitted_stack = fit_stack(
@@ -307,7 +297,7 @@ def fit_denoiser(
     )
 
 
-def load_denoiser(
+def load_fitted_denoiser(
     folder: str | Path,
     model: Any = None,
     *,
@@ -468,23 +458,18 @@ def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
 
 
 def _read_signals(
-    read_signals: Callable[[QueryTexts], Floats],
+    encoder: str | None,
     query_texts: Sequence[QueryTexts],
-    map_function: MapFunction,
     progress: Progress | None = None,
 ) -> Floats:
     """The signals of all passages, ``(passages, signals)``."""
     signal_columns = []
-    for signals in map_function(read_signals, query_texts):
+    for query, texts in query_texts:
+        signals = collect_signals(_stack_parts(encoder=encoder), query, texts)
         signal_columns.append(signals)
         if progress is not None:
             progress(len(signal_columns), len(query_texts))
     return np.concatenate(signal_columns)
-
-
-def _signals_of_query(encoder: str | None, query: QueryTexts) -> Floats:
-    # A module's function, so that a pool of processes finds it by its name.
-    return collect_signals(_stack_parts(encoder=encoder), *query)
 
 
 def _stack_parts(
@@ -525,17 +510,14 @@ def _fit_control(
     model: Any,
     questions: Sequence[Question],
     fit: ProbeFit | HeadFit,
-    map_function: MapFunction,
 ) -> ProbeFit | HeadFit:
     """The same fit on other questions, at the blocks that ``fit`` reads."""
     reading = fit.probe.reading
     if reading.heads:
         layers = sorted({block + 1 for block, _ in reading.heads})
-        return fit_heads(model, questions, layers=layers, map_blocks=map_function)
+        return fit_heads(model, questions, layers=layers)
     pooled_model = model.with_pooling(reading.pooling)
-    return fit_probe(
-        pooled_model, questions, layers=[reading.layer], map_blocks=map_function
-    )
+    return fit_probe(pooled_model, questions, layers=[reading.layer])
 
 
 def _add_probe(signal_columns: Floats, fit: ProbeFit | HeadFit) -> Floats:

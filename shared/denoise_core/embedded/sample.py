@@ -22,14 +22,12 @@ from denoise_core.types import Passage
 class AnsweredQuestion:
     """A question of the sample with a right and a wrong answer, both written by hand.
 
-    The wrong answer is of the right one's type and occurs in the passage whose id is
-    ``distractor_id``.
+    The wrong answer is of the right one's type and occurs in another passage.
     """
 
     question: Question
     right_answer: str
     wrong_answer: str
-    distractor_id: str
 
 
 @cache
@@ -42,9 +40,7 @@ def sample_questions() -> tuple[Question, ...]:
 def sample_answers() -> tuple[AnsweredQuestion, ...]:
     """Load a right and a wrong answer to each of the `sample_questions`, in their order."""
     return tuple(
-        AnsweredQuestion(
-            question, record["right"], record["wrong"], record["suggested_by"]
-        )
+        AnsweredQuestion(question, record["right"], record["wrong"])
         for question, record in zip(sample_questions(), _read_records(), strict=True)
     )
 

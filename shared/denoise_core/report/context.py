@@ -57,7 +57,7 @@ class ReportItem:
     notes: tuple[str, ...] = ()
 
 
-def split_pieces(
+def mark_pieces(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> list[tuple[MarkedText, ...]]:
     """Split each passage into kept and dropped pieces, which join to the passage's text."""
@@ -165,7 +165,7 @@ def item_values(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
                     source_passage.text[:MAX_PASSAGE_CHARACTERS]
                 )
         passage_rows = []
-        passage_pieces = split_pieces(report_item.passages, report_item.result)
+        passage_pieces = mark_pieces(report_item.passages, report_item.result)
         for source_passage, marked_texts in zip(
             report_item.passages, passage_pieces, strict=True
         ):

@@ -45,6 +45,7 @@ from denoise_core.s2a.replies import (
     ReplyRecord,
     SliceOutcome,
     SliceRequest,
+    forget_partial_answers,
     joint_key,
     look_up_selection,
     read_rewriting,
@@ -269,8 +270,7 @@ class S2ADenoiser:
         is_numbered = self.variant in EXTRACTIVE
         is_one_call = is_one_call and not any(map(_was_divided, new_outcomes))
         if cache is not None and is_numbered:
-            call_key = joint_key(new_outcomes) if is_one_call else ""
-            store_selections(cache, new_outcomes, call_key)
+            store_selections(cache, new_outcomes)
         return outcomes + new_outcomes, is_one_call
 
     def _judge_together(
@@ -340,7 +340,7 @@ class S2ADenoiser:
                 question=query,
             )
             requests.append(request)
-        return known_outcomes, requests
+        return forget_partial_answers(known_outcomes), requests
 
     def _assemble_result(
         self,

@@ -404,6 +404,8 @@ class SliceOutcome:
         calls: Calls that were made about it.
         answered: Whether the model says that the slice's kept pieces, with the others of
             its call, answer the question; None if it did not say.
+        call_key: Key of the slices of its call of which pieces are kept; "" without a
+            cache.
     """
 
     part: PassageSlice
@@ -466,7 +468,8 @@ def read_selection(
             answered = "no"
         outcome = SliceOutcome(passage_slice, kept_places, answered=answered)
         outcomes.append(outcome)
-    return outcomes
+    call_key = joint_key(outcomes)
+    return [replace(outcome, call_key=call_key) for outcome in outcomes]
 
 
 def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) -> None:
@@ -865,21 +868,40 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
     )
 
 
-def joint_key(outcomes: Sequence[SliceOutcome]) -> str:
-    """Return the key of a call about the slices of these outcomes, in any order."""
-    keys = sorted(outcome.part.cache_key for outcome in outcomes)
-    return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+def joint_key(outcomes: Iterable[SliceOutcome]) -> str:
+    """Return the key of the slices of which pieces are kept, in any order."""
+    keys = {outcome.part.cache_key for outcome in outcomes if outcome.kept_places}
+    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()
 
 
-def store_selections(
-    cache: Cache, outcomes: Sequence[SliceOutcome], call_key: str
-) -> None:
-    """Store the selections that could be read; ``call_key`` if one call saw them all."""
+def forget_partial_answers(outcomes: Sequence[SliceOutcome]) -> list[SliceOutcome]:
+    """Return cached outcomes without a "yes" or "partly" that needs other passages.
+
+    Such an answer is about all pieces that a call keeps. A "no" is right for fewer, too.
+    """
+    by_call: dict[str, list[SliceOutcome]] = {}
     for outcome in outcomes:
+        by_call.setdefault(outcome.call_key, []).append(outcome)
+    valid_outcomes = []
+    for outcome in outcomes:
+        is_whole_call = joint_key(by_call[outcome.call_key]) == outcome.call_key
+        if not is_whole_call and outcome.answered != "no":
+            outcome = replace(outcome, answered=None)
+        valid_outcomes.append(outcome)
+    return valid_outcomes
+
+
+def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
+    """Store the selections that could be read.
+
+    Two passages of one text have one key; what is kept of either is what is stored.
+    """
+    by_kept_count = sorted(outcomes, key=lambda outcome: len(outcome.kept_places or ()))
+    for outcome in by_kept_count:
         if outcome.problem is None and outcome.kept_places is not None:
             selection = {
                 "kept": list(outcome.kept_places.items()),
                 "answered": outcome.answered,
-                "call": call_key,
+                "call": outcome.call_key,
             }
             cache.store_reply(outcome.part.cache_key, json.dumps(selection))

@@ -14,7 +14,6 @@ from denoise_core import (
     InputError,
     Message,
     Passage,
-    UnparsableReply,
 )
 from denoise_core.runtime.flow import run
 from denoise_core.s2a import S2A, Cache, MessageDenoiser, Options
@@ -224,12 +223,6 @@ def test_what_cannot_be_used_leaves_the_message_and_says_why(model_reply):
     assert "kept as it is" in neutral_message.fallback
 
 
-def test_selecting_without_the_question_is_refused():
-    neutral_message = MessageDenoiser(says("2"), variant="select").neutralize(OPINION)
-    assert neutral_message.text == OPINION
-    assert neutral_message.fallback
-
-
 def test_an_invented_fact_does_not_enter_the_context():
     fake_llm = says(f"Context: Bridges rust quickly.\nQuestion: {CLEAN}")
     neutral_message = MessageDenoiser(fake_llm, variant="default").neutralize(OPINION)
@@ -239,9 +232,7 @@ def test_an_invented_fact_does_not_enter_the_context():
     ] == ["Bridges rust quickly."]
 
 
-def test_message_raise_and_empty():
-    with pytest.raises(UnparsableReply):
-        MessageDenoiser(says(""), on_error="raise").neutralize(OPINION)
+def test_an_empty_message_costs_no_call():
     fake_llm = says("unused")
     assert MessageDenoiser(fake_llm).neutralize("  ").text == ""
     assert fake_llm.received_messages == []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import threading
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -74,13 +72,6 @@ def test_another_question_text_model_or_wording_is_another_call(store):
         cache = Options(join_passages=False, cache=Cache(model, store))
         S2ADenoiser(fake_llm, variant=variant, options=cache).denoise(query, [passage])
         assert len(fake_llm.received_messages) == before + 1
-
-
-@pytest.mark.parametrize("text", ["", "\ud800 half", "\x00", "😀", "x" * 1_000_000])
-def test_any_text_survives_the_store(store, text):
-    store.put("k", text)
-    assert store.get("k") == text
-    assert store.get("other") is None
 
 
 def test_the_persistent_store_outlives_the_process_object(tmp_path):
@@ -178,25 +169,6 @@ def test_memory_store_is_a_bounded_dict_of_the_last_used(pairs):
     }
 
 
-def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
-    store = SqliteStore(tmp_path / "r.db", max_entries=20)
-    threads = [
-        threading.Thread(
-            target=lambda index=index: [
-                store.put(f"{index}-{key_number}", "x") for key_number in range(5)
-            ]
-        )
-        for index in range(6)
-    ]
-    for one_text in threads:
-        one_text.start()
-    for one_text in threads:
-        one_text.join()
-    with sqlite3.connect(tmp_path / "r.db") as db:
-        assert db.execute("SELECT COUNT(*) FROM replies").fetchone() == (20,)
-        assert {row[0] for row in db.execute("SELECT text FROM replies")} == {b"x"}
-
-
 def test_a_store_needs_room():
     with pytest.raises(InputError, match="expected 1 or more"):
         SqliteStore("x", max_entries=0)
@@ -227,3 +199,34 @@ def test_a_repeated_question_has_the_same_result_without_a_call(on_irrelevant):
         assert result.passages == first.passages
         assert (result.relevant, result.answered) == (False, "no")
     assert len(llm.received_messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "answered_alone"),
+    [
+        ("1-3\nANSWERED: yes", None),
+        ("1-3\nANSWERED: partly", None),
+        ("1-3\nANSWERED: no", "no"),
+        ("1\nANSWERED: yes", "yes"),
+    ],
+)
+def test_an_answer_of_two_passages_is_not_known_of_one(store, reply, answered_alone):
+    model = says(reply)
+    denoiser = S2ADenoiser(model, options=Options(cache=Cache("m", store)))
+    both = denoiser.denoise("How tall?", PASSAGES)
+    alone = denoiser.denoise("How tall?", PASSAGES[:1])
+    again = denoiser.denoise("How tall?", PASSAGES[::-1])
+    assert len(model.received_messages) == 1
+    assert (alone.answered, again.answered) == (answered_alone, both.answered)
+    assert alone.passages == both.passages[:1]
+
+
+def test_of_two_passages_of_one_text_what_is_kept_is_known_again(store):
+    twins = [PASSAGES[0], Passage(PASSAGES[0].text, "twin")]
+    model = says("1\nANSWERED: yes")
+    denoiser = S2ADenoiser(model, options=Options(cache=Cache("m", store)))
+    first = denoiser.denoise("How tall?", twins)
+    second = denoiser.denoise("How tall?", twins)
+    assert len(model.received_messages) == 1
+    assert first.passages[0] in second.passages
+    assert second.answered == "yes"

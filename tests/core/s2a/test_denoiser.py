@@ -117,7 +117,13 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
 
 @pytest.mark.parametrize(
     "model_calls",
-    [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"],
+    [
+        QUERY,
+        "List the towers.",
+        "wie hoch ist der turm",
+        "埃菲尔铁塔有多高？",
+        "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?",
+    ],
 )
 def test_a_question_that_holds_nothing_to_clear_costs_no_call(model_calls):
     fake_llm = says("1")

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from headless import chromium, told_by
 
-from denoise_core import InputError, Message, Passage, calibrate
+from denoise_core import InputError, Passage, calibrate
 from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
@@ -219,67 +219,6 @@ def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
         (one_question.text, one_question.answers, one_question.id)
         for one_question in before
     ]
-
-
-def in_langchain():
-    from langchain_core.documents import Document
-    from langchain_core.retrievers import BaseRetriever
-    from langchain_core.runnables import RunnableLambda
-
-    from langchain_denoise import ChatModelLLM, RetrieverAdapter
-
-    class Own(BaseRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            return [
-                Document(page_content=one_passage.text, id=one_passage.id)
-                for one_passage in FoundRetriever().retrieve(query)
-            ]
-
-    model = RunnableLambda(
-        lambda messages: selecting(
-            [Message("user", sent_messages.content) for sent_messages in messages]
-        )
-    )
-    return RetrieverAdapter(Own()), ChatModelLLM(model)
-
-
-def in_llamaindex():
-    from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-    from llama_index.core.retrievers import BaseRetriever
-    from llama_index.core.schema import NodeWithScore, TextNode
-
-    from llamaindex_denoise import LlamaLLM
-    from llamaindex_denoise.models.retriever import LlamaRetriever
-
-    class Own(BaseRetriever):
-        def _retrieve(self, query):
-            actual_result = FoundRetriever().retrieve(query.query_str)
-            return [
-                NodeWithScore(node=TextNode(text=one_passage.text, id_=one_passage.id))
-                for one_passage in actual_result
-            ]
-
-    class Model(CustomLLM):
-        @property
-        def metadata(self):
-            return LLMMetadata()
-
-        def complete(self, prompt, formatted=False, **kwargs):
-            return CompletionResponse(text=selecting([Message("user", prompt)]))
-
-        def stream_complete(self, prompt, formatted=False, **kwargs):
-            yield self.complete(prompt)
-
-    return LlamaRetriever(Own()), LlamaLLM(Model())
-
-
-@pytest.mark.parametrize("framework", [in_langchain, in_llamaindex])
-def test_it_takes_what_both_frameworks_have(framework):
-    retriever, fake_llm = framework()
-    actual_result = calibrate(
-        retriever, [one_question.text for one_question in ASKED], fake_llm
-    )
-    assert 20 <= actual_result.evaluation.questions <= 22
 
 
 def test_the_nearest_pieces_are_no_label_where_nothing_answers():

@@ -55,13 +55,6 @@ def test_where_a_clause_ends(text, parts):
     assert (first_call is not None) == (parts > 1)
 
 
-def test_a_single_question_with_commas_costs_no_call():
-    fake_llm = says("1")
-    model_calls = "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?"
-    assert S2ADenoiser(fake_llm).denoise(model_calls, TOWER).query == model_calls
-    assert len(fake_llm.received_messages) == 1
-
-
 @pytest.mark.parametrize(
     ("model_calls", "shown_pieces"),
     [

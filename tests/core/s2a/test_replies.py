@@ -223,17 +223,6 @@ def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
     assert s2a_result.reports[0].call_count == 2
 
 
-def test_a_call_that_fails_is_not_asked_for_again():
-    def reply(messages):
-        raise TimeoutError("late")
-
-    fake_llm = FunctionLLM(reply)
-    assert S2ADenoiser(fake_llm).denoise("How tall?", [TOWER]).failures == {
-        "tower": "TimeoutError: late"
-    }
-    assert len(fake_llm.received_messages) == 1
-
-
 class RefusedError(Exception):
     """What a content filter answers."""
 

@@ -135,40 +135,19 @@ def test_a_text_supports_itself(text):
     assert find_differences(text, text) == ()
 
 
-@given(st.text(max_size=300))
-def test_facts_of_any_text_are_inside_it(text):
-    for fact in extract_facts(text):
-        assert 0 <= fact.start < fact.end <= len(text)
-    find_differences(text, text[::-1])
+WORDS = ("4", "July", "1962", "of", "the", ".", ",", "not", "$", "km", "O'Brien", "II")
+ROWS_OF_WORDS = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "4",
-                "July",
-                "1962",
-                "of",
-                "the",
-                ".",
-                ",",
-                "not",
-                "$",
-                "km",
-                "O'Brien",
-                "II",
-            ]
-        ),
-        max_size=40,
-    )
-)
-def test_any_row_of_words_is_read(words):
-    text = " ".join(words)
+@given(st.text(max_size=300) | ROWS_OF_WORDS)
+def test_facts_of_any_text_are_inside_it_and_in_order(text):
     facts = extract_facts(text)
+    for fact in facts:
+        assert 0 <= fact.start < fact.end <= len(text)
     assert list(facts) == sorted(
         facts, key=lambda fact: (fact.start, fact.end, fact.kind)
     )
+    find_differences(text, text[::-1])
 
 
 def test_time_grows_with_the_text():

@@ -27,7 +27,7 @@ from denoise_core.embedded.default import (
     shared_encoder,
 )
 from denoise_core.embedded.encoder import EmbeddingCache
-from denoise_core.embedded.fitted import load_denoiser as load_fitted
+from denoise_core.embedded.fitted import load_fitted_denoiser
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import TokenLimit
 from denoise_core.errors import InputError
@@ -76,7 +76,7 @@ def denoiser_from_setting(
     if setting_kind == "default":
         return default_denoiser(setting.get("keep", "auto"), chunker="auto")
     if setting_kind == "fitted":
-        return load_fitted(_text_field(setting, "folder"), model)
+        return load_fitted_denoiser(_text_field(setting, "folder"), model)
     if setting_kind == "s2a":
         if llm is None:
             raise InputError(
@@ -177,7 +177,7 @@ def load_denoiser(
         path: A ``denoise.json``, its folder, or the folder of a fitted denoiser.
         model: A probe's model, by name, path or object, when its name at the fit does not
             lead to it here.
-        keep: Only for a fitted denoiser, as in `embedded.fitted.load_denoiser`; a
+        keep: Only for a fitted denoiser, as in `embedded.fitted.load_fitted_denoiser`; a
             ``denoise.json`` says itself how much is kept. So for ``risk`` and
             ``on_irrelevant``.
         risk: See ``keep``.
@@ -189,7 +189,7 @@ def load_denoiser(
     """
     path = Path(path)
     if path.is_dir() and not (path / SETTING_FILE).is_file():
-        return load_fitted(
+        return load_fitted_denoiser(
             path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant
         )
     if (keep, risk, on_irrelevant) != (None, None, "keep"):
