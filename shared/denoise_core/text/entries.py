@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from string import ascii_letters, digits
 
 from denoise_core.spans import Ranges
@@ -46,11 +46,36 @@ def entry_starts(lines: Sequence[str]) -> frozenset[str]:
     speakers = _count_repeated(map(_speaker, lines))
     if len(speakers) < 2 or speakers.total() < min_starts:
         return frozenset()
+    if _are_field_names(lines, speakers):
+        return frozenset()
     # Rules separate records of fields, whose names look like speakers.
     rules = sum(line_kind(line) == "rule" for line in lines)
     if rules > 1:
         return frozenset()
     return frozenset(speakers)
+
+
+def _are_field_names(lines: Sequence[str], names: Container[str]) -> bool:
+    """Whether the names are fields, as in the heads of mails, and nobody who speaks.
+
+    Fields come in blocks of three or more that all begin with the same one, and have
+    other text between them.
+    """
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        name = _speaker(line)
+        if name in names:
+            blocks[-1].append(name)
+        elif blocks[-1]:
+            blocks.append([])
+    filled_blocks = list(filter(None, blocks))
+    if len(filled_blocks) < 2:
+        return False
+    for block in filled_blocks:
+        has_repeats = len(set(block)) < len(block)
+        if has_repeats or len(block) < 3 or block[0] != filled_blocks[0][0]:
+            return False
+    return True
 
 
 def entry_chunks(text: str) -> list[TextChunk]:

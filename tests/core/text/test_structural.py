@@ -338,6 +338,24 @@ def test_a_kept_part_of_a_mail_says_who_wrote_it_when_and_about_what():
     )
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_short_mails_keep_their_own_sender(count):
+    """The names of their fields repeat as speakers do."""
+    names = ["Ada", "Bo"]
+    facts = ["The oak is cut.", "Rent is due.", "We meet at nine.", "Bring shoes."]
+    mails = []
+    for number in range(count):
+        mails.append(
+            f"From: {names[number % 2]} <a@mill.example>\nTo: all@mill.example\n"
+            f"Date: {number + 1} Feb 2031\nSubject: Hall\n\n{facts[number]}\n\n"
+        )
+    for number in range(count):
+        kept_text = kept_with("".join(mails), facts[number])
+        assert kept_text.startswith(f"From: {names[number % 2]} <")
+        assert kept_text.count("From:") == 1
+        assert f"Date: {number + 1} Feb" in kept_text
+
+
 def test_a_turn_with_a_date_keeps_what_it_answers():
     turns = (
         "[2031-02-19 09:14] Bo: nice weather",
