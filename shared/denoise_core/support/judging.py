@@ -311,12 +311,15 @@ class AnswerVerdict:
 
     def without_answer_kind(self) -> AnswerVerdict:
         """The verdict where the judge did not say whether it answers: unknown."""
+        reason = "the judge did not say whether it answers the question"
+        if all(claim.kind == "not_judged" for claim in self.claims):
+            reason = "the judge's reply could not be read"
         return replace(
             self,
             supported=None,
             score=min(self.score, _MAX_UNKNOWN),
             kind=ANSWER_NOT_JUDGED,
-            reason="the judge did not say whether it answers the question",
+            reason=reason,
         )
 
     @property

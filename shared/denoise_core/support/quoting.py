@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import AnswerUnit, parse_answer
 from denoise_core.support.judging import (
     CONTRADICTED,
@@ -139,6 +140,7 @@ class LLMJudge(FlowJudge):
             shown_evidence = _named_evidence(known_lines, evidence)
         calls = len(parts)
         calls += yield from self._ask_again(question, units, replies, shown_evidence)
+        self._log_unread(units, replies)
         if shown_evidence is not evidence:
             replies.labels = ()  # of evidence that is numbered anew
         verdict = combine_replies(question, answer, units, replies, evidence)
@@ -164,6 +166,14 @@ class LLMJudge(FlowJudge):
         messages = unit_prompt(question, units, evidence, task=ANSWER_TASK)
         yield from self._read_lines(messages, (), replies)
         return 1
+
+    def _log_unread(self, units: Sequence[AnswerUnit], replies: UnitReplies) -> None:
+        if len(replies.lines) < len(units):
+            log_fallback(
+                "LLMJudge",
+                "its replies could not be read",
+                "what they do not judge is unknown",
+            )
 
     def _read_lines(
         self,

@@ -14,6 +14,7 @@ from judging import judge_prompt
 
 from denoise_core import Passage, run
 from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.support import check
 from denoise_core.support.judging import AnswerClaims, Claim, ask_judge
 from denoise_core.support.labels import LabelledEvidence
@@ -139,6 +140,16 @@ def test_a_missing_last_line_is_asked_for_once_then_the_answer_is_unknown():
     assert verdict.kind == "answer_not_judged"
     assert verdict.units[0].supported is True
     assert judged(lines, answer=answer, question="").passed
+
+
+@pytest.mark.parametrize("reply", ["Fine.", "", '{"verdicts": [{"unit": 1,'])
+def test_a_reply_that_cannot_be_read_is_said_and_counted(reply):
+    before = fallback_counts()
+    verdict = judged(reply, reply, answer="It was completed in 1889.")
+    assert (verdict.outcome, verdict.passed) == ("unknown", False)
+    assert "could not be read" in verdict.reason
+    kind = ("LLMJudge", "its replies could not be read")
+    assert fallback_counts()[kind] == before.get(kind, 0) + 1
 
 
 def test_the_last_line_is_asked_for_behind_the_same_evidence():
