@@ -171,7 +171,7 @@ class SpanBody(BaseModel):
 
 
 class QuoteBody(BaseModel):
-    """Words of a passage, with their relation to the claim: support or contradict."""
+    """Words of a passage: they support a claim, contradict it or, unjudged, are nearest."""
 
     span: SpanBody
     text: str

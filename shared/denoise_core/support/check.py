@@ -44,7 +44,7 @@ from denoise_core.types import Passage
 
 JudgeLike: TypeAlias = Judge | LLM | Callable[..., Any]
 """What `as_judge` accepts."""
-NO_JUDGE = "no judge has read it: give judge=, a model (LLMJudge) or any function"
+NO_JUDGE = "no judge has read it: give a model or any function as judge=, or --llm to the command"
 _MAX_CHARACTERS = 20_000  # of an answer that is checked
 _MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
 # Shares of a claim's terms: in the passage that has it, and at most in the cited one.
@@ -283,7 +283,7 @@ def _compare_claim(
     term_share, quote = evidence.closest_sentence(new_terms or claim_terms)
     quotes: tuple[Quote, ...] = ()
     if quote is not None and term_share >= _MIN_SHOWN_SHARE:
-        quotes = (quote,)
+        quotes = (replace(quote, relation="nearest"),)
     differences = find_differences(
         claim.full_text, evidence.text, known_text=question, language=evidence.language
     )

@@ -21,7 +21,7 @@ from denoise_core.runtime.flow import arun, run
 from denoise_core.text.facts.fact import Difference
 from denoise_core.types import Message, Passage, Reply, Span, Usage
 
-Relation = Literal["supports", "contradicts"]
+Relation = Literal["supports", "contradicts", "nearest"]
 """Whether a quote supports or contradicts a claim."""
 VerdictOutcome = Literal["pass", "partial", "fail", "unknown"]
 AnswerKind = Literal["answers", "off_question", "abstains", "wrongly_abstains", ""]
@@ -109,7 +109,10 @@ class AnswerClaims(Sequence[Claim]):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Words of a passage about a claim; ``span`` is their exact range in its text."""
+    """Words of a passage about a claim; ``span`` is their exact range in its text.
+
+    ``nearest`` is what shares most words with the claim, where no judge has read it.
+    """
 
     span: Span
     text: str

@@ -64,6 +64,7 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     claim = verdict.claims[0]
     assert [drop.claimed_text for drop in claim.differences] == differing
     assert any(quoted in q.text for q in claim.quotes)
+    assert {q.relation for q in claim.quotes} == {"nearest"}
     assert (claim.reason == verdict.reason) == (not differing)
 
 

@@ -434,8 +434,8 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
         sentences.append(f"{_capitalize(note)}: rougher than a person's labels.")
     if evaluation.budget is not None:
         sentences.append(
-            "Strategies that rank passages got "
-            f"{evaluation.budget:,} tokens a question, as many as the default kept."
+            f"Strategies that rank passages got {evaluation.budget:,} tokens of text a "
+            "question, as many as the default kept; titles are not counted for them."
         )
     sentences += [
         f"{_capitalize(str(best_comparison))}."
