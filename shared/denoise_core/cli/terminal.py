@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from denoise_core.cli import escape_control
+
+LINE_SECONDS = 10.0  # between lines on progress where there is no terminal
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
@@ -42,9 +45,32 @@ def print_table(
 def progress_bar(
     console: Console, task_name: str
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar during the block; yields ``on_progress(done, total)``."""
+    """Show a bar during the block; yields ``on_progress(done, total)``.
+
+    What is no terminal gets a line every `LINE_SECONDS`: a pipe that says nothing for
+    minutes looks as if it hung.
+    """
+    if not console.is_terminal:
+        yield _progress_lines(console, task_name)
+        return
     with Progress(console=console, transient=True) as progress_display:
         task = progress_display.add_task(task_name, total=None)
         yield lambda done, total: progress_display.update(
             task, completed=done, total=total
         )
+
+
+def _progress_lines(
+    console: Console, task_name: str
+) -> Callable[[int, int | None], None]:
+    last_time = monotonic()
+
+    def on_progress(done: int, total: int | None) -> None:
+        nonlocal last_time
+        if monotonic() - last_time < LINE_SECONDS:
+            return
+        last_time = monotonic()
+        total_text = "" if total is None else f" of {total:,}"
+        print_line(console, f"{task_name}: {done:,}{total_text}")
+
+    return on_progress

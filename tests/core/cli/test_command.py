@@ -1,5 +1,6 @@
 """The command as a user types it: output, one-line errors with status 2, help that teaches."""
 
+import io
 import json
 import shlex
 import subprocess
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from command_line import command_caller
+from rich.console import Console
 
 import denoise_core
 from denoise_core._files import write_whole
-from denoise_core.cli import COMMAND_MODULES, main
+from denoise_core.cli import COMMAND_MODULES, main, terminal
 from denoise_core.embedded import sample_questions
 from denoise_lab.noisy_retrieval import write_questions
 
@@ -306,3 +308,15 @@ def test_nothing_relevant_has_a_status_of_its_own(run, tmp_path):
     completed_run = run(f"-p {tmp_path}/p.jsonl")
     assert completed_run.returncode == 4
     assert "nothing relevant" in completed_run.stderr
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_pipe_hears_of_progress_now_and_then(seconds, monkeypatch):
+    monkeypatch.setattr(terminal, "LINE_SECONDS", seconds)
+    console = Console(file=io.StringIO())
+    with terminal.progress_bar(console, "reading pieces") as on_progress:
+        on_progress(1_000, 40_000)
+        on_progress(2_000, None)
+    lines = console.file.getvalue().splitlines()
+    expected = ["reading pieces: 1,000 of 40,000", "reading pieces: 2,000"]
+    assert lines == ([] if seconds else expected)
