@@ -28,7 +28,7 @@ from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, PromptForm, Task
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utility import Groundedness, Utility, When, as_utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
@@ -108,9 +108,7 @@ class Augmenter:
         self.limits = limits or LoopLimits()
         self.task = task
         self.when = when
-        self.prompt_form = PromptForm(
-            is_plain=bool(plain_prompts), may_change=plain_prompts is None
-        )
+        self.plain_prompts = plain_prompts
 
     def with_limits(self, **limits: Any) -> Augmenter:
         """The loop under other limits; see `LoopLimits`."""
@@ -215,7 +213,7 @@ class Augmenter:
             self.when,
             drafter,
             wrap_server,
-            self.prompt_form,
+            self.plain_prompts,
         )
         memory = steps.with_evidence(memory, evidence, self.limits)
         return self._run_loop(memory, parts)

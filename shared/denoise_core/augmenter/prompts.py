@@ -47,20 +47,6 @@ class Task:
     plain_instruction: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptForm:
-    """Which form the prompts of one loop's drafts have.
-
-    Attributes:
-        is_plain: Whether they are plain (`plain_draft_prompt`).
-        may_change: Whether a draft that copies an envelope is asked for once more by
-            a plain prompt.
-    """
-
-    is_plain: bool
-    may_change: bool
-
-
 QUESTION_ANSWERING = Task(
     "question_answering",
     "Answer the question from the evidence alone, as briefly as it can be answered and in the evidence's own "

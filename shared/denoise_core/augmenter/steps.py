@@ -31,7 +31,6 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import (
-    PromptForm,
     Task,
     draft_prompt,
     self_ask_prompt,
@@ -84,7 +83,7 @@ class LoopParts:
     """What writes, judges and explains a draft.
 
     Without a ``drafter``, ``llm`` writes from our prompt. ``wrap_server``: see
-    `Augmenter.flow`.
+    `Augmenter.flow`; ``plain_prompts``: see `Augmenter`.
     """
 
     task: Task
@@ -95,7 +94,7 @@ class LoopParts:
     when: When | None
     drafter: Drafter | None
     wrap_server: WrapServer | None
-    prompt_form: PromptForm
+    plain_prompts: bool | None
 
 
 def record_failure(
@@ -303,15 +302,14 @@ def _ask_model_for_draft(
     Raises:
         UnparsableReply: The reply copies an envelope, and the form may not change.
     """
-    form = parts.prompt_form
-    messages = draft_prompt(memory, parts.task, is_plain=form.is_plain)
-    was_plain = form.is_plain
+    is_plain = bool(parts.plain_prompts)
+    messages = draft_prompt(memory, parts.task, is_plain=is_plain)
     reply = yield from _complete_draft(messages, parts, server)
     answer_text = parse_answer(reply.text).text_without_reasoning
-    if was_plain or not copies_envelope(answer_text, envelope_markers(messages)):
+    if is_plain or not copies_envelope(answer_text, envelope_markers(messages)):
         return reply
     error = UnparsableReply("the model copied the prompt's delimiters")
-    if not form.may_change:
+    if parts.plain_prompts is not None:
         raise error
     log_fallback(
         "Augmenter draft",

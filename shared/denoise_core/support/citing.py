@@ -114,9 +114,11 @@ def _locate_provided(
     """The citations of a provider, with the sentences that have their cited text.
 
     A cited text that no passage has is unknown. If the answer itself has it, it names
-    no source and is left out: Google's models give the answer's own words there.
+    no source and is left out: Google's models give the answer's own words there. It is
+    left out, too, where the token limit emptied a passage, which may have had it.
     """
     evidence = LabelledEvidence(passages if provided else ())
+    has_all_texts = all(passage.text for passage in passages)
     for citation in provided:
         start, end = _trim_to_words(answer, citation.start, citation.end)
         words = citation.cited_text.split()
@@ -131,7 +133,7 @@ def _locate_provided(
                 sentence = evidence.sentences[label]
                 ids[sentence.passage_id] = None
             yield Citation(start, end, tuple(ids), (), labels)
-        elif find_words(cited_text, answer) is None:
+        elif has_all_texts and find_words(cited_text, answer) is None:
             shown_text = cited_text[:_SHOWN_CHARACTERS]
             yield Citation(start, end, (), (f'"{shown_text}"',))
 

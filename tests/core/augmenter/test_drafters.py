@@ -244,20 +244,9 @@ def test_runs_of_drafters_are_recorded(passages, question):
     )
     answer = Augmenter().answer(question, drafter=chain)
     second_answer = from_lines(to_lines(answer))
-    assert (second_answer.text, second_answer.outcome, second_answer.memory) == (
-        answer.text,
-        answer.outcome,
-        answer.memory,
-    )
-    assert (
-        second_answer.judge,
-        second_answer.citations,
-        second_answer.trace.usage,
-    ) == (
-        answer.judge,
-        answer.citations,
-        answer.trace.usage,
-    )
+    for what in ("text", "outcome", "memory", "judge", "citations"):
+        assert getattr(second_answer, what) == getattr(answer, what)
+    assert second_answer.trace.usage == answer.trace.usage
     assert count_calls(second_answer.trace) == count_calls(answer.trace) == 3
 
 

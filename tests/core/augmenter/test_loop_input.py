@@ -5,8 +5,16 @@ from augmenter_doubles import RIGHT, HalfDenoiser, scripted
 from envelopes import enclosed
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
+from denoise_core.augmenter import (
+    Augmenter,
+    Consolidator,
+    KnowledgeF1,
+    LoopLimits,
+    Outcome,
+    Rules,
+)
 from denoise_core.augmenter.drafting import FixedText
+from denoise_core.augmenter.streaming import stream_verified
 from denoise_core.support import check
 from denoise_core.testing import ListRetriever
 
@@ -60,6 +68,13 @@ def test_settings_that_make_no_loop_are_refused(passages):
     for make, message in (
         (lambda: LoopLimits(attempts=0), "attempts=0"),
         (lambda: LoopLimits(call_seconds=0), "call_seconds=0"),
+        (lambda: LoopLimits(threshold=0.0), "threshold=0.0"),
+        (lambda: LoopLimits(threshold=1.5), "threshold=1.5"),
+        (lambda: KnowledgeF1(1.5), "threshold=1.5"),
+        (
+            lambda: stream_verified(Augmenter(), "Why?", show="sentences"),
+            "expected 'draft' or 'checked'",
+        ),
         (lambda: LoopLimits(unsupported="maybe"), "'send' or 'abstain'"),
         (lambda: LoopLimits(evidence_tokens=0), "evidence_tokens=0"),
         (

@@ -16,50 +16,47 @@ from denoise_core.augmenter import (
 from denoise_core.testing import ListRetriever
 
 
+class Hanging:
+    """A model that replies after a minute, or once it is released."""
+
+    def __init__(self):
+        self.release = threading.Event()
+        self.cancelled = []
+
+    def complete(self, messages):
+        self.release.wait(60)
+        return Reply(RIGHT)
+
+    async def acomplete(self, messages):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            self.cancelled.append(True)
+            raise
+        return Reply(RIGHT)
+
+
 def test_a_hanging_call_is_given_up_after_its_time(passages, question):
-    release = threading.Event()
-    cancelled = []
-
-    class Hanging:
-        def complete(self, messages):
-            release.wait(60)
-            return Reply(RIGHT)
-
-        async def acomplete(self, messages):
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                cancelled.append(True)
-                raise
-            return Reply(RIGHT)
-
+    model = Hanging()
     try:
         answer = check_loop(
             lambda: Augmenter(
-                Hanging(),
+                model,
                 ListRetriever(passages),
                 limits=LoopLimits(call_seconds=0.02, failures=1),
             ),
             question,
         )
     finally:
-        release.set()
+        model.release.set()
     assert answer.stop_reason is StopReason.LLM_ERROR
     assert answer.memory.failures == (
         ("draft", "TimeoutError: no reply within 0.02 s"),
     )
-    assert cancelled == [True]
+    assert model.cancelled == [True]
 
 
 def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question):
-    class Hanging:
-        def complete(self, messages):
-            raise AssertionError("not used")
-
-        async def acomplete(self, messages):
-            await asyncio.sleep(60)
-            return Reply(RIGHT)
-
     loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
     answer = asyncio.run(loop.aanswer(question))
     assert (answer.stop_reason, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)

@@ -4,7 +4,6 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
 from judging import TEXT, judged
 
-from denoise_core import InputError
 from denoise_core.augmenter import (
     Augmenter,
     KnowledgeF1,
@@ -89,8 +88,3 @@ def test_feedback_fires_on_a_draft_that_is_not_of_the_evidence(passages, questio
     )
     assert loop.answer(question).text == RIGHT
     assert "few words of the evidence" in model.received_messages[1][-1].content
-
-
-def test_a_threshold_that_is_no_share_is_refused():
-    with pytest.raises(InputError, match="threshold"):
-        KnowledgeF1(1.5)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import quoting
 
-from denoise_core import Budget, InputError, Passage, Reply, Usage
+from denoise_core import Budget, Passage, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -77,11 +77,6 @@ def test_the_draft_is_shown_first_and_then_what_became_of_it():
     assert revised[-1].answer.text == GOOD
     kept_items = events(lambda: loop(BAD), "draft")
     assert isinstance(kept_items[-1], Finished)
-
-
-def test_another_way_to_show_is_refused():
-    with pytest.raises(InputError, match="expected 'draft' or 'checked'"):
-        stream_verified(loop(GOOD), QUESTION, show="sentences")
 
 
 @pytest.mark.parametrize("show", ["draft", "checked"])

@@ -3,7 +3,7 @@
 import pytest
 
 from denoise_core import Passage
-from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
@@ -53,6 +53,22 @@ def test_a_cited_text_names_the_sentences_that_have_its_words(cited_text, expect
 def test_a_cited_text_that_no_passage_has_is_unknown(cited_text):
     ((found, unknown),) = labels([cite(SECOND, cited_text)])
     assert (found, unknown) == ((), (f'"{cited_text}"',))
+
+
+def test_a_passage_over_the_token_limit_may_have_had_what_is_cited():
+    """The loop empties it; the draft, written from all of it, was called wrongly cited."""
+    citations = (
+        cite(FIRST, "It is made of iron."),
+        cite(SECOND, "The café opens at nine."),
+    )
+    loop = Augmenter(
+        judge=lambda question, evidence, claim: True,
+        limits=LoopLimits(evidence_tokens=14),
+    )
+    answer = loop.answer(QUESTION, drafter=Cited(citations))
+    texts = [passage.text for passage in answer.memory.evidence]
+    assert texts.count("") == 1
+    assert answer.outcome == "supported"
 
 
 def test_what_names_no_source_cites_nothing():
