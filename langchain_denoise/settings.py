@@ -183,7 +183,6 @@ class Denoise(BaseModel):
         if not isinstance(values, Mapping):
             return values
         known_names = set(cls.model_fields)
-        known_names.update(field.alias or "" for field in cls.model_fields.values())
         for name in values:
             if name not in known_names:
                 hint = closest_name(name, known_names)

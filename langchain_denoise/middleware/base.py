@@ -32,10 +32,6 @@ class RequestMiddleware(NamedMiddleware):
         """The request for the model."""
         raise NotImplementedError
 
-    async def achange_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """`change_request` without blocking the event loop."""
-        return self.change_request(request)
-
     @override
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Handler
@@ -46,4 +42,4 @@ class RequestMiddleware(NamedMiddleware):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: AsyncHandler
     ) -> ModelResponse[Any]:
-        return await handler(await self.achange_request(request))
+        return await handler(self.change_request(request))

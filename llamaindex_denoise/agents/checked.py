@@ -34,7 +34,6 @@ from llama_index.core.base.llms.types import (
     TextBlock,
 )
 from llama_index.core.memory import BaseMemory
-from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
@@ -60,7 +59,11 @@ from llamaindex_denoise.engines.base import history_to_messages, message_citatio
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
-from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
+from llamaindex_denoise.nodes.convert import (
+    are_scored_nodes,
+    can_be_evidence,
+    to_passages,
+)
 from llamaindex_denoise.verify import EngineLoopRun
 
 if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
@@ -599,7 +602,7 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     if isinstance(raw_output, _MODEL_OUTPUTS):
         return ()
     source_nodes = getattr(raw_output, "source_nodes", raw_output)
-    if _is_node_list(source_nodes):
+    if are_scored_nodes(source_nodes):
         sources = retrieved_sources(source_nodes)
         nodes = [source for source in sources if can_be_evidence(source.node)]
         return to_passages(nodes, include_captions=True)
@@ -634,9 +637,3 @@ def _citable_passages(output: ToolOutput, name: str) -> Iterator[Passage]:
                 header=block.title,
                 provenance="tool",
             )
-
-
-def _is_node_list(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
-        return False
-    return all(isinstance(item, NodeWithScore) for item in value)

@@ -33,6 +33,7 @@ from denoise_core.tool_results import (
     read_result,
     recall_text,
 )
+from llamaindex_denoise.nodes.convert import are_scored_nodes
 
 
 def denoised(
@@ -221,7 +222,7 @@ def read_output(output: ToolOutput, cut: OutputCut) -> OutputTexts:
     shows_value = [type(block) for block in blocks] == [TextBlock]
     if shows_value and _prints_fields(value) and output.content == str(value):
         name = _result_name([output.content])
-        if _are_nodes(value):
+        if are_scored_nodes(value):
             node_texts = [item.get_content() for item in value]
             result = read_result(node_texts, name=name, must_keep=cut.must_keep)
             if len(result.passages) == len(value):
@@ -247,12 +248,6 @@ def _prints_fields(value: Any) -> bool:
         return True
     print_method: Any = type(value).__str__
     return print_method in (object.__str__, BaseModel.__str__)
-
-
-def _are_nodes(value: Any) -> bool:
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return all(isinstance(item, NodeWithScore) for item in value)
 
 
 def _with_text(item: NodeWithScore, text: str) -> NodeWithScore:

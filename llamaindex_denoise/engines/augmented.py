@@ -7,11 +7,18 @@ import itertools
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.base.response.schema import (
+    RESPONSE_TYPE,
+    AsyncStreamingResponse,
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.llms import LLM
@@ -38,10 +45,11 @@ from denoise_core.augmenter.streaming import (
 from denoise_core.runtime.effects import Flow
 from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
-    DenoiseEngine,
     DraftResponse,
     NodeSequence,
-    StreamingMode,
+    WithoutPrompts,
+    astream_whole,
+    stream_whole,
 )
 from llamaindex_denoise.engines.drafter import (
     EngineDrafter,
@@ -55,13 +63,16 @@ from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
 from llamaindex_denoise.verify import (
     EngineLoopRun,
     ErrorPolicy,
+    ResponseParts,
     UnsupportedPolicy,
     build_augmenter,
     evidence_nodes,
 )
 
+StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
 
-class VerifiedEngine(DenoiseEngine):
+
+class VerifiedEngine(WithoutPrompts, BaseQueryEngine):
     """Base of `AugmentedQueryEngine` and of the engine that `Checked` returns.
 
     An answer is one run of the loop. ``response.metadata["denoise"]`` says how far to
@@ -159,13 +170,25 @@ class VerifiedEngine(DenoiseEngine):
     def _respond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
             return _stream_draft(loop_run, self.notice)
-        return self._build_response(*loop_run.run_to_response())
+        return self._build_response(loop_run.run_to_response())
 
     async def _arespond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
             return _astream_draft(loop_run, self.notice)
         answer_parts = await loop_run.arun_to_response()
-        return self._build_response(*answer_parts, is_async=True)
+        return self._build_response(answer_parts, is_async=True)
+
+    def _build_response(
+        self, answer_parts: ResponseParts, *, is_async: bool = False
+    ) -> RESPONSE_TYPE:
+        text, nodes, metadata = answer_parts
+        if isinstance(text, BaseModel):
+            return PydanticResponse(text, nodes, metadata)
+        if not self.streaming:
+            return Response(text, nodes, metadata)
+        if is_async:
+            return AsyncStreamingResponse(astream_whole(text), nodes, metadata)
+        return StreamingResponse(stream_whole(text), nodes, metadata)
 
 
 def _stream_draft(loop_run: EngineLoopRun, notice: str) -> DraftResponse:

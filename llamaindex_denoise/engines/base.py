@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage, CitationBlock, TextBlock
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
-    PydanticResponse,
-    Response,
     StreamingResponse,
 )
-from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
@@ -22,7 +18,6 @@ from denoise_core import Message
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
-StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
 
 
@@ -37,28 +32,6 @@ class WithoutPrompts(PromptMixin):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {}
-
-
-class DenoiseEngine(WithoutPrompts, BaseQueryEngine):
-    """Base of our query engines; ``streaming=True`` streams the finished text."""
-
-    streaming: StreamingMode = False
-
-    def _build_response(
-        self,
-        text: Any,
-        nodes: Sequence[NodeWithScore],
-        metadata: dict[str, Any],
-        *,
-        is_async: bool = False,
-    ) -> RESPONSE_TYPE:
-        if isinstance(text, BaseModel):
-            return PydanticResponse(text, list(nodes), metadata)
-        if not self.streaming:
-            return Response(text, list(nodes), metadata)
-        if is_async:
-            return AsyncStreamingResponse(_astream_whole(text), list(nodes), metadata)
-        return StreamingResponse(stream_whole(text), list(nodes), metadata)
 
 
 def response_metadata(
@@ -166,5 +139,6 @@ def stream_whole(text: str) -> Generator[str, None, None]:
     yield text
 
 
-async def _astream_whole(text: str) -> AsyncGenerator[str, None]:
+async def astream_whole(text: str) -> AsyncGenerator[str, None]:
+    """A stream of one piece, for async."""
     yield text

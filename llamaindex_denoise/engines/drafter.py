@@ -208,10 +208,6 @@ class EngineDrafter:
     def _writing_part(self) -> str:
         return "the engine's synthesis" if self.has_retrieval else "the engine"
 
-    @staticmethod
-    def _evidence(nodes: NodeSequence, query: str | None) -> RetrievedEvidence:
-        return RetrievedEvidence(_evidence_passages(nodes), query)
-
     def _query_for(self, request: DraftRequest) -> QueryBundle:
         """The question with history and feedback; only the question is embedded."""
         history_texts = [f"{m.role}: {m.content}" for m in request.history]
@@ -255,11 +251,15 @@ class EngineDrafter:
             # LlamaIndex's synthesizers return this without calling a model.
             call_count = 0
         object_fields = _evidence_fields(response)
-        draft_evidence = (self._evidence(nodes, self._search_query),) if nodes else ()
+        retrieved = self.earlier
+        if nodes:
+            passages = _evidence_passages(nodes)
+            found = RetrievedEvidence(passages, self._search_query)
+            retrieved = (found, *self.earlier)
         return DraftReply(
             text if object_fields is None else "",
             calls=call_count,
-            retrieved=(*draft_evidence, *self.earlier),
+            retrieved=retrieved,
             fields=object_fields,
             judge=not self.is_retrieval_only,
             origin=response,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import QueryBundle
 
 from denoise_core import InputError, Passage
 from llamaindex_denoise.models.threads import AdapterThreads, defining_class
@@ -46,15 +46,26 @@ class LlamaRetriever:
         self.postprocessors = list(postprocessors)
         self._threads = AdapterThreads(max_threads)
 
-    def retrieve_nodes(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """Return the postprocessed nodes."""
+    def with_query_bundle(self, query_bundle: QueryBundle) -> LlamaRetriever:
+        """Return a copy that searches for this query with the whole bundle.
+
+        A bundle may carry an embedding, custom strings or an image.
+        """
+        adapter_copy = copy.copy(self)
+        adapter_copy._query_bundle = query_bundle
+        return adapter_copy
+
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        """Return the retrieved and postprocessed passages."""
+        query_bundle = self._bundle_for(query)
         nodes = self.retriever.retrieve(query_bundle)
         for postprocessor in self.postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
-        return nodes
+        return to_passages(nodes, include_captions=True)
 
-    async def aretrieve_nodes(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """Return `retrieve_nodes`; a retriever without an async form gets a thread."""
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        """Return `retrieve`'s passages; a retriever without async gets a thread."""
+        query_bundle = self._bundle_for(query)
         # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
             nodes = await self._threads.run(
@@ -66,25 +77,6 @@ class LlamaRetriever:
             nodes = await postprocessor.apostprocess_nodes(
                 nodes, query_bundle=query_bundle
             )
-        return nodes
-
-    def with_query_bundle(self, query_bundle: QueryBundle) -> LlamaRetriever:
-        """Return a copy that searches for this query with the whole bundle.
-
-        A bundle may carry an embedding, custom strings or an image.
-        """
-        adapter_copy = copy.copy(self)
-        adapter_copy._query_bundle = query_bundle
-        return adapter_copy
-
-    def retrieve(self, query: str) -> Sequence[Passage]:
-        """Return the retrieved passages."""
-        nodes = self.retrieve_nodes(self._bundle_for(query))
-        return to_passages(nodes, include_captions=True)
-
-    async def aretrieve(self, query: str) -> Sequence[Passage]:
-        """Return the retrieved passages."""
-        nodes = await self.aretrieve_nodes(self._bundle_for(query))
         return to_passages(nodes, include_captions=True)
 
     def _bundle_for(self, query: str) -> QueryBundle:

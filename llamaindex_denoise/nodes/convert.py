@@ -82,6 +82,13 @@ def can_be_evidence(node: BaseNode) -> bool:
     return isinstance(node, (TextNode, Node)) and bool(node_text(node).strip())
 
 
+def are_scored_nodes(value: Any) -> bool:
+    """Whether a value is a list of nodes with scores; an empty one is not."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(item, NodeWithScore) for item in value)
+
+
 def to_passages(
     nodes: Iterable[NodeWithScore],
     mode: MetadataMode = MetadataMode.LLM,

@@ -6,6 +6,7 @@ import langchain_agents
 import pytest
 from blockbuster import blockbuster_ctx
 from function_chat_model import FunctionChatModel
+from judging import let_words_judge
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
@@ -171,7 +172,6 @@ def test_kit():
         drop_all=drop_all,
         fail=fail,
         fail_chat=fail_chat,
-        keep_first=keep_first,
         merge=merge,
         overlap=overlap,
         question=QUESTION,
@@ -205,13 +205,4 @@ def make_agent(test_kit):
     return make_agent
 
 
-@pytest.fixture(autouse=True)
-def words_judge(monkeypatch):
-    """Where no judge is named, one that is a function of words: these tests are of what is done with verdicts."""
-    from judging import by_words
-
-    from denoise_core.augmenter.utility import Groundedness
-
-    monkeypatch.setattr(
-        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
-    )
+words_judge = pytest.fixture(autouse=True)(let_words_judge)

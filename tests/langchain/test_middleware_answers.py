@@ -5,6 +5,7 @@ import json
 
 import pytest
 from function_chat_model import FunctionChatModel
+from judging import citation_judge
 from langchain.agents import create_agent
 from langchain_agents import (
     LEADING,
@@ -22,7 +23,6 @@ from langchain_agents import (
 from langchain_citations import (
     FORMS,
     anthropic,
-    citation_judge,
     replies,
     search_results,
 )

@@ -2,6 +2,7 @@
 
 import pytest
 from function_chat_model import FunctionChatModel
+from judging import citation_judge
 from langchain_agents import both_ways, run
 from langchain_citations import (
     CITED_QUESTION,
@@ -9,7 +10,6 @@ from langchain_citations import (
     FORMS,
     SECOND,
     anthropic,
-    citation_judge,
     replies,
     search_results,
 )

@@ -46,12 +46,6 @@ def client(server):
     return client
 
 
-def both_json(local_llm):
-    reply = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
-    assert asyncio.run(local_llm.acomplete_json(QUESTION_INPUT, SCHEMA)) == reply
-    return reply
-
-
 WRAPPED_MODELS = {
     "bound": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]),
     "configured": lambda model: model.with_config(tags=["x"]).bind(
@@ -69,7 +63,8 @@ def test_settings_around_a_model_are_on_the_wire_and_it_is_asked_for_text(
     server, client, name
 ):
     local_llm = ChatModelLLM(WRAPPED_MODELS[name](client()))
-    both_json(local_llm)
+    reply = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
+    assert asyncio.run(local_llm.acomplete_json(QUESTION_INPUT, SCHEMA)) == reply
     assert len(server.requests) == 2
     for sent_messages in server.requests:
         assert (

@@ -2,6 +2,7 @@
 
 import pytest
 from blockbuster import blockbuster_ctx
+from judging import let_words_judge
 from llama_index.core import Settings
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -171,13 +172,4 @@ def local():
     return lambda reply: Local(reply=reply)
 
 
-@pytest.fixture(autouse=True)
-def words_judge(monkeypatch):
-    """Where no judge is named, one that is a function of words: these tests are of what is done with verdicts."""
-    from judging import by_words
-
-    from denoise_core.augmenter.utility import Groundedness
-
-    monkeypatch.setattr(
-        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
-    )
+words_judge = pytest.fixture(autouse=True)(let_words_judge)

@@ -54,11 +54,16 @@ LOOKS_UP = (
 RUNS = "<execute>\nprint(register())\n</execute>"
 
 
-def react(scripted_llm, *answers, **settings):
-    says = Says(LOOKS_UP, *(f"Thought: I know.\nAnswer: {a}" for a in answers))
+def reacting(scripted_llm, *lines, **settings):
+    says = Says(*lines)
     return says, Checked(
         ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)), **settings
     )
+
+
+def react(scripted_llm, *answers, **settings):
+    lines = (f"Thought: I know.\nAnswer: {a}" for a in answers)
+    return reacting(scripted_llm, LOOKS_UP, *lines, **settings)
 
 
 def codeact(scripted_llm, *answers, **settings):
@@ -132,8 +137,7 @@ async def test_a_react_agent_that_looks_again_is_given_its_search(scripted_llm):
         LOOKS_UP,
         "Thought: I know.\nAnswer: " + RIGHT,
     ]
-    says = Says(LOOKS_UP, *reply_text)
-    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)))
+    _, agent = reacting(scripted_llm, LOOKS_UP, *reply_text)
     output, _, verdict, memory = await ask(agent)
     assert (str(output), [a["text"] for a in verdict["attempts"]]) == (
         RIGHT,
@@ -143,12 +147,12 @@ async def test_a_react_agent_that_looks_again_is_given_its_search(scripted_llm):
 
 
 async def test_a_reply_that_a_react_agent_cannot_read_is_left_to_it(scripted_llm):
-    says = Says(
+    _, agent = reacting(
+        scripted_llm,
         LOOKS_UP,
         "Thought: x\nAction: search\nAction Input: no json",
         f"Thought: so.\nAnswer: {RIGHT}",
     )
-    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)))
     output, _, verdict, _ = await ask(agent)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
 
@@ -264,12 +268,12 @@ async def test_an_agent_that_was_run_can_be_checked_and_stays_as_it_is():
 async def test_an_answer_restated_on_the_same_context_is_judged_by_what_it_rested_on(
     scripted_llm,
 ):
-    says = Says(
+    says, agent = reacting(
+        scripted_llm,
         LOOKS_UP,
         f"Thought: I know.\nAnswer: {RIGHT}",
         "Thought: I said it.\nAnswer: In Porto.",
     )
-    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)))
     ctx = Context(agent)
     for message in (QUESTION, "Say that again, shorter."):
         output = await agent.run(user_msg=message, ctx=ctx)

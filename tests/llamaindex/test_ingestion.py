@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
-from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
@@ -177,19 +176,6 @@ def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
         DenoiseTransform.from_dict(data | {"postprocessor": None})
     with pytest.raises(ValidationError, match="query"):
         DenoiseTransform(postprocessor=step.postprocessor, query="")
-
-
-def test_settings_store_and_load_with_the_denoiser_passed_in():
-    denoiser = ENDDenoiser(BM25Scorer(), keep=1)
-    postprocessor = DenoisePostprocessor(
-        denoiser=denoiser, on_empty="drop", max_concurrency=3
-    )
-    data = json.loads(json.dumps(postprocessor.to_dict()))
-    restored = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
-    assert restored.to_dict() == postprocessor.to_dict()
-    assert frozen(both(restored, nodes_of())) == frozen(both(postprocessor, nodes_of()))
-    with pytest.raises(ValidationError, match="denoiser"):
-        DenoisePostprocessor.from_dict(data)
 
 
 class Locked(RedSentences):

@@ -8,11 +8,9 @@ import pytest
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
-    CompletionResponse,
-    LLMMetadata,
 )
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.llms import CustomLLM, MockLLM
+from llama_index.core.llms import MockLLM
 from llama_index.core.types import PydanticProgramMode
 from llamaindex_doubles import Calling, calls
 
@@ -158,26 +156,6 @@ def test_a_stream_of_the_text_so_far():
     llm = LlamaLLM(Cumulative(script=says(TEXT)))
     assert list(llm.stream(ASKED)) == expected
     assert asyncio.run(collected(llm)) == expected
-
-
-class Endless(CustomLLM):
-    """A local model that never stops by itself."""
-
-    _ended: threading.Event = PrivateAttr(default_factory=threading.Event)
-
-    @property
-    def metadata(self):
-        return LLMMetadata()
-
-    def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=TEXT)
-
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        try:
-            while True:
-                yield CompletionResponse(text="x", delta="x")
-        finally:
-            self._ended.set()
 
 
 class Hangs(MockLLM):

@@ -2,8 +2,7 @@
 
 import pytest
 from llama_index.core import MockEmbedding, Settings
-from llama_index.core.llms import MockLLM
-from llamaindex_denoisers import Fails, RedSentences, both, nodes_of
+from llamaindex_denoisers import Fails, both, nodes_of
 from llamaindex_engines import Fixed, keep_red, nodes
 
 from denoise_core.end import ENDDenoiser
@@ -68,21 +67,6 @@ def test_top_n_and_order():
         DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts)
     )
     assert [hit.node.text for hit in ranked] == ["aaaa", "aaa", "aa"]
-
-
-@pytest.mark.parametrize(
-    ("built", "expected_value"),
-    [
-        (MockLLM(), "write llm="),
-        (MockEmbedding(4), "write embed_model="),
-        (DenoisePostprocessor(denoiser=RedSentences()), "a denoise_core Denoiser"),
-    ],
-)
-def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(
-    built, expected_value
-):
-    with pytest.raises(ValueError, match=expected_value):
-        DenoisePostprocessor(denoiser=built)
 
 
 def test_what_began_also_ends_when_it_fails(event_log):

@@ -28,7 +28,7 @@ OBJECTS = {
 
 NAMED = [
     {},
-    {"keep": 2},
+    {"keep": 0.5, "record": "none"},
     {"keep": "auto", "risk": 0.05, "on_irrelevant": "drop"},
     {"max_tokens": 60, "must_keep": {"status": "failed"}, "chunks": "sentences"},
     {"threshold": 0.5, "top_n": 2, "order": "score", "cache_key": "mine"},
@@ -91,6 +91,22 @@ def test_a_probe_comes_back_by_its_folder(tmp_path):
         ({"context": False}, "a setting of method='select'"),
         ({"llm": "gpt-4"}, "llm='gpt-4': pass the model object"),
         ({"embed_model": "bge"}, "write method='embedding', model='bge'"),
+        ({"denoiser": "s2a"}, "a denoise_core Denoiser"),
+        ({"denoiser": MockLLM()}, "write llm="),
+        ({"denoiser": MockEmbedding(4)}, "write embed_model="),
+        ({"denoiser": RedSentences(), "keep": 2}, "keep: RedSentences is built"),
+        ({"denoiser": RedSentences(), "on_irrelevant": "drop"}, "is built already"),
+        ({"keep": "much"}, "keep"),
+        ({"keep": -1}, "keep"),
+        ({"keep": 2, "threshold": 0.5}, "keep and threshold: give one of them"),
+        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
+        ({"keep": 2, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
+        ({"risk": 0.33}, "calibrated for"),
+        ({"treshold": 1}, "did you mean 'threshold'"),
+        ({"on_eror": "keep"}, "on_eror"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"must_keep": "("}, "must_keep="),
     ],
 )
 def test_a_wrong_setting_says_the_right_one(wrong, says):

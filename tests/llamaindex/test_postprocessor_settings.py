@@ -1,20 +1,15 @@
 """What the postprocessor is told with one word each, and settings that come back from JSON."""
 
-import json
-
 import pytest
-from llama_index.core import MockEmbedding
 from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
     RelatedNodeInfo,
     TextNode,
 )
-from llamaindex_denoisers import RedSentences
 from llamaindex_engines import nodes
 
 from denoise_core import InputError
-from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.denoiser import NOT_RELEVANT
 from denoise_core.runtime.fallbacks import fallback_counts
@@ -48,20 +43,6 @@ def test_keep_is_the_rule_of_a_denoiser_that_is_given():
     )
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"keep": "much"}, {"keep": 2, "threshold": 0.5}, {"kept": 2}, {"keep": -1}],
-)
-def test_settings_that_cannot_be_are_errors(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        DenoisePostprocessor(**wrong)
-
-
-def test_an_unknown_setting_is_told():
-    with pytest.raises(ValueError, match="did you mean 'threshold'"):
-        DenoisePostprocessor(treshold=1)
-
-
 def test_nodes_and_questions_given_otherwise():
     every = DenoisePostprocessor(keep=5)
     assert texts(every, nodes()[0]) == [nodes()[0].text]
@@ -70,57 +51,12 @@ def test_nodes_and_questions_given_otherwise():
         every.postprocess_nodes(nodes(), QUESTION)
 
 
-def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
-    with pytest.raises(ValueError, match="keep: RedSentences is built already"):
-        DenoisePostprocessor(denoiser=RedSentences(), keep=2)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"keep": 2},
-        {"keep": 0.5, "top_n": 2, "order": "score", "record": "none"},
-    ],
-)
-def test_the_default_comes_back_from_json(settings):
-    first = DenoisePostprocessor(**settings)
-    restored = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
-    assert restored.to_dict() == first.to_dict()
-    assert texts(restored) == texts(first)
-
-
-def test_another_denoiser_has_to_be_given_again():
-    by_another_rule = DenoisePostprocessor(denoiser=default_denoiser(keep=3))
-    with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
-        DenoisePostprocessor.from_dict(by_another_rule.to_dict())
-
-
 def test_a_copy_keeps_its_rule():
     built = DenoisePostprocessor(keep=1).model_copy()
     assert texts(
         built,
         [NodeWithScore(node=TextNode(text=t)) for t in ("The red tower.", "A ship.")],
     ) == ["The red tower."]
-
-
-def test_arguments_in_each_others_place_are_named():
-    with pytest.raises((ValueError, InputError), match="embed_model="):
-        DenoisePostprocessor(denoiser=MockEmbedding(4))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
-        ({"keep": 2, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
-        ({"risk": 0.33}, "calibrated for"),
-        ({"denoiser": RedSentences(), "on_irrelevant": "drop"}, "is built already"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_errors(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        DenoisePostprocessor(**wrong)
 
 
 def test_settings_reach_the_denoiser_and_the_record_says_what_it_found():

@@ -1,6 +1,7 @@
 """Citations that a provider puts behind a message's text, in LlamaIndex's agents."""
 
 import pytest
+from judging import citation_judge
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -20,8 +21,6 @@ from llamaindex_doubles import Calling, calls
 from llamaindex_engines import Fixed
 
 from denoise_core.augmenter import LoopLimits
-from denoise_core.support.cited_units import CitationJudge
-from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import Checked
 from llamaindex_denoise.engines.base import message_citations
 
@@ -82,10 +81,6 @@ async def test_an_agent_is_judged_by_what_its_model_cites():
     """A tool's citable documents are evidence, and a wrong citation goes back."""
     prompts = []
 
-    def judge_reply(messages):
-        prompts.append(messages[-1].content)
-        return "1 supported 1.1\n2 supported 1.2\nanswers"
-
     told = []
 
     def script(messages, **kwargs):
@@ -97,7 +92,7 @@ async def test_an_agent_is_judged_by_what_its_model_cites():
     agent = FunctionAgent(
         tools=[FunctionTool.from_defaults(guide)], llm=Calling(script=script)
     )
-    checked = Checked(agent, judge=CitationJudge(FunctionLLM(judge_reply)))
+    checked = Checked(agent, judge=citation_judge(prompts))
     output = await checked.run(user_msg=QUESTION)
     record = output.metadata["denoise"]
     assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
@@ -149,17 +144,13 @@ async def test_an_engine_is_judged_by_what_its_model_cites(make_engine, is_sync)
     """Its response has the text alone, so its model's reply is read as it comes."""
     prompts = []
 
-    def judge_reply(messages):
-        prompts.append(messages[-1].content)
-        return "1 supported 1.1\n2 supported 1.2\nanswers"
-
     def script(messages, **kwargs):
         is_told = any("Bread is free" in (m.content or "") for m in messages)
         return cited_message(SECOND if is_told else "Bread is free there.")
 
     engine = Checked(
         make_engine(Citing(script=script)),
-        judge=CitationJudge(FunctionLLM(judge_reply)),
+        judge=citation_judge(prompts),
         limits=LoopLimits(rerun=True),
     )
     response = engine.query(QUESTION) if is_sync else await engine.aquery(QUESTION)

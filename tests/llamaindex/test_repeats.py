@@ -115,11 +115,6 @@ def test_a_field_of_another_value_is_no_reason_to_stay():
     assert postprocessor.postprocess_nodes(hits, query_str=QUESTION) == []
 
 
-def test_a_broken_pattern_is_an_error_at_once():
-    with pytest.raises(ValueError, match="must_keep="):
-        DenoisePostprocessor(denoiser=RedSentences(), must_keep="(")
-
-
 def test_a_failure_leaves_overlapping_nodes_as_they_are():
     hits = overlapping(range(9))
     kept = DenoisePostprocessor(denoiser=Fails()).postprocess_nodes(

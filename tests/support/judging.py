@@ -9,6 +9,7 @@ from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness, as_utility
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.citation_marks import remove_citations
+from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -132,3 +133,20 @@ def judge_prompt(question, answer, passages):
     passage_ids = [passage.id for passage in passages]
     units = parse_answer(answer, question, ids=passage_ids).shown_units
     return unit_prompt(question, units, LabelledEvidence(passages))
+
+
+def citation_judge(prompts):
+    """Supports each unit that it is asked about, and notes the prompts."""
+
+    def reply(messages):
+        prompts.append(messages[-1].content)
+        return "1 supported 1.1\n2 supported 1.2\nanswers"
+
+    return CitationJudge(FunctionLLM(reply))
+
+
+def let_words_judge(monkeypatch):
+    """Where no judge is named, `by_words`: such tests are of what is done with verdicts."""
+    monkeypatch.setattr(
+        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
+    )

@@ -4,9 +4,6 @@ import pytest
 from langchain_agents import PARIS
 from langchain_core.messages import AIMessage
 
-from denoise_core.support.cited_units import CitationJudge
-from denoise_core.testing import FunctionLLM
-
 FIRST = PARIS
 SECOND = "Bananas are yellow."
 CLAUDE = {"model_provider": "anthropic"}
@@ -68,16 +65,6 @@ def replies(make_message):
         return make_message("Bananas are blue.")
 
     return reply
-
-
-def citation_judge(prompts):
-    """Supports each unit that it is asked about, and notes the prompts."""
-
-    def reply(messages):
-        prompts.append(messages[-1].content)
-        return "1 supported 1.1\n2 supported 1.2\nanswers"
-
-    return CitationJudge(FunctionLLM(reply))
 
 
 def search_results(query):

@@ -151,26 +151,28 @@ def supported(response):
     assert response.source_nodes
 
 
+def reading(index, llm, *posts, **settings):
+    """A query engine whose nodes go through these postprocessors."""
+    engine = index.as_query_engine(llm=llm, node_postprocessors=posts, **settings)
+    return asks(engine), denoised
+
+
 def qa(index, llm):
-    post = DenoisePostprocessor(denoiser=end())
-    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+    return reading(index, llm, DenoisePostprocessor(denoiser=end()))
 
 
 def qa_by_an_llm(index, llm):
-    post = DenoisePostprocessor.from_llm(llm, top_n=2)
-    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+    return reading(index, llm, DenoisePostprocessor.from_llm(llm, top_n=2))
 
 
 def qa_by_embeddings(index, llm):
     post = DenoisePostprocessor(embed_model=Words(), keep=2, chunks="sentences")
-    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+    return reading(index, llm, post)
 
 
 def qa_by_a_reranker(index, llm):
     posts = [LLMRerank(llm=llm, top_n=1), DenoisePostprocessor(denoiser=end())]
-    return asks(
-        index.as_query_engine(llm=llm, node_postprocessors=posts, similarity_top_k=2)
-    ), denoised
+    return reading(index, llm, *posts, similarity_top_k=2)
 
 
 def checked(index, llm):
@@ -186,8 +188,7 @@ def denoised_and_checked(index, llm):
 
 
 def s2a(index, llm):
-    post = DenoisePostprocessor(llm=llm, context=False)
-    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+    return reading(index, llm, DenoisePostprocessor(llm=llm, context=False))
 
 
 def citations(index, llm):
