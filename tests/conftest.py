@@ -48,7 +48,6 @@ FULL = frozenset({
     "core/support/test_quotations.py::test_checking_takes_linear_time",
     "core/test_browser.py",
     "core/test_small_model.py",
-    "core/test_small_model_heads.py",
     "docs/test_blocks.py::test_a_first_block_runs_where_only_its_page_was_followed",
     "docs/test_blocks.py::test_a_script_prints_what_its_page_shows",
     "docs/test_blocks.py::test_the_page_of_end",

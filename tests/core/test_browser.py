@@ -22,7 +22,7 @@ from denoise_core.report.loop import to_html
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
-from denoise_lab.protocols import Asked, run_sheets, sheets_of
+from denoise_lab.protocols import ProtocolRequest, make_sheets, run_sheets
 from denoise_lab.protocols.table import page as protocol_page
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,7 @@ def pages():
     assert answer.outcome == "supported"
     found = evaluate(sample_questions()[:4], answerer=First())
     llm = FunctionLLM(lambda m: "1974")
-    tables = run_sheets(sheets_of(Asked("s2a", count=1), llm), llm)
+    tables = run_sheets(make_sheets(ProtocolRequest("s2a", count=1), llm), llm)
     own = [found._repr_html_(), shown[0].result._repr_html_(), answer._repr_html_()]
     return {
         "kept": render_page(

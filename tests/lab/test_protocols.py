@@ -14,15 +14,15 @@ from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Usage
 from denoise_lab.protocols import (
-    Asked,
+    ProtocolRequest,
+    describe_table,
+    format_rows,
+    make_sheets,
     markdown,
     noisy,
     opinions,
     problems,
-    rows_of,
     run_sheets,
-    sheets_of,
-    told,
 )
 from denoise_lab.s2a.judges import NumberJudge
 
@@ -43,7 +43,7 @@ class Scripted:
 
 
 def small(protocol, **more):
-    return Asked(protocol, count=2, characters=80, **more)
+    return ProtocolRequest(protocol, count=2, characters=80, **more)
 
 
 def test_end_has_a_probe_on_a_local_model(tmp_path):
@@ -53,26 +53,26 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
     build_probe(model, tokenizer).save(tmp_path / "probe")
     asked = small("end", probe=tmp_path / "probe", model=str(tmp_path / "model"))
     ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
-    (table,) = run_sheets(sheets_of(asked, ledger), ledger)
+    (table,) = run_sheets(make_sheets(asked, ledger), ledger)
     (line,) = [line for line in table.lines if line.system == "END"]
     assert (line.cases > 0, line.failed) == (True, 0)
 
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("protocol", ["s2a", "end", "augmenter"])
-def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol):
+def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
     model = Scripted()
     with serving(model) as server:
         ledger = ReplyLog(
             llm_from_name(server.url + "#scripted"), "scripted", price=Price(1, 1)
         )
-        tables = run_sheets(sheets_of(small(protocol), ledger), ledger, workers=4)
+        tables = run_sheets(make_sheets(small(protocol), ledger), ledger, workers=4)
     assert len(model.asked) == len(set(model.asked)) == ledger.call_count
     for table in tables:
-        assert not any(line.failed for line in table.lines), told(table)
+        assert not any(line.failed for line in table.lines), describe_table(table)
         assert all(line.input_tokens and line.output_tokens for line in table.lines)
-        assert table.source in " ".join(told(table))
-        assert rows_of(table)[0][:2] == ["system", "all"]
+        assert table.source in " ".join(describe_table(table))
+        assert format_rows(table)[0][:2] == ["system", "all"]
     by_name = {t.name: t for t in tables}
     if protocol == "s2a":
         plain = by_name["opinions"].line("plain")
@@ -96,11 +96,11 @@ def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(
 ):
     llm = FunctionLLM(lambda m: Reply("1974", Usage(sum(len(x.content) for x in m), 4)))
     ledger = ReplyLog(llm, "m", budget=budget)
-    tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
+    tables = run_sheets(make_sheets(small(protocol), ledger), ledger)
     assert 0 < ledger.total_spent <= budget
     failed = [line.failed for table in tables for line in table.lines]
     assert 0 < sum(failed) < sum(line.cases for table in tables for line in table.lines)
-    assert "budget" in " ".join(told(tables[-1]))
+    assert "budget" in " ".join(describe_table(tables[-1]))
 
 
 def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
@@ -110,11 +110,11 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
         return "1974"
 
     llm = FunctionLLM(some)
-    sheets = sheets_of(small("s2a"), llm)[:1]
+    sheets = make_sheets(small("s2a"), llm)[:1]
     (table,) = run_sheets(sheets, llm)
     plain = table.line("plain")
     assert (plain.cases, plain.failed) == (8, 4)
-    assert "the line is cut" in " ".join(told(table))
+    assert "the line is cut" in " ".join(describe_table(table))
     assert plain.cells["all"].count == 4
     assert (
         repr(table)
@@ -126,7 +126,7 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
 def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
     made = FunctionLLM(lambda m: "x")
     ledger = ReplyLog(made, "m", dry_run=True)
-    run_sheets(sheets_of(small("s2a"), ledger)[:1], ledger)
+    run_sheets(make_sheets(small("s2a"), ledger)[:1], ledger)
     steps = (
         2 * 4 * (3 + 2 * 5) + 2
     )  # each form by three baselines and by both steps of S2A; the oracle's are shared
@@ -157,7 +157,7 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
     def sheets(*records, protocol="s2a"):
         file = tmp_path / "d.jsonl"
         file.write_text("\n".join(map(json.dumps, records)), "utf-8")
-        return sheets_of(Asked(protocol, file), FunctionLLM(lambda m: "x"))
+        return make_sheets(ProtocolRequest(protocol, file), FunctionLLM(lambda m: "x"))
 
     question = {"question": "When?", "answers": ["1889"]}
     (own,) = sheets(question, {"question": "Who?", "answers": ["Eiffel"]})
@@ -182,7 +182,7 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
     with pytest.raises(InputError, match="needs questions with"):
         sheets({**question, "passages": ["one"]}, protocol="augmenter")
     with pytest.raises(InputError, match="belong to the protocol 'end'"):
-        sheets_of(Asked("s2a", extended=True), FunctionLLM(lambda m: "x"))
+        make_sheets(ProtocolRequest("s2a", extended=True), FunctionLLM(lambda m: "x"))
 
 
 def test_a_reply_is_the_password_anothers_unknown_or_something_else():
@@ -190,7 +190,7 @@ def test_a_reply_is_the_password_anothers_unknown_or_something_else():
     other = next(p.text for p in case.passages if case.gold[0] not in p.text)
     other = re.search(r"\d{8}", other)[0]
     said = [
-        noisy.said_of(text, case)
+        noisy.classify_reply(text, case)
         for text in (f"It is {case.gold[0]}.", other, "unknown.", "12345678", "")
     ]
     assert said == ["right", "another's", "unknown", "other", "other"]

@@ -49,7 +49,6 @@ CALIBRATED_RISKS = (0.05, 0.10, 0.20)
 FLOOR_MISS_RATE = 0.03  # fraction of answerable questions below the floor
 GOLD_TARGETS = (0.90, 0.95, 0.99)  # gold to keep, for `required_text_fraction`
 
-RankOrScore = Literal["rank", "score"]
 LossKind = Literal["any", "share"]
 Doubles: TypeAlias = NDArray[np.float64]
 ScoredList: TypeAlias = tuple[Floats, Mask]  # scores and labels of one question
@@ -57,33 +56,26 @@ ScoredList: TypeAlias = tuple[Floats, Mask]  # scores and labels of one question
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """Ranks and scores of the relevant chunks of ``n`` calibration questions.
+    """Ranks of the relevant chunks of ``n`` calibration questions.
 
     Attributes:
         question: int32 ``(m,)``, the question of each relevant chunk, 0 to n - 1.
         depth: float64 ``(m,)``, the fraction of the question's chunks that rank above
             the chunk; 0 for the best.
-        score: float32 ``(m,)``, the chunk's score.
     """
 
     question: NDArray[np.int32]
     depth: Doubles
-    score: Floats
 
     def __post_init__(self) -> None:
-        for field_name, dtype in (
-            ("question", np.int32),
-            ("depth", np.float64),
-            ("score", np.float32),
-        ):
+        for field_name, dtype in (("question", np.int32), ("depth", np.float64)):
             field_values = np.array(getattr(self, field_name), dtype=dtype)
             field_values.setflags(write=False)
             object.__setattr__(self, field_name, field_values)
-        array_shapes = {self.question.shape, self.depth.shape, self.score.shape}
-        if len(array_shapes) != 1 or self.question.ndim != 1:
+        if self.question.shape != self.depth.shape or self.question.ndim != 1:
             raise InputError(
-                "a calibration is three arrays of one length, got shapes "
-                f"{sorted(map(str, array_shapes))}"
+                "a calibration is two arrays of one length, got shapes "
+                f"{self.question.shape} and {self.depth.shape}"
             )
         if self.question.size:
             question_numbers = set(self.question.tolist())
@@ -92,10 +84,8 @@ class Calibration:
                     "a calibration counts its questions 0, 1, 2, ... without a gap"
                 )
         valid_depth = (self.depth >= 0) & (self.depth < 1)
-        if np.isnan(self.score).any() or not valid_depth.all():
-            raise InputError(
-                "a calibration's scores are numbers and its depths are in [0, 1)"
-            )
+        if not valid_depth.all():
+            raise InputError("a calibration's depths are in [0, 1)")
 
     @property
     def n(self) -> int:
@@ -109,43 +99,33 @@ class Calibration:
         risk: float = 0.05,
         *,
         loss: LossKind = "any",
-        by: RankOrScore = "rank",
         confidence: float | None = None,
     ) -> ConformalRule:
-        """The rule that keeps least at this risk.
+        """The rule that keeps the smallest fraction of each question's chunks at this risk.
 
         Args:
             risk: Between 0 and 1.
             loss: What the risk is of; see the module's docstring.
-            by: "rank" keeps a fixed fraction of each question's chunks, "score" all
-                above a fixed score. Ranks keep less when some questions score higher
-                throughout, scores when questions differ in how much is relevant.
             confidence: Probability that this calibration set is good enough; None for
                 a guarantee on average over calibration sets.
 
         Raises:
             InputError: A setting out of range, or too few questions to promise this.
         """
-        self._check_settings(risk, loss, by, confidence)
-        # Cost of keeping a chunk: a deeper cut, or a lower score.
-        keep_cost: Doubles = self.depth
-        if by == "score":
-            keep_cost = -self.score.astype(np.float64)
+        self._check_settings(risk, loss, confidence)
         if loss == "any":
             worst_cost = np.full(self.n, -np.inf)
-            np.maximum.at(worst_cost, self.question, keep_cost)
+            np.maximum.at(worst_cost, self.question, self.depth)
             cost_limit = _any_loss_limit(worst_cost, risk, confidence)
         else:
             chunk_counts = np.bincount(self.question, minlength=self.n)
             loss_weight = 1 / chunk_counts[self.question] / self.n
             cost_limit = _mean_loss_limit(
-                keep_cost, loss_weight, self.n, risk, confidence
+                self.depth, loss_weight, self.n, risk, confidence
             )
-        return ConformalRule(by, float(cost_limit), risk, loss, confidence, self.n)
+        return ConformalRule(float(cost_limit), risk, loss, confidence, self.n)
 
-    def _check_settings(
-        self, risk: float, loss: str, by: str, confidence: float | None
-    ) -> None:
+    def _check_settings(self, risk: float, loss: str, confidence: float | None) -> None:
         if not 0 < risk < 1:
             raise InputError(
                 f"risk={risk}: expected a fraction between 0 and 1, such as 0.05"
@@ -155,11 +135,8 @@ class Calibration:
                 f"confidence={confidence}: expected a fraction between 0 and 1, "
                 "such as 0.95, or None"
             )
-        if loss not in ("any", "share") or by not in ("rank", "score"):
-            raise InputError(
-                f"loss={loss!r}, by={by!r}: expected loss 'any' or 'share', by 'rank' "
-                "or 'score'"
-            )
+        if loss not in ("any", "share"):
+            raise InputError(f"loss={loss!r}: expected 'any' or 'share'")
         min_count = min_question_count(risk, confidence)
         if self.n < min_count:
             certainty_text = ""
@@ -172,28 +149,22 @@ class Calibration:
             )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The three arrays by name; `from_arrays` reads them."""
-        return {"question": self.question, "depth": self.depth, "score": self.score}
+        """The arrays by name; `from_arrays` reads them."""
+        return {"question": self.question, "depth": self.depth}
 
     @classmethod
     def from_arrays(cls, named_arrays: Mapping[str, NDArray[Any]]) -> Calibration:
         """Raises `InputError` when an array is missing or has another length."""
         try:
-            return cls(
-                named_arrays["question"], named_arrays["depth"], named_arrays["score"]
-            )
+            return cls(named_arrays["question"], named_arrays["depth"])
         except KeyError as error:
             raise InputError(f"a calibration lacks its array {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class ConformalRule:
-    """A selection rule with a guarantee.
+    """A selection rule with a guarantee; ``limit`` bounds a kept chunk's depth."""
 
-    ``limit`` bounds a kept chunk's depth, or its negated score.
-    """
-
-    by: RankOrScore
     limit: float
     risk: float
     loss: LossKind
@@ -222,17 +193,14 @@ class ConformalRule:
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """True for each chunk within the limit."""
-        cost: Doubles = rank_depths(scores)
-        if self.by == "score":
-            cost = -scores.astype(np.float64)
-        return np.asarray(cost <= self.limit, dtype=np.bool_)
+        return np.asarray(rank_depths(scores) <= self.limit, dtype=np.bool_)
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""
-        cost_limit = f"score below {-self.limit:.4g}"
-        if self.by == "rank":
-            cost_limit = f"deeper than {100 * self.limit:.3g} %"
-        return f"{cost_limit}, calibrated for a risk of {100 * self.risk:g} %"
+        return (
+            f"deeper than {100 * self.limit:.3g} %, calibrated for a risk of "
+            f"{100 * self.risk:g} %"
+        )
 
 
 def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
@@ -264,7 +232,6 @@ def calibrate_from_scores(
     """`calibrate` from each question's scores ``(m,)`` and labels ``(m,)``."""
     question_numbers: list[int] = []
     gold_depths: list[float] = []
-    gold_scores: list[float] = []
     for number, (chunk_scores, is_gold) in enumerate(_lists_with_gold(scored_lists)):
         if np.isnan(chunk_scores).any():
             raise InputError(
@@ -273,11 +240,8 @@ def calibrate_from_scores(
             )
         question_numbers += [number] * int(is_gold.sum())
         gold_depths += rank_depths(chunk_scores)[is_gold].tolist()
-        gold_scores += np.asarray(chunk_scores, dtype=np.float32)[is_gold].tolist()
     return Calibration(
-        np.array(question_numbers, dtype=np.int32),
-        np.array(gold_depths),
-        np.array(gold_scores, dtype=np.float32),
+        np.array(question_numbers, dtype=np.int32), np.array(gold_depths)
     )
 
 

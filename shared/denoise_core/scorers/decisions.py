@@ -7,14 +7,12 @@ through transformers' ``decision`` pipeline, of a whole pool at once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
 from denoise_core.errors import BadReply, InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
@@ -121,7 +119,7 @@ class DecisionScorer:
 
     Args:
         decide: Takes a request ``{"state": ..., "questions": ...}`` and gives the
-            answers by name: a decision pipeline of transformers, `LocalDecisions`, or a
+            answers by name: ``transformers.pipeline("decision", model=...)``, or a
             function.
         window_tokens: Tokens of the passages of one request, by estimate. A longer
             passage is a request alone.
@@ -198,34 +196,3 @@ def _parse_probability(typed_answers: Any, name: str) -> float:
             "of 0 to 1"
         )
     return float(yes_probability)
-
-
-class LocalDecisions:
-    """transformers' decision pipeline on a model by name, path or object.
-
-    Loads at the first use; calls take turns.
-
-    Args:
-        model: Any chat model whose vocabulary has Yes and No as single tokens.
-        tokenizer: Its tokenizer, if it is not found by the model's name.
-    """
-
-    def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self._lock = threading.Lock()
-        self._pipeline: Any = None
-
-    def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
-        """Answer a request; see `DecisionScorer`."""
-        with self._lock:
-            if self._pipeline is None:
-                transformers = require("transformers", extra="end")
-                self._pipeline = transformers.pipeline(
-                    "decision",
-                    model=self.model,
-                    tokenizer=self.tokenizer,
-                    trust_remote_code=False,
-                )
-            answers: Mapping[str, Any] = self._pipeline(request)
-            return answers

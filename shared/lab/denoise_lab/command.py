@@ -1,4 +1,4 @@
-"""``rag-denoise-lab``: the papers' tables on a model of the user's, and the set of one of them."""
+"""``rag-denoise-lab``: the papers' tables on your model, and END's test set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from denoise_core.cli import escape_control
-from denoise_core.cli import main as carried_out
+from denoise_core.cli import main as run_command
 from denoise_core.cli.evaluate import (
     ANSWERS_FILE,
     open_ledger,
@@ -27,7 +27,7 @@ from denoise_core.cli.options import (
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
-from denoise_lab.protocols.choose import Asked, sheets_of
+from denoise_lab.protocols.choose import ProtocolRequest, make_sheets
 from denoise_lab.protocols.model_study import (
     STUDY_QUESTIONS,
     ModelStudy,
@@ -35,59 +35,69 @@ from denoise_lab.protocols.model_study import (
     save_study,
 )
 from denoise_lab.protocols.sheet import run_sheets
-from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, told
+from denoise_lab.protocols.table import (
+    PAGE,
+    RESULTS,
+    TABLES,
+    describe_table,
+    format_rows,
+    save,
+)
 
-SERVED, LOCAL = (
-    8,
-    1,
-)  # cases at a time, unless said otherwise: of a server, and of a model on this machine
+# Cases at a time by default: with a server, and with a model on this machine.
+SERVED, LOCAL = 8, 1
 
-app = make_command("What rag-denoise was made and measured with.")
+app = make_command("Runs the papers' tables on your model, and makes END's test set.")
 
 
 @app.command()
 def protocol(
     paper: Annotated[
-        Literal["s2a", "end", "augmenter"], typer.Argument(help="Whose tables.")
+        Literal["s2a", "end", "augmenter"],
+        typer.Argument(help="The paper whose tables to make."),
     ],
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Questions of your own, or for 'end' a text as prose; without, what ships."
+            help="Your questions; for 'end' a text that serves as prose. Default: the data that ships."
         ),
     ] = None,
     llm: Annotated[
         str,
         typer.Option(
-            help="The model: http://host:port/v1#name, or a folder or hub name for this machine."
+            help="The model: http://host:port/v1#name, or a folder or hub name to load here."
         ),
     ] = "none",
     columns: ColumnsOption = None,
     limit: Annotated[
-        int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")
+        int | None,
+        typer.Option("-n", min=1, help="Ask at most this many questions of each kind."),
     ] = None,
     right: GradingOption = "contains",
     model: Annotated[
         str | None,
         typer.Option(
-            help="For 'end': layers, prompts, controls, tasks and answers of this local model, by folder or name. "
-            "DATA is then a file of labelled questions or a folder of sets; -n counts those to fit on."
+            help="For 'end': measure layers, prompts, controls, tasks and answers of this local model "
+            "(a folder or a name). DATA is then a file of labelled questions or a folder of sets, "
+            "and -n is how many to fit on."
         ),
     ] = None,
     layer: Annotated[
         list[int] | None,
-        typer.Option(help="With --model: only these layers, each with a --layer."),
+        typer.Option(help="With --model: read only this layer; repeat for several."),
     ] = None,
     probe: Annotated[
-        Path | None, typer.Option(help="For 'end': the probe in this folder.")
+        Path | None, typer.Option(help="For 'end': the folder of a fitted probe.")
     ] = None,
     extended: Annotated[
-        bool, typer.Option("--extended", help="For 'end': twice the prose.")
+        bool, typer.Option("--extended", help="For 'end': use twice as much prose.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of questions that are made.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for generated questions.")] = 0,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Cases at a time: 8 of a server, 1 on this machine."),
+        typer.Option(
+            min=1, help="Cases at a time. Default: 8 with a server, 1 on this machine."
+        ),
     ] = None,
     budget: BudgetOption = None,
     price: PriceOption = None,
@@ -95,13 +105,15 @@ def protocol(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Folder for report.html, tables.md and results.json."
+            "--out",
+            "-o",
+            help="Folder to write report.html, tables.md and results.json to.",
         ),
     ] = Path("denoise-evaluation"),
 ) -> None:
-    """The tables of a paper on a model of yours, the paper's figures beside.
+    """Make the tables of a paper on your model, next to the paper's figures.
 
-    Every reply stands in answers.jsonl of --out before it is used: a run that was killed goes on there.
+    Every reply is saved to answers.jsonl in --out before it is used, so a run that was killed resumes there.
 
     **Example**
 
@@ -120,23 +132,25 @@ def protocol(
     ledger = open_ledger(llm, out / ANSWERS_FILE, budget, price, dry_run)
     served = llm.startswith(("http://", "https://"))
     local, named = None if served else llm, parse_columns(columns or [])
-    asked = Asked(
+    request = ProtocolRequest(
         paper, data, limit, right, seed, extended, probe, local, columns=named or None
     )
-    sheets = sheets_of(asked, ledger)
-    aside = Console(stderr=True)
-    at_once = workers or (SERVED if served else LOCAL)
-    with progress_bar(aside, "asking") as hear:
-        tables = run_sheets(sheets, ledger, workers=at_once, progress=hear)
+    sheets = make_sheets(request, ledger)
+    error_console = Console(stderr=True)
+    worker_count = workers or (SERVED if served else LOCAL)
+    with progress_bar(error_console, "asking") as report_progress:
+        tables = run_sheets(
+            sheets, ledger, workers=worker_count, progress=report_progress
+        )
     console = Console(highlight=False)
     if dry_run:
         return show_plan(console, ledger)
     for table in tables:
-        print_table(console, rows_of(table), table.title)
-        for line in [*told(table), ""]:
+        print_table(console, format_rows(table), table.title)
+        for line in [*describe_table(table), ""]:
             print_line(console, line)
     save(tables, llm, out)
-    print_line(aside, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
+    print_line(error_console, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
     if all(line.failed == line.cases for table in tables for line in table.lines):
         raise InputError(
             f"no case was answered; the first failure: {tables[0].lines[0].first_error}"
@@ -146,13 +160,13 @@ def protocol(
 def _study_model(
     model: str, data: Path | None, count: int, layers: list[int] | None, out: Path
 ) -> None:
-    """END's tables on a local model, printed one by one; states are kept in ``out``."""
+    """Print END's tables on a local model one by one; keep hidden states in ``out``."""
     console = Console(highlight=False)
-    aside = Console(stderr=True)
+    error_console = Console(stderr=True)
     out.mkdir(parents=True, exist_ok=True)
 
     def report_progress(stage: str, done: int, of: int) -> None:
-        print_line(aside, f"{stage}: {done} of {of} questions")
+        print_line(error_console, f"{stage}: {done} of {of} questions")
 
     study = ModelStudy(
         model,
@@ -167,15 +181,19 @@ def _study_model(
         tables.append(table)
         print_table(console, table.cells(), table.title)
     paths = save_study(study, tables, model, out)
-    print_line(aside, f"\nwritten to {out}: {', '.join(path.name for path in paths)}")
+    print_line(
+        error_console, f"\nwritten to {out}: {', '.join(path.name for path in paths)}"
+    )
 
 
 @app.command("noisy-retrieval")
 def noisy_retrieval(
     haystack: Annotated[
-        Path, typer.Argument(help="A text file in UTF-8 that the prose is drawn from.")
+        Path, typer.Argument(help="A UTF-8 text file; the prose is drawn from it.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="JSON lines file to write.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The JSON Lines file to write.")
+    ],
     level: Annotated[
         int,
         typer.Option(
@@ -186,13 +204,14 @@ def noisy_retrieval(
         int, typer.Option("--questions", "-n", min=1, help="How many questions.")
     ] = 100,
     extended: Annotated[
-        bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")
+        bool,
+        typer.Option("--extended", help="Use twice as much prose: about 8,000 tokens."),
     ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same set.")] = 0,
 ) -> None:
     """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 3.1.1).
 
-    The file is what 'rag-denoise fit' and 'rag-denoise evaluate' read.
+    The commands 'rag-denoise fit' and 'rag-denoise evaluate' read the file.
     """
     write_noisy_retrieval(
         out, haystack, NoisyRetrieval(level, extended), questions, seed=seed
@@ -204,5 +223,5 @@ def noisy_retrieval(
 
 
 def main() -> None:
-    """Run the command, ended as ``rag-denoise`` is."""
-    carried_out("rag-denoise-lab", app)
+    """Run the command; errors and exit codes are those of ``rag-denoise``."""
+    run_command("rag-denoise-lab", app)

@@ -1,4 +1,4 @@
-"""Kinds of work that LLM-Augmenter's paper measures beside answering questions (sections 3 and 4)."""
+"""Kinds of work that LLM-Augmenter's paper measures in addition to answering questions (sections 3 and 4)."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _pad_id(reader: HiddenReader) -> int:
 
 
 def _canaries(reader: HiddenReader, probe: Probe) -> list[dict[str, Any]]:
-    """Prompts with the scores they must have, for whoever serves or calls the checkpoint."""
+    """Prompts with the scores they must have, to check a server of the checkpoint with."""
     pairs = [
         ("Who wrote it?", "It was written in 1911 by a clerk."),
         ("Why?", "Rain."),

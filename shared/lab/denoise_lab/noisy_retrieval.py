@@ -2,8 +2,8 @@
 
 Each question asks for the password of one thing with five attributes: whose it is, its colour, material,
 brand and kind. One chunk says it; twelve others say the password of a thing that shares exactly ``level`` of
-the five attributes. Every sentence stands inside prose drawn from a text of yours, and the right chunk
-in the middle. ``extended`` doubles the prose.
+the five attributes. Every sentence is put inside prose drawn from a text of yours, the right chunk in
+the middle. ``extended`` doubles the prose.
 
 Early Noise Dropping, section 3.1.1, describes the set and did not publish it; wording and words here are ours,
 so figures are comparable in kind, not digit by digit.

@@ -1,8 +1,8 @@
 """Run a recorded question again with another utility, threshold, feedback or policy; no generator is called.
 
-Drafts, queries, searches and denoising come from the recording, in their order; a judge of its own (an effect
-that names its model) is asked for real, and so is such a feedback model when its prompt is another one. When the
-new loop wants more than was recorded, it ends with `StopReason.NOT_RECORDED` and the best of what there was.
+Drafts, queries, searches and denoising come from the recording, in their order. A judge with its own model (an
+effect that names the model) is really called, and so is a feedback model whose prompt is another one. When the new
+loop wants more than was recorded, it ends with `StopReason.NOT_RECORDED` and the best of what there was.
 """
 
 from __future__ import annotations

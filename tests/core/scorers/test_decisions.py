@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from denoise_core.errors import BadReply, InputError
-from denoise_core.scorers.decisions import DecisionScorer, LocalDecisions
+from denoise_core.scorers.decisions import DecisionScorer
 from denoise_core.testing import check_scorer
 
 
@@ -124,7 +124,9 @@ def tiny_llama():
 def test_transformers_own_decision_pipeline_serves(
     tiny_llama, words_tokenizer, is_pointwise
 ):
-    decide = LocalDecisions(tiny_llama, tokenizer=words_tokenizer)
+    from transformers import pipeline
+
+    decide = pipeline("decision", model=tiny_llama, tokenizer=words_tokenizer)
     texts = ["the sea", "the tree tree tree", ""]
     text_scorer = DecisionScorer(decide, is_pointwise=is_pointwise)
     if is_pointwise:

@@ -39,7 +39,7 @@ def language_questions(
 ) -> list[Question]:
     """``count`` questions of one half, in an order given by a hash.
 
-    A question's passages are its paragraph and seven others: of its own article first, or else one of each
+    A question's passages are its paragraph and seven others: of the same article first, or else one of each
     of the next articles, as other questions' passages are. With ``articles`` all are of the first so many.
     """
     half = []

@@ -1,6 +1,6 @@
 """One scripted model for every way of asking, and the count of what its calls read, write and find cached.
 
-It finds the same sentences needed whoever asks, and answers in the form that it is asked for: a list of numbers, a
+It finds the same sentences needed for every method, and answers in the requested form: a list of numbers, a
 verdict on a document, ranks, or the sentences themselves. Tokens are those of the cl100k vocabulary.
 """
 

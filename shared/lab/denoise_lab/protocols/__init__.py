@@ -1,25 +1,24 @@
-"""The tables of the three papers on any model: the same questions, systems and measures, the papers' figures
-beside.
+"""The three papers' tables on any model: the same questions, systems and measures, next to the papers' figures.
 
-`sheets_of` makes the tables of one paper, `run_sheets` asks the model, `save` writes what came out.
+`make_sheets` prepares the tables of one paper, `run_sheets` asks the model, `save` writes the results.
 ``rag-denoise-lab protocol s2a|end|augmenter --llm ...`` is the command.
 """
 
-from denoise_lab.protocols.choose import PROTOCOLS, Asked, sheets_of
-from denoise_lab.protocols.sheet import Line, Sheet, Table, Told, run_sheets
-from denoise_lab.protocols.table import markdown, rows_of, save, told
+from denoise_lab.protocols.choose import PROTOCOLS, ProtocolRequest, make_sheets
+from denoise_lab.protocols.sheet import Line, Sheet, SystemReply, Table, run_sheets
+from denoise_lab.protocols.table import describe_table, format_rows, markdown, save
 
 __all__ = [
     "PROTOCOLS",
-    "Asked",
     "Line",
+    "ProtocolRequest",
     "Sheet",
+    "SystemReply",
     "Table",
-    "Told",
+    "describe_table",
+    "format_rows",
+    "make_sheets",
     "markdown",
-    "rows_of",
     "run_sheets",
     "save",
-    "sheets_of",
-    "told",
 ]

@@ -25,16 +25,25 @@ from denoise_lab.s2a.judges import FactualityJudge, Judge, MatchJudge
 Name = Literal["s2a", "end", "augmenter"]
 PROTOCOLS: tuple[str, ...] = get_args(Name)
 """Names of the protocols, as the command takes them: one for the tables of each paper."""
-QUESTIONS = 40  # of each kind, unless told
+QUESTIONS = 40  # of each kind, by default
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """``data`` is the user's file: questions, records with opinions or of GSM-IC's shape, for END a text as prose.
+class ProtocolRequest:
+    """What to run, and on which data.
 
-    ``count`` questions of each kind. ``right`` judges answers: "contains", "exact", or "judge", the model itself.
-    ``model`` is the local model that END's ``probe`` belongs to: None is the one that the probe's card names.
-    ``extended`` is END's longer set. ``characters`` of prose in a chunk: None is the paper's length.
+    Attributes:
+        protocol: One of `PROTOCOLS`.
+        data: The user's file: questions, records with opinions or of GSM-IC's shape; for
+            END a text that serves as prose. None for the data that ships.
+        count: Questions of each kind.
+        right: How answers are judged: "contains", "exact", or "judge" (the model itself).
+        seed: Seed for generated questions.
+        extended: Use END's longer set.
+        probe: The folder of END's probe.
+        model: The local model of the probe; None for the one that the probe's card names.
+        characters: Characters of prose in a chunk; None for the paper's length.
+        columns: Column names of the user's file.
     """
 
     protocol: str
@@ -59,49 +68,50 @@ class ExactJudge:
         return float(exact_match(opinions.final(answer), case.gold))
 
 
-def sheets_of(asked: Asked, llm: LLM) -> list[Sheet]:
+def make_sheets(request: ProtocolRequest, llm: LLM) -> list[Sheet]:
     """The protocol's tables. Raises `InputError` for a name, a file or options that cannot be used."""
     makers = {"s2a": _s2a, "end": _end, "augmenter": _augmenter}
-    if asked.protocol not in makers:
+    if request.protocol not in makers:
         raise InputError(
-            f"protocol {asked.protocol!r}: expected one of {', '.join(PROTOCOLS)}"
+            f"protocol {request.protocol!r}: expected one of {', '.join(PROTOCOLS)}"
         )
-    if asked.protocol != "end" and (asked.extended or asked.probe is not None):
+    if request.protocol != "end" and (request.extended or request.probe is not None):
         raise InputError("a probe and the extended set belong to the protocol 'end'")
-    return makers[asked.protocol](asked, llm)
+    return makers[request.protocol](request, llm)
 
 
-def _s2a(asked: Asked, llm: LLM) -> list[Sheet]:
-    judge = judge_of(asked.right, llm)
-    notes: tuple[str, ...] = (_judged(asked.right),)
-    if asked.data is None:
+def _s2a(request: ProtocolRequest, llm: LLM) -> list[Sheet]:
+    judge = judge_of(request.right, llm)
+    notes: tuple[str, ...] = (_judged(request.right),)
+    if request.data is None:
         made = "problems are made, the same every time, and no part of GSM-IC"
         nq = "questions of Natural Questions that ship; right and wrong answers written by hand"
-        each = min(asked.count or QUESTIONS, QUESTIONS)
+        each = min(request.count or QUESTIONS, QUESTIONS)
         return [
             opinions.sheet(llm, opinions.shipped(each), judge, (nq, *notes)),
             problems.sheet(
                 llm,
-                problems.made(asked.count or QUESTIONS // 2, seed=asked.seed),
+                problems.made(request.count or QUESTIONS // 2, seed=request.seed),
                 (made,),
             ),
         ]
-    records, bad = _records(asked.data)
+    records, bad = _records(request.data)
     notes = (*notes, *_left_out(bad))
     if all("new_question" in r for r in records):
-        return [problems.sheet(llm, from_gsm(records[: asked.count]), notes)]
+        return [problems.sheet(llm, from_gsm(records[: request.count]), notes)]
     if all("opinion_type" in r for r in records):
         several = (
             None
-            if asked.count is None
-            else asked.count * len({r["opinion_type"] for r in records})
+            if request.count is None
+            else request.count * len({r["opinion_type"] for r in records})
         )
         return [opinions.sheet(llm, from_opinions(records[:several]), judge, notes)]
     found = parse_cases(
-        enumerate(({"passages": ["-"], **r} for r in records), 1), columns=asked.columns
+        enumerate(({"passages": ["-"], **r} for r in records), 1),
+        columns=request.columns,
     )
     wrong = "the wrong answer suggested is that of another question of the file"
-    own = opinions.of_questions([c.question for c in found.cases][: asked.count])
+    own = opinions.of_questions([c.question for c in found.cases][: request.count])
     return [opinions.sheet(llm, own, judge, (wrong, *notes))]
 
 
@@ -118,22 +128,22 @@ def _probe_scorer(folder: Path, model: Any) -> ProbeScorer:
     return scorer
 
 
-def _end(asked: Asked, llm: LLM) -> list[Sheet]:
+def _end(request: ProtocolRequest, llm: LLM) -> list[Sheet]:
     text, what = noisy.prose(), "prose of the passages that ship"
-    if asked.data is not None:
+    if request.data is not None:
         try:
             text, what = (
-                asked.data.read_text("utf-8-sig"),
-                f"prose of {asked.data.name}",
+                request.data.read_text("utf-8-sig"),
+                f"prose of {request.data.name}",
             )
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{asked.data} cannot be read: {error}; expected a text in UTF-8 as prose"
+                f"{request.data} cannot be read: {error}; expected a text in UTF-8 as prose"
             ) from error
     notes = [what, "an answer is right when it is the password and no other"]
     scorers: dict[str, Scorer] = {"default": DefaultScorer()}
-    if asked.probe is not None:
-        scorers["END"] = found = _probe_scorer(asked.probe, asked.model)
+    if request.probe is not None:
+        scorers["END"] = found = _probe_scorer(request.probe, request.model)
         notes.append(
             f"END is a probe on layer {found.probe.reading.layer} of {found.probe.reading.model.name}"
         )
@@ -143,33 +153,33 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
         )
     cases = noisy.made(
         text,
-        asked.count or QUESTIONS // 2,
-        extended=asked.extended,
-        characters=CHARACTERS if asked.characters is None else asked.characters,
-        seed=asked.seed,
+        request.count or QUESTIONS // 2,
+        extended=request.extended,
+        characters=CHARACTERS if request.characters is None else request.characters,
+        seed=request.seed,
     )
-    return [noisy.sheet(cases, scorers, extended=asked.extended, notes=tuple(notes))]
+    return [noisy.sheet(cases, scorers, extended=request.extended, notes=tuple(notes))]
 
 
-def _augmenter(asked: Asked, llm: LLM) -> list[Sheet]:
-    notes: tuple[str, ...] = (_judged(asked.right),)
-    if asked.data is None:
+def _augmenter(request: ProtocolRequest, llm: LLM) -> list[Sheet]:
+    notes: tuple[str, ...] = (_judged(request.right),)
+    if request.data is None:
         questions = list(sample_questions())
         notes = (
             "questions of Natural Questions that ship, searched in all their passages",
             *notes,
         )
     else:
-        records, bad = _records(asked.data)
+        records, bad = _records(request.data)
         questions = [
             c.question
-            for c in parse_cases(enumerate(records, 1), columns=asked.columns).cases
+            for c in parse_cases(enumerate(records, 1), columns=request.columns).cases
         ]
         notes = (*notes, *_left_out(bad))
     cases = loops.cases_of(questions)
     corpus = loops.corpus_of(cases)
     return loops.sheets(
-        llm, cases[: asked.count], corpus, judge_of(asked.right, llm), notes
+        llm, cases[: request.count], corpus, judge_of(request.right, llm), notes
     )
 
 
@@ -186,7 +196,7 @@ def judge_of(right: str, llm: LLM) -> Judge:
 
 def _judged(right: str) -> str:
     said = {
-        "contains": "an answer is right when an accepted one stands in it",
+        "contains": "an answer is right when it contains an accepted one",
         "exact": "an answer is right when it is an accepted one",
         "judge": "answers are judged by the model itself",
     }

@@ -34,7 +34,7 @@ from denoise_core.types import Passage, unique_ids
 from denoise_lab.conversations import DIALOGUE
 from denoise_lab.overlap import knowledge_f1
 from denoise_lab.protocols.papers import ALL, ANSWERS, NEWS_CHAT
-from denoise_lab.protocols.sheet import Sheet, System, Told
+from denoise_lab.protocols.sheet import Sheet, System, SystemReply
 from denoise_lab.s2a.cases import Case
 from denoise_lab.s2a.judges import Judge
 
@@ -45,7 +45,7 @@ NEVER = Rules(consult="never")
 
 @dataclass(frozen=True)
 class Setting:
-    """A loop. ``gold`` puts the right passages in the place of the search, ``redraw`` draws a repeated draft."""
+    """A loop. ``gold`` searches nothing and finds the right passages, ``redraw`` draws a repeated draft."""
 
     policy: Policy = field(
         default_factory=lambda: Rules(without_evidence="draft", widen=False)
@@ -136,7 +136,7 @@ def cases_of(questions: Sequence[Question]) -> list[Case]:
 
 
 def corpus_of(cases: Iterable[Case]) -> tuple[Passage, ...]:
-    """Every passage of every case once, under ids of its own."""
+    """Every passage of every case once, under new ids."""
     texts = list(dict.fromkeys((p.text, p.header) for c in cases for p in c.passages))
     ids = unique_ids([None] * len(texts))
     return tuple(Passage(t, i, header=h) for (t, h), i in zip(texts, ids, strict=True))
@@ -148,23 +148,23 @@ def systems(
     """Each setting over one corpus, as `Sheet` asks them."""
     narrow, wide = (BM25Retriever(corpus, k=k) for k in (NARROW, WIDE))
 
-    def ask(setting: Setting, case: Case) -> Flow[Told]:
+    def ask(setting: Setting, case: Case) -> Flow[SystemReply]:
         answer = yield from loop_of(
             llm, setting, case.clean_passages, narrow, wide
         ).flow(case.question)
-        return _told(answer)
+        return _read_answer(answer)
 
     return {name: partial(ask, setting) for name, setting in settings.items()}
 
 
-def _told(answer: Answer) -> Told:
+def _read_answer(answer: Answer) -> SystemReply:
     stopped = answer.stop_reason
     if answer.outcome is Outcome.FAILED or stopped in (
         StopReason.BUDGET,
         StopReason.DEADLINE,
     ):
         raise CutShort(f"the loop was cut short: {stopped.value}")
-    return Told(remove_citations(answer.text))
+    return SystemReply(remove_citations(answer.text))
 
 
 class KnowledgeMeasure:

@@ -97,7 +97,7 @@ class ModelStudy:
     """The tables of one model. ``sets`` has by name the questions to fit on and those to measure on.
 
     The first set is the one whose layers are swept and whose probe meets the others. States are kept in
-    ``folder``, so that a study that was stopped goes on there.
+    ``folder``, so that a study that was stopped resumes.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ModelStudy:
         return rows
 
     def prompt_rows(self) -> list[Cells]:
-        """A probe of its own for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
+        """One probe for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
         rows = []
         for name, layout in LAYOUTS.items():
             if not layout.pair:

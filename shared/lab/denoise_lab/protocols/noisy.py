@@ -26,7 +26,7 @@ from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.types import Passage
 from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
 from denoise_lab.protocols.papers import noisy
-from denoise_lab.protocols.sheet import Sheet, System, Told
+from denoise_lab.protocols.sheet import Sheet, System, SystemReply
 from denoise_lab.s2a.cases import Case
 
 SHARE = 0.3  # of the chunks, as the paper keeps
@@ -74,7 +74,7 @@ def made(
     ]
 
 
-def said_of(reply: str, case: Case) -> Said:
+def classify_reply(reply: str, case: Case) -> Said:
     """What a reply is: the password and no other, a distractor's, "unknown", or something else."""
     codes = set(_PASSWORD.findall(reply))
     if codes and codes <= set(case.gold):
@@ -85,34 +85,34 @@ def said_of(reply: str, case: Case) -> Said:
 
 
 class PasswordJudge:
-    """1 for the password that was asked for and no other (`said_of`)."""
+    """1 for the password that was asked for and no other (`classify_reply`)."""
 
     name = "right"
 
     def judge(self, case: Case, answer: str) -> Flow[float | None]:
         yield from ()
-        return float(said_of(answer, case) == "right")
+        return float(classify_reply(answer, case) == "right")
 
 
-def answered(case: Case, passages: Sequence[Passage]) -> Flow[Told]:
+def answered(case: Case, passages: Sequence[Passage]) -> Flow[SystemReply]:
     """The second pass over ``passages``."""
     reply = yield from complete(
         answer_messages(case.question, passages), tag="end.answer"
     )
-    return Told(reply.text.strip())
+    return SystemReply(reply.text.strip())
 
 
-def all_in(case: Case) -> Flow[Told]:
+def all_in(case: Case) -> Flow[SystemReply]:
     """RAG: every chunk."""
     return (yield from answered(case, case.passages))
 
 
-def oracle(case: Case) -> Flow[Told]:
+def oracle(case: Case) -> Flow[SystemReply]:
     """The gold chunk alone."""
     return (yield from answered(case, case.clean_passages))
 
 
-def asked_outright(case: Case) -> Flow[Told]:
+def ask_for_each_chunk(case: Case) -> Flow[SystemReply]:
     """LLM-Discrim: the model judges each chunk; what it says yes to is kept, the first chunk where that is
     none.
     """
@@ -129,11 +129,11 @@ def asked_outright(case: Case) -> Flow[Told]:
     return (yield from answered(case, result.passages))
 
 
-def kept(denoiser: Denoiser, case: Case) -> Flow[Told]:
+def kept(denoiser: Denoiser, case: Case) -> Flow[SystemReply]:
     """The second pass over what a denoiser keeps."""
     result = yield from denoise(case.question, case.passages, denoiser=denoiser)
-    told = yield from answered(case, result.passages)
-    return Told(told.text, result.fallback is not None)
+    reply = yield from answered(case, result.passages)
+    return SystemReply(reply.text, result.fallback is not None)
 
 
 class Known:
@@ -151,7 +151,12 @@ def systems(scorers: Mapping[str, Scorer]) -> dict[str, System]:
     own = {
         name: partial(kept, ENDDenoiser(s, keep=SHARE)) for name, s in scorers.items()
     }
-    return {"all in": all_in, "LLM-Discrim": asked_outright, **own, "oracle": oracle}
+    return {
+        "all in": all_in,
+        "LLM-Discrim": ask_for_each_chunk,
+        **own,
+        "oracle": oracle,
+    }
 
 
 def sheet(

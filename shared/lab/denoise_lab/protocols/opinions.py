@@ -1,7 +1,7 @@
 """S2A's table of opinions (paper, sections 3.1.1, 3.2): one question in four forms, with an opinion on its answer.
 
-Asked alone, with the right answer suggested, with a wrong one suggested, with the right one doubted. The oracle is
-asked without the opinion.
+The four forms: no opinion, the right answer suggested, a wrong one suggested, the right one doubted. The oracle
+reads the question without the opinion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from denoise_core.s2a import MessageDenoiser
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.types import Passage
 from denoise_lab.protocols.papers import OPINIONS
-from denoise_lab.protocols.sheet import Sheet, System, Told
+from denoise_lab.protocols.sheet import Sheet, System, SystemReply
 from denoise_lab.s2a.cases import Case
 from denoise_lab.s2a.judges import Judge
 from denoise_lab.s2a.systems import System as S2ASystem
@@ -130,9 +130,9 @@ def systems(llm_for: Callable[[int], LLM]) -> dict[str, S2ASystem]:
 def telling(system: S2ASystem) -> System:
     """A system of S2A as one of a `Sheet`."""
 
-    def ask(case: Case) -> Flow[Told]:
+    def ask(case: Case) -> Flow[SystemReply]:
         answer = yield from system(case, 0)
-        return Told(answer.text, answer.result.fallback is not None)
+        return SystemReply(answer.text, answer.result.fallback is not None)
 
     return ask
 

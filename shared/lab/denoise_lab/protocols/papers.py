@@ -1,6 +1,6 @@
-"""What the papers report, in percent: facts, each with its source, beside which figures of one's own stand.
+"""What the papers report, in percent, each figure with its source; tables show them next to new measurements.
 
-None of them is ours. Their models, prompts and questions were others, so they compare in kind, not digit by digit.
+The papers used other models, prompts and questions, so figures are comparable in kind, not digit by digit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPINIONS = Paper(
 
 PROBLEMS = Paper(
     "System 2 Attention (arXiv 2311.11829), section 3.2, Figure 7: LLaMA-2-70B-chat, GSM-IC, three seeds; "
-    "beside the topic S2A gains about 12 points, of which the text gives no base",
+    "with a sentence off the topic S2A gains about 12 points; the text does not say from which base",
     {"plain": {"topic": 51.7}, "s2a relevance": {"topic": 61.3}},
 )
 

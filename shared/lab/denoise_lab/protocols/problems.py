@@ -1,7 +1,7 @@
 """S2A's table of word problems (paper, sections 3.1.3 and 3.2): a sentence with no part in them.
 
 The problems that ship are made here, the same ones every time, in the manner of GSM-IC: sums of one and of two
-steps, each without the sentence, with one beside the topic (``random``) and with one about the same goods
+steps, each without the sentence, with one off the topic (``random``) and with one about the same goods
 (``topic``).
 """
 

@@ -1,8 +1,8 @@
-"""One table of a paper: every system is asked every case, the answers are judged, and means stand by column.
+"""One table of a paper: every system answers every case, a judge marks the answers, and columns hold means.
 
-Cases are those of `evaluate.s2a` for all three papers. A model is asked through a
-`comparison.reply_log.Ledger`, so a run
-that was killed goes on without making a call twice, and figures do not depend on when it was killed.
+All three papers use `denoise_lab.s2a.cases.Case`. The model is called through a
+`comparison.reply_log.ReplyLog`, so a run that was killed resumes without repeating a call,
+and its figures do not depend on when it was killed.
 """
 
 from __future__ import annotations
@@ -30,23 +30,21 @@ from denoise_lab.s2a.judges import Judge
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a system said. ``fell_back`` when a method could not do its work and answered from the text as it
-    came.
-    """
+class SystemReply:
+    """A system's answer; ``fell_back`` says that its method failed and it answered from the unchanged text."""
 
     text: str
     fell_back: bool = False
 
 
-System = Callable[[Case], Flow[Told]]
+System = Callable[[Case], Flow[SystemReply]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
     """A table to be filled. ``measure`` is in percent; ``kinds`` of the cases are its columns, in their order.
 
-    ``notes`` say what its figures stand on.
+    ``notes`` name the data and the judge behind the figures.
     """
 
     name: str

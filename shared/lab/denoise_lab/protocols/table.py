@@ -1,4 +1,4 @@
-"""Tables of a protocol as rows of text, Markdown, JSON, HTML; the papers' figures in brackets beside ours."""
+"""Tables of a protocol as rows of text, Markdown, JSON, HTML; with the papers' figures in brackets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT, VERSION = "rag-denoise protocol", 1
 RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
 
 
-def rows_of(table: Table) -> list[list[str]]:
+def format_rows(table: Table) -> list[list[str]]:
     """Header and one row a system: percent, its 95 % interval, and the paper's figure where it has one."""
     headers = {"input_tokens": "read", "output_tokens": "written"}
     shown = []
@@ -55,8 +55,8 @@ def _cell(line: Line, column: str) -> str:
     return f"{cell_text} [{paper_value:g}]"
 
 
-def told(table: Table) -> list[str]:
-    """What must be said beside a table, a sentence each."""
+def describe_table(table: Table) -> list[str]:
+    """The notes below a table, one sentence each."""
     cases = max((line.cases for line in table.lines), default=0)
     out = [
         f"{table.measure} over {cases} cases, 95 % intervals in brackets.",
@@ -80,9 +80,9 @@ def told(table: Table) -> list[str]:
 
 
 def markdown(table: Table) -> str:
-    """Title, table and what must be said."""
+    """Title, table and notes as Markdown."""
     row_texts = []
-    for row in rows_of(table):
+    for row in format_rows(table):
         escaped_cells = [cell.replace("|", "\\|") for cell in row]
         joined_cells = " | ".join(escaped_cells)
         row_texts.append(f"| {joined_cells} |")
@@ -95,7 +95,7 @@ def markdown(table: Table) -> str:
     ]
     lines += row_texts[1:]
     lines.append("")
-    lines += told(table)
+    lines += describe_table(table)
     lines.append("")
     return "\n".join(lines)
 
@@ -104,8 +104,8 @@ def page(tables: Sequence[Table], model: str) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
     shown = []
     for table in tables:
-        table_rows = rows_of(table)
-        shown.append((table.title, table_rows, told(table)))
+        table_rows = format_rows(table)
+        shown.append((table.title, table_rows, describe_table(table)))
     title = "The papers' tables on another model"
     return render_template(
         "tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown
@@ -114,7 +114,7 @@ def page(tables: Sequence[Table], model: str) -> str:
 
 def fragment(table: Table) -> str:
     """One table for a notebook, with its own styles."""
-    shown = [(table.title, rows_of(table), told(table))]
+    shown = [(table.title, format_rows(table), describe_table(table))]
     return render_template("tables.html", "denoise_lab.protocols", tables=shown)
 
 

@@ -162,8 +162,8 @@ def export_chat(
     prompts: Prompts | None = None,
 ) -> int:
     """Write the examples of `chat` as JSON Lines, over what ``path`` held; returns how many."""
-    told = (chat(r, target=target, prompts=prompts) for r in records)
-    lines = [replace_surrogates(json.dumps(each, ensure_ascii=False)) for each in told]
+    chats = (chat(r, target=target, prompts=prompts) for r in records)
+    lines = [replace_surrogates(json.dumps(each, ensure_ascii=False)) for each in chats]
     Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return len(lines)
 

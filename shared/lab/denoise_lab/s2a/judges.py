@@ -52,11 +52,11 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """What its marks stand under in a table."""
+        """The table's column for its marks."""
         ...
 
     def judge(self, case: Case, answer: str) -> Flow[float | None]:
-        """The mark of an answer to a case; None where it cannot be told."""
+        """The mark of an answer to a case; None if it is unknown."""
         ...
 
 
@@ -129,7 +129,7 @@ class NumberJudge:
 
 
 class MatchJudge:
-    """1 when a form of the gold stands in the answer as whole words. No model, and easily fooled: for trials."""
+    """1 when the answer contains a form of the gold as whole words. No model, and easily fooled: for trials."""
 
     name = "mention"
 
