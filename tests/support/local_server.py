@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 Sent = tuple[int, dict[str, str], bytes]
 """Status, headers and body."""
@@ -25,6 +25,69 @@ def chat_reply(text: str, input_tokens: int = 1) -> Sent:
     return json_reply({**names, "choices": [choice], "usage": usage | total})
 
 
+class JSONHandler(BaseHTTPRequestHandler):
+    """Reads a request as JSON, and sends JSON."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: Any) -> None: ...
+
+    def read_json(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers["content-length"])))
+
+    def send_json(self, status: int, value: Any, **headers: str) -> None:
+        self.send_bytes(status, json.dumps(value).encode(), headers)
+
+    def send_bytes(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        defaults = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+        }
+        self.send_response(status)
+        for name, value in (defaults | headers).items():
+            self.send_header(name.replace("_", "-"), value)
+        with suppress(OSError):  # who was killed, or got too much, has hung up
+            self.end_headers()
+            self.wfile.write(body)
+
+
+class LocalServer(ThreadingHTTPServer):
+    """Listens on this machine."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, handler: type[JSONHandler], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is part of the tests."""
+
+    def start(self) -> threading.Thread:
+        thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        return thread
+
+
+Served = TypeVar("Served", bound=LocalServer)
+
+
+@contextmanager
+def listening(server: Served) -> Iterator[Served]:
+    """Let a server listen while the block runs."""
+    with server:
+        thread = server.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @contextmanager
 def answering(reply: Callable[[Any], Sent | None]) -> Iterator[str]:
     """The address of a server on this machine.
@@ -32,17 +95,12 @@ def answering(reply: Callable[[Any], Sent | None]) -> Iterator[str]:
     ``reply`` is given the JSON of a request's body, or the path of one without; None cuts the connection.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *args: Any) -> None: ...
-
+    class Handler(JSONHandler):
         def do_GET(self) -> None:
             self._send(reply(self.path))
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            self._send(reply(json.loads(body)))
+            self._send(reply(self.read_json()))
 
         def _send(self, sent: Sent | None) -> None:
             self.close_connection = True
@@ -50,24 +108,7 @@ def answering(reply: Callable[[Any], Sent | None]) -> Iterator[str]:
                 self.connection.close()
                 return
             status, headers, body = sent
-            length = {"content-length": str(len(body))}
-            self.send_response(status)
-            for key, value in (
-                {"content-type": "application/json"} | length | headers
-            ).items():
-                self.send_header(key, value)
-            with suppress(OSError):  # who was killed, or got too much, has hung up
-                self.end_headers()
-                self.wfile.write(body)
+            self.send_bytes(status, body, headers)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
-        served.daemon_threads = True
-        thread = threading.Thread(
-            target=served.serve_forever, args=(0.01,), daemon=True
-        )
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{served.server_port}"
-        finally:
-            served.shutdown()
-            thread.join()
+    with listening(LocalServer(Handler)) as served:
+        yield served.url

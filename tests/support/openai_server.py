@@ -8,7 +8,8 @@ import json
 import threading
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from local_server import JSONHandler, LocalServer, listening
 
 NEW_TOKENS = 12
 NO_DIGITS = str.maketrans("0123456789", "ghijklmnop")  # no reply that is a selection
@@ -23,7 +24,7 @@ class Nonsense:
         return letters.translate(NO_DIGITS), len(data)
 
 
-class Server(ThreadingHTTPServer):
+class Server(LocalServer):
     """Serves ``/v1/chat/completions``; ``faults`` are taken one by one, each by one request.
 
     ``fields``: what a request that has to call a tool or to keep to a schema is answered with, as a server does
@@ -32,10 +33,8 @@ class Server(ThreadingHTTPServer):
     ``peak``: the most requests that were ever under way at once, each from its arrival until its reply is ready.
     """
 
-    daemon_threads = True
-
     def __init__(self, model):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.model = model
         self.requests, self.faults = [], []
         self.fields = None
@@ -46,7 +45,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{super().url}/v1"
 
     @contextmanager
     def taken(self, asked):
@@ -63,18 +62,10 @@ class Server(ThreadingHTTPServer):
             with self.lock:
                 self.now -= 1
 
-    def handle_error(self, request, client_address):
-        """A client that went away is part of the tests."""
 
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *args):
-        pass
-
+class Handler(JSONHandler):
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        asked = self.read_json()
         with self.server.taken(asked) as fault:
             send = self._answer(self.server, asked, fault)
         send()  # only now: who has the reply may ask again before this thread goes on, and would be counted twice
@@ -125,13 +116,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _send(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.send_header("retry-after-ms", "1")
-        self.end_headers()
-        self.wfile.write(data)
+        self.send_json(status, body, retry_after_ms="1")
 
     def _stream(self, about, text, usage, broken):
         self.send_response(200)
@@ -171,10 +156,6 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(model):
     """A `Server` for ``model``, listening while the block runs."""
-    with Server(model) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
+    with listening(Server(model)) as running:
         yield running
         running.release.set()
-        running.shutdown()
-        thread.join()

@@ -1,11 +1,11 @@
 """A local server that is killed, hangs or flaps for a while, and is then well again on the same port."""
 
-import json
 import socket
 import threading
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from local_server import JSONHandler, LocalServer
 
 FLAP_SECONDS = 0.15  # that a flapping server is down, then well, and so on
 
@@ -25,10 +25,9 @@ class OutageServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self):
-        self.listener = _Listener(("127.0.0.1", self.port), self)
+        self.listener = _Listener(self.port, self)
         self.port = self.listener.server_port
-        serve = self.listener.serve_forever
-        threading.Thread(target=serve, args=(0.01,), daemon=True).start()
+        self.listener.start()
 
     def kill(self):
         """Listen no more and cut what is under way, as the end of a process does."""
@@ -54,23 +53,16 @@ class OutageServer:
                 time.sleep(FLAP_SECONDS)
 
 
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
+class _Listener(LocalServer):
     block_on_close = False
-    request_queue_size = 128
 
-    def __init__(self, address, outage_server):
-        super().__init__(address, _Handler)
+    def __init__(self, port, outage_server):
+        super().__init__(_Handler, port)
         self.outage_server = outage_server
         self.connections = set()
 
-    def handle_error(self, request, client_address):
-        """A cut connection is part of the tests."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class _Handler(JSONHandler):
     def setup(self):
         super().setup()
         self.server.connections.add(self.connection)
@@ -79,16 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.connections.discard(self.connection)
         super().finish()
 
-    def log_message(self, *args):
-        pass
-
     def do_POST(self):
-        length = int(self.headers["content-length"])
-        body = json.loads(self.rfile.read(length))
+        body = self.read_json()
         self.server.outage_server.is_well.wait(60)
-        data = json.dumps(self.server.outage_server.reply(body)).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.send_json(200, self.server.outage_server.reply(body))

@@ -1,84 +1,49 @@
 """A local server that reranks by shared words and goes wrong on demand: what tests of remote scorers talk to."""
 
-import json
 import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from local_server import JSONHandler, LocalServer, listening
 
 
 def words(query, text):
     return float(len(set(query.lower().split()) & set(text.lower().split())))
 
 
-class Reranker(ThreadingHTTPServer):
+class Reranker(LocalServer):
     """``faults`` are taken one by one, each by one request: a status, "cut" (the connection), "hang", "drip" (a
     byte every .1 s) or "garbage".
 
-    ``seen`` are the texts of each request, ``peak`` the most requests that were under way at once. With ``keeps``
-    so many texts are kept; GET gives the hits and misses of each.
+    ``seen`` are the texts of each request, ``peak`` the most requests that were under way at once.
     """
 
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, port=0, pause=0.0, score=words, keeps=0):
-        super().__init__(("127.0.0.1", port), Handler)
-        self.faults, self.seen, self.headers, self.shapes = [], [], [], []
-        self.pause, self.score = pause, score
-        self.refuses = (
-            None,
-            0,
-        )  # a text, and the status of every request that holds it
-        self.lock, self.over, self.arrived = (
-            threading.Lock(),
-            threading.Event(),
-            threading.Event(),
-        )
+    def __init__(self, pause=0.0):
+        super().__init__(Handler)
+        self.pause = pause
+        self.faults, self.seen, self.headers = [], [], []
+        # A text, and the status of every request that holds it.
+        self.refuses = (None, 0)
+        self.lock = threading.Lock()
+        self.over = threading.Event()
+        self.arrived = threading.Event()
         self.now = self.peak = 0
-        self.retry_after, self.arrivals = (
-            "0",
-            [],
-        )  # what a refusal asks for; when each request came
-        self.keeps, self.kept, self.counts = keeps, {}, {}
-
-    def keep(self, texts):
-        """As a prefix cache: a hit or a miss of each text, the least recently used leaving first."""
-        for text in texts:
-            count = self.counts.setdefault(text, [0, 0])
-            count[self.kept.pop(text, 1)] += 1
-            self.kept[text] = 0
-            while len(self.kept) > self.keeps:
-                del self.kept[next(iter(self.kept))]
+        self.retry_after = "0"  # what a refusal asks for
+        self.arrivals = []  # when each request came
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-    def handle_error(self, request, client_address):
-        """A client that went away is part of the tests."""
+        return f"{super().url}/v1"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *args):
-        pass
-
-    def do_GET(self):
-        with self.server.lock:
-            found = dict(self.server.counts)
-        self._send(200, found)
-
+class Handler(JSONHandler):
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        asked = self.read_json()
         served = self.server
         with served.lock:
             texts = asked.get("documents") or asked.get("texts") or []
             served.seen.append(texts)
             served.arrivals.append(time.monotonic())
-            if served.keeps:
-                served.keep(texts)
             served.headers.append(dict(self.headers))
             served.now += 1
             served.peak = max(served.peak, served.now)
@@ -121,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b" ")
 
     def _scores(self, asked, texts):
-        scores = [self.server.score(asked["query"], t) for t in texts]
+        scores = [words(asked["query"], t) for t in texts]
         if "texts" in asked:
             return [{"index": i, "score": s} for i, s in enumerate(scores)]
         return {
@@ -131,25 +96,15 @@ class Handler(BaseHTTPRequestHandler):
         }
 
     def _send(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
+        headers = {}
         if status in (429, 503):
-            self.send_header("retry-after", self.server.retry_after)
-        self.end_headers()
-        self.wfile.write(data)
+            headers["retry_after"] = self.server.retry_after
+        self.send_json(status, body, **headers)
 
 
 @contextmanager
 def reranking(**settings):
     """A `Reranker` that listens while the block runs."""
-    with Reranker(**settings) as served:
-        thread = threading.Thread(
-            target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
-        thread.start()
+    with listening(Reranker(**settings)) as served:
         yield served
         served.over.set()
-        served.shutdown()
-        thread.join()
