@@ -135,7 +135,20 @@ def test_a_text_supports_itself(text):
     assert find_differences(text, text) == ()
 
 
-WORDS = ("4", "July", "1962", "of", "the", ".", ",", "not", "$", "km", "O'Brien", "II")
+WORDS = (
+    "4",
+    "July",
+    "1962",
+    "of",
+    "the",
+    ".",
+    ",",
+    "not",
+    "$",
+    "km",
+    "O'Brien",
+    "II",
+)
 ROWS_OF_WORDS = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 
 
