@@ -33,6 +33,7 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
 )
 from denoise_core.augmenter.prompts import REVISE, draft_block
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.text.delimit import wrap_in_envelope
@@ -133,12 +134,12 @@ class EngineDrafter:
     def draft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
         *_, draft_reply = self.stream(request)
-        return cast(DraftReply, draft_reply)
+        return _with_notice(cast(DraftReply, draft_reply))
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
         stream_items = [item async for item in self.astream(request)]
-        return cast(DraftReply, stream_items[-1])
+        return _with_notice(cast(DraftReply, stream_items[-1]))
 
     def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
         """Yield the text as the engine streams it, then the draft."""
@@ -247,7 +248,8 @@ class EngineDrafter:
         if self.is_retrieval_only:
             call_count = 0
             text = ""
-        elif not nodes and text.strip() == EMPTY_RESPONSE:
+        is_placeholder = text.strip() == EMPTY_RESPONSE
+        if is_placeholder and not nodes:
             # LlamaIndex's synthesizers return this without calling a model.
             call_count = 0
         object_fields = _evidence_fields(response)
@@ -261,10 +263,22 @@ class EngineDrafter:
             calls=call_count,
             retrieved=retrieved,
             fields=object_fields,
-            judge=not self.is_retrieval_only,
+            # With nodes it stands for a model that wrote nothing: no judge reads it.
+            judge=not self.is_retrieval_only and not (is_placeholder and nodes),
             origin=response,
             citations=self.citations.get(text, ()),
         )
+
+
+def _with_notice(draft_reply: DraftReply) -> DraftReply:
+    """Say that a stream ended here: the caller gets an object without one."""
+    if isinstance(draft_reply.origin, (StreamingResponse, AsyncStreamingResponse)):
+        log_fallback(
+            "Checked",
+            "the engine streams; give Checked streaming='checked' or 'draft'",
+            "the engine's stream was read to its end",
+        )
+    return draft_reply
 
 
 def _evidence_passages(nodes: NodeSequence) -> tuple[Passage, ...]:
