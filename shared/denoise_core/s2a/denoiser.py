@@ -137,7 +137,7 @@ class S2ADenoiser:
 
     A passage of which nothing helps is dropped. User errors, such as a wrong key, raise
     under every policy. A model of which nothing could be read in its first replies is
-    not asked again by this denoiser (`ReplyRecord`).
+    asked only once a minute by this denoiser (`ReplyRecord`).
 
     Args:
         llm: The model.

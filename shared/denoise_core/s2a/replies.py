@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
+from time import monotonic
 from typing import Any, Literal, TypeAlias, get_args
 
 from denoise_core.errors import (
@@ -523,8 +524,9 @@ _SHOWN_CHARACTERS = 2000  # of an unreadable reply, when the model sees it again
 _RequestOutcomes: TypeAlias = list[list[SliceOutcome]]
 
 MAX_UNREADABLE = 3  # replies of a model of which none could be read yet
+RETRY_SECONDS = 60.0  # until a model that was given up is asked once more
 GIVEN_UP = (
-    "this model's replies could not be read, so it is not asked again: take a larger model, "
+    "this model's replies could not be read, so it is asked once a minute: take a larger model, "
     "Options(prompts=PLAIN_PROMPTS), or default_denoiser(), which asks none"
 )
 logger = logging.getLogger("denoise_core")
@@ -540,7 +542,21 @@ class ReplyRecord:
 
     is_readable: bool = False
     unreadable_count: int = 0
-    has_given_up: bool = False
+    given_up_at: float | None = None
+    is_told: bool = False
+
+    def allows_asking(self) -> bool:
+        """Whether to ask the model; one that was given up, once in `RETRY_SECONDS`.
+
+        A server may have answered with a page about an outage.
+        """
+        if self.given_up_at is None:
+            return True
+        if monotonic() - self.given_up_at < RETRY_SECONDS:
+            return False
+        self.given_up_at = None
+        self.unreadable_count = MAX_UNREADABLE - 1
+        return True
 
     @property
     def is_doubtful(self) -> bool:
@@ -561,10 +577,12 @@ class ReplyRecord:
                 self.is_readable = True
 
     def give_up(self) -> None:
-        """Stop asking."""
-        if not self.has_given_up:
-            self.has_given_up = True
-            logger.warning("S2A: %s", GIVEN_UP)
+        """Stop asking for `RETRY_SECONDS`."""
+        if self.given_up_at is None:
+            self.given_up_at = monotonic()
+            if not self.is_told:
+                self.is_told = True
+                logger.warning("S2A: %s", GIVEN_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,7 +604,7 @@ class LLMCaller:
         User errors raise; anything else becomes the problem of the parts it was about.
         """
         record = self.record
-        if record.has_given_up:
+        if not record.allows_asking():
             return list(chain.from_iterable(map(_give_up_request, requests)))
         if not record.is_readable and len(requests) > MAX_UNREADABLE:
             outcomes = yield from self.outcomes(requests[:1])

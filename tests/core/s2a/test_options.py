@@ -18,6 +18,7 @@ from denoise_core.s2a import (
     Prompt,
     Prompts,
     S2ADenoiser,
+    replies,
 )
 from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.testing import FunctionLLM, check_denoiser
@@ -295,6 +296,21 @@ def test_a_model_that_cannot_be_read_is_asked_three_times_in_all(
         assert set(result.failures) == {p.id for p in passages}
     assert len(llm.received_messages) == 3
     assert caplog.text.count("larger model") == 1
+
+
+def test_a_model_that_was_given_up_is_tried_again(monkeypatch):
+    outage = [True]
+    llm = FunctionLLM(lambda messages: "Overloaded." if outage[0] else "1")
+    s2a_denoiser = S2ADenoiser(llm)
+    for _ in range(2):
+        assert s2a_denoiser.denoise("Which tower?", PASSAGES[:2]).fallback
+    assert len(llm.received_messages) == 3
+    monkeypatch.setattr(replies, "RETRY_SECONDS", 0.0)
+    assert s2a_denoiser.denoise("Which tower?", PASSAGES[:2]).fallback
+    assert len(llm.received_messages) == 4
+    outage[0] = False
+    result = s2a_denoiser.denoise("Which tower?", PASSAGES[:2])
+    assert (result.fallback, len(result.passages)) == (None, 1)
 
 
 def test_a_passage_that_breaks_replies_does_not_give_up_the_model():
