@@ -256,8 +256,8 @@ class EngineDrafter:
         retrieved = self.earlier
         if nodes:
             passages = _evidence_passages(nodes)
-            found = RetrievedEvidence(passages, self._search_query)
-            retrieved = (found, *self.earlier)
+            evidence = RetrievedEvidence(passages, self._search_query)
+            retrieved = (evidence, *self.earlier)
         return DraftReply(
             text if object_fields is None else "",
             calls=call_count,

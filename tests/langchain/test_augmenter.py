@@ -134,12 +134,20 @@ async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(
     build, test_kit, is_sync
 ):
     def left(config):
-        events = build()[0].stream_checked(test_kit.question, config, show="draft")
+        events = build()[0].stream_checked(
+            test_kit.question,
+            config,
+            show="draft",
+        )
         next(events)
         events.close()
 
     async def aleft(config):
-        events = build()[0].astream_checked(test_kit.question, config, show="draft")
+        events = build()[0].astream_checked(
+            test_kit.question,
+            config,
+            show="draft",
+        )
         await anext(events)
         await events.aclose()
 
@@ -199,7 +207,14 @@ def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, test_kit):
 
 
 @pytest.mark.parametrize(
-    "input_value", [3, {"query": "q"}, {"question": None}, {"question": " "}, ""]
+    "input_value",
+    [
+        3,
+        {"query": "q"},
+        {"question": None},
+        {"question": " "},
+        "",
+    ],
 )
 def test_bad_input_names_what_came(build, input_value):
     with pytest.raises(ValueError, match="expected"):

@@ -186,7 +186,11 @@ async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_k
     build, path = way
     runnable = build(DenoiseCompressor(denoiser=test_kit.s2a()), test_kit, documents)
     recorder = RunRecorder()
-    config = {"callbacks": [recorder], "tags": ["mine"], "metadata": {"tenant": "t1"}}
+    config = {
+        "callbacks": [recorder],
+        "tags": ["mine"],
+        "metadata": {"tenant": "t1"},
+    }
     if is_sync:
         await asyncio.to_thread(runnable.invoke, test_kit.question, config)
     else:

@@ -143,7 +143,11 @@ def test_a_record_beside_a_document_is_at_most_two_kilobytes():
     text = " ".join(f"The tower of {i} is tall. It is lovely!" for i in range(300))
     every_other = FunctionLLM(
         lambda message: ", ".join(
-            re.findall(r"^(\d*[13579]) ", message[1].content, re.MULTILINE)
+            re.findall(
+                r"^(\d*[13579]) ",
+                message[1].content,
+                re.MULTILINE,
+            )
         )
     )
     for broken in (False, True):

@@ -17,13 +17,22 @@ def test_each_block_of_the_page_is_an_application_with_its_output():
     assert PAGE.read_text("utf-8").count("```python") == len(APPLICATIONS) == 5
 
 
-@pytest.mark.parametrize("application", APPLICATIONS, ids=range(len(APPLICATIONS)))
+@pytest.mark.parametrize(
+    "application",
+    APPLICATIONS,
+    ids=range(len(APPLICATIONS)),
+)
 def test_an_application_prints_what_the_page_shows(
     application, tmp_path, monkeypatch, capsys, no_blocking_calls
 ):
     monkeypatch.chdir(tmp_path)
     no_blocking_calls.deactivate()  # an application prints and loads weights itself
-    code = compile(application["code"], str(PAGE), "exec", dont_inherit=True)
+    code = compile(
+        application["code"],
+        str(PAGE),
+        "exec",
+        dont_inherit=True,
+    )
     exec(code, {"__name__": "application"})
     assert capsys.readouterr().out == application["output"]
 

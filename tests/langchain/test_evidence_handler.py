@@ -195,7 +195,11 @@ async def test_history_and_input_are_not_touched(search_then_answer, is_sync):
         )
         | model
     )
-    input_value = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
+    input_value = [
+        HumanMessage("Hi."),
+        AIMessage("Hello."),
+        HumanMessage(QUESTION),
+    ]
     before = [message.model_copy() for message in input_value]
     run_output = await run(verified(chain), is_sync, input_value)
     assert run_output.response_metadata["denoise"]["outcome"] in (

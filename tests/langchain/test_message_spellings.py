@@ -26,7 +26,13 @@ TEXTS = st.text(min_size=1)
 def test_the_question_is_found_in_any_spelling(spelling, first, last):
     write = SPELLINGS[spelling]
     for state in (
-        {"messages": [write(first), AIMessage("Yes."), write(last)]},
+        {
+            "messages": [
+                write(first),
+                AIMessage("Yes."),
+                write(last),
+            ]
+        },
         {"messages": (write(first), write(last))},
         {"messages": write(last)},
         [write(first), write(last)],
@@ -45,7 +51,17 @@ def test_strings_in_a_state_are_the_users(texts):
 
 @pytest.mark.parametrize(
     "value",
-    [None, 3, "text", [], [3], [{"role": "x"}], [("a", "b", "c")], [{"rows": 1}], b"x"],
+    [
+        None,
+        3,
+        "text",
+        [],
+        [3],
+        [{"role": "x"}],
+        [("a", "b", "c")],
+        [{"rows": 1}],
+        b"x",
+    ],
 )
 def test_what_is_no_conversation_is_none(value):
     assert read_messages(value) is None

@@ -152,7 +152,11 @@ async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(
 ):
     clearing = test_kit.chat(neutral)
     denoising_agent, model = make_agent(S2AMiddleware(clearing, variant="default"))
-    state = await run(denoising_agent, is_sync, {"messages": [HumanMessage(LEADING)]})
+    state = await run(
+        denoising_agent,
+        is_sync,
+        {"messages": [HumanMessage(LEADING)]},
+    )
     assert state["messages"][0].text == LEADING
     assert "denoised_messages" not in state
     assert [call[0].text for call in model.calls] == [NEUTRAL, NEUTRAL]
@@ -166,7 +170,12 @@ async def test_cleared_words_survive_in_a_checkpoint(make_agent, test_kit, is_sy
         S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver()
     )
     thread = {"configurable": {"thread_id": "1"}}
-    await run(denoising_agent, is_sync, {"messages": [HumanMessage(LEADING)]}, thread)
+    await run(
+        denoising_agent,
+        is_sync,
+        {"messages": [HumanMessage(LEADING)]},
+        thread,
+    )
     await run(
         denoising_agent, is_sync, {"messages": [HumanMessage("And of Italy?")]}, thread
     )

@@ -102,7 +102,11 @@ async def test_a_model_whose_messages_share_an_id_cannot_draft_for_ever(
     def reply(messages):
         calls.append(messages)
         number = len(calls)
-        tool_call = {"name": "search", "args": {"query": "capital"}, "id": f"{number}"}
+        tool_call = {
+            "name": "search",
+            "args": {"query": "capital"},
+            "id": f"{number}",
+        }
         has_feedback = "did not hold" in messages[-1].text
         if number == 1 or has_feedback:
             return AIMessage("", tool_calls=[tool_call], id="same")

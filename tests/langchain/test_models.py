@@ -122,7 +122,14 @@ def both_json(local_llm):
 
 def by_tool(messages):
     return AIMessage(
-        "", tool_calls=[{"name": "reply", "args": {"keep": [1, 3]}, "id": "1"}]
+        "",
+        tool_calls=[
+            {
+                "name": "reply",
+                "args": {"keep": [1, 3]},
+                "id": "1",
+            }
+        ],
     )
 
 

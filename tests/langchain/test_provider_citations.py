@@ -34,7 +34,12 @@ def test_the_ranges_are_of_the_message_text(make_message):
 
 
 @pytest.mark.parametrize(
-    "content", ["plain", ["a string", {"type": "text", "text": "b"}], []]
+    "content",
+    [
+        "plain",
+        ["a string", {"type": "text", "text": "b"}],
+        [],
+    ],
 )
 def test_a_message_without_annotations_cites_nothing(content):
     assert message_citations(AIMessage(content)) == ()
@@ -122,7 +127,13 @@ async def test_the_search_results_of_a_tool_in_a_chain_are_evidence(is_sync):
 @pytest.mark.parametrize(
     "content",
     [
-        [{"type": "text", "text": FIRST, "annotations": [{"title": "a", "url": "u"}]}],
+        [
+            {
+                "type": "text",
+                "text": FIRST,
+                "annotations": [{"title": "a", "url": "u"}],
+            }
+        ],
         [{"type": "text", "text": FIRST, "citations": ["https://example.org"]}],
         [{"type": "text", "annotations": [{"type": "citation", "cited_text": "q"}]}],
     ],

@@ -46,7 +46,11 @@ def join_texts(documents: list[Document]) -> str:
 
 def call_search(*names):
     calls = [
-        {"name": name, "args": {"query": "tower"}, "id": f"call-{name}"}
+        {
+            "name": name,
+            "args": {"query": "tower"},
+            "id": f"call-{name}",
+        }
         for name in names
     ]
     return AIMessage("", tool_calls=calls)
@@ -244,7 +248,11 @@ AGENTS = [
 ]
 
 
-@pytest.mark.parametrize("is_outside", [True, False], ids=["outside", "inside"])
+@pytest.mark.parametrize(
+    "is_outside",
+    [True, False],
+    ids=["outside", "inside"],
+)
 @pytest.mark.parametrize("shape", AGENTS)
 def test_agents_in_either_order_of_middleware(shape, model, retriever, is_outside):
     settings = shape(retriever)
@@ -262,7 +270,11 @@ def test_twelve_shapes():
     assert len(CHAINS) + len(AGENTS) == 12
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+@pytest.mark.parametrize(
+    "order",
+    list(itertools.permutations(range(3))),
+    ids=str,
+)
 def test_what_others_cut_and_clear_changes_no_verdict(order, model, retriever):
     """A cut result and a cleared one are judged as the tool returned them."""
 
@@ -310,7 +322,11 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize("messages", SPELLINGS, ids=["object", "pair", "dict", "text"])
+@pytest.mark.parametrize(
+    "messages",
+    SPELLINGS,
+    ids=["object", "pair", "dict", "text"],
+)
 def test_four_spellings_are_read_everywhere(messages, model, retriever):
     def run(state):
         return {"answer": FACT, "context": DOCUMENTS}

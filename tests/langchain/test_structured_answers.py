@@ -214,7 +214,11 @@ def test_functions_get_the_very_object(judged):
 
 @pytest.mark.parametrize(
     "output",
-    [Cited(answer="In 1789."), Plain("In 1789."), {"answer": Cited(answer="In 1789.")}],
+    [
+        Cited(answer="In 1789."),
+        Plain("In 1789."),
+        {"answer": Cited(answer="In 1789.")},
+    ],
 )
 def test_another_answer_takes_the_place_of_the_field(judged, output):
     verifier = Verifier(

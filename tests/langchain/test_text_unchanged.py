@@ -36,7 +36,11 @@ def chain_of(reply, *, parse=True):
     return chain | StrOutputParser() if parse else chain
 
 
-@pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "is_sync",
+    [True, False],
+    ids=["sync", "async"],
+)
 @pytest.mark.parametrize("judge_name", JUDGES)
 async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
     for number, text in enumerate(answer_forms()):

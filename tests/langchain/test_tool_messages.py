@@ -69,7 +69,11 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
     """They were left as they came, even when the tool was named."""
     bananas = " ".join(["Bananas are yellow."] * 9)
     content = [
-        {"type": "text", "text": f"{bananas}\n\nParis is a capital.", "id": "lc_1"},
+        {
+            "type": "text",
+            "text": f"{bananas}\n\nParis is a capital.",
+            "id": "lc_1",
+        },
         IMAGE,
         {"type": "text", "text": " ".join(["Rain is wet."] * 9)},
         {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
@@ -179,7 +183,11 @@ def result_of(denoiser, content):
     return middleware.wrap_tool_call(request_of(), lambda _: message)
 
 
-@given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)), st.booleans())
+@given(
+    TEXTS | VALUES.map(json.dumps),
+    st.sampled_from(sorted(FAULTS)),
+    st.booleans(),
+)
 @example(
     json.dumps(
         {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
@@ -442,7 +450,12 @@ def test_ids_that_a_tool_shows_for_its_documents_stay():
 
 @pytest.mark.parametrize(
     "setting",
-    [{"where": "both"}, {"min_characters": -1}, {"hard_cap": "5"}, {"must_keep": "("}],
+    [
+        {"where": "both"},
+        {"min_characters": -1},
+        {"hard_cap": "5"},
+        {"must_keep": "("},
+    ],
 )
 def test_a_wrong_setting_of_the_cut_is_refused(setting):
     with pytest.raises(InputError, match=next(iter(setting))):

@@ -13,7 +13,11 @@ def test_mypy_finds_at_least_eighteen_of_twenty_mistakes_and_no_other():
     lines = FILE.read_text("utf-8").splitlines()
     seeded = {n for n, line in enumerate(lines, 1) if "# mistake" in line}
     message_text, _, _ = api.run(
-        ["--config-file", str(ROOT / "pyproject.toml"), str(FILE)]
+        [
+            "--config-file",
+            str(ROOT / "pyproject.toml"),
+            str(FILE),
+        ]
     )
     found_documents = {
         int(n) for n in re.findall(r"mistakes\.py:(\d+): error", message_text)

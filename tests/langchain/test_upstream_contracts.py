@@ -36,7 +36,12 @@ BOWLING = [
 
 def calling(*names):
     calls = [
-        {"name": n, "args": {"query": f"ask {n}"}, "id": f"call-{n}"} for n in names
+        {
+            "name": n,
+            "args": {"query": f"ask {n}"},
+            "id": f"call-{n}",
+        }
+        for n in names
     ]
     return lambda messages: (
         "done" if messages[-1].type == "tool" else AIMessage("", tool_calls=calls)
@@ -101,7 +106,11 @@ def test_several_tools_in_one_step_each_by_its_own_query(test_kit):
     middleware = cut_results(ENDDenoiser(FunctionScorer(score), keep=1))
     tools = [tool_named(test_kit, "a"), tool_named(test_kit, "b", BOWLING[:2])]
     found_documents = ran(
-        create_agent(test_kit.chat(calling("a", "b")), tools, middleware=[middleware])
+        create_agent(
+            test_kit.chat(calling("a", "b")),
+            tools,
+            middleware=[middleware],
+        )
     )
     assert [len(found_documents[n].artifact) for n in ("a", "b")] == [1, 1]
     assert set(asked_input) == {"go\nask a", "go\nask b"}
@@ -153,7 +162,11 @@ def test_edits_are_kept_and_not_made_again(test_kit):
 
     def reply(messages):
         tools = sum(message.type == "tool" for message in messages)
-        call = {"name": "a", "args": {"query": f"q{tools}"}, "id": f"call-{tools}"}
+        call = {
+            "name": "a",
+            "args": {"query": f"q{tools}"},
+            "id": f"call-{tools}",
+        }
         return "done" if tools == 3 else AIMessage("", tool_calls=[call])
 
     middleware = cut_results(ENDDenoiser(FunctionScorer(score), threshold=0.5))

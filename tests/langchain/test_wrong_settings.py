@@ -183,7 +183,11 @@ def test_a_slip_in_one_request(test_kit, asked_input):
 
 @pytest.mark.parametrize(
     "override",
-    [{"keep": 1}, {"threshold": 0.9}, {"risk": 0.01}],
+    [
+        {"keep": 1},
+        {"threshold": 0.9},
+        {"risk": 0.01},
+    ],
 )
 def test_a_request_cannot_set_what_a_model_decides(override):
     model = GenericFakeChatModel(messages=iter([]))

@@ -17,7 +17,7 @@ from llamaindex_denoise import (
 WRONG = "The red tower was built in 1755."
 
 
-def found():
+def one_text():
     """A retriever that finds one text."""
     text = "The red tower is in Porto. Bread is cheap there."
     return Fixed([NodeWithScore(node=TextNode(text=text), score=0.5)])
@@ -47,7 +47,7 @@ def listening():
 def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
     scorer, postprocessor = listening()
     tool = RetrieverTool.from_defaults(
-        found(), node_postprocessors=[postprocessor], description="towers"
+        one_text(), node_postprocessors=[postprocessor], description="towers"
     )
     output = tool.call(input=question)
     later = asyncio.run(tool.acall(input=question))
@@ -60,12 +60,17 @@ def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
 
 
 @pytest.mark.parametrize(
-    ("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")]
+    ("text", "label"),
+    [
+        (RIGHT, ""),
+        (WRONG, "(unsupported"),
+        ("unknown", "(abstained"),
+    ],
 )
 def test_the_tool_tells_the_agent_the_verdict(scripted_llm, text, label):
     tool = Checked(
         QueryEngineTool.from_defaults(
-            own_loop(scripted_llm, always(text), found()),
+            own_loop(scripted_llm, always(text), one_text()),
             name="towers",
             description="about towers",
         )

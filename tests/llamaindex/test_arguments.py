@@ -75,7 +75,12 @@ def _made(make, llm, **settings):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"keep": 2}, {"utility": Groundedness()}, {"top_n": 2}]
+    "setting",
+    [
+        {"keep": 2},
+        {"utility": Groundedness()},
+        {"top_n": 2},
+    ],
 )
 def test_a_setting_that_nothing_reads_is_an_error(scripted_llm, setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
@@ -96,7 +101,13 @@ def checkable(scripted_llm):
     agent = FunctionAgent(name="guide", llm=Calling(script=None))
     chat = ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
     tool = QueryEngineTool.from_defaults(inner(llm), name="towers")
-    return [inner(llm), chat, agent, AgentWorkflow(agents=[agent]), tool]
+    return [
+        inner(llm),
+        chat,
+        agent,
+        AgentWorkflow(agents=[agent]),
+        tool,
+    ]
 
 
 def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted_llm):
@@ -112,7 +123,12 @@ def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted_llm):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"streaming": True}, {"on_error": "raise"}, {"no_evidence": "notes"}]
+    "wrong",
+    [
+        {"streaming": True},
+        {"on_error": "raise"},
+        {"no_evidence": "notes"},
+    ],
 )
 def test_what_an_agent_does_not_read_is_an_error(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):

@@ -28,7 +28,11 @@ def document():
         f"{filler}Red tower number {i} is a red tower in Porto. {filler}"
         for i in range(12)
     ]
-    return Document(text="".join(facts), id_="doc", metadata={"title": "Towers"})
+    return Document(
+        text="".join(facts),
+        id_="doc",
+        metadata={"title": "Towers"},
+    )
 
 
 def index_of(chunk_size=80):

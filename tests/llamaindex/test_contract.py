@@ -232,7 +232,16 @@ def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
     class Invents(Untouched):
         def denoise(self, query, passages):
             return DenoiseResult(
-                query, (Passage("made up", "new", 0.4, {}, (Span("nowhere", 0, 3),)),)
+                query,
+                (
+                    Passage(
+                        "made up",
+                        "new",
+                        0.4,
+                        {},
+                        (Span("nowhere", 0, 3),),
+                    ),
+                ),
             )
 
     out = both(DenoisePostprocessor(denoiser=Invents()), nodes_of())

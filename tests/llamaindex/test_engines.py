@@ -144,8 +144,18 @@ def test_retrieve_and_synthesize_are_delegated(make):
     )
     extra = NodeWithScore(node=TextNode(text="more", id_="extra"))
     for response in (
-        engine.synthesize(bundle, [results[0], image], [extra]),
-        asyncio.run(engine.asynthesize(bundle, [results[0], image], [extra])),
+        engine.synthesize(
+            bundle,
+            [results[0], image],
+            [extra],
+        ),
+        asyncio.run(
+            engine.asynthesize(
+                bundle,
+                [results[0], image],
+                [extra],
+            )
+        ),
     ):
         assert response.metadata["denoise"]["outcome"] == "supported"
         assert [hit.node.node_id for hit in response.source_nodes] == [
@@ -165,7 +175,11 @@ def test_events_and_spans_for_a_real_handler(make, event_log):
     assert [e.record["outcome"] for e in seen_events] == ["supported", "supported"]
     tree = spans.tree()
     ours = type(make()).__name__
-    assert {f"{ours}._query", f"{ours}._aquery", "Scripted.chat"} <= set(tree)
+    assert {
+        f"{ours}._query",
+        f"{ours}._aquery",
+        "Scripted.chat",
+    } <= set(tree)
     assert tree["Scripted.chat"], "the model's span has no parent"
 
 

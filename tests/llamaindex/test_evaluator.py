@@ -51,7 +51,11 @@ def test_a_model_judges_as_it_does_in_checked(scripted_llm):
         prompts.append(messages[-1].content)
         return "no judge would say this"
 
-    result = UtilityEvaluator(scripted_llm(reply)).evaluate(QUESTION, RIGHT, CONTEXT)
+    result = UtilityEvaluator(scripted_llm(reply)).evaluate(
+        QUESTION,
+        RIGHT,
+        CONTEXT,
+    )
     assert result.invalid_result
     assert RIGHT in prompts[0]
     assert CONTEXT[0][:20] in prompts[0]
@@ -73,10 +77,18 @@ def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
     assert "nothing is known of the answer" in caplog.text
     for error in (AttributeError("x"), MissingExtra("pip install it")):
         with pytest.raises(type(error)):
-            UtilityEvaluator(Breaks(error)).evaluate(QUESTION, RIGHT, CONTEXT)
+            UtilityEvaluator(Breaks(error)).evaluate(
+                QUESTION,
+                RIGHT,
+                CONTEXT,
+            )
         with pytest.raises(type(error)):
             asyncio.run(
-                UtilityEvaluator(Breaks(error)).aevaluate(QUESTION, RIGHT, CONTEXT)
+                UtilityEvaluator(Breaks(error)).aevaluate(
+                    QUESTION,
+                    RIGHT,
+                    CONTEXT,
+                )
             )
 
 

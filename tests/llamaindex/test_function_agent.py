@@ -114,7 +114,12 @@ async def test_an_answer_that_fails_goes_back_with_the_reasons():
 
 
 @pytest.mark.parametrize(
-    ("attempts", "drafts"), [(1, 1), (2, 2), (4, 3)]
+    ("attempts", "drafts"),
+    [
+        (1, 1),
+        (2, 2),
+        (4, 3),
+    ],
 )  # the loop ends at a repeated draft too
 async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
     worse = "A green castle fell in 1812 and 1813."

@@ -40,7 +40,13 @@ def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
 
 
 def test_denoiser_and_answers_share_the_loaded_model(pair, llm):
-    end = ENDDenoiser(ProbeScorer(pair[0], build_probe(*pair), tokenizer=pair[1]))
+    end = ENDDenoiser(
+        ProbeScorer(
+            pair[0],
+            build_probe(*pair),
+            tokenizer=pair[1],
+        )
+    )
     postprocessor = DenoisePostprocessor(denoiser=end)
     second_pass = DenoisedAnswerer(end, LocalLLM(*pair))
     scorer = postprocessor.active_denoiser.scorer

@@ -73,7 +73,11 @@ def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
 NODES = [
     TextNode(text="body", metadata={"a": 1, "b": "two"}),
     TextNode(text="body"),
-    TextNode(text="body", metadata={"a": 1, "b": 2}, excluded_llm_metadata_keys=["a"]),
+    TextNode(
+        text="body",
+        metadata={"a": 1, "b": 2},
+        excluded_llm_metadata_keys=["a"],
+    ),
     TextNode(
         text="body", metadata={"a": 1, "b": 2}, excluded_embed_metadata_keys=["a", "b"]
     ),
@@ -92,7 +96,11 @@ NODES = [
 ]
 
 
-@pytest.mark.parametrize("node", NODES, ids=range(len(NODES)))
+@pytest.mark.parametrize(
+    "node",
+    NODES,
+    ids=range(len(NODES)),
+)
 @pytest.mark.parametrize(
     "mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE]
 )

@@ -179,7 +179,11 @@ async def test_a_hung_call_costs_its_slot_only_until_its_time_out(sync):
     for _ in range(3):  # more than there are slots
         model._inside.clear()
         timed_out = (
-            asyncio.to_thread(run, complete(ASKED, tag="t", llm=llm), call_seconds=0.05)
+            asyncio.to_thread(
+                run,
+                complete(ASKED, tag="t", llm=llm),
+                call_seconds=0.05,
+            )
             if sync
             else asyncio.wait_for(llm.acomplete(ASKED), 0.05)
         )

@@ -56,7 +56,11 @@ def test_the_ranges_are_of_the_message_content():
         (message.content[c.start : c.end], c.cited_text)
         for c in message_citations(message)
     ]
-    assert cited == [(FIRST, FIRST), (SECOND, SECOND), (SECOND, SECOND)]
+    assert cited == [
+        (FIRST, FIRST),
+        (SECOND, SECOND),
+        (SECOND, SECOND),
+    ]
 
 
 def test_a_message_without_cited_text_cites_nothing():
@@ -74,7 +78,11 @@ def test_a_message_without_cited_text_cites_nothing():
 
 def guide(query: str) -> CitableBlock:
     """A document that the provider may cite."""
-    return CitableBlock(title="Guide", source="guide.md", content=f"{FIRST} {SECOND}")
+    return CitableBlock(
+        title="Guide",
+        source="guide.md",
+        content=f"{FIRST} {SECOND}",
+    )
 
 
 async def test_an_agent_is_judged_by_what_its_model_cites():

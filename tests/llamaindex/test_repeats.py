@@ -24,7 +24,13 @@ from llamaindex_denoise.events import DenoiseEvent
 QUESTION = "Where is the red tower?"
 SENTENCES = [f"The red tower number {n} is in town {n * 7}. " for n in range(30)]
 REPEATED = ["See above. "] * 3  # the same words at places of their own
-TEXT = "".join([*SENTENCES[:15], *REPEATED, *SENTENCES[15:]])
+TEXT = "".join(
+    [
+        *SENTENCES[:15],
+        *REPEATED,
+        *SENTENCES[15:],
+    ]
+)
 
 
 WINDOWS = SentenceWindowNodeParser.from_defaults(window_size=3)
@@ -54,7 +60,13 @@ def hits_of(is_window, order):
 
 @pytest.mark.parametrize("retrieved", [windows, overlapping])
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 32), max_size=9, unique=True))
+@given(
+    st.lists(
+        st.integers(0, 32),
+        max_size=9,
+        unique=True,
+    )
+)
 def test_what_overlaps_is_shown_once_and_nothing_is_lost(retrieved, order):
     hits = retrieved(order)
     before = [hit.model_dump() for hit in hits]

@@ -42,7 +42,11 @@ async def text_of(engine, is_sync):
     return response.response
 
 
-@pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "is_sync",
+    [True, False],
+    ids=["sync", "async"],
+)
 @pytest.mark.parametrize("judge_name", JUDGES)
 async def test_streamed_equals_returned_equals_written(
     scripted_llm, judge_name, is_sync

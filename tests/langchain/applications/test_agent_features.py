@@ -31,7 +31,11 @@ WRONG = "The Eiffel Tower was completed in 1912."
 QUESTION = "When was the Eiffel Tower completed?"
 QUESTION_INPUT = {"messages": [HumanMessage(QUESTION)]}
 SOURCE_DOCUMENTS = [
-    Document(page_content=text, id=i, metadata={"source": f"{i}.md"})
+    Document(
+        page_content=text,
+        id=i,
+        metadata={"source": f"{i}.md"},
+    )
     for i, text in (
         ("tower", TOWER),
         ("fruit", " ".join(["Bananas are yellow."] * 9)),
@@ -72,7 +76,11 @@ def look(query: str) -> str:
 
 
 @both_ways
-@pytest.mark.parametrize("settings", [{}, {"record": "none"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"record": "none"}],
+    ids=str,
+)
 async def test_several_wordings_of_a_question_bring_each_document_once(
     test_kit, is_sync, settings
 ):

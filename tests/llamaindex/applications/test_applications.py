@@ -37,7 +37,11 @@ PAGES = {
     "bread": "Bread is made of flour and water. Salt is added.",
 }
 DOCUMENTS = [
-    Document(text=t, id_=f"d{i}", metadata={"title": k})
+    Document(
+        text=t,
+        id_=f"d{i}",
+        metadata={"title": k},
+    )
     for i, (k, t) in enumerate(PAGES.items())
 ]
 
