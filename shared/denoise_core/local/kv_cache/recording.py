@@ -66,22 +66,20 @@ class _PastLayer(PlaceholderCache):
     """A cache layer of one block: each row's past right before its new tokens, padded on the left.
 
     Window and ALiBi models count positions by the place in the cache, so a row is laid out as if it had been run
-    whole. The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
-    cache would cost more memory traffic than the attention itself. With ``kept_lengths`` the first so many keys
-    and values of each row are copied into ``kept``.
+    whole. The padded keys exist only while the block runs: a whole padded cache would cost more memory traffic
+    than the attention itself. With ``kept_lengths`` the first so many keys and values of each row are copied into
+    ``kept``.
     """
 
     def __init__(
         self,
         past_rows: Sequence[KeyValuePair | None],
         layout: BatchLayout,
-        batch_buffer: BatchBuffer,
         kept_lengths: Sequence[int] = (),
     ) -> None:
         super().__init__(layout.width - layout.new_width)
         self.past_rows = past_rows
         self.layout = layout
-        self.space = batch_buffer
         self.kept_lengths = kept_lengths
         self.kept: KeyValuePairs = []
 
@@ -113,14 +111,11 @@ class _PastLayer(PlaceholderCache):
             return new_states
         batch, heads, new_width, size = new_states.shape
         width = self.layout.width
-        padded_states = self.space.take_states(
-            pair_index, (batch, heads, width, size), new_states
-        )
+        # Zeros: what is masked out must not be not-a-number from old memory.
+        padded_states = new_states.new_zeros(batch, heads, width, size)
         for row, new_length in enumerate(self.layout.new_lengths):
             start = self.layout.row_starts[row]
             new_start = width - new_length
-            # Masked out, but not-a-number from old memory would spread.
-            padded_states[row, :, :start] = 0
             past_row = self.past_rows[row]
             if past_row is not None:
                 padded_states[row, :, start:new_start] = past_row[pair_index]
@@ -128,30 +123,6 @@ class _PastLayer(PlaceholderCache):
                 row, :, new_width - new_length :
             ]
         return padded_states
-
-
-class BatchBuffer:
-    """Two buffers that grow to the largest batch and stay; used under the model's lock."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[int, torch.Tensor] = {}
-
-    def take_states(
-        self, buffer_index: int, shape: tuple[int, ...], example: torch.Tensor
-    ) -> torch.Tensor:
-        """A view of ``shape`` on buffer ``buffer_index``; overwrites what the last block put there."""
-        size = int(torch.Size(shape).numel())
-        buffer = self.buffers.get(buffer_index)
-        if (
-            buffer is None
-            or buffer.numel() < size
-            or buffer.dtype != example.dtype
-            or buffer.device != example.device
-        ):
-            buffer = self.buffers[buffer_index] = torch.empty(
-                size, dtype=example.dtype, device=example.device
-            )
-        return buffer[:size].view(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +162,6 @@ def run_after_pasts(
     *,
     pooling: str = "last",
     kept_lengths: Sequence[int] = (),
-    batch_buffer: BatchBuffer | None = None,
 ) -> tuple[dict[int, torch.Tensor], list[CachedPrefix]]:
     """Run the tokens of each prompt that are not in its past; the pooled states equal those of the whole prompts.
 
@@ -203,7 +173,6 @@ def run_after_pasts(
         pad: The padding's token id.
         pooling: One that needs no token of a past (`pools_question_only`).
         kept_lengths: How many first tokens of each prompt to keep; () keeps nothing.
-        batch_buffer: Work space.
 
     Returns:
         By layer the pooled states, float32 ``(batch, parts * width)``, and the kept prefixes.
@@ -216,20 +185,17 @@ def run_after_pasts(
     layout = BatchLayout(past_lengths, tuple(map(len, new_ids)))
     inputs = _inputs_after_pasts(partial_forward, new_ids, layout, pad)
     top_layer = max(layers)
-    space = batch_buffer or BatchBuffer()
     cache_layers = [
         _PastLayer(
             [None if past is None else past.blocks[block] for past in pasts],
             layout,
-            space,
             kept_lengths,
         )
         for block in range(top_layer)
     ]
     # Masks are made for every block before the first runs, so those above L need to exist as well.
     cache_layers += [
-        _PastLayer([], layout, space)
-        for _ in range(partial_forward.block_count - top_layer)
+        _PastLayer([], layout) for _ in range(partial_forward.block_count - top_layer)
     ]
     inputs |= {"past_key_values": make_cache(cache_layers), "use_cache": True}
     pool_states = pooling_function(pooling, prompts, is_causal=True)

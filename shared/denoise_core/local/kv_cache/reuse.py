@@ -9,11 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from denoise_core.local.kv_cache.recording import (
-    BatchBuffer,
-    CachedPrefix,
-    run_after_pasts,
-)
+from denoise_core.local.kv_cache.recording import CachedPrefix, run_after_pasts
 from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.partial_forward import (
     TRIAL_TOO_LARGE,
@@ -54,7 +50,6 @@ class PrefixReuse:
         self.scope = scope
         self.max_tokens = max_tokens
         self.pad = pad
-        self.space = BatchBuffer()
         self._tried: dict[int, str | None] = {}
 
     def disabled_reason(self, layer: int) -> str | None:
@@ -178,7 +173,6 @@ class PrefixReuse:
                     for position in positions
                     if prefix_lengths
                 ],
-                batch_buffer=self.space,
             )
             for prompt, prefix in zip(batch_prompts, kept_prefixes, strict=False):
                 prefix_ids = prompt.ids[: prefix.tokens]
