@@ -1,6 +1,7 @@
 import logging
 
 import pytest
+from faults import Faulty
 
 from denoise_core import Guard, Passage
 from denoise_core.runtime import fallbacks
@@ -13,19 +14,15 @@ def anew():
     fallbacks._counts.clear()
 
 
-class Failing:
-    def __init__(self, error):
-        self.error = error
+def guard_of(error):
+    def fail(query, passages):
+        raise error
 
-    def denoise(self, query, passages):
-        raise self.error
-
-    async def adenoise(self, query, passages):
-        raise self.error
+    return Guard(Faulty(fail))
 
 
 def test_the_first_of_a_kind_and_powers_of_ten_are_warnings(caplog):
-    guard = Guard(Failing(TimeoutError("late, api_key=s3cr3t")))
+    guard = guard_of(TimeoutError("late, api_key=s3cr3t"))
     with caplog.at_level(logging.WARNING, "denoise"):
         for _ in range(100):
             guard.denoise("q", [Passage("x", id="a")])
@@ -33,20 +30,20 @@ def test_the_first_of_a_kind_and_powers_of_ten_are_warnings(caplog):
     assert len(said) == 3
     assert (
         said[0]
-        == "Failing: the input was kept as it is; TimeoutError. Further ones are counted."
+        == "Faulty: the input was kept as it is; TimeoutError. Further ones are counted."
     )
     assert "10 times" in said[1]
     assert "100 times" in said[2]
     assert not [line for line in said if "s3cr3t" in line or "late" in line], (
         "its text may be a user's"
     )
-    assert fallbacks.fallback_counts() == {("Failing", "TimeoutError"): 100}
+    assert fallbacks.fallback_counts() == {("Faulty", "TimeoutError"): 100}
 
 
 def test_another_kind_is_heard_again(caplog):
     with caplog.at_level(logging.WARNING, "denoise"):
         for error in (TimeoutError("x"), ConnectionError("x"), TimeoutError("y")):
-            Guard(Failing(error)).denoise("q", [Passage("x", id="a")])
+            guard_of(error).denoise("q", [Passage("x", id="a")])
     assert len(caplog.records) == 2
 
 
