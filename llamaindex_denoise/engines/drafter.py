@@ -263,7 +263,7 @@ class EngineDrafter:
             calls=call_count,
             retrieved=retrieved,
             fields=object_fields,
-            # With nodes it stands for a model that wrote nothing: no judge reads it.
+            # With nodes it means that a model wrote nothing: no judge reads it.
             judge=not self.is_retrieval_only and not (is_placeholder and nodes),
             origin=response,
             citations=self.citations.get(text, ()),

@@ -116,28 +116,9 @@ LLAMAINDEX = {
 
 ROWS = (
     Row(
-        "langchain-core floor",
-        extras=("langchain", "end"),
-        pins=(floor("langchain", "langchain-core"),),
-        tests=("tests/langchain",),
-        left_out={
-            "tests/langchain/test_middleware.py": "agents: langchain takes langchain-core from 1.4",
-            "tests/langchain/test_middleware_answers.py": "agents, as above",
-            "tests/langchain/test_tool_messages.py": "agents, as above",
-            "tests/langchain/test_upstream_contracts.py": "agents, as above",
-            "tests/langchain/applications/test_agents.py": "agents, as above",
-            "tests/langchain/applications/test_agent_features.py": "agents, as above",
-            "tests/langchain/test_rag_shapes.py": "agents, as above",
-            "tests/langchain/test_shadow.py": "agents, as above",
-            "tests/langchain/test_text_unchanged.py": "agents, as above",
-            "tests/langchain/test_typed_stream.py": "LangGraph before 1.2 has no typed event streams",
-        },
-        **LANGCHAIN,
-    ),
-    Row(
         "langchain floor",
         extras=("agents", "end"),
-        pins=(floor("agents", "langchain"), "langchain-core==1.4"),
+        pins=(floor("agents", "langchain"), floor("langchain", "langchain-core")),
         tests=("tests/langchain",),
         **LANGCHAIN,
     ),

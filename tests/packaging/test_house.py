@@ -135,12 +135,12 @@ def test_no_circle():
 # Syntax nodes (expressions and statements): what a package may have, and its goal. A
 # ceiling above its goal is a debt and may only fall.
 CEILINGS = {
-    "shared/denoise_core": (141_700, 105_000),
-    "langchain_denoise": (17_500, 12_500),
-    "llamaindex_denoise": (15_500, 10_500),
+    "shared/denoise_core": (141_600, 105_000),
+    "langchain_denoise": (17_300, 12_500),
+    "llamaindex_denoise": (15_300, 10_500),
     "shared/lab": (20_400, 22_000),
     "benchmarks": (30_600, 24_000),
-    "tests": (175_600, 135_000),
+    "tests": (171_800, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
     "shared/denoise_core": 4.6,
