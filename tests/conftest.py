@@ -62,7 +62,7 @@ FULL = frozenset({
     "test_cookbook.py::test_it_shows_what_it_stores",
     "test_cookbook_recipes.py::test_datasets_names_a_row_that_ends_its_worker",
     "test_cookbook_recipes.py::test_ray_does_each_row_once_and_goes_on",
-    "test_cookbook_recipes.py::test_ray_names_a_row_that_ends_its_worker",
+    "test_cookbook_recipes.py::test_ray_names_a_row_that_ends_its_worker_beside_another_cluster",
 })  # fmt: skip
 
 

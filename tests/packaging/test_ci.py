@@ -34,3 +34,13 @@ def test_each_version_runs_the_checks_and_the_tests():
     commands = [step["run"] for step in check_job()["steps"] if "run" in step]
     assert commands == [".ci/run"]
     assert "\nmake check test\n" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_every_test_of_the_second_tier_is_there():
+    """One that was renamed would slow the first tier down."""
+    listed = (ROOT / "tests/conftest.py").read_text("utf-8")
+    names = re.findall(r'^    "([\w/]+\.py)(?:::(\w+))?",$', listed, re.M)
+    assert len(names) > 20
+    for file, function in names:
+        source = (ROOT / "tests" / file).read_text("utf-8")
+        assert not function or f"def {function}(" in source, f"{file}::{function}"

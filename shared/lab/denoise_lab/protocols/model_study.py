@@ -132,8 +132,9 @@ class ModelStudy:
         yield StudyTable("prompts", "Prompts, last token", self.prompt_rows())
         yield StudyTable("controls", "Without what a probe needs", self.control_rows())
         yield StudyTable("tasks", "Other tasks", self.task_rows())
-        yield StudyTable("scorers", "Next to other scorers", self.scorer_rows())
         yield StudyTable("answers", "Answers by what is read", self.answer_rows())
+        # Last: it takes more than all of the paper's tables.
+        yield StudyTable("scorers", "Next to other scorers", self.scorer_rows())
 
     @property
     def probe_fit(self) -> ProbeFit:
