@@ -109,6 +109,7 @@ class Simulator:
         return Augmenter(
             FunctionLLM(reply),
             Consolidator(self._narrow, wide=(self._wide,)),
+            judge="off",  # the simulated model writes drafts, and would write one of this
             policy=policy,
             limits=LoopLimits(attempts=3, patience=3),
         )
