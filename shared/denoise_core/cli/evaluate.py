@@ -76,7 +76,7 @@ def evaluate_command(
     s2a: Annotated[
         list[str] | None,
         typer.Option(
-            help="Also compare S2A with --llm: select, remove or rewrite; repeat it for more."
+            help="Also compare S2A with --llm: select, remove or default; repeat it for more."
         ),
     ] = None,
     loop: Annotated[

@@ -29,7 +29,6 @@ from denoise_core.end.fit.probe import (
 )
 from denoise_core.end.fit.states import (
     HiddenStates,
-    MapFunction,
     Progress,
     capture_states,
 )
@@ -72,7 +71,6 @@ def fit_heads(
     calibration: Sequence[Question] = (),
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    map_blocks: MapFunction = map,
 ) -> HeadFit:
     """Fit a probe on attention heads.
 
@@ -85,7 +83,6 @@ def fit_heads(
         calibration: Other questions, for ``keep="calibrated"``.
         card: Added to the probe's; say here where the data is from, and its licence.
         progress: Called with (questions read, all questions).
-        map_blocks: Has the attention read elsewhere (see `capture_states`).
 
     Raises:
         InputError: Data that cannot be fitted or calibrated on, or a model whose
@@ -103,7 +100,6 @@ def fit_heads(
         layers=layers,
         folder=folder,
         progress=progress,
-        map_blocks=map_blocks,
     )
     heads, attention = _all_heads(states)
     groups = states.question_index.tolist()

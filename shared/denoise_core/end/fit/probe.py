@@ -26,7 +26,6 @@ from denoise_core.end.calibration import calibrate, required_text_fraction
 from denoise_core.end.fit.recall import RECALL_FRACTIONS, recall_table
 from denoise_core.end.fit.states import (
     HiddenStates,
-    MapFunction,
     Progress,
     capture_states,
 )
@@ -154,7 +153,6 @@ def fit_probe(
     calibration: Sequence[Question] = (),
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    map_blocks: MapFunction = map,
 ) -> ProbeFit:
     """Fit a probe on labelled questions.
 
@@ -172,7 +170,6 @@ def fit_probe(
             fitted on is refused.
         card: Added to the probe's; say here where the data is from, and its licence.
         progress: Called with (questions read, all questions).
-        map_blocks: Has the states read elsewhere (see `capture_states`).
 
     Raises:
         InputError: Data that cannot be fitted or calibrated on.
@@ -187,7 +184,6 @@ def fit_probe(
         layers=layers,
         folder=folder,
         progress=progress,
-        map_blocks=map_blocks,
     )
     fits: list[LayerFit] = []
     for pooling in poolings:

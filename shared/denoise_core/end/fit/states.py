@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -26,8 +26,6 @@ from denoise_core.question import Question
 BLOCK = 16  # questions read at once: what a killed run can lose
 
 Progress = Callable[[int, int], None]
-MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""Like `map`: may use other processes or machines, and gives results in order."""
 StatesByLayer: TypeAlias = dict[int, NDArray[Any]]
 
 
@@ -70,7 +68,6 @@ def capture_states(
     layers: Sequence[int] | None = None,
     folder: str | Path | None = None,
     progress: Progress | None = None,
-    map_blocks: MapFunction = map,
 ) -> HiddenStates:
     """Read every passage under its question.
 
@@ -84,8 +81,6 @@ def capture_states(
         folder: Keeps what was read; a later call for the same questions, model, layout
             and layers continues there. Other states have other subfolders.
         progress: Called with (questions done, all questions).
-        map_blocks: Used instead of `map`, to read blocks of questions on other threads
-            or machines, in order.
 
     Raises:
         InputError: A file of the folder is damaged, or there is nothing to read.
@@ -106,13 +101,9 @@ def capture_states(
     state_dtype: type[np.floating] = np.float16
     if reader.norm.kind == "none":
         state_dtype = np.float32
-    block_starts = range(BLOCK * len(state_blocks), len(questions), BLOCK)
-    read_block = _StateBlockReader(reader, layers, state_dtype)
-    block_questions = (
-        questions[block_start : block_start + BLOCK] for block_start in block_starts
-    )
-    new_blocks = map_blocks(read_block, block_questions)
-    for block_start, block_states in zip(block_starts, new_blocks, strict=True):
+    for block_start in range(BLOCK * len(state_blocks), len(questions), BLOCK):
+        block_questions = questions[block_start : block_start + BLOCK]
+        block_states = _read_block(reader, block_questions, layers, state_dtype)
         if block_folder is not None:
             safetensors = require("safetensors.numpy", extra="end")
             named_tensors = {str(layer): block_states[layer] for layer in block_states}
@@ -166,26 +157,22 @@ def _block_cost(reader: HiddenReader, questions: Sequence[Question]) -> float:
     return scored_tokens / max(1, passage_tokens) / block_count
 
 
-@dataclass(frozen=True, slots=True)
-class _StateBlockReader:
-    """Reads the states of a block of questions; a class, so that it can be pickled."""
-
-    reader: HiddenReader
-    layers: tuple[int, ...]
-    dtype: type[np.floating[Any]]
-
-    def __call__(self, questions: Sequence[Question]) -> StatesByLayer:
-        text_pairs = text_pairs_of(questions)
-        if not text_pairs:
-            return {}
-        layer_states = self.reader.read(text_pairs, self.layers)
-        first_windows = np.searchsorted(
-            layer_states.text_index, np.arange(len(text_pairs))
-        )
-        by_layer = {}
-        for layer, block_states in layer_states.by_layer.items():
-            by_layer[layer] = np.asarray(block_states[first_windows], dtype=self.dtype)
-        return by_layer
+def _read_block(
+    reader: HiddenReader,
+    questions: Sequence[Question],
+    layers: tuple[int, ...],
+    dtype: type[np.floating[Any]],
+) -> StatesByLayer:
+    """Read the states of a block of questions."""
+    text_pairs = text_pairs_of(questions)
+    if not text_pairs:
+        return {}
+    layer_states = reader.read(text_pairs, layers)
+    first_windows = np.searchsorted(layer_states.text_index, np.arange(len(text_pairs)))
+    by_layer = {}
+    for layer, block_states in layer_states.by_layer.items():
+        by_layer[layer] = np.asarray(block_states[first_windows], dtype=dtype)
+    return by_layer
 
 
 def _states_hash(
