@@ -121,8 +121,8 @@ class Denoise(BaseModel):
     System 2 Attention (``"select"``) the most important ones."""
 
     risk: float | None = None
-    """END with ``keep="auto"`` or ``"calibrated"``: the share of relevant chunks that may
-    be lost, such as 0.05; None is the denoiser's own."""
+    """END with ``keep="auto"``: the share of relevant chunks that may be lost, such as
+    0.05; None is the denoiser's own."""
 
     on_irrelevant: IrrelevantPolicy | None = None
     """``"drop"`` returns no document if none seems relevant, or if the model finds no answer

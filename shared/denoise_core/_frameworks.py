@@ -90,9 +90,9 @@ class KeepSettings(NamedTuple):
         if len(amounts) > 1:
             raise InputError(f"{' and '.join(amounts)}: give one of them")
         if self.risk is not None:
-            if amounts and self.keep not in ("auto", "calibrated"):
+            if amounts and self.keep != "auto":
                 raise InputError(
-                    f"risk={self.risk}: goes with keep='auto' or 'calibrated', not with {', '.join(amounts)}"
+                    f"risk={self.risk}: goes with keep='auto', not with {', '.join(amounts)}"
                 )
             amounts = {"keep": self.keep or "auto", "risk": self.risk}
         if "max_tokens" in amounts:

@@ -9,6 +9,7 @@ executed or unpickled.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -24,11 +25,10 @@ from denoise_core.embedded.default import DefaultScorer, shared_encoder
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, Floats, minilm_folder
 from denoise_core.end.calibration import (
-    CALIBRATED_RISKS,
     FLOOR_MISS_RATE,
     GOLD_TARGETS,
     calibrate_margins,
-    min_question_count,
+    promised_risks,
     required_text_fraction,
 )
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
@@ -68,7 +68,7 @@ MANIFEST_KEYS = {"format", "version", "stack", "scale", "keep", "probe"}
 MANAGED_FILES = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})
 MIN_QUESTIONS = 20  # questions with a relevant and another passage
 # Fewer cannot promise the floor's miss rate with 95 % confidence: `result.relevant` is then None.
-MIN_FLOOR_QUESTIONS = min_question_count(FLOOR_MISS_RATE, 0.95)
+MIN_FLOOR_QUESTIONS = math.ceil(math.log(1 - 0.95) / math.log(1 - FLOOR_MISS_RATE))
 FOLDS = 5
 # A control: the same fit when every passage is read under this one question.
 NO_QUESTION = "no question"
@@ -220,7 +220,7 @@ def fit_denoiser(
     calibrated_on = usable
     if calibration:
         calibrated_on = _usable_calibration(usable, calibration)
-    promised_risks = _promised_risks(len(calibrated_on), risk)
+    risks = promised_risks(len(calibrated_on), risk)
     _check_signal(signal, model)
     probe: ProbeFit | HeadFit | None = None
     if signal == "heads":
@@ -267,7 +267,7 @@ def fit_denoiser(
     question_labels = [list(q.labels) for q in calibrated_on]
     score_scale = calibrate_margins(
         {"your questions": list(zip(question_scores, question_labels, strict=True))},
-        risks=promised_risks,
+        risks=risks,
         miss_rate=FLOOR_MISS_RATE,
     )
     score_scale = _drop_weak_floor(score_scale)
@@ -419,26 +419,6 @@ def _usable_calibration(
             f"{len(shared_queries)} questions are both fitted and calibrated on: keep them apart"
         )
     return calibration_questions
-
-
-def _promised_risks(question_count: int, risk: float | None) -> list[float]:
-    """The risks that so many questions can promise, with the requested one."""
-    if risk is not None and not 0 < risk < 1:
-        raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    requested_risk = risk
-    if requested_risk is None:
-        requested_risk = max(CALIBRATED_RISKS)
-    if question_count < min_question_count(requested_risk):
-        raise InputError(
-            f"a risk of {100 * requested_risk:g} % needs {min_question_count(requested_risk)} "
-            f"calibration questions with a relevant passage, here are {question_count}: "
-            "give more, or accept a higher risk"
-        )
-    promised_risks = {requested_risk}
-    for calibrated_risk in CALIBRATED_RISKS:
-        if question_count >= min_question_count(calibrated_risk):
-            promised_risks.add(calibrated_risk)
-    return sorted(promised_risks)
 
 
 def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:

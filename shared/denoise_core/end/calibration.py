@@ -1,45 +1,35 @@
 """Calibration: find how much to keep for a stated risk of losing relevant text.
 
-Split-conformal prediction (Vovk et al.) with the question as the unit. From questions
-*not* used for fitting or for choosing the layer, one number each is kept: how deep in
-the ranking their relevant chunks are. The guarantee, for a new question drawn like
-them:
-
-* ``loss="any"``: a relevant chunk is dropped with probability at most ``risk``;
-* ``loss="share"`` (Conformal Risk Control, arXiv 2208.02814, for several relevant
-  chunks): the expected fraction of relevant chunks dropped is at most ``risk``.
-
-Both hold on average over calibration sets. With ``confidence=0.95`` they hold for this
-calibration set, except that one in twenty such sets would not be good enough; that
-takes more questions and keeps more (for ``loss="share"`` by Learn then Test, arXiv
-2110.01052).
+Conformal Risk Control (arXiv 2208.02814) with the question as the unit. From questions
+*not* used for fitting or for choosing the layer, one number is kept for each risk: how
+far below the best score a chunk may be. The guarantee, for a new question drawn like
+them: the expected fraction of relevant chunks dropped is at most ``risk``, on average
+over calibration sets.
 
 The guarantee is void when new questions are not like the calibration questions:
 another corpus, retriever, number or length of chunks, prompt layout, model, dtype or
 scorer; when calibration questions were used for fitting; and when `max_keep` cuts what
 the rule keeps. Then calibrate again.
 
-`calibrate` gives a `ConformalRule` through `Calibration.rule`; `calibrate_margins`
-gives the `ScoreCalibration` that ``keep="auto"`` needs.
+`calibrate_scorer` and, from scores, `calibrate_margins` give the `ScoreCalibration` that
+``keep="auto"`` needs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from denoise_core._optional import require
 from denoise_core.end.selection import (
     Floats,
     Mask,
     ScoreCalibration,
+    check_no_nan,
     list_length_factor,
-    rank_by_score,
 )
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
@@ -49,200 +39,59 @@ CALIBRATED_RISKS = (0.05, 0.10, 0.20)
 FLOOR_MISS_RATE = 0.03  # fraction of answerable questions below the floor
 GOLD_TARGETS = (0.90, 0.95, 0.99)  # gold to keep, for `required_text_fraction`
 
-LossKind = Literal["any", "share"]
 Doubles: TypeAlias = NDArray[np.float64]
 ScoredList: TypeAlias = tuple[Floats, Mask]  # scores and labels of one question
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """Ranks of the relevant chunks of ``n`` calibration questions.
-
-    Attributes:
-        question: int32 ``(m,)``, the question of each relevant chunk, 0 to n - 1.
-        depth: float64 ``(m,)``, the fraction of the question's chunks that rank above
-            the chunk; 0 for the best.
-    """
-
-    question: NDArray[np.int32]
-    depth: Doubles
-
-    def __post_init__(self) -> None:
-        for field_name, dtype in (("question", np.int32), ("depth", np.float64)):
-            field_values = np.array(getattr(self, field_name), dtype=dtype)
-            field_values.setflags(write=False)
-            object.__setattr__(self, field_name, field_values)
-        if self.question.shape != self.depth.shape or self.question.ndim != 1:
-            raise InputError(
-                "a calibration is two arrays of one length, got shapes "
-                f"{self.question.shape} and {self.depth.shape}"
-            )
-        if self.question.size:
-            question_numbers = set(self.question.tolist())
-            if question_numbers != set(range(self.n)):
-                raise InputError(
-                    "a calibration counts its questions 0, 1, 2, ... without a gap"
-                )
-        valid_depth = (self.depth >= 0) & (self.depth < 1)
-        if not valid_depth.all():
-            raise InputError("a calibration's depths are in [0, 1)")
-
-    @property
-    def n(self) -> int:
-        """Number of calibration questions."""
-        if not self.question.size:
-            return 0
-        return int(self.question.max()) + 1
-
-    def rule(
-        self,
-        risk: float = 0.05,
-        *,
-        loss: LossKind = "any",
-        confidence: float | None = None,
-    ) -> ConformalRule:
-        """The rule that keeps the smallest fraction of each question's chunks at this risk.
-
-        Args:
-            risk: Between 0 and 1.
-            loss: What the risk is of; see the module's docstring.
-            confidence: Probability that this calibration set is good enough; None for
-                a guarantee on average over calibration sets.
-
-        Raises:
-            InputError: A setting out of range, or too few questions to promise this.
-        """
-        self._check_settings(risk, loss, confidence)
-        if loss == "any":
-            worst_cost = np.full(self.n, -np.inf)
-            np.maximum.at(worst_cost, self.question, self.depth)
-            cost_limit = _any_loss_limit(worst_cost, risk, confidence)
-        else:
-            chunk_counts = np.bincount(self.question, minlength=self.n)
-            loss_weight = 1 / chunk_counts[self.question] / self.n
-            cost_limit = _mean_loss_limit(
-                self.depth, loss_weight, self.n, risk, confidence
-            )
-        return ConformalRule(float(cost_limit), risk, loss, confidence, self.n)
-
-    def _check_settings(self, risk: float, loss: str, confidence: float | None) -> None:
-        if not 0 < risk < 1:
-            raise InputError(
-                f"risk={risk}: expected a fraction between 0 and 1, such as 0.05"
-            )
-        if confidence is not None and not 0 < confidence < 1:
-            raise InputError(
-                f"confidence={confidence}: expected a fraction between 0 and 1, "
-                "such as 0.95, or None"
-            )
-        if loss not in ("any", "share"):
-            raise InputError(f"loss={loss!r}: expected 'any' or 'share'")
-        min_count = min_question_count(risk, confidence)
-        if self.n < min_count:
-            certainty_text = ""
-            if confidence is not None:
-                certainty_text = f" with {100 * confidence:g} % confidence"
-            raise InputError(
-                f"a risk of {100 * risk:g} %{certainty_text} needs {min_count} calibration "
-                f"questions with a relevant chunk, here are {self.n}: calibrate on "
-                "more, or accept a higher risk"
-            )
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name; `from_arrays` reads them."""
-        return {"question": self.question, "depth": self.depth}
-
-    @classmethod
-    def from_arrays(cls, named_arrays: Mapping[str, NDArray[Any]]) -> Calibration:
-        """Raises `InputError` when an array is missing or has another length."""
-        try:
-            return cls(named_arrays["question"], named_arrays["depth"])
-        except KeyError as error:
-            raise InputError(f"a calibration lacks its array {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class ConformalRule:
-    """A selection rule with a guarantee; ``limit`` bounds a kept chunk's depth."""
-
-    limit: float
-    risk: float
-    loss: LossKind
-    confidence: float | None
-    questions: int
-
-    @property
-    def guarantee(self) -> str:
-        """What holds, for which questions, in one sentence."""
-        percent_text = f"at most {100 * self.risk:g} % of"
-        promise_text = (
-            f"on average {percent_text} a question's relevant chunks are dropped"
-        )
-        if self.loss == "any":
-            promise_text = f"a relevant chunk is dropped in {percent_text} questions"
-        certainty_text = "on average over calibration sets"
-        if self.confidence is not None:
-            certainty_text = (
-                f"with {100 * self.confidence:g} % confidence in this calibration set"
-            )
-        return (
-            f"{promise_text}, {certainty_text}, for questions drawn like the {self.questions} "
-            "calibration questions (same corpus, retriever, chunks, scorer); void for "
-            "others"
-        )
-
-    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
-        """True for each chunk within the limit."""
-        return np.asarray(rank_depths(scores) <= self.limit, dtype=np.bool_)
-
-    def reason(self) -> str:
-        """Why the other chunks are dropped."""
-        return (
-            f"deeper than {100 * self.limit:.3g} %, calibrated for a risk of "
-            f"{100 * self.risk:g} %"
-        )
-
-
-def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
-    """Score the questions' passages and note the ranks of the relevant ones.
+def calibrate_scorer(
+    scorer: Scorer, questions: Iterable[Question], *, risk: float | None = None
+) -> ScoreCalibration:
+    """Score the questions' passages and find the margins for ``keep="auto"``.
 
     Args:
         scorer: The scorer to calibrate.
         questions: Questions not used for fitting the scorer or choosing its layer;
             those without a relevant passage are left out.
+        risk: One more risk to find a margin for, in addition to those of `CALIBRATED_RISKS`
+            that so many questions can promise.
 
     Raises:
-        InputError: The scorer gave NaN.
+        BadScores: The scorer gave NaN.
+        InputError: Too few questions for the risk.
     """
-    return calibrate_from_scores(
-        (
-            scorer.score(
-                question.text, [p.text_with_header for p in question.passages]
-            ),
-            question.labels,
+    scored_lists = []
+    for question in questions:
+        if question.gold:
+            texts = [p.text_with_header for p in question.passages]
+            scores = check_no_nan(scorer.score(question.text, texts))
+            scored_lists.append((scores, question.labels))
+    return calibrate_margins(
+        {"your questions": scored_lists}, risks=promised_risks(len(scored_lists), risk)
+    )
+
+
+def promised_risks(question_count: int, risk: float | None = None) -> list[float]:
+    """The risks that so many questions can promise, with the requested one.
+
+    Raises:
+        InputError: A risk out of range, or too few questions for it.
+    """
+    if risk is not None and not 0 < risk < 1:
+        raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
+    requested_risk = risk
+    if requested_risk is None:
+        requested_risk = max(CALIBRATED_RISKS)
+    if question_count < min_question_count(requested_risk):
+        raise InputError(
+            f"a risk of {100 * requested_risk:g} % needs {min_question_count(requested_risk)} "
+            f"calibration questions with a relevant passage, here are {question_count}: "
+            "give more, or accept a higher risk"
         )
-        for question in questions
-        if question.gold
-    )
-
-
-def calibrate_from_scores(
-    scored_lists: Iterable[tuple[Floats, Sequence[bool]]],
-) -> Calibration:
-    """`calibrate` from each question's scores ``(m,)`` and labels ``(m,)``."""
-    question_numbers: list[int] = []
-    gold_depths: list[float] = []
-    for number, (chunk_scores, is_gold) in enumerate(_lists_with_gold(scored_lists)):
-        if np.isnan(chunk_scores).any():
-            raise InputError(
-                "the scorer gave NaN for a calibration question; check its "
-                "model's dtype"
-            )
-        question_numbers += [number] * int(is_gold.sum())
-        gold_depths += rank_depths(chunk_scores)[is_gold].tolist()
-    return Calibration(
-        np.array(question_numbers, dtype=np.int32), np.array(gold_depths)
-    )
+    risks = {requested_risk}
+    for calibrated_risk in CALIBRATED_RISKS:
+        if question_count >= min_question_count(calibrated_risk):
+            risks.add(calibrated_risk)
+    return sorted(risks)
 
 
 def _lists_with_gold(
@@ -257,48 +106,17 @@ def _lists_with_gold(
     return gold_lists
 
 
-def rank_depths(chunk_scores: Floats) -> Doubles:
-    """For each chunk the fraction of chunks that rank above it, in [0, 1).
-
-    Of equal scores the earlier chunk ranks higher.
-    """
-    ranks = np.empty(len(chunk_scores))
-    ranks[rank_by_score(chunk_scores)] = np.arange(len(chunk_scores))
-    return ranks / max(1, len(chunk_scores))
-
-
-def min_question_count(risk: float, confidence: float | None = None) -> int:
+def min_question_count(risk: float) -> int:
     """The fewest calibration questions with which a risk can be promised at all.
 
-    >>> min_question_count(0.05), min_question_count(0.05, 0.95)
-    (19, 59)
+    >>> min_question_count(0.05)
+    19
     """
-    if confidence is None:
-        return math.ceil(1 / risk - 1 - 1e-9)
-    return math.ceil(math.log(1 - confidence) / math.log(1 - risk) - 1e-9)
-
-
-def _any_loss_limit(
-    worst_cost: Doubles, risk: float, confidence: float | None
-) -> float:
-    """The cost of the k-th costliest question, where k questions may lose a chunk."""
-    n = len(worst_cost)
-    k = math.floor(risk * (n + 1) + 1e-9)
-    if confidence is not None:
-        beta_distribution = require("scipy.stats", extra="end").beta
-        # Given the set, the limit's true risk is at most Beta(k, n + 1 - k).
-        while k > 0 and beta_distribution.ppf(confidence, k, n + 1 - k) > risk:
-            k -= 1
-    # Keeping is `cost <= limit`: with the k-th largest cost k - 1 questions lose one.
-    return float(np.sort(worst_cost)[::-1][k - 1])
+    return math.ceil(1 / risk - 1 - 1e-9)
 
 
 def _mean_loss_limit(
-    keep_cost: Doubles,
-    loss_weight: Doubles,
-    n: int,
-    risk: float,
-    confidence: float | None = None,
+    keep_cost: Doubles, loss_weight: Doubles, n: int, risk: float
 ) -> float:
     """The smallest limit whose mean loss over ``n`` questions is within the risk.
 
@@ -307,7 +125,6 @@ def _mean_loss_limit(
         loss_weight: ``(m,)``, each chunk's part of the mean loss; sums to 1.
         n: Number of questions.
         risk: Upper bound of the mean loss.
-        confidence: As in `Calibration.rule`.
     """
     cost_order = np.argsort(keep_cost)
     sorted_cost = keep_cost[cost_order]
@@ -315,26 +132,9 @@ def _mean_loss_limit(
     # A limit at a cost keeps every chunk of that cost: take the last of each tie.
     last_of_ties = np.searchsorted(sorted_cost, sorted_cost, side="right") - 1
     mean_losses = np.clip(1 - kept_weight[last_of_ties], 0, 1)
-    if confidence is None:
-        # With one more question that loses all, the mean must be within the risk.
-        is_safe = n / (n + 1) * mean_losses + 1 / (n + 1) <= risk + 1e-12
-    else:
-        p_values = [_hoeffding_bentkus(float(loss), n, risk) for loss in mean_losses]
-        is_safe = np.array(p_values) <= 1 - confidence
+    # With one more question that loses all, the mean must be within the risk.
+    is_safe = n / (n + 1) * mean_losses + 1 / (n + 1) <= risk + 1e-12
     return float(sorted_cost[np.argmax(is_safe)])  # monotone, and the last is safe
-
-
-def _hoeffding_bentkus(loss: float, n: int, risk: float) -> float:
-    """Chance of a mean loss this low if the true one is above the risk."""
-    if loss >= risk:
-        return 1.0
-    binomial = require("scipy.stats", extra="end").binom
-    kept_fraction = 1 - loss
-    loss_entropy = kept_fraction * math.log(kept_fraction / (1 - risk))
-    if loss > 0:
-        loss_entropy += loss * math.log(loss / risk)
-    bentkus_bound = math.e * float(binomial.cdf(math.ceil(n * loss - 1e-9), n, risk))
-    return min(math.exp(-n * loss_entropy), bentkus_bound)
 
 
 def calibrate_margins(

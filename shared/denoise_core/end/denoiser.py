@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 
 from denoise_core.end.budget import BudgetTrimmer
-from denoise_core.end.calibration import ConformalRule
 from denoise_core.end.question_kinds import (
     KindClassifier,
     QuestionKind,
@@ -56,7 +55,6 @@ from denoise_core.types import (
 )
 
 DEFAULT_KEEP = 0.3  # the fraction the paper keeps
-CALIBRATED_RISK = 0.05
 PROGRESS_INTERVAL = 64  # chunks read between two reports of progress
 LANGUAGE_SAMPLE = 4000  # characters of the passages, to detect their language
 SAMPLED_PASSAGES = 20
@@ -108,14 +106,12 @@ class ENDDenoiser:
     ``keep="auto"`` keeps what is within a margin of the best score
     (`denoise_core.end.selection`): at least two chunks, more where scores do not
     separate them, which ``result.note`` then says. It needs a scorer with a
-    `ScoreCalibration`, as the embedded default has. If the best score is below the
+    `ScoreCalibration`, as the embedded default has, and a probe fitted with one
+    (`denoise_core.end.calibration` says for which questions the risk holds; the trace's
+    event has the promise). If the best score is below the
     calibration's floor, ``result.relevant`` is False; above it None, because scores
     measure topic and not whether the question is answered. A scorer that names the
     question's kind widens what is kept (`denoise_core.end.question_kinds`).
-
-    ``keep="calibrated"`` uses the scorer's own calibration: a relevant chunk is dropped
-    in at most ``risk`` of the questions (`denoise_core.end.calibration` says for which,
-    and has stronger forms). The trace's event has the promise.
 
     ``keep=TokenLimit(n)`` goes down by score; the chunk that does not fit is cut at its
     sentences or rows (`denoise_core.end.budget`). ``result.note`` names what could not
@@ -130,8 +126,8 @@ class ENDDenoiser:
             together), an int that many, a rule of `denoise_core.end.selection` what it
             chooses; None is 0.3, the paper's fraction.
         threshold: Keep every chunk with ``score >= threshold`` instead.
-        risk: For "auto" (0.10 for passages, 0.07 for pieces of files) and
-            "calibrated" (0.05).
+        risk: For "auto", the expected share of relevant chunks dropped (None: 0.10 for
+            passages, 0.07 for pieces of files).
         min_keep: Keep at least this many chunks; 0 allows none.
         max_keep: Keep at most this many chunks.
         chunker: Cuts a passage into spans that tile it. "auto" cuts by the text's
@@ -177,11 +173,6 @@ class ENDDenoiser:
         if threshold is None:
             keep = _resolve_keep(scorer, keep, risk)
         self.rule = rule_for(keep, threshold)
-        if max_keep is not None and isinstance(self.rule, ConformalRule):
-            raise InputError(
-                f"max_keep={max_keep} would void the calibrated guarantee: leave it "
-                "out, or give a fraction"
-            )
         self.min_keep = min_keep
         self.max_keep = max_keep
         self.on_irrelevant: OnIrrelevant = on_irrelevant
@@ -327,7 +318,7 @@ class ENDDenoiser:
                 chunk_index = prepared_input.scored_chunks[text_index]
                 split_spans.append(prepared_input.spans[chunk_index])
         rule_guarantee = None
-        if isinstance(keep_rule, ConformalRule | MarginRule):
+        if isinstance(keep_rule, MarginRule):
             rule_guarantee = keep_rule.guarantee
         scoring = Scoring(
             query,
@@ -552,27 +543,19 @@ class _PreparedInput:
 def _resolve_keep(
     scorer: Scorer, keep: KeepSetting | None, risk: float | None
 ) -> KeepSetting:
-    """The rule behind "auto" and "calibrated"; any other setting as it is."""
+    """The rule behind "auto"; any other setting as it is."""
     if keep is None:
         return DEFAULT_KEEP
-    if keep not in ("auto", "calibrated"):
+    if keep != "auto":
         return keep
-    attribute_name = "scale"
-    advice = (
-        "keep=calibrate_margins({'mine': scored}).rule() (denoise_core.end.calibration)"
-    )
-    if keep == "calibrated":
-        attribute_name = "calibration"
-        advice = "keep=calibrate(scorer, questions).rule(risk)"
-        if risk is None:
-            risk = CALIBRATED_RISK
-    scorer_calibration = getattr(scorer, attribute_name, None)
-    if scorer_calibration is None:
+    calibration = getattr(scorer, "scale", None)
+    if calibration is None:
         raise InputError(
-            f"this {type(scorer).__name__} comes without a {attribute_name} of its "
-            f"scores: pass a share such as 0.3, or {advice}"
+            f"this {type(scorer).__name__} comes without a scale of its scores: pass a "
+            "share such as 0.3, or keep=calibrate_scorer(scorer, questions).rule() "
+            "(denoise_core.end.calibration)"
         )
-    return cast(KeepRule, scorer_calibration.rule(risk))
+    return cast(KeepRule, calibration.rule(risk))
 
 
 def _overlap(chunk_span: Span, context_span: Span) -> Span | None:

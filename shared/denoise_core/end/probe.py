@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.calibration import Calibration
+from denoise_core.end.selection import ScoreCalibration
 from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.local.fingerprint import ModelFingerprint
 
@@ -43,7 +43,6 @@ TENSOR_FILE = "probe.safetensors"
 MANIFEST_FILE = "probe.json"
 CARD_FILE = "README.md"
 PROBE_FILES = frozenset({TENSOR_FILE, MANIFEST_FILE, CARD_FILE})
-CALIBRATION_PREFIX = "calibration."  # of the calibration's tensors
 MAX_FILE_BYTES = 1 << 30  # of one file; a probe has some hundred kilobytes
 MAX_SWAP_ATTEMPTS = 100
 ATTENTION = "attention"  # the pooling of a probe on heads, before their names
@@ -143,7 +142,7 @@ class Probe:
         reading: Which states the probe reads.
         threshold: A logit, chosen at fitting.
         card: Plain JSON values about data and metrics.
-        calibration: Lets a denoiser keep at a stated risk (``keep="calibrated"``).
+        calibration: Lets a denoiser keep at a stated risk (``keep="auto"``).
 
     Raises:
         InputError: The weight is not a finite vector.
@@ -154,7 +153,7 @@ class Probe:
     reading: HiddenStateSpec
     threshold: float = 0.0
     card: Mapping[str, Any] = field(default_factory=dict)
-    calibration: Calibration | None = None
+    calibration: ScoreCalibration | None = None
 
     def __post_init__(self) -> None:
         probe_weight = np.array(self.weight, dtype=np.float32)
@@ -227,9 +226,6 @@ class Probe:
             "weight": self.weight,
             "bias": np.array([self.bias], dtype=np.float64),
         }
-        if self.calibration is not None:
-            for field_name, field_values in self.calibration.to_arrays().items():
-                named_tensors[CALIBRATION_PREFIX + field_name] = np.array(field_values)
         tensor_library = require("safetensors.numpy", extra="end")
         tensor_bytes = tensor_library.save(named_tensors)
         card_contents = {
@@ -237,6 +233,8 @@ class Probe:
             "threshold": self.threshold,
             "card": dict(self.card),
         }
+        if self.calibration is not None:
+            card_contents["calibration"] = self.calibration.to_dict()
         probe_manifest = {
             "format": FORMAT_NAME,
             "version": FORMAT_VERSION,
@@ -275,15 +273,12 @@ class Probe:
         named_tensors = _load_tensors(
             folder / TENSOR_FILE, probe_manifest.get("sha256")
         )
-        calibration_arrays = {}
-        for field_name, field_values in named_tensors.items():
-            if field_name.startswith(CALIBRATION_PREFIX):
-                array_name = field_name.removeprefix(CALIBRATION_PREFIX)
-                calibration_arrays[array_name] = field_values
         try:
             probe_calibration = None
-            if calibration_arrays:
-                probe_calibration = Calibration.from_arrays(calibration_arrays)
+            if "calibration" in probe_manifest:
+                probe_calibration = ScoreCalibration.from_dict(
+                    probe_manifest["calibration"]
+                )
             return cls(
                 named_tensors["weight"],
                 float(named_tensors["bias"][0]),

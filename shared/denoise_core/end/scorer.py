@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.calibration import Calibration
 from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
@@ -19,6 +18,7 @@ from denoise_core.local.layout import LAYOUTS, POOLINGS
 from denoise_core.protocols import ScoredTexts
 
 if TYPE_CHECKING:
+    from denoise_core.end.selection import ScoreCalibration
     from denoise_core.local.loading import LoadOptions
 
 
@@ -77,8 +77,8 @@ class ProbeScorer:
         self._check_lock = threading.Lock()
 
     @property
-    def calibration(self) -> Calibration | None:
-        """The probe's, for ``keep="calibrated"``."""
+    def scale(self) -> ScoreCalibration | None:
+        """The probe's calibration, for ``keep="auto"``."""
         return self.probe.calibration
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:

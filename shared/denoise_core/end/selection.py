@@ -482,8 +482,8 @@ def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
         return ScoreThreshold(float(threshold))
     if isinstance(keep, bool) or keep is None or isinstance(keep, str):
         raise InputError(
-            f"keep={keep!r}: expected a fraction like 0.3, a count like 5, 'auto', "
-            "'calibrated', or a rule"
+            f"keep={keep!r}: expected a fraction like 0.3, a count like 5, "
+            "'auto', or a rule"
         )
     if isinstance(keep, int | np.integer):
         return TopK(int(keep))

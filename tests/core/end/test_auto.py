@@ -158,7 +158,7 @@ def test_slips_are_refused(settings, message):
 
 
 def test_a_scorer_without_a_scale_says_what_to_do():
-    with pytest.raises(InputError, match="calibrate_margins"):
+    with pytest.raises(InputError, match="calibrate_scorer"):
         ENDDenoiser(FunctionScorer(lambda q, t: 0.0), keep="auto")
 
 

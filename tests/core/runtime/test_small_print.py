@@ -86,7 +86,8 @@ GOOD = np.ones(3, np.float32)
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda f: rewritten(f, {"weight": GOOD, "calibration.x": GOOD}),
+        lambda f: rewritten(f, {"weight": GOOD}),
+        lambda f: rewritten(f, calibration={"margins": {}}),
         lambda f: rewritten(f, {"bias": GOOD[:1], "other": GOOD}),
         lambda f: rewritten(f, {"weight": GOOD * NAN, "bias": GOOD[:1]}),
         lambda f: rewritten(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.end.calibration import calibrate
+from denoise_core.end.calibration import calibrate_scorer
 from denoise_core.end.fit.probe import (
     FOLDS,
     Floats,
@@ -80,7 +80,7 @@ def fit_heads(
         layers: Layers whose heads are tried; the first two thirds when None.
         max_heads: How many heads the probe reads at most.
         folder: Keeps the attention, so that a killed run continues.
-        calibration: Other questions, for ``keep="calibrated"``.
+        calibration: Other questions, for ``keep="auto"``.
         card: Added to the probe's; say here where the data is from, and its licence.
         progress: Called with (questions read, all questions).
 
@@ -123,8 +123,8 @@ def fit_heads(
         card=probe_card,
     )
     if calibration:
-        ranks = calibrate(ProbeScorer(head_reader, probe), calibration)
-        probe = replace(probe, calibration=ranks)
+        margins = calibrate_scorer(ProbeScorer(head_reader, probe), calibration)
+        probe = replace(probe, calibration=margins)
     return HeadFit(probe, held_out, auc)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.calibration import calibrate, required_text_fraction
+from denoise_core.end.calibration import calibrate_scorer, required_text_fraction
 from denoise_core.end.fit.recall import RECALL_FRACTIONS, recall_table
 from denoise_core.end.fit.states import (
     HiddenStates,
@@ -166,7 +166,7 @@ def fit_probe(
             layer needs.
         recall: Fraction of the gold that has to be kept.
         folder: Keeps the states, so that a killed run continues.
-        calibration: Other questions, for ``keep="calibrated"``; a question that is also
+        calibration: Other questions, for ``keep="auto"``; a question that is also
             fitted on is refused.
         card: Added to the probe's; say here where the data is from, and its licence.
         progress: Called with (questions read, all questions).
@@ -212,10 +212,8 @@ def fit_probe(
         card=probe_card,
     )
     if calibration:
-        ranks = calibrate(ProbeScorer(reader, probe), calibration)
-        note = {"questions": ranks.n, "used for fitting": False}
-        probe_card = {**probe.card, "calibration": note}
-        probe = replace(probe, card=probe_card, calibration=ranks)
+        margins = calibrate_scorer(ProbeScorer(reader, probe), calibration)
+        probe = replace(probe, calibration=margins)
     return ProbeFit(probe, tuple(fits))
 
 
