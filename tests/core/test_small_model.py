@@ -11,7 +11,6 @@ from denoise_core.end import HeadReader, HiddenReader, LocalLLM, ReadingSettings
 from denoise_core.end.fit import fit_heads, fit_probe
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.scorers import QueryLikelihood
 from denoise_core.testing import FunctionLLM
 from denoise_lab.controls import with_fresh_blocks
 
@@ -94,15 +93,6 @@ def test_the_questions_tokens_pooled_do_not_depend_on_neighbours(reader):
         wanted = states_of(alone, question.text, [text], [8])[8][0]
         for states in together:
             assert np.abs(states[i] - wanted).max() < 1e-5 * np.abs(wanted).max()
-
-
-def test_query_likelihood_finds_what_is_asked_for_without_a_label(llm):
-    scorer = QueryLikelihood(llm.model, llm.tokenizer)
-    is_best = []
-    for question in short_questions(8, 2, 300):
-        scores = scorer.score(question.text, [p.text for p in question.passages])
-        is_best.append(question.labels[int(scores.argmax())])
-    assert np.mean(is_best) > 0.6
 
 
 def test_a_selection_that_cannot_be_read_keeps_everything_and_ends(llm, caplog):

@@ -2,15 +2,14 @@
 
 A query and texts go in, one float32 score per text comes out, higher is better (the
 `Scorer` protocol). Read `bm25` first, the smallest. `encoders` takes embedding models and
-cross-encoders, `reranker` served ones, `decisions` asks an LLM, `likelihood` asks how likely
-a passage makes the question, `stack` combines several.
+cross-encoders, `reranker` served ones, `decisions` asks an LLM, `stack`
+combines several.
 A new scorer is a class with ``score(query, texts)`` in a module here.
 """
 
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
-from denoise_core.scorers.likelihood import QueryLikelihood, RemoteQueryLikelihood
 from denoise_core.scorers.reranker import RemoteReranker
 from denoise_core.scorers.stack import Stack, StackedScorer
 
@@ -20,8 +19,6 @@ __all__ = [
     "DecisionScorer",
     "EmbeddingScorer",
     "LLMDiscrim",
-    "QueryLikelihood",
-    "RemoteQueryLikelihood",
     "RemoteReranker",
     "Stack",
     "StackedScorer",

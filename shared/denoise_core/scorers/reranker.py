@@ -1,9 +1,8 @@
-"""Scorers by a server, and the first of them: a cross-encoder behind ``/rerank``."""
+"""A scorer by a server: a cross-encoder behind ``/rerank``."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
@@ -23,36 +22,42 @@ from denoise_core.runtime.engines import (
 Floats = NDArray[np.float32]
 
 
-class RemoteTextScorer(ABC):
-    """What scorers by a server share: batches of texts, one request for each.
+class RemoteReranker:
+    """Scores of the reranker served at ``url``.
 
-    Keys and replicas are as in `denoise_core.runtime.engines.Engine`. A class for another
-    server has a ``path``, the body of a request and the reader of its reply.
+    Texts are sent in batches. Keys and replicas are as in
+    `denoise_core.runtime.engines.Engine`.
 
     Args:
-        url: An address before ``path``, or several of one model; it usually ends in
+        url: An address before ``/rerank``, or several of one model; it usually ends in
             ``/v1``.
         model: The served name, if the server needs one.
+        shape: What the server speaks. "jina" is Jina, Cohere, vLLM and ``rag-denoise
+            serve``: ``documents`` in, ``results`` with ``relevance_score`` out.
+            "tei" is text-embeddings-inference: ``texts`` in, a list with ``score`` out,
+            here without the sigmoid.
         key_env: Environment variable with the key.
         limits: How often and how long requests are retried.
         batch: Texts of a request at most.
     """
-
-    path: str
 
     def __init__(
         self,
         url: str | Sequence[str],
         model: str | None = None,
         *,
+        shape: Literal["jina", "tei"] = "jina",
         key_env: str | None = None,
         limits: RemoteLimits | None = None,
         batch: int = 32,
     ) -> None:
+        if shape not in ("jina", "tei"):
+            raise InputError(f"shape={shape!r}: expected 'jina' or 'tei'")
         if batch < 1:
             raise InputError(f"batch={batch}: expected 1 or more")
         self.engine = Engine(url, key_env=key_env, limits=limits)
         self.model = model
+        self.shape = shape
         self.batch = batch
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
@@ -69,16 +74,6 @@ class RemoteTextScorer(ABC):
         """`score` without holding a thread while the server works."""
         return await self.engine.arun(partial(self._request_scores, query, list(texts)))
 
-    @abstractmethod
-    def _request_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
-        """What the server is sent for a question and texts, without the model's name."""
-
-    @abstractmethod
-    def _parse_reply(
-        self, server_reply: Any, query: str, texts: Sequence[str]
-    ) -> list[float]:
-        """A finite score of each text. Raises `BadReply`."""
-
     async def _request_scores(
         self, query: str, texts: list[str], call_meter: Meter | None
     ) -> Floats:
@@ -88,45 +83,15 @@ class RemoteTextScorer(ABC):
             if self.model is not None:
                 request_body["model"] = self.model
             server_reply = await self.engine.request(
-                "POST", url, self.path, request_body, call_meter
+                "POST", url, "/rerank", request_body, call_meter
             )
-            return self._parse_reply(server_reply, query, batch_texts)
+            return _parse_scores(server_reply, len(batch_texts))
 
         document_keys = [document_key(text) for text in texts]
         text_scores = await self.engine.request_batches(
             document_keys, self.batch, request_batch
         )
         return fill_missing_scores(text_scores)
-
-
-class RemoteReranker(RemoteTextScorer):
-    """Scores of the reranker served at ``url``.
-
-    The arguments are those of `RemoteTextScorer`, and:
-
-    Args:
-        shape: What the server speaks. "jina" is Jina, Cohere, vLLM and ``rag-denoise
-            serve``: ``documents`` in, ``results`` with ``relevance_score`` out.
-            "tei" is text-embeddings-inference: ``texts`` in, a list with ``score`` out,
-            here without the sigmoid.
-    """
-
-    path = "/rerank"
-
-    def __init__(
-        self,
-        url: str | Sequence[str],
-        model: str | None = None,
-        *,
-        shape: Literal["jina", "tei"] = "jina",
-        key_env: str | None = None,
-        limits: RemoteLimits | None = None,
-        batch: int = 32,
-    ) -> None:
-        if shape not in ("jina", "tei"):
-            raise InputError(f"shape={shape!r}: expected 'jina' or 'tei'")
-        super().__init__(url, model, key_env=key_env, limits=limits, batch=batch)
-        self.shape = shape
 
     def _request_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
         request_body: dict[str, Any] = {"query": query}
@@ -138,11 +103,6 @@ class RemoteReranker(RemoteTextScorer):
             "return_documents": False,
         }
         return request_body | jina_body
-
-    def _parse_reply(
-        self, server_reply: Any, query: str, texts: Sequence[str]
-    ) -> list[float]:
-        return _parse_scores(server_reply, len(texts))
 
 
 def _parse_scores(server_reply: Any, text_count: int) -> list[float]:

@@ -49,7 +49,6 @@ from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.decisions import LLMDiscrim
-from denoise_core.scorers.likelihood import QueryLikelihood
 from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.types import Passage
 from denoise_lab.controls import with_fresh_blocks
@@ -227,7 +226,6 @@ class ModelStudy:
             "END": ProbeScorer(self.reader, self.probe_fit.probe),
             "default": DefaultScorer(),
             "BM25": BM25Scorer(),
-            "query likelihood": QueryLikelihood(self.model, self.tokenizer),
             "LLM-Discrim": LLMDiscrim(judge, max_concurrency=1),
         }
         rows = []
