@@ -25,7 +25,7 @@ from _s2a_shared import SMALL, passages_of, sentences_of
 from harness import Benchmark, arguments, read
 
 from denoise_core import LLM, Passage
-from denoise_core.s2a import Cache, Options, S2ADenoiser
+from denoise_core.s2a import Options, S2ADenoiser
 from denoise_lab.experiments.scripted_server import (
     HeldModel,
     OurModel,
@@ -240,28 +240,6 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
                 f"80 of 100 documents, another question, {order}, {name}: money, warm",
                 server.spent.money("vLLM"), "input tokens' worth",
             )  # fmt: skip
-    cached = S2ADenoiser(OurModel(server), options=Options(cache=Cache("scripted")))
-    cached.denoise("First question?", hundred)
-    server.clear()
-    cached.denoise("First question?", mixed)
-    bench.row(
-        "80 of 100 documents shuffled, selections known: calls",
-        server.calls,
-        "calls",
-        at_most=0,
-    )
-    cached.denoise("Another question?", mixed)
-    server.clear()
-    cached.denoise(
-        "First question?",
-        [*mixed[:40], Passage("A new document. It says little.", "new")],
-    )
-    bench.row(
-        "40 of them and a new one, another question between: calls",
-        server.calls,
-        "calls",
-        at_most=1,
-    )
 
 
 if __name__ == "__main__":

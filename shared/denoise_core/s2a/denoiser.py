@@ -45,13 +45,8 @@ from denoise_core.s2a.replies import (
     ReplyRecord,
     SliceOutcome,
     SliceRequest,
-    forget_partial_answers,
-    joint_key,
-    look_up_selection,
     read_rewriting,
     read_selection,
-    selection_key,
-    store_selections,
 )
 from denoise_core.spans import Range, Ranges, clip_spans, merge_spans
 from denoise_core.text.chunk import extract_spans
@@ -255,23 +250,13 @@ class S2ADenoiser:
     def _ask_model(
         self, query: str, passages: Sequence[Passage]
     ) -> Flow[tuple[list[SliceOutcome], bool]]:
-        """Return the outcomes of all slices, and whether one call saw them all.
-
-        A slice that is known from the cache counts as a call.
-        """
-        outcomes, requests = self._plan_requests(query, passages)
-        is_one_call = len(outcomes) + len(requests) == 1
+        """Return the outcomes of all slices, and whether one call saw them all."""
+        requests = self._plan_requests(query, passages)
         if not requests:
-            call_key = joint_key(outcomes)
-            return outcomes, all(outcome.call_key == call_key for outcome in outcomes)
-        llm_caller = self._caller(self.variant)
-        new_outcomes = yield from llm_caller.outcomes(requests)
-        cache = self.options.cache
-        is_numbered = self.variant in EXTRACTIVE
-        is_one_call = is_one_call and not any(map(_was_divided, new_outcomes))
-        if cache is not None and is_numbered:
-            store_selections(cache, new_outcomes)
-        return outcomes + new_outcomes, is_one_call
+            return [], True
+        outcomes = yield from self._caller(self.variant).outcomes(requests)
+        is_one_call = len(requests) == 1 and not any(map(_was_divided, outcomes))
+        return outcomes, is_one_call
 
     def _judge_together(
         self, query: str, kept_passages: Sequence[Passage]
@@ -281,8 +266,7 @@ class S2ADenoiser:
         None, which is logged, if it does not fit into one call, or the call fails.
         """
         answered = None
-        known_outcomes, requests = self._plan_requests(query, kept_passages)
-        if not requests or len(known_outcomes) + len(requests) == 1:
+        if len(self._plan_requests(query, kept_passages)) <= 1:
             outcomes, is_one_call = yield from self._ask_model(query, kept_passages)
             if is_one_call:
                 answered = combine_answers(outcomes)
@@ -306,24 +290,14 @@ class S2ADenoiser:
 
     def _plan_requests(
         self, query: str, passages: Sequence[Passage]
-    ) -> tuple[list[SliceOutcome], list[SliceRequest]]:
-        """Return the cached outcomes, and one request for each group of other slices."""
+    ) -> list[SliceRequest]:
+        """Return one request for each group of slices."""
         options = self.options
         is_numbered = self.variant in EXTRACTIVE
         prompt = options.prompts.step_1(self.variant, is_ranked=self.keep is not None)
-        known_outcomes: list[SliceOutcome] = []
-        unknown_slices: list[PassageSlice] = []
+        slices: list[PassageSlice] = []
         for passage in passages:
-            for passage_slice in slice_passage(passage, options):
-                outcome = None
-                if options.cache is not None and is_numbered:
-                    key = selection_key(options.cache, query, passage_slice, prompt)
-                    passage_slice = replace(passage_slice, cache_key=key)
-                    outcome = look_up_selection(options.cache, passage_slice)
-                if outcome is None:
-                    unknown_slices.append(passage_slice)
-                else:
-                    known_outcomes.append(outcome)
+            slices += slice_passage(passage, options)
         longest_shared = 0
         if is_numbered and options.join_passages is None:
             longest_shared = options.max_joint_characters
@@ -331,7 +305,7 @@ class S2ADenoiser:
             longest_shared = options.max_characters
         reply_form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
         requests = []
-        for group in group_slices(unknown_slices, longest_shared, options):
+        for group in group_slices(slices, longest_shared, options):
             request = SliceRequest(
                 parts=tuple(group),
                 prompt=prompt,
@@ -340,7 +314,7 @@ class S2ADenoiser:
                 question=query,
             )
             requests.append(request)
-        return forget_partial_answers(known_outcomes), requests
+        return requests
 
     def _assemble_result(
         self,
@@ -431,10 +405,7 @@ def combine_answers(outcomes: Iterable[SliceOutcome]) -> Answered | None:
 def _outcomes_by_passage(
     outcomes: Iterable[SliceOutcome],
 ) -> dict[str, list[SliceOutcome]]:
-    """Return the outcomes of each passage in the order of its text.
-
-    They arrive in another order: what was cached comes before what was asked.
-    """
+    """Return the outcomes of each passage in the order of its text."""
     by_passage: dict[str, list[SliceOutcome]] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.part.pieces[0].start):
         passage_id = outcome.part.passage.id

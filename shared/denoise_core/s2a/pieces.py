@@ -200,14 +200,12 @@ class PassageSlice:
         pieces: The pieces in order.
         heading: Lines above the text: titles and the like.
         window: Of a longer piece only the two ends are shown.
-        cache_key: Key of its selection in the cache; "" without a cache.
     """
 
     passage: Passage
     pieces: tuple[Span, ...]
     heading: tuple[str, ...] = ()
     window: int = 24_000
-    cache_key: str = ""
 
     @property
     def text(self) -> str:

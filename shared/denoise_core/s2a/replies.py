@@ -10,8 +10,6 @@ finds whether a model can be held to a JSON schema; the adapter remembers it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +25,6 @@ from denoise_core.errors import (
 )
 from denoise_core.errors import format_error as format_error
 from denoise_core.protocols import LLM, supports_schema, with_schema
-from denoise_core.runtime.caches import Cache
 from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
@@ -405,8 +402,6 @@ class SliceOutcome:
         calls: Calls that were made about it.
         answered: Whether the model says that the slice's kept pieces, with the others of
             its call, answer the question; None if it did not say.
-        call_key: Key of the slices of its call of which pieces are kept; "" without a
-            cache.
     """
 
     part: PassageSlice
@@ -419,7 +414,6 @@ class SliceOutcome:
     drop_reasons: Mapping[int, str] = field(default_factory=dict)
     calls: int = 1
     answered: Answered | None = None
-    call_key: str = ""
 
     def with_note(self, note: str, calls: int) -> SliceOutcome:
         """Return the outcome with a note, after so many further calls."""
@@ -469,8 +463,7 @@ def read_selection(
             answered = "no"
         outcome = SliceOutcome(passage_slice, kept_places, answered=answered)
         outcomes.append(outcome)
-    call_key = joint_key(outcomes)
-    return [replace(outcome, call_key=call_key) for outcome in outcomes]
+    return outcomes
 
 
 def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) -> None:
@@ -835,91 +828,3 @@ def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> boo
     return retry_depth < 1 and not isinstance(
         call_error, (TimeoutError, OSError, ContractViolation)
     )
-
-
-CACHED_NOTE = "known from an earlier call"
-
-
-def selection_key(
-    cache: Cache, query: str, passage_slice: PassageSlice, prompt: Prompt
-) -> str:
-    """Return the key of a slice's selection: model, wording, question and what is shown.
-
-    A list in another order, or with others, asks nothing again. What is kept of a
-    document may depend on the others in its call; a known selection is the one made
-    then.
-    """
-    wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.user_json}"
-    document = "\n".join(passage_slice.lines(1))
-    return cache.key(
-        (
-            Message("system", f"selection: {wording}"),
-            Message("user", query),
-            Message("user", document),
-        )
-    )
-
-
-def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome | None:
-    """Return the cached outcome of a slice; None if none is known or the store fails."""
-    reply_part = cache.lookup(passage_slice.cache_key)
-    if reply_part is None:
-        return None
-    kept_places: dict[int, int] = {}
-    try:
-        selection = json.loads(reply_part)
-        piece_indices = range(len(passage_slice.pieces))
-        for index, reply_place in selection["kept"]:
-            piece_index = piece_indices[index]
-            kept_places[piece_index] = int(reply_place)
-        answered = read_answered(selection["answered"])
-        call_key = str(selection["call"])
-    except (ValueError, TypeError, IndexError, KeyError):
-        return None  # another program's entry
-    return SliceOutcome(
-        passage_slice,
-        kept_places,
-        notes=(CACHED_NOTE,),
-        calls=0,
-        answered=answered,
-        call_key=call_key,
-    )
-
-
-def joint_key(outcomes: Iterable[SliceOutcome]) -> str:
-    """Return the key of the slices of which pieces are kept, in any order."""
-    keys = {outcome.part.cache_key for outcome in outcomes if outcome.kept_places}
-    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()
-
-
-def forget_partial_answers(outcomes: Sequence[SliceOutcome]) -> list[SliceOutcome]:
-    """Return cached outcomes without a "yes" or "partly" that needs other passages.
-
-    Such an answer is about all pieces that a call keeps. A "no" is right for fewer, too.
-    """
-    by_call: dict[str, list[SliceOutcome]] = {}
-    for outcome in outcomes:
-        by_call.setdefault(outcome.call_key, []).append(outcome)
-    valid_outcomes = []
-    for outcome in outcomes:
-        is_whole_call = joint_key(by_call[outcome.call_key]) == outcome.call_key
-        if not is_whole_call and outcome.answered != "no":
-            outcome = replace(outcome, answered=None)
-        valid_outcomes.append(outcome)
-    return valid_outcomes
-
-
-def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
-    """Store the selections that could be read.
-
-    Two passages of one text have one key; what is kept of either is what is stored.
-    """
-    by_kept_count = sorted(outcomes, key=lambda outcome: len(outcome.kept_places or ()))
-    for outcome in by_kept_count:
-        if outcome.problem is None and outcome.kept_places is not None:
-            selection = {
-                "kept": list(outcome.kept_places.items()),
-                "answered": outcome.answered,
-                "call": outcome.call_key,
-            }
-            cache.store_reply(outcome.part.cache_key, json.dumps(selection))

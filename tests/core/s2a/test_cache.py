@@ -13,7 +13,7 @@ from denoise_core import InputError, Message, Passage, Reply
 from denoise_core.s2a import Cache, MemoryStore, Options, S2ADenoiser, SqliteStore
 from denoise_core.testing import FunctionLLM
 
-from .fakes import document, keeps, says
+from .fakes import keeps, says
 
 PASSAGES = (
     Passage("The tower is tall. I love it.", "a"),
@@ -98,30 +98,6 @@ def test_unreadable_replies_are_not_kept(store):
     assert len(fake_llm.received_messages) == 4, "each time once more in the same call"
 
 
-def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
-    """Prompts share no prefix when a list is shuffled; selections are known by document and question."""
-    fake_llm = keeps(lambda one_text: "7" in one_text or "3" in one_text)
-    passages = [
-        Passage(f"Text {index} is here. It ends.", str(index)) for index in range(20)
-    ]
-    s2a_denoiser = S2ADenoiser(fake_llm, options=Options(cache=Cache("m", store)))
-    first = s2a_denoiser.denoise("How?", passages)
-    asked = len(fake_llm.received_messages)
-    second_result = s2a_denoiser.denoise("How?", passages[15:4:-1])
-    assert len(fake_llm.received_messages) == asked
-    assert {one_passage.id: one_passage for one_passage in second_result.passages} == {
-        one_passage.id: one_passage
-        for one_passage in first.passages
-        if 4 < int(one_passage.id) < 16
-    }
-    more = s2a_denoiser.denoise(
-        "How?", [*passages[:3], Passage("A new 7. Or so.", "new")]
-    )
-    assert len(fake_llm.received_messages) == asked + 1
-    assert document(fake_llm.received_messages[-1]) == "1 A new 7.\n2 Or so."
-    assert [one_passage.id for one_passage in more.passages] == ["new"]
-
-
 def test_a_failed_call_is_made_anew():
     failing = True
 
@@ -199,34 +175,3 @@ def test_a_repeated_question_has_the_same_result_without_a_call(on_irrelevant):
         assert result.passages == first.passages
         assert (result.relevant, result.answered) == (False, "no")
     assert len(llm.received_messages) == 1
-
-
-@pytest.mark.parametrize(
-    ("reply", "answered_alone"),
-    [
-        ("1-3\nANSWERED: yes", None),
-        ("1-3\nANSWERED: partly", None),
-        ("1-3\nANSWERED: no", "no"),
-        ("1\nANSWERED: yes", "yes"),
-    ],
-)
-def test_an_answer_of_two_passages_is_not_known_of_one(store, reply, answered_alone):
-    model = says(reply)
-    denoiser = S2ADenoiser(model, options=Options(cache=Cache("m", store)))
-    both = denoiser.denoise("How tall?", PASSAGES)
-    alone = denoiser.denoise("How tall?", PASSAGES[:1])
-    again = denoiser.denoise("How tall?", PASSAGES[::-1])
-    assert len(model.received_messages) == 1
-    assert (alone.answered, again.answered) == (answered_alone, both.answered)
-    assert alone.passages == both.passages[:1]
-
-
-def test_of_two_passages_of_one_text_what_is_kept_is_known_again(store):
-    twins = [PASSAGES[0], Passage(PASSAGES[0].text, "twin")]
-    model = says("1\nANSWERED: yes")
-    denoiser = S2ADenoiser(model, options=Options(cache=Cache("m", store)))
-    first = denoiser.denoise("How tall?", twins)
-    second = denoiser.denoise("How tall?", twins)
-    assert len(model.received_messages) == 1
-    assert first.passages[0] in second.passages
-    assert second.answered == "yes"
