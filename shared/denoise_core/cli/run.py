@@ -143,7 +143,18 @@ def _print_result(
     elif console.is_terminal:
         print_kept_text(console, passages, result)
     else:
-        _echo("\n\n".join(_kept_texts(passages, result)))
+        _echo(_piped_text(passages, result))
+
+
+def _piped_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    """The kept text; of several kept passages each under its name, as `head` prints files."""
+    texts = _kept_texts(passages, result)
+    if len(texts) > 1:
+        texts = [
+            f"==> {_passage_title(passage)} <==\n{text}"
+            for passage, text in zip(result.passages, texts, strict=True)
+        ]
+    return "\n\n".join(texts)
 
 
 def _echo(text: str) -> None:

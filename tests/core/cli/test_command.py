@@ -293,6 +293,9 @@ def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "<del" in page
     assert "<mark" in page
+    both = run(line.replace("--keep 1", "--keep 2"))
+    names = [name for name in both.stdout.splitlines() if name.startswith("==>")]
+    assert names == ["==> one.txt <==", "==> two.txt <=="]
 
 
 def test_tokens_bound_what_is_kept(run, source):
