@@ -72,12 +72,6 @@ def test_a_store_that_gives_another_type_is_bypassed():
     assert cached(Faulty(lambda *given: b"bytes")).complete(ASKED).text == "paid"
 
 
-def test_a_corrupt_file_loses_no_reply(tmp_path):
-    path = tmp_path / "replies.db"
-    path.write_bytes(NO_DATABASE)
-    assert cached(SqliteStore(path)).complete(ASKED).text == "paid"
-
-
 def damaged_file(folder, monkeypatch):
     (folder / CACHE_FILE).write_bytes(NO_DATABASE)
     return folder

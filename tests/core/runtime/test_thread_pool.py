@@ -128,18 +128,6 @@ async def test_a_hung_call_costs_its_slot_only_until_its_time_out():
     end.set()
 
 
-async def test_the_applications_executor_stays_free():
-    end = threading.Event()
-    hung = [asyncio.create_task(run_in_pool(end.wait)) for _ in range(64)]
-    await asyncio.sleep(0.05)
-    assert await soon(asyncio.to_thread(int)) == 0
-    for task in hung:
-        task.cancel()
-    await asyncio.gather(*hung, return_exceptions=True)
-    assert await soon(run_in_pool(int)) == 0
-    end.set()
-
-
 async def test_a_call_that_waits_for_a_call_does_not_wait_for_ever():
     pool = DaemonThreadPool(1)
     assert await soon(pool.run(lambda: asyncio.run(pool.run(int)))) == 0

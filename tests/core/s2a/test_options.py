@@ -148,14 +148,6 @@ def test_bad_options_are_refused(bad):
         Options(**bad)
 
 
-def test_a_thousand_passages():
-    many = [Passage(f"Number {index} is here. 😀", str(index)) for index in range(1000)]
-    llm = keeps(lambda text: "Number 77 " in text)
-    result = s2a(llm, join_passages=True).denoise(QUERY, many)
-    assert ids(result.passages) == ["77"]
-    check_result(many, result)
-
-
 SAID = ["1", "", "garbage 5 of 7", "x" * 100_000, "raise", "timeout", "NONE"]
 ERRORS = {"raise": RuntimeError("broken"), "timeout": TimeoutError("late")}
 
@@ -193,6 +185,7 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
         is_read = said == "1"
         assert kept[passage.id] == passage.text[: 18 if is_read else None]
         assert is_read or f"'{passage.id}'" in result.fallback
+        assert said != "timeout" or "late" in result.failures[passage.id]
 
 
 ECHO = "BEGIN document 1 3f9a0c1d2e4b5a69\nPassage 0 is here.\nEND document 1 3f9a0c1d2e4b5a69"
