@@ -39,31 +39,28 @@ def test_every_effect_is_served_and_recorded():
     assert all(event.seconds >= 0 for event in trace.events)
 
 
-@given(st.lists(st.text(max_size=5), max_size=20), st.integers(1, 8))
-def test_batch_keeps_the_order_and_records_each_item(words, width):
-    def flow():
-        return (yield Batch(tuple(map(ask, words))))
-
-    value, trace = both(flow, echo, max_concurrency=width)
-    assert [reply.text for reply in value] == [word.upper() for word in words]
-    asked = [event.effect.messages[0].content for event in trace.events]
-    assert asked == words
-
-
-def test_a_failed_item_does_not_lose_the_batch():
+@given(
+    st.lists(st.text(max_size=5) | st.just("bad"), max_size=20),
+    st.integers(1, 8),
+)
+def test_a_batch_keeps_the_order_and_records_each_item_failed_or_not(words, width):
     def reply(messages):
-        if messages[0].content == "bad":
+        text = messages[0].content
+        if text == "bad":
             raise ConnectionError("gone")
-        return "ok"
+        return text.upper()
 
     def flow():
-        first, failed, last = yield Batch((ask("x"), ask("bad"), ask("y")))
-        assert isinstance(failed, FailedItem)
-        return first.text, str(failed), last.text
+        outcomes = yield Batch(tuple(map(ask, words)))
+        return [str(o) if isinstance(o, FailedItem) else o.text for o in outcomes]
 
-    value, trace = both(flow, lambda: {"llm": FunctionLLM(reply)})
-    assert value == ("ok", "ConnectionError: gone", "ok")
-    assert [e.error for e in trace.events] == [None, "ConnectionError: gone", None]
+    servers = {"llm": FunctionLLM(reply)}
+    value, trace = both(flow, lambda: servers, max_concurrency=width)
+    errors = ["ConnectionError: gone" if word == "bad" else None for word in words]
+    pairs = list(zip(words, errors, strict=True))
+    assert value == [error or word.upper() for word, error in pairs]
+    events = [(e.effect.messages[0].content, e.error) for e in trace.events]
+    assert events == pairs
 
 
 @pytest.mark.parametrize("width", [1, 3])

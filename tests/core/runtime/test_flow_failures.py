@@ -38,17 +38,6 @@ def test_the_trace_travels_on_the_exception():
     assert marks(trace) == [("retrieve", None), ("draft", "TimeoutError: slow")]
 
 
-def test_a_flow_may_catch_what_its_effect_raised():
-    def flow():
-        try:
-            yield ask("x")
-        except ValueError as error:
-            return f"caught {error}"
-
-    servers = {"llm": failing(ValueError("nonsense"))}
-    assert both(flow, lambda: servers)[0] == "caught nonsense"
-
-
 def test_what_a_failed_denoiser_had_done_is_in_the_trace():
     class Fails(Nested):
         def _flow(self, query, passages):

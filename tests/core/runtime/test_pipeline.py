@@ -7,10 +7,9 @@ from faults import Faulty
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage, Pipeline
+from denoise_core import DenoiseResult, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
-from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import FunctionLLM, FunctionScorer, check_denoiser
+from denoise_core.testing import FunctionScorer, check_denoiser
 from denoise_core.text.chunk import sentence_chunker, sentence_spans
 
 TEXT = st.text(alphabet="ab. !\n😀א", max_size=60)
@@ -70,19 +69,6 @@ def test_a_rewritten_text_keeps_its_sources_through_later_steps():
     assert kept.source_spans == passages[0].source_spans
     assert [drop.span.passage_id for drop in result.dropped] == ["y"]
     assert result.query == "what?"
-
-
-def test_end_then_s2a_select():
-    passages = [Passage("a a. bb. ccc.", "x"), Passage("nothing here", "y")]
-    llm = FunctionLLM(lambda m: "2")
-    result = check_denoiser(
-        lambda: Pipeline(
-            by_letter(1, sentence_spans), Guard(S2ADenoiser(llm, variant="select"))
-        ),
-        "q",
-        passages,
-    )
-    assert all(p.id == "x" for p in result.passages)
 
 
 def test_an_empty_pipeline_is_an_error():

@@ -4,22 +4,22 @@ import contextlib
 import hashlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from faults import Faulty
+from kept_texts import Keeping
 from laws import check_result
 
 from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
 from denoise_core._files import write_whole
-from denoise_core.end import ENDDenoiser
 from denoise_core.end.fit.data import parse_question
 from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.record import fallback_for, passage_record
-from denoise_core.scorers import BM25Scorer
 
 NAN = float("nan")
 
@@ -120,6 +120,18 @@ def test_a_manifest_that_leads_nowhere_is_an_error_of_ours(tmp_path):
         Probe.load(folder)
 
 
+def test_savers_at_once_leave_one_whole_probe(tmp_path):
+    def save(bias):
+        for _ in range(10):
+            Probe(ONES * bias, float(bias), READING).save(tmp_path / "probe")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, range(4)))
+    saved = Probe.load(tmp_path / "probe")
+    assert saved.weight.tolist() == [saved.bias] * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["probe"]
+
+
 @pytest.mark.parametrize(
     ("home", "name"),
     [
@@ -177,10 +189,11 @@ def test_one_documents_failure_marks_that_document_alone():
 
 
 def test_a_pipeline_carries_failures_and_reads_a_generator_once():
-    passages = [Passage("One. Two. Three.", "a"), Passage("Four. Five.", "b")]
-    halves = ENDDenoiser(BM25Scorer(), keep=0.5)
-    result = Pipeline(Faulty(keep_all), halves).denoise("q", iter(passages))
+    passages = [Passage("abcdefgh", "a"), Passage("ijklmnop", "b")]
+    halves = Keeping(lambda text: [(i, i + 1) for i in range(0, len(text), 2)])
+    result = Pipeline(Faulty(keep_all), halves, halves).denoise("q", iter(passages))
     assert result.failures == {"b": "TimeoutError"}
+    assert [passage.text for passage in result.passages] == ["ae", "im"]
     check_result(passages, result)
 
 

@@ -48,21 +48,6 @@ def no_further_threads():
         threading.stack_size(0)
 
 
-async def test_what_it_returns_and_raises():
-    def fails():
-        raise KeyError("x")
-
-    assert await run_in_pool(lambda a, b=0: a + b, 1, b=2) == 3
-    with pytest.raises(KeyError):
-        await run_in_pool(fails)
-
-
-async def test_stop_iteration_is_an_error():
-    with pytest.raises(RuntimeError, match="StopIteration") as caught:
-        await soon(run_in_pool(next, iter(())))
-    assert isinstance(caught.value.__cause__, StopIteration)
-
-
 async def test_where_no_thread_can_start_a_call_fails_and_the_next_one_runs():
     """Once the pool took it for started: the call, and after some more all others, waited for ever."""
     pool = DaemonThreadPool(1)
