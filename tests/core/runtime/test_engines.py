@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from email.utils import formatdate
 from itertools import chain, pairwise
 
@@ -130,14 +130,12 @@ def test_a_document_that_is_refused_costs_itself(server, fault):
 
 
 @pytest.mark.parametrize(("fault", "replicas"), [(429, 1), (503, 2)])
-def test_a_server_that_asks_for_time_gets_it(fault, replicas):
+def test_a_server_that_asks_for_time_gets_it(pair, fault, replicas):
     """Without the header the second attempt comes within .1 s, and at once where another replica lives."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(reranking()) for _ in range(replicas)]
-        for server in servers:
-            server.faults, server.retry_after = [fault], "1"
-        check_scores(reranker(*servers), texts=TEXTS[:1])
-    arrivals = sorted(chain.from_iterable(server.arrivals for server in servers))
+    for server in pair:
+        server.faults, server.retry_after = [fault], "1"
+    check_scores(reranker(*pair[:replicas]), texts=TEXTS[:1])
+    arrivals = sorted(pair[0].arrivals + pair[1].arrivals)
     # 429 is asked again where it was; of 503 the other replica is asked.
     assert len(arrivals) in (2, 3)
     assert all(later - earlier >= 1 for earlier, later in pairwise(arrivals))

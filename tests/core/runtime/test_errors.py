@@ -61,28 +61,46 @@ def caused(error, by):
     return error
 
 
+MISTAKES = (
+    InputError,
+    MissingExtra,
+    ProbeMismatch,
+    TypeError,
+    AttributeError,
+    NameError,
+    ImportError,
+    NotImplementedError,
+    PermissionError,
+    AuthenticationError,
+    PermissionDeniedError,
+)
+FAILURES = (
+    TimeoutError,
+    ConnectionError,
+    RateLimitError,
+    UnparsableReply,
+    EmptyResult,
+    ContractViolation,
+    KeyError,
+    ValueError,
+    RuntimeError,
+    Refusing,
+)
+LATE, REFUSED = TimeoutError("late"), AuthenticationError("x")
+
+
 @pytest.mark.parametrize(
     "error",
     [
-        InputError("x"),
-        MissingExtra("x"),
-        ProbeMismatch("x"),
-        TypeError("x"),
-        AttributeError("x"),
-        NameError("x"),
-        ImportError("x"),
-        NotImplementedError("x"),
-        PermissionError("x"),
+        *(kind("x") for kind in MISTAKES),
         APIStatusError(401),
         APIStatusError(403),
         APIStatusError(response=Response(401)),
         APIStatusError(response={"status_code": 403}),
-        AuthenticationError("x"),
-        PermissionDeniedError("x"),
         Grpc("UNAUTHENTICATED"),
-        caused(RuntimeError("the client gave up"), AuthenticationError("x")),
+        caused(RuntimeError("the client gave up"), REFUSED),
         caused(RuntimeError("the client gave up"), MissingExtra("x")),
-        ExceptionGroup("several", [TimeoutError(), AuthenticationError("x")]),
+        ExceptionGroup("several", [LATE, REFUSED]),
     ],
 )
 def test_mistakes(error):
@@ -92,24 +110,15 @@ def test_mistakes(error):
 @pytest.mark.parametrize(
     "error",
     [
-        TimeoutError("x"),
-        ConnectionError("x"),
-        RateLimitError("x"),
+        *(kind("x") for kind in FAILURES),
         APIStatusError(500),
         APIStatusError(429),
         APIStatusError(True),
         BudgetExceeded("calls", 1, 1),
-        UnparsableReply("x"),
-        EmptyResult("x"),
-        ContractViolation("x"),
-        KeyError("x"),
-        ValueError("x"),
-        RuntimeError("x"),
         Grpc("UNAVAILABLE"),
-        Refusing("x"),
         caused(UnparsableReply("no JSON"), TypeError("x")),
-        caused(TimeoutError("late"), AuthenticationError("x")),
-        ExceptionGroup("several", [TimeoutError(), ValueError("x")]),
+        caused(TimeoutError("late"), REFUSED),
+        ExceptionGroup("several", [LATE, ValueError("x")]),
     ],
 )
 def test_failures(error):

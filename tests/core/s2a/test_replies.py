@@ -234,6 +234,7 @@ EVERY = set(range(20))
         (FILTERED, EVERY, EVERY, 7),
         (BLOCKED, {7}, {7}, 11),
         (BLOCKED, {2, 17}, EVERY, 21),  # both halves: it may be the moment
+        (BLOCKED, EVERY, EVERY, 7),
     ],
 )
 def test_one_refused_document_costs_one_document(error, refused, failed, most_calls):
