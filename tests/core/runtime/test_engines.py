@@ -53,7 +53,7 @@ def pair():
         yield first, second
 
 
-def reranker(*servers, key_env=None, batch=64, shape="jina", **limits):
+def reranker(*servers, key_env=None, batch=32, shape="jina", **limits):
     """A scorer that asks these servers, within these limits."""
     return RemoteReranker(
         [server.url for server in servers],

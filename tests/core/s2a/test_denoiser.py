@@ -95,22 +95,6 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
         assert "200 m" not in prompt
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        QUERY,
-        "List the towers.",
-        "wie hoch ist der turm",
-        "埃菲尔铁塔有多高？",
-        "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?",
-    ],
-)
-def test_a_question_that_holds_nothing_to_clear_costs_no_call(question):
-    llm = says("1")
-    assert s2a(llm).denoise(question, PASSAGES[:1]).query == question
-    assert len(llm.received_messages) == 1
-
-
 @pytest.mark.parametrize("question", [QUERY, f"{QUERY} I think 200 m."])
 @pytest.mark.parametrize("variant", ["default", "single", "relevance"])
 def test_a_document_never_writes_the_question(variant, question):

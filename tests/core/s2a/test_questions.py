@@ -49,9 +49,12 @@ def test_clauses_tile_the_text(text):
         ("Is it legal to fly a drone over a park at night?", 1),
         ("我觉得是两百米。这座塔有多高？", 2),
         ("Qui a écrit Germinal ? Balzac, n'est-ce pas ?", 2),
+        ("List the towers.", 1),
+        ("wie hoch ist der turm", 1),
+        ("埃菲尔铁塔有多高？", 1),
     ],
 )
-def test_where_a_clause_ends(text, parts):
+def test_where_a_clause_ends_and_one_alone_costs_no_call(text, parts):
     assert len(split_clauses(text)) == parts
     flow = neutralize_question(says("1"), text, Options(), on_error="keep")
     first_call = next(flow, None)
@@ -69,12 +72,19 @@ TAGGED = "The capital of Kazakhstan is Almaty, correct?"
         ("Is Almaty the capital, yes?", None),
         ("The tower is 330 m tall and is in Paris, right?", None),
         ("How tall is it?", None),
+        (
+            "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?",
+            None,
+        ),
     ],
 )
-def test_one_rule_for_tags_and_else_as_it_is(question, opened):
-    expected = opened or question
+def test_one_rule_for_tags_and_else_as_it_is_without_a_call(question, opened):
+    llm, expected = says("1"), opened or question
     assert open_tag_question(question) == expected
-    assert s2a("1").denoise(question, TOWER).query == expected
+    assert s2a(llm).denoise(question, TOWER).query == expected
+    assert len(llm.received_messages) == 1
+    as_it_is = s2a(llm, neutralize_question=False)
+    assert as_it_is.denoise(question, TOWER).query == question
 
 
 @given(

@@ -169,6 +169,8 @@ def kept_with(text, phrase):
 @example("\r\n".join(["a,b"] * 9))
 @example('{"a": "\\ud83d\\ude00 \\u00e9"}')
 @example("[" * 3000)
+@example(LOG)
+@example(CODE)
 def test_chunks_tile_any_text_and_their_context_is_inside_it(text):
     passage = Passage(text, "p")
     check_tiling(passage, structural_chunker(passage))
