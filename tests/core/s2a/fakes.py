@@ -56,6 +56,11 @@ def s2a(model, **settings):
     return S2ADenoiser(llm, options=Options(**options), **settings)
 
 
+def denoised(model, passages, query="How tall is the tower?", **settings):
+    """What `s2a` makes of these passages."""
+    return s2a(model, **settings).denoise(query, passages)
+
+
 def texts(passages):
     return [passage.text for passage in passages]
 

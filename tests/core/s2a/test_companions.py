@@ -15,7 +15,7 @@ from denoise_core.s2a import Options
 from denoise_core.s2a.pieces import group_slices, slice_passage, split_pieces
 from denoise_core.testing import FunctionLLM
 
-from .fakes import document, ids, keeps, pieces, s2a, says, texts, texts_at
+from .fakes import denoised, document, ids, keeps, pieces, s2a, says, texts, texts_at
 
 TABLE = "| City | People |\n|---|---|\n| Ulm | 126,000 |\n| Bern | 134,000 |\n| Graz | 292,000 |\n"
 LIST = "The kit contains:\n- a torch\n- two spare bulbs\n- a rope\n\nBatteries are sold separately."
@@ -43,13 +43,13 @@ def test_a_kept_piece_brings_what_it_cannot_be_read_without(
 ):
     passage = Passage(text, "p")
     llm = keeps(lambda piece: needed in piece)
-    result = s2a(llm).denoise("What is it?", [passage])
+    result = denoised(llm, [passage])
     assert texts(result.passages) == [kept_text]
     context_spans = result.reports[0].context_spans
     assert len(context_spans) == context_count
     assert not {drop.span for drop in result.dropped}.intersection(context_spans)
     check_result([passage], result)
-    result = s2a(llm, keep_context=False).denoise("What is it?", [passage])
+    result = denoised(llm, [passage], keep_context=False)
     (lone_text,) = texts(result.passages)
     assert needed in lone_text
     assert len(lone_text) <= len(kept_text)
@@ -58,14 +58,14 @@ def test_a_kept_piece_brings_what_it_cannot_be_read_without(
 
 
 def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
-    result = s2a("1, 2").denoise("Who?", [Passage(PROSE, "p")])
+    result = denoised("1, 2", [Passage(PROSE, "p")])
     assert result.reports[0].context_spans == ()
 
 
 def test_a_budget_of_tokens_takes_the_most_important_first():
     passage = Passage("Alpha one here. Beta two here. Gamma three here. Delta.", "p")
     llm = says("3, 1, 4")
-    result = s2a(llm, keep=TokenLimit(9)).denoise("Which?", [passage])
+    result = denoised(llm, [passage], keep=TokenLimit(9))
     assert texts(result.passages) == ["Alpha one here. Gamma three here. "]
     assert "most important comes first" in llm.received_messages[0][-1].content
     assert texts_at(passage.text, result.dropped) == ["Beta two here. ", "Delta."]
@@ -100,11 +100,11 @@ def test_a_selected_piece_comes_with_title_and_heading_also_of_another_passage(
         passages.append(Passage(text, str(start), metadata=metadata))
         start += len(text)
     llm = keeps(lambda piece: "6 A" in piece)
-    result = s2a(llm).denoise("Which fuse?", passages)
+    result = denoised(llm, passages)
     assert texts(result.passages) == kept_texts
     assert result.reports[0].context_spans
     check_result(passages, result)
-    result = s2a(llm, keep_context=False).denoise("Which fuse?", passages)
+    result = denoised(llm, passages, keep_context=False)
     assert ids(result.passages) == ids(passages[-1:])
 
 

@@ -21,7 +21,18 @@ from denoise_core.s2a import (
 )
 from denoise_core.testing import FunctionLLM, check_denoiser
 
-from .fakes import Structured, copies, document, ids, keeps, pieces, s2a, says, texts
+from .fakes import (
+    Structured,
+    copies,
+    denoised,
+    document,
+    ids,
+    keeps,
+    pieces,
+    s2a,
+    says,
+    texts,
+)
 
 PASSAGES = tuple(
     Passage(f"Passage {index} is here. It ends with {index}.", f"id{index}")
@@ -62,7 +73,7 @@ def test_any_window_keeps_the_laws(window, joint, variant):
 def test_a_split_is_said():
     long = Passage("This is one sentence of many. " * 40, "long")
     llm = says("ALL")
-    result = s2a(llm, max_characters=300).denoise(QUERY, [long])
+    result = denoised(llm, [long], max_characters=300)
     (report,) = result.reports
     assert report.call_count == len(llm.received_messages) > 3
     assert "split over" in report.notes[0]
@@ -72,7 +83,7 @@ def test_a_split_is_said():
 def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     long = Passage("x" * 5000, "long")
     llm = keeps(lambda text: "characters ..." in text)
-    assert s2a(llm, max_characters=100).denoise(QUERY, [long]).passages == (long,)
+    assert denoised(llm, [long], max_characters=100).passages == (long,)
     assert len(document(llm.received_messages[0])) < 200
 
 
@@ -130,7 +141,7 @@ def test_stray_braces_are_refused(user):
 def test_braces_in_values_mean_nothing():
     llm = says("ALL")
     odd = Passage("A {question} and {0} and {{x}}.", "p")
-    assert s2a(llm).denoise("{document}?", [odd]).passages == (odd,)
+    assert denoised(llm, [odd], "{document}?").passages == (odd,)
     assert "{document}?" in llm.received_messages[0][-1].content
 
 
@@ -236,7 +247,7 @@ def test_a_passage_that_breaks_replies_does_not_give_up_the_model():
     def reply(messages):
         return "so?" if "Passage 0 " in document(messages) else "NONE"
 
-    result = s2a(FunctionLLM(reply), join_passages=False).denoise(QUERY, PASSAGES)
+    result = denoised(FunctionLLM(reply), PASSAGES, join_passages=False)
     assert list(result.failures) == ids(result.passages) == ["id0"]
 
 

@@ -20,7 +20,7 @@ from denoise_core.s2a.question import (
 )
 from denoise_core.testing import FunctionLLM
 
-from .fakes import pieces, request, s2a, says
+from .fakes import denoised, pieces, request, s2a, says
 
 DATA = Path(__file__).parents[2] / "data" / "s2a"
 TOWER = [Passage("The tower is 330 m tall. I love it!", "a")]
@@ -81,7 +81,7 @@ TAGGED = "The capital of Kazakhstan is Almaty, correct?"
 def test_one_rule_for_tags_and_else_as_it_is_without_a_call(question, opened):
     llm, expected = says("1"), opened or question
     assert open_tag_question(question) == expected
-    assert s2a(llm).denoise(question, TOWER).query == expected
+    assert denoised(llm, TOWER, question).query == expected
     assert len(llm.received_messages) == 1
     as_it_is = s2a(llm, neutralize_question=False)
     assert as_it_is.denoise(question, TOWER).query == question
@@ -123,7 +123,7 @@ def test_what_is_left_is_the_persons_own_clauses_in_order(text, data):
 def test_both_lists_of_a_reply_are_held_together(requested, opinion, cleared):
     lists = json.dumps({"request": requested, "opinion": opinion})
     llm = FunctionLLM(lambda messages: lists if "wrote" in request(messages) else "1")
-    result = s2a(llm).denoise(GUESS, TOWER)
+    result = denoised(llm, TOWER, GUESS)
     assert result.query == (cleared or GUESS)
     assert (result.question_note is None) == (cleared is not None)
 

@@ -18,7 +18,7 @@ from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a.replies import parse_selection, parse_texts
 from denoise_core.testing import FunctionLLM
 
-from .fakes import Structured, s2a, texts
+from .fakes import Structured, denoised, texts
 
 CORPUS = Path(__file__).parents[2] / "data" / "replies"
 TOWER = Passage("The tower is 330 m tall. I love it! It was built in 1889.", "tower")
@@ -204,7 +204,7 @@ def in_turn(*replies):
 
 def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
     llm = FunctionLLM(in_turn("Piece 1 is the one.", '{"keep": [1]}'))
-    result = s2a(llm).denoise("How tall?", [TOWER])
+    result = denoised(llm, [TOWER])
     assert texts(result.passages) == ["The tower is 330 m tall. "]
     first, (*repeated, own_reply, correction) = llm.received_messages
     assert tuple(repeated) == first
@@ -246,7 +246,7 @@ def test_one_refused_document_costs_one_document(error, refused, failed, most_ca
         return "ALL"
 
     llm = FunctionLLM(reply)
-    result = s2a(llm).denoise("What is known?", passages)
+    result = denoised(llm, passages)
     assert set(map(int, result.failures)) == failed
     assert result.passages == tuple(passages)
     assert len(llm.received_messages) <= most_calls
@@ -262,7 +262,7 @@ def test_what_fails_for_the_moment_is_not_halved(error):
         raise error
 
     llm = FunctionLLM(reply)
-    assert len(s2a(llm).denoise("How tall?", [TOWER, FRUIT]).failures) == 2
+    assert len(denoised(llm, [TOWER, FRUIT]).failures) == 2
     assert len(llm.received_messages) == 1
 
 
@@ -272,21 +272,21 @@ def starting(number):
 
 def test_first_words_that_do_not_agree_are_asked_again():
     llm = Structured(in_turn(starting(2), starting(3)))
-    result = s2a(llm, keep_context=False).denoise("When?", [TOWER])
+    result = denoised(llm, [TOWER], keep_context=False)
     assert texts(result.passages) == ["It was built in 1889."]
     assert "piece 2 does not begin with" in llm.received_messages[1][-1].content
 
 
 def test_what_never_agrees_loses_nothing():
     llm = Structured(lambda *asked: starting(2))
-    result = s2a(llm).denoise("When?", [TOWER])
+    result = denoised(llm, [TOWER])
     assert result.passages == (TOWER,)
     assert "does not begin with" in result.failures["tower"]
 
 
 def test_schemas_are_strict_and_the_prompt_asks_for_json():
     llm = Structured(lambda *asked: '{"keep": []}')
-    s2a(llm).denoise("How tall?", [TOWER])
+    denoised(llm, [TOWER])
     (schema,) = llm.schemas
     items = schema["properties"]["keep"]["items"]
     assert schema["required"] == ["keep", "answered"]
@@ -300,14 +300,14 @@ def test_schemas_are_strict_and_the_prompt_asks_for_json():
 
 def test_whether_a_model_can_is_found_by_asking_once():
     llm = Structured(in_turn("1", "1", "NONE"), structured=None)
-    s2a(llm, join_passages=False).denoise("Why?", [TOWER, FRUIT, Passage("X.", "x")])
+    denoised(llm, [TOWER, FRUIT, Passage("X.", "x")], join_passages=False)
     assert list(map(bool, llm.schemas)) == [True, False, False]
 
 
 @pytest.mark.parametrize("answered", ["yes", "partly"])
 def test_no_piece_that_answers_is_a_contradiction_and_is_asked_for_again(answered):
     llm = FunctionLLM(in_turn(f"NONE\nANSWERED: {answered}", "1\nANSWERED: yes"))
-    result = s2a(llm).denoise("How tall?", [TOWER])
+    result = denoised(llm, [TOWER])
     assert texts(result.passages) == ["The tower is 330 m tall. "]
     assert result.answered == "yes"
     assert len(llm.received_messages) == 2
