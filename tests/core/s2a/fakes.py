@@ -61,6 +61,10 @@ def denoised(model, passages, query="How tall is the tower?", **settings):
     return s2a(model, **settings).denoise(query, passages)
 
 
+def call_count(llm):
+    return len(llm.received_messages)
+
+
 def texts(passages):
     return [passage.text for passage in passages]
 

@@ -93,7 +93,8 @@ def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
         lambda: s2a(llm, variant="default", shown_text="written"), "Who?", [VELTRIN]
     )
     (passage,) = result.passages
-    assert (passage.text, passage.is_rewritten) == (written, True)
+    assert passage.text == written
+    assert passage.is_rewritten is True
     (sentence,) = result.reports[0].sentences
     assert sentence.supported is not True
 

@@ -13,7 +13,7 @@ from denoise_core import InputError, Passage
 from denoise_core.s2a import Cache, MemoryStore, SqliteStore
 from denoise_core.testing import FunctionLLM
 
-from .fakes import document, ids, keeps, s2a, says
+from .fakes import call_count, document, ids, keeps, s2a, says
 
 PASSAGES = (
     Passage("The tower is tall. I love it.", "a"),
@@ -43,7 +43,7 @@ def test_a_second_run_makes_no_call_and_gives_the_same(store):
     first = denoiser.denoise("How tall?", PASSAGES)
     second = denoiser.denoise("How tall?", PASSAGES)
     third = asyncio.run(denoiser.adenoise("How tall?", PASSAGES))
-    assert len(llm.received_messages) == 2
+    assert call_count(llm) == 2
     assert outcome(first) == outcome(second) == outcome(third)
     assert second.trace.usage.total == 0
 
@@ -63,7 +63,7 @@ def test_another_question_text_model_or_wording_is_another_call(
     llm, store = says("ALL"), MemoryStore()
     cached(llm, store).denoise("One?", PASSAGES[:1])
     cached(llm, store, model, variant=variant).denoise(query, [passage])
-    assert len(llm.received_messages) == 2
+    assert call_count(llm) == 2
 
 
 def test_the_persistent_store_outlives_the_process_object(tmp_path):
@@ -71,14 +71,14 @@ def test_the_persistent_store_outlives_the_process_object(tmp_path):
     for _ in range(2):
         store = SqliteStore(tmp_path / "replies.db")
         cached(llm, store).denoise("How?", PASSAGES[:1])
-    assert len(llm.received_messages) == 1
+    assert call_count(llm) == 1
 
 
 def test_unreadable_replies_are_not_kept(store):
     llm = says("no idea, 7 perhaps")
     for _ in range(2):
         assert cached(llm, store).denoise("How?", PASSAGES[:1]).fallback
-    assert len(llm.received_messages) == 4, "each time once more in the same call"
+    assert call_count(llm) == 4, "each time once more in the same call"
 
 
 def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
@@ -87,14 +87,14 @@ def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
     passages = [Passage(f"Text {n} is here. It ends.", str(n)) for n in range(20)]
     denoiser = cached(llm, store)
     first = denoiser.denoise("How?", passages)
-    asked = len(llm.received_messages)
+    asked = call_count(llm)
     again = denoiser.denoise("How?", passages[15:4:-1])
-    assert len(llm.received_messages) == asked
+    assert call_count(llm) == asked
     known = [passage for passage in first.passages if 4 < int(passage.id) < 16]
     assert list(again.passages) == known[::-1]
     new = Passage("A new 7. Or so.", "new")
     assert ids(denoiser.denoise("How?", [*passages[:3], new]).passages) == ["new"]
-    assert len(llm.received_messages) == asked + 1
+    assert call_count(llm) == asked + 1
     assert document(llm.received_messages[-1]) == "1 A new 7.\n2 Or so."
 
 
@@ -117,7 +117,7 @@ async def test_the_file_store_does_not_block_the_event_loop(tmp_path):
     denoiser = cached(llm, SqliteStore(tmp_path / "replies.db"))
     with blockbuster_ctx():
         await denoiser.adenoise("How?", PASSAGES)
-    assert len(llm.received_messages) == 1
+    assert call_count(llm) == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.text(max_size=3))))
@@ -158,7 +158,7 @@ def test_a_repeated_question_has_the_same_result_without_a_call(
     assert first.answered == reply.split()[-1]
     for _ in range(2):
         assert outcome(denoiser.denoise("How tall?", passages)) == outcome(first)
-    assert len(llm.received_messages) == 1
+    assert call_count(llm) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,9 @@ def test_an_answer_of_two_passages_is_not_known_of_one(store, reply, answered_al
     both = denoiser.denoise("How tall?", PASSAGES)
     alone = denoiser.denoise("How tall?", PASSAGES[:1])
     again = denoiser.denoise("How tall?", PASSAGES[::-1])
-    assert len(llm.received_messages) == 1
-    assert (alone.answered, again.answered) == (answered_alone, both.answered)
+    assert call_count(llm) == 1
+    assert alone.answered == answered_alone
+    assert again.answered == both.answered
     assert alone.passages == both.passages[:1]
 
 
@@ -185,6 +186,6 @@ def test_of_two_passages_of_one_text_what_is_kept_is_known_again(store):
     llm = says("1\nANSWERED: yes")
     denoiser = cached(llm, store)
     first, second = (denoiser.denoise("How tall?", TWINS) for _ in range(2))
-    assert len(llm.received_messages) == 1
+    assert call_count(llm) == 1
     assert first.passages[0] in second.passages
     assert second.answered == "yes"

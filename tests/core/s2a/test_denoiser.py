@@ -21,7 +21,18 @@ from denoise_core.runtime.guard import Guard
 from denoise_core.runtime.pipeline import Pipeline
 from denoise_core.testing import FunctionLLM, check_denoiser
 
-from .fakes import copies, denoised, document, ids, keeps, s2a, says, texts, texts_at
+from .fakes import (
+    call_count,
+    copies,
+    denoised,
+    document,
+    ids,
+    keeps,
+    s2a,
+    says,
+    texts,
+    texts_at,
+)
 
 SENTENCES = ["The tower is 330 m tall. ", "I love it! ", "It was built in 1889."]
 TOWER = Passage("".join(SENTENCES), "tower", score=0.5, metadata={"a": 1})
@@ -63,7 +74,8 @@ def test_named_sentences_stay_or_go_and_a_verb_says_which(
         assert texts_at(TOWER.text, result.dropped) == [
             sentence for sentence in SENTENCES if sentence not in kept
         ]
-        assert (result.fallback, result.query) == (None, QUERY)
+        assert result.fallback is None
+        assert result.query == QUERY
 
 
 def test_a_kept_passage_is_its_source_with_another_text():
@@ -86,7 +98,8 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
     llm = FunctionLLM(reply)
     denoiser = s2a(llm, variant=variant, join_passages=False)
     result = denoiser.denoise(f"{QUERY} I think 200 m.", PASSAGES)
-    assert (result.query, result.question_note) == (QUERY, None)
+    assert result.query == QUERY
+    assert result.question_note is None
     clearing, *others = [messages[-1].content for messages in llm.received_messages]
     assert "330" not in clearing
     assert len(others) == len(PASSAGES)
@@ -107,7 +120,9 @@ def test_a_document_never_writes_the_question(variant, question):
 @pytest.mark.parametrize("question", [QUERY, "Tell me the height of the tower."])
 def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(question):
     result = denoised(question, PASSAGES[1:2], question, variant="single")
-    assert (result.passages, result.fallback, result.query) == ((), None, question)
+    assert result.passages == ()
+    assert result.fallback is None
+    assert result.query == question
 
 
 def test_a_reply_without_text_is_a_fallback():
@@ -152,7 +167,7 @@ def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
 
     llm = FunctionLLM(reply)
     result = denoised(llm, PASSAGES, max_characters=10**8)
-    assert len(llm.received_messages) == 2 + len(PASSAGES)
+    assert call_count(llm) == 2 + len(PASSAGES)
     roles = [message.role for message in llm.received_messages[1]]
     assert roles[-2:] == ["assistant", "user"]
     assert texts(result.passages) == [SENTENCES[0]]
@@ -175,7 +190,7 @@ def test_budget_that_runs_out_keeps_the_rest_and_says_so():
     budget = Budget(calls=1)
     denoiser = s2a(llm, budget=budget, max_concurrency=1, join_passages=False)
     result = denoiser.denoise(QUERY, PASSAGES)
-    assert len(llm.received_messages) == 1
+    assert call_count(llm) == 1
     assert BudgetExceeded.__name__ in result.fallback
     assert result.passages == PASSAGES
 
@@ -245,7 +260,8 @@ def test_what_the_model_says_of_the_answer_is_told_and_the_pieces_stay(
     result = denoised(reply, PASSAGES, on_error="drop")
     check_result(PASSAGES, result)
     assert texts(result.passages) == kept_texts
-    assert (result.answered, result.relevant) == (answered, relevant)
+    assert result.answered == answered
+    assert result.relevant == relevant
     assert (result.note is None) == (note is None)
     assert (note or "") in (result.note or "")
 
@@ -254,7 +270,8 @@ def test_no_answer_and_no_piece_is_absence_and_the_guard_loses_nothing():
     denoiser = s2a("NONE\nANSWERED: no")
     for guarded in (denoiser, Pipeline(denoiser)):
         result = Guard(guarded).denoise(QUERY, PASSAGES)
-        assert (result.passages, result.relevant) == (PASSAGES, False)
+        assert result.passages == PASSAGES
+        assert result.relevant is False
         assert "nothing was kept" in result.fallback
 
 
@@ -263,7 +280,8 @@ def test_a_user_can_have_nothing_kept_where_nothing_answers():
     for denoiser in (drops, Guard(drops), Guard(Pipeline(drops))):
         result = denoiser.denoise(QUERY, PASSAGES)
         check_result(PASSAGES, result)
-        assert (result.passages, result.relevant) == ((), False)
+        assert result.passages == ()
+        assert result.relevant is False
     partly = s2a("1\nANSWERED: partly", on_irrelevant="drop")
     assert partly.denoise(QUERY, PASSAGES).passages
 
@@ -296,7 +314,7 @@ def test_one_call_that_finds_an_answer_or_saw_all_that_is_kept_is_enough(
     model = answers_by_passage("1", **answers)
     result = denoised(model, PASSAGES, join_passages=False)
     assert result.answered == answered
-    assert len(model.received_messages) == len(PASSAGES)
+    assert call_count(model) == len(PASSAGES)
 
 
 @pytest.mark.parametrize(

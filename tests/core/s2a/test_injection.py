@@ -86,7 +86,8 @@ def test_what_is_shown_is_the_sources_own_whatever_the_model_is_told(
         result = denoiser.denoise(QUERY, passages)
         check_result(passages, result)
         assert result.query == QUERY
-        assert not any(passage.is_rewritten for passage in result.passages)
+        for passage in result.passages:
+            assert not passage.is_rewritten
 
 
 @pytest.mark.parametrize("foreign", ["Call 0800-EVIL now.", "Bananas rot."])

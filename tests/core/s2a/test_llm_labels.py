@@ -13,7 +13,7 @@ from denoise_core.question import Question
 from denoise_core.s2a.llm_labels import label_questions, write_labels
 from denoise_core.testing import FunctionLLM, ListRetriever
 
-from .fakes import pieces, request, says
+from .fakes import call_count, pieces, request, says
 
 
 def shortened(question):
@@ -59,10 +59,10 @@ def test_one_call_labels_and_calibrates_and_labels_of_people_are_not_asked_about
     assert calibrated.evaluation.relevant_text_share < 0.5
     right = [q for q in labelled if gold_texts(q) & gold_texts(ASKED[q.text])]
     assert len(right) >= 20
-    calls = len(llm.received_messages)
+    calls = call_count(llm)
     # As a person may have corrected them.
     assert calibrate(None, labelled, llm).scale == calibrated.scale
-    assert len(llm.received_messages) == calls
+    assert call_count(llm) == calls
 
 
 def test_what_the_model_fails_on_is_told_in_its_place():

@@ -23,6 +23,7 @@ from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import (
     Structured,
+    call_count,
     copies,
     denoised,
     document,
@@ -53,7 +54,7 @@ def test_joint_and_single_calls_select_the_same(joint, calls):
     )
     assert ids(result.passages) == ["id4"]
     assert texts(result.passages) == ["It ends with 4."]
-    assert len(llm.received_messages) == calls
+    assert call_count(llm) == calls
 
 
 @given(
@@ -75,7 +76,7 @@ def test_a_split_is_said():
     llm = says("ALL")
     result = denoised(llm, [long], max_characters=300)
     (report,) = result.reports
-    assert report.call_count == len(llm.received_messages) > 3
+    assert report.call_count == call_count(llm) > 3
     assert "split over" in report.notes[0]
     assert result.passages == (long,)
 
@@ -223,7 +224,7 @@ def test_a_model_that_cannot_be_read_is_asked_three_times_in_all(
         result = denoiser.denoise(f"{QUERY} I believe it is red.", passages)
         assert result.passages == passages
         assert list(result.failures) == ids(passages)
-    assert len(llm.received_messages) == 3
+    assert call_count(llm) == 3
     assert caplog.text.count("larger model") == 1
 
 
@@ -234,7 +235,7 @@ def test_a_model_that_was_given_up_is_tried_again(monkeypatch):
 
     def ask():
         result = denoiser.denoise("Which tower?", PASSAGES[:2])
-        return bool(result.fallback), len(llm.received_messages)
+        return bool(result.fallback), call_count(llm)
 
     assert [ask(), ask()] == [(True, 3), (True, 3)]
     monkeypatch.setattr(replies, "RETRY_SECONDS", 0.0)
@@ -259,7 +260,7 @@ def test_plain_prompts_have_no_envelope_and_the_same_tasks():
         QUERY, PASSAGES[:2]
     )
     assert answer.text == "Red."
-    assert len(llm.received_messages) == 2
+    assert call_count(llm) == 2
     for messages in llm.received_messages:
         prompt = "\n".join(message.content for message in messages)
         assert "Passage 0 is here." in prompt

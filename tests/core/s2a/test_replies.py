@@ -18,7 +18,7 @@ from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a.replies import parse_selection, parse_texts
 from denoise_core.testing import FunctionLLM
 
-from .fakes import Structured, denoised, texts
+from .fakes import Structured, call_count, denoised, texts
 
 CORPUS = Path(__file__).parents[2] / "data" / "replies"
 TOWER = Passage("The tower is 330 m tall. I love it! It was built in 1889.", "tower")
@@ -67,7 +67,8 @@ def test_a_list_is_read_as_it_was_written(numbers, between):
 )
 def test_what_the_grammar_has(reply, numbers, answered):
     selection = parse_selection(reply, 8)
-    assert (selection.numbers, selection.answered) == (numbers, answered)
+    assert selection.numbers == numbers
+    assert selection.answered == answered
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,7 @@ def test_one_refused_document_costs_one_document(error, refused, failed, most_ca
     result = denoised(llm, passages)
     assert set(map(int, result.failures)) == failed
     assert result.passages == tuple(passages)
-    assert len(llm.received_messages) <= most_calls
+    assert call_count(llm) <= most_calls
     notes = " ".join(note for report in result.reports for note in report.notes)
     assert ("refused" in notes) == bool(refused)
 
@@ -263,7 +264,7 @@ def test_what_fails_for_the_moment_is_not_halved(error):
 
     llm = FunctionLLM(reply)
     assert len(denoised(llm, [TOWER, FRUIT]).failures) == 2
-    assert len(llm.received_messages) == 1
+    assert call_count(llm) == 1
 
 
 def starting(number):
@@ -310,4 +311,4 @@ def test_no_piece_that_answers_is_a_contradiction_and_is_asked_for_again(answere
     result = denoised(llm, [TOWER])
     assert texts(result.passages) == ["The tower is 330 m tall. "]
     assert result.answered == "yes"
-    assert len(llm.received_messages) == 2
+    assert call_count(llm) == 2

@@ -180,7 +180,8 @@ def test_chunks_tile_any_text_and_their_context_is_inside_it(text):
             assert 0 <= start < end <= len(text)
         parts = chunked.split_chunk(chunk)
         assert (parts[0][0], parts[-1][1]) == chunk.span
-        assert all(part[1] == next_part[0] for part, next_part in pairwise(parts))
+        for part, next_part in pairwise(parts):
+            assert part[1] == next_part[0]
     assert chunked.scored_chunks or not text.strip()
 
 
@@ -438,7 +439,8 @@ def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
     cut_texts = raw_texts(text)
     for n in range(6):
         assert sum(f"Town {n}" in cut_text for cut_text in cut_texts) == 1
-    assert all(cut_text.count("Snippet") < 2 for cut_text in cut_texts)
+    for cut_text in cut_texts:
+        assert cut_text.count("Snippet") < 2
 
 
 def test_records_inside_a_long_record_are_chunks():
@@ -489,7 +491,8 @@ def test_long_code_without_indentation_has_no_empty_context():
     assert chunked.text_format == "code"
     last_chunks = [c for c in chunked.chunks if c.start > text.index("call_1(")]
     assert len(last_chunks) > 1
-    assert not any(chunk.context_spans for chunk in last_chunks)
+    for chunk in last_chunks:
+        assert not chunk.context_spans
 
 
 YAML_ROWS = "".join(f"  - name: n{n}\n    size: {n}\n" for n in range(4))
