@@ -1,6 +1,6 @@
 """Everything that may go wrong around a part, and what it is held to then.
 
-`check_faults` and `check_hang` for what a part works with, `check_remote` for the server it asks, `check_store`
+`check_faults` and `check_hang` for what a part works with, `misbehaving` for the server it asks, `check_store`
 for where a cache keeps replies. Parametrise with `faults_of` and `MISBEHAVIOURS`.
 """
 
@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import numpy as np
 from laws import check_result
 from local_server import Sent, answering, json_reply
 
-from denoise_core.errors import is_user_error
 from denoise_core.protocols import Denoiser
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.caches import Store
@@ -274,9 +274,10 @@ def _each(found: Any, name: str, change: Callable[[Any], Any]) -> Any:
 
 
 def _silence(right: Any) -> None:
-    time.sleep(3)
+    time.sleep(1)
 
 
+@cache
 def _bomb() -> bytes:
     """64 MiB in 64 KiB, never held unpacked."""
     packing = zlib.compressobj(9, wbits=31)
@@ -338,27 +339,3 @@ def misbehaving(
         return json_reply(right) if isinstance(asked, str) else change(right)
 
     return answering(reply)
-
-
-def check_remote(
-    call: Callable[[str], Any],
-    answer: Callable[[Any], Any],
-    names: Iterable[str] = MISBEHAVIOURS,
-) -> dict[str, str]:
-    """Whatever the server does that ``call`` asks at the address it is given, no mistake of the user comes of it:
-    it answers, or raises what `denoise_core.errors.is_user_error` calls a failure. What came of each, by name."""
-    told: dict[str, str] = {}
-    with misbehaving(answer) as url:
-        call(url)
-    for name in names:
-        with misbehaving(answer, name) as url:
-            try:
-                call(url)
-                told[name] = "answered"
-            except Exception as error:
-                if is_user_error(error):
-                    raise AssertionError(
-                        f"{name}: {type(error).__name__} is a mistake: {error}"
-                    ) from error
-                told[name] = type(error).__name__
-    return told

@@ -13,7 +13,8 @@ from denoise_core.text.delimit import new_marker, sanitize_text, wrap_in_envelop
 def test_no_text_holds_its_marker_and_the_same_texts_have_the_same(texts):
     marker = new_marker(texts)
     assert len(marker) == 16
-    assert not any(marker in t for t in texts)
+    for text in texts:
+        assert marker not in text
     assert new_marker(list(texts)) == marker
     assert new_marker([*texts, "more"]) != marker
 
@@ -39,47 +40,31 @@ NASTY = st.text(
 )
 
 
-@given(
-    st.lists(
-        st.one_of(
-            NASTY,
-            st.sampled_from(
-                ["BEGIN document ", "END ", "</evidence>", "<|im_start|>", "[INST]"]
-            ),
-        )
-    )
+MARKUP = st.sampled_from(
+    [
+        "BEGIN document ",
+        "END ",
+        "END document",
+        "end 12ab34",
+        "</evidence>",
+        "<evidence",
+        "<|im_start|>",
+        "<s>",
+        "[INST]",
+        "[/INST]",
+    ]
 )
-def test_an_envelope_holds_its_text_whole_and_nothing_leaves_it(parts):
-    text = "".join(parts)
+
+
+@given(st.lists(NASTY | MARKUP).map("".join))
+def test_an_envelope_holds_its_text_whole_and_showing_twice_changes_nothing_more(text):
+    shown = sanitize_text(text)
     made = wrap_in_envelope(text, "document 1")
     found, outside = enclosed(f"before\n{made}\nafter")
-    assert found == [("document 1", sanitize_text(text))]
+    assert found == [("document 1", shown)]
     assert outside == "before\nafter"
-
-
-@given(
-    st.lists(
-        st.one_of(
-            NASTY,
-            st.sampled_from(
-                ["<evidence", "END document", "<s>", "[/INST]", "end 12ab34"]
-            ),
-        )
-    )
-)
-def test_showing_twice_changes_nothing_more(parts):
-    once = sanitize_text("".join(parts))
-    assert sanitize_text(once) == once
-    once.encode()
-
-
-def test_an_envelope_follows_from_its_text_alone():
-    assert wrap_in_envelope("a text", "document") == wrap_in_envelope(
-        "a text", "document"
-    )
-    assert wrap_in_envelope("a text", "document") != wrap_in_envelope(
-        "a texT", "document"
-    )
+    assert sanitize_text(shown) == shown
+    shown.encode()
 
 
 @pytest.mark.parametrize(

@@ -61,28 +61,46 @@ def caused(error, by):
     return error
 
 
+MISTAKES = (
+    InputError,
+    MissingExtra,
+    ProbeMismatch,
+    TypeError,
+    AttributeError,
+    NameError,
+    ImportError,
+    NotImplementedError,
+    PermissionError,
+    AuthenticationError,
+    PermissionDeniedError,
+)
+FAILURES = (
+    TimeoutError,
+    ConnectionError,
+    RateLimitError,
+    UnparsableReply,
+    EmptyResult,
+    ContractViolation,
+    KeyError,
+    ValueError,
+    RuntimeError,
+    Refusing,
+)
+LATE, REFUSED = TimeoutError("late"), AuthenticationError("x")
+
+
 @pytest.mark.parametrize(
     "error",
     [
-        InputError("x"),
-        MissingExtra("x"),
-        ProbeMismatch("x"),
-        TypeError("x"),
-        AttributeError("x"),
-        NameError("x"),
-        ImportError("x"),
-        NotImplementedError("x"),
-        PermissionError("x"),
+        *(kind("x") for kind in MISTAKES),
         APIStatusError(401),
         APIStatusError(403),
         APIStatusError(response=Response(401)),
         APIStatusError(response={"status_code": 403}),
-        AuthenticationError("x"),
-        PermissionDeniedError("x"),
         Grpc("UNAUTHENTICATED"),
-        caused(RuntimeError("the client gave up"), AuthenticationError("x")),
+        caused(RuntimeError("the client gave up"), REFUSED),
         caused(RuntimeError("the client gave up"), MissingExtra("x")),
-        ExceptionGroup("several", [TimeoutError(), AuthenticationError("x")]),
+        ExceptionGroup("several", [LATE, REFUSED]),
     ],
 )
 def test_mistakes(error):
@@ -92,24 +110,15 @@ def test_mistakes(error):
 @pytest.mark.parametrize(
     "error",
     [
-        TimeoutError("x"),
-        ConnectionError("x"),
-        RateLimitError("x"),
+        *(kind("x") for kind in FAILURES),
         APIStatusError(500),
         APIStatusError(429),
         APIStatusError(True),
         BudgetExceeded("calls", 1, 1),
-        UnparsableReply("x"),
-        EmptyResult("x"),
-        ContractViolation("x"),
-        KeyError("x"),
-        ValueError("x"),
-        RuntimeError("x"),
         Grpc("UNAVAILABLE"),
-        Refusing("x"),
         caused(UnparsableReply("no JSON"), TypeError("x")),
-        caused(TimeoutError("late"), AuthenticationError("x")),
-        ExceptionGroup("several", [TimeoutError(), ValueError("x")]),
+        caused(TimeoutError("late"), REFUSED),
+        ExceptionGroup("several", [LATE, ValueError("x")]),
     ],
 )
 def test_failures(error):
@@ -143,25 +152,32 @@ def test_an_error_that_cannot_be_shown_is_said_all_the_same():
     assert format_error(Broken()) == "Broken: (its message cannot be read)"
 
 
+def http_response(status):
+    httpx = pytest.importorskip("httpx")
+    return httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 429, 500, 503])
 def test_statuses_of_a_real_http_client(status):
     httpx = pytest.importorskip("httpx")
-    response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
     with pytest.raises(httpx.HTTPStatusError) as caught:
-        response.raise_for_status()
+        http_response(status).raise_for_status()
     assert is_user_error(caught.value) == (status in (401, 403))
 
 
-def test_transport_errors_of_a_real_http_client_are_failures():
-    httpx = pytest.importorskip("httpx")
-    for name in (
+@pytest.mark.parametrize(
+    "name",
+    [
         "ConnectError",
         "ReadTimeout",
         "ConnectTimeout",
         "PoolTimeout",
         "RemoteProtocolError",
-    ):
-        assert not is_user_error(getattr(httpx, name)("x"))
+    ],
+)
+def test_transport_errors_of_a_real_http_client_are_failures(name):
+    httpx = pytest.importorskip("httpx")
+    assert not is_user_error(getattr(httpx, name)("x"))
 
 
 @pytest.mark.parametrize(
@@ -177,17 +193,15 @@ def test_transport_errors_of_a_real_http_client_are_failures():
     ],
 )
 def test_errors_of_a_real_model_client(name, status):
-    openai, httpx = pytest.importorskip("openai"), pytest.importorskip("httpx")
-    response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
-    error = getattr(openai, name)("refused", response=response, body=None)
-    assert is_user_error(error) == (status in (401, 403))
-    assert is_user_error(caused(RuntimeError("the chain gave up"), error)) == (
-        status in (401, 403)
-    )
+    openai = pytest.importorskip("openai")
+    make = getattr(openai, name)
+    error = make("refused", response=http_response(status), body=None)
+    for raised in (error, caused(RuntimeError("the chain gave up"), error)):
+        assert is_user_error(raised) == (status in (401, 403))
 
 
-def test_transport_errors_of_a_real_model_client_are_failures():
-    openai, httpx = pytest.importorskip("openai"), pytest.importorskip("httpx")
-    request = httpx.Request("POST", "http://host/v1")
-    assert not is_user_error(openai.APITimeoutError(request=request))
-    assert not is_user_error(openai.APIConnectionError(request=request))
+@pytest.mark.parametrize("name", ["APITimeoutError", "APIConnectionError"])
+def test_transport_errors_of_a_real_model_client_are_failures(name):
+    openai = pytest.importorskip("openai")
+    make = getattr(openai, name)
+    assert not is_user_error(make(request=http_response(200).request))

@@ -5,27 +5,92 @@ import threading
 
 import pytest
 from both_drivers import DOCS, Nested, ask, both
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import (
     Budget,
     BudgetExceeded,
-    DenoiseResult,
     InputError,
-    Message,
     Price,
     Reply,
     Usage,
 )
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.runtime.effects import Batch, FailedItem, complete, denoise
+from denoise_core.runtime.effects import Batch, FailedItem, denoise
 from denoise_core.testing import FunctionLLM
 
+drivers = pytest.mark.parametrize(
+    "drive",
+    [run_flow, lambda *flow, **options: asyncio.run(arun_flow(*flow, **options))],
+    ids=["sync", "async"],
+)
 
-class FidelityGate:
-    """An LLM that answers at once after `open`, and counts the calls that began."""
+
+@given(
+    st.integers(0, 6),
+    st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    st.integers(1, 4),
+)
+def test_a_budget_of_calls_is_never_passed(limit, batches, width):
+    models = []
+
+    def flow():
+        refused = 0
+        for size in batches:
+            outcomes = yield Batch((ask("x"),) * size)
+            refused += sum(isinstance(outcome, FailedItem) for outcome in outcomes)
+        return refused
+
+    def servers():
+        models.append(FunctionLLM(lambda messages: "y"))
+        return {"llm": models[-1]}
+
+    refused, _ = both(flow, servers, budget=Budget(calls=limit), max_concurrency=width)
+    asked = sum(batches)
+    calls = [len(llm.received_messages) for llm in models]
+    assert calls == [min(limit, asked)] * 2
+    assert refused == max(0, asked - limit)
+
+
+@pytest.mark.parametrize(
+    ("budget", "what"),
+    [
+        (Budget(tokens=150), "tokens"),
+        (Budget(tokens=200), "tokens"),
+        (Budget(money=0.00015, price=Price(1.0, 1.0)), "money"),
+        (Budget(calls=2), "calls"),
+    ],
+)
+def test_a_budget_stops_before_the_next_call_and_nested_runs_draw_on_the_same(
+    budget, what
+):
+    llm = FunctionLLM(lambda messages: Reply("y", Usage(60, 40)))
+
+    def flow():
+        yield from denoise("q", DOCS, denoiser=Nested(llm, 1))
+        yield ask("first")
+        yield ask("second")
+
+    (error, message), trace = both(flow, lambda: {"llm": llm}, budget=budget)
+    assert error is BudgetExceeded
+    assert what in message
+    assert [event.error is None for event in trace.events] == [True, True, False]
+
+
+def asking(text="x"):
+    yield ask(text)
+
+
+def test_usage_is_estimated_when_the_model_does_not_say():
+    llm = FunctionLLM(lambda messages: "y" * 9)
+    _, trace = run_flow(asking("x" * 40), llm=llm)
+    assert trace.usage == Usage(10, 3, is_estimated=True)
+
+
+class Hanging:
+    """A model that answers once ``opened`` is set, and whose async form never does."""
 
     def __init__(self):
         self.began = 0
@@ -38,129 +103,47 @@ class FidelityGate:
 
     async def acomplete(self, messages):
         self.began += 1
-        await asyncio.to_thread(self.opened.wait, 30)
-        return Reply("y")
-
-
-@given(
-    st.integers(0, 6),
-    st.lists(st.integers(1, 4), min_size=1, max_size=5),
-    st.integers(1, 4),
-)
-@settings(max_examples=40, deadline=None)
-def test_a_budget_of_calls_is_never_passed(limit, batches, width):
-    made = []
-
-    def flow():
-        outcomes = []
-        for size in batches:
-            outcomes += yield Batch(tuple(ask("x") for _ in range(size)))
-        return [isinstance(o, FailedItem) for o in outcomes]
-
-    def servers():
-        made.append(FunctionLLM(lambda m: "y"))
-        return {"llm": made[-1]}
-
-    refused, _ = both(flow, servers, budget=Budget(calls=limit), max_concurrency=width)
-    asked = sum(batches)
-    assert [len(llm.received_messages) for llm in made] == [min(limit, asked)] * 2
-    assert sum(refused) == max(0, asked - limit)
-
-
-def test_tokens_and_money_stop_before_the_next_call_and_nested_runs_draw_on_the_same_budget():
-    def reply(messages):
-        return Reply("y", Usage(60, 40))
-
-    class Nested:
-        def denoise(self, query, passages):
-            run_flow(one(), llm=FunctionLLM(reply))
-            return DenoiseResult(query, tuple(passages))
-
-        async def adenoise(self, query, passages):
-            await arun_flow(one(), llm=FunctionLLM(reply))
-            return DenoiseResult(query, tuple(passages))
-
-    def one():
-        yield ask("inner")
-
-    def flow():
-        yield from denoise("q", DOCS, denoiser=Nested())
-        yield ask("first")
-        yield ask("second")
-
-    for budget, what in (
-        (Budget(tokens=150), "tokens"),
-        (Budget(money=0.00015, price=Price(1.0, 1.0)), "money"),
-        (Budget(calls=2), "calls"),
-    ):
-        (error, message), trace = both(
-            flow, lambda: {"llm": FunctionLLM(reply)}, budget=budget
-        )
-        assert error is BudgetExceeded
-        assert what in message
-        assert [e.error is None for e in trace.events] == [True, True, False]
-
-
-def test_usage_is_estimated_when_the_model_does_not_say():
-    def flow():
-        yield ask("x" * 40)
-
-    _, trace = both(flow, lambda: {"llm": FunctionLLM(lambda m: "y" * 9)})
-    assert trace.usage == Usage(10, 3, is_estimated=True)
+        await asyncio.Event().wait()
 
 
 def test_the_deadline_ends_an_async_call_in_the_middle_and_refuses_the_next_sync_one():
-    class Hangs:
-        async def acomplete(self, messages):
-            await asyncio.Event().wait()
-
-    def flow():
-        yield ask("x")
-
     with pytest.raises(BudgetExceeded, match="seconds"):
-        asyncio.run(arun_flow(flow(), llm=Hangs(), budget=Budget(seconds=0.01)))
+        asyncio.run(arun_flow(asking(), llm=Hanging(), budget=Budget(seconds=0.01)))
     with pytest.raises(BudgetExceeded, match="seconds"):
-        run_flow(flow(), llm=FunctionLLM(lambda m: "y"), budget=Budget(seconds=0))
+        run_flow(asking(), llm=Hanging(), budget=Budget(seconds=0))
 
 
-def test_the_outsides_own_timeout_stays_a_timeout():
-    class Times:
-        async def acomplete(self, messages):
-            raise TimeoutError("server")
+@drivers
+def test_the_outsides_own_timeout_stays_a_timeout(drive):
+    def fail(messages):
+        raise TimeoutError("server")
 
-    def flow():
-        yield ask("x")
-
-    with pytest.raises(TimeoutError, match="server"):
-        asyncio.run(arun_flow(flow(), llm=Times(), budget=Budget(seconds=60)))
+    for limits in ({"budget": Budget(seconds=60)}, {"call_seconds": 60}):
+        with pytest.raises(TimeoutError, match="server"):
+            drive(asking(), llm=FunctionLLM(fail), **limits)
 
 
-@pytest.mark.parametrize("sync", [True, False])
-def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_call(sync):
-    gate = FidelityGate()
+@drivers
+def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_call(
+    drive,
+):
+    hanging, llm = Hanging(), FunctionLLM(lambda messages: "done")
 
     def flow():
         try:
-            yield from denoise("q", DOCS, denoiser=Nested(gate, 20))
+            yield from denoise("q", DOCS, denoiser=Nested(hanging, 20))
         except TimeoutError:
-            gate.opened.set()
-        return (yield from complete((Message("user", "after"),), tag="after")).text
+            hanging.opened.set()
+        return (yield ask("after", tag="after")).text
 
-    options = {
-        "llm": FunctionLLM(lambda m: "done"),
-        "budget": Budget(calls=20),
-        "call_seconds": 0.05,
-    }
-    drive = run_flow if sync else lambda *a, **k: asyncio.run(arun_flow(*a, **k))
     before = set(threading.enumerate())
-    value, trace = drive(flow(), **options)
+    value, trace = drive(flow(), llm=llm, budget=Budget(calls=20), call_seconds=0.05)
     assert value == "done"
-    assert [e.tag for e in trace.events if e.tag == "after"] == ["after"]
-    for thread in (
-        set(threading.enumerate()) - before
-    ):  # the one that was left behind ends by itself
+    assert [event.tag for event in trace.events].count("after") == 1
+    # The one that was left behind ends by itself.
+    for thread in set(threading.enumerate()) - before:
         thread.join(30)
-    assert gate.began == 1
+    assert hanging.began == 1
 
 
 @pytest.mark.parametrize(

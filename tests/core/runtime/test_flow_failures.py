@@ -1,6 +1,7 @@
 """A run that fails or is cancelled is closed, leaves nothing running, and its trace travels on the exception."""
 
 import asyncio
+import contextlib
 import threading
 import time
 
@@ -8,42 +9,33 @@ import pytest
 from blockbuster import blockbuster_ctx
 from both_drivers import DOCS, Nested, ask, both
 
-from denoise_core import Message, Reply, Usage, trace_of
+from denoise_core import Reply, Usage, trace_of
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.runtime.effects import Batch, Retrieve, complete, denoise, retrieve
+from denoise_core.runtime.effects import Batch, Retrieve, denoise, retrieve
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 
-def test_the_trace_travels_on_the_exception():
-    def reply(messages):
-        raise TimeoutError("slow")
+def failing(error):
+    def fail(messages):
+        raise error
 
+    return FunctionLLM(fail)
+
+
+def marks(trace):
+    return [(event.tag, event.error) for event in trace.events]
+
+
+def test_the_trace_travels_on_the_exception():
     def flow():
         yield from retrieve("q")
-        yield from complete((Message("user", "x"),), tag="draft")
+        yield ask("x", tag="draft")
 
-    value, trace = both(
-        flow, lambda: {"llm": FunctionLLM(reply), "retriever": ListRetriever(DOCS)}
-    )
+    servers = {"llm": failing(TimeoutError("slow")), "retriever": ListRetriever(DOCS)}
+    value, trace = both(flow, lambda: servers)
     assert value == (TimeoutError, "slow")
-    assert [(e.tag, e.error) for e in trace.events] == [
-        ("retrieve", None),
-        ("draft", "TimeoutError: slow"),
-    ]
-
-
-def test_a_flow_may_catch_what_its_effect_raised():
-    def reply(messages):
-        raise ValueError("nonsense")
-
-    def flow():
-        try:
-            yield from complete((Message("user", "x"),), tag="draft")
-        except ValueError as error:
-            return f"caught {error}"
-
-    assert both(flow, lambda: {"llm": FunctionLLM(reply)})[0] == "caught nonsense"
+    assert marks(trace) == [("retrieve", None), ("draft", "TimeoutError: slow")]
 
 
 def test_what_a_failed_denoiser_had_done_is_in_the_trace():
@@ -52,43 +44,33 @@ def test_what_a_failed_denoiser_had_done_is_in_the_trace():
             yield ask("inner")
             raise ValueError("bad")
 
+    llm = FunctionLLM(lambda messages: Reply("y", Usage(600, 400)))
+
     def flow():
-        try:
-            yield from denoise(
-                "q",
-                DOCS,
-                denoiser=Fails(FunctionLLM(lambda m: Reply("y", Usage(600, 400))), 1),
-            )
-        except ValueError:
-            return "caught"
+        with contextlib.suppress(ValueError):
+            yield from denoise("q", DOCS, denoiser=Fails(llm, 1))
+        return "caught"
 
     value, trace = both(flow, dict)
     assert value == "caught"
-    assert [(e.tag, e.error) for e in trace.events] == [
-        ("ask", None),
-        ("denoise", "ValueError: bad"),
-    ]
+    assert marks(trace) == [("ask", None), ("denoise", "ValueError: bad")]
     assert trace.usage == Usage(600, 400)
 
 
 def test_an_error_raised_twice_carries_only_its_own_run():
     error = ValueError("always the same object")
 
-    def reply(messages):
-        raise error
-
     def flow():
         yield ask("x")
 
     for _ in range(3):
         with pytest.raises(ValueError, match="same object"):
-            run_flow(flow(), llm=FunctionLLM(reply))
+            run_flow(flow(), llm=failing(error))
     assert len(trace_of(error).events) == 1
 
 
-def test_cancellation_closes_the_flow_and_keeps_the_trace():
-    closed = []
-    arrived = asyncio.Event()
+async def test_cancellation_closes_the_flow_and_keeps_the_trace():
+    closed, arrived = asyncio.Event(), asyncio.Event()
 
     class Hangs:
         async def acomplete(self, messages):
@@ -100,32 +82,25 @@ def test_cancellation_closes_the_flow_and_keeps_the_trace():
             yield Retrieve("q")
             yield ask("x")
         finally:
-            closed.append(True)
+            closed.set()
 
-    async def main():
-        task = asyncio.create_task(
-            arun_flow(flow(), llm=Hangs(), retriever=ListRetriever(DOCS))
-        )
-        await arrived.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        return caught.value
-
-    error = asyncio.run(main())
-    assert closed == [True]
-    assert [(e.tag, e.error) for e in trace_of(error).events] == [
-        ("retrieve", None),
-        ("ask", "CancelledError"),
-    ]
+    call = arun_flow(flow(), llm=Hangs(), retriever=ListRetriever(DOCS))
+    task = asyncio.create_task(call)
+    await arrived.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert closed.is_set()
+    expected = [("retrieve", None), ("ask", "CancelledError")]
+    assert marks(trace_of(caught.value)) == expected
 
 
-def test_one_cancelled_item_ends_the_whole_batch():
+async def test_one_cancelled_item_ends_the_whole_batch():
     started = []
 
     class Cancels:
         async def acomplete(self, messages):
-            started.append(messages[0].content)
+            started.append(messages)
             if messages[0].content == "0":
                 raise asyncio.CancelledError
             await asyncio.Event().wait()
@@ -133,15 +108,10 @@ def test_one_cancelled_item_ends_the_whole_batch():
     def flow():
         yield Batch(tuple(ask(str(n)) for n in range(8)))
 
-    async def main():
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await arun_flow(flow(), llm=Cancels(), max_concurrency=2)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        return others, trace_of(caught.value)
-
-    others, trace = asyncio.run(main())
-    assert not others
-    assert len(trace.events) == len(started)
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await arun_flow(flow(), llm=Cancels(), max_concurrency=2)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert len(trace_of(caught.value).events) == len(started)
 
 
 async def test_what_a_flow_computes_holds_up_no_event_loop():

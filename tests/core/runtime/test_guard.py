@@ -19,7 +19,6 @@ from denoise_core import (
     Message,
     Passage,
     Span,
-    arun,
     run,
     trace_of,
 )
@@ -95,12 +94,8 @@ def test_no_passages_are_no_error():
 
 
 def test_a_good_result_is_handed_on_untouched():
-    good = DenoiseResult(
-        "q",
-        DOCS[:1],
-        tuple(Drop(Span(p.id, 0, len(p.text)), "noise") for p in DOCS[1:]),
-    )
-    assert guarded(Guard(Faulty(lambda q, p: good))) is good
+    good = DenoiseResult("q", DOCS[:1], (Drop(Span("b", 0, 3), "noise"),))
+    assert guarded(Guard(Faulty(lambda query, passages: good))) is good
     assert isinstance(Guard(Faulty(nothing)), Denoiser)
 
 
@@ -109,28 +104,20 @@ def test_the_trace_of_a_failed_run_is_kept():
         yield from complete((Message("user", "x"),), tag="s2a")
         raise ValueError("bad")
 
-    class Flows:
-        def denoise(self, query, passages):
-            return run(flow(), llm=FunctionLLM(lambda m: "y"))
+    def denoise(query, passages):
+        return run(flow(), llm=FunctionLLM(lambda messages: "y"))
 
-        async def adenoise(self, query, passages):
-            return await arun(flow(), llm=FunctionLLM(lambda m: "y"))
-
-    result = Guard(Flows()).denoise("q", DOCS)
-    assert [e.tag for e in result.trace.events] == ["s2a"]
+    result = Guard(Faulty(denoise)).denoise("q", DOCS)
+    assert [event.tag for event in result.trace.events] == ["s2a"]
     assert trace_of(KeyError()).events == ()
 
 
-def test_cancellation_goes_through():
-    class Cancelled:
-        def denoise(self, query, passages):
-            raise AssertionError("sync")
-
-        async def adenoise(self, query, passages):
-            raise asyncio.CancelledError
+async def test_cancellation_goes_through():
+    def cancel(query, passages):
+        raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(Guard(Cancelled()).adenoise("q", DOCS))
+        await Guard(Faulty(cancel)).adenoise("q", DOCS)
 
 
 @pytest.mark.parametrize("name", ["on_error", "on_empty"])

@@ -12,7 +12,7 @@ from denoise_core.protocols import (
     expect_scorer,
 )
 from denoise_core.scorers import BM25Scorer
-from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_core.testing import FunctionLLM
 from denoise_core.types import check_passages
 
 
@@ -89,22 +89,6 @@ def test_a_real_llamaindex_model_is_refused():
         expect_llm(mock.MockLLM())
 
 
-def test_our_own_adapters_are_taken():
-    adapters = pytest.importorskip("langchain_denoise")
-    chat = pytest.importorskip("langchain_core.language_models.fake_chat_models")
-    llm = adapters.ChatModelLLM(chat.FakeListChatModel(responses=["x"]))
-    assert expect_llm(llm) is llm
-
-
-def test_the_right_thing_is_handed_back():
-    llm, scorer, retriever = FunctionLLM(lambda m: ""), BM25Scorer(), ListRetriever([])
-    assert (expect_llm(llm), expect_scorer(scorer), expect_retriever(retriever)) == (
-        llm,
-        scorer,
-        retriever,
-    )
-
-
 def test_a_secret_handed_over_by_mistake_is_not_shown():
     with pytest.raises(InputError) as caught:
         expect_llm("sk-abcdefghijklmnop")
@@ -117,11 +101,3 @@ def test_a_secret_handed_over_by_mistake_is_not_shown():
 def test_passages_that_are_none_are_refused(passages):
     with pytest.raises(InputError, match="passages"):
         check_passages(passages)
-
-
-def test_a_generator_of_passages_is_read_once():
-    assert [p.id for p in check_passages(Passage("x", id=i) for i in "abc")] == [
-        "a",
-        "b",
-        "c",
-    ]

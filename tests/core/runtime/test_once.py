@@ -1,5 +1,5 @@
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,23 +11,17 @@ class Model:
 
 
 def test_many_threads_load_once():
-    once, loads, found = SingleLoadCache(), [], []
+    once, loads = SingleLoadCache(), []
 
     def load():
         loads.append(1)
         time.sleep(0.05)
         return Model()
 
-    threads = [
-        threading.Thread(target=lambda: found.append(once("m", load)))
-        for _ in range(16)
-    ]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(16) as pool:
+        models = list(pool.map(lambda _: once("m", load), range(16)))
     assert len(loads) == 1
-    assert len({id(m) for m in found}) == 1
+    assert len(set(models)) == 1
 
 
 def test_another_key_does_not_wait_and_a_failed_load_is_tried_again():

@@ -1,6 +1,7 @@
 """A record is plain JSON, says which characters a text stands for, and in its usual form stays small."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
@@ -17,79 +18,79 @@ from denoise_core.runtime.record import (
 )
 
 text = st.text(max_size=600)
+scores = st.none() | st.floats()
+
+
+@st.composite
+def spans_of(draw, passage):
+    """Ranges of a passage that touch."""
+    size = len(passage.text)
+    cuts = draw(st.lists(st.integers(0, size), max_size=300))
+    return [Span(passage.id, *ends) for ends in pairwise(sorted(cuts))]
 
 
 @st.composite
 def results(draw):
-    """A result with some passages kept in pieces, whatever their ids, query and fallback look like."""
-    ids = draw(st.lists(text, min_size=1, max_size=5, unique=True))
-    passages = [
-        Passage("x" * draw(st.integers(0, 5000)), i, draw(st.none() | st.floats()))
-        for i in ids
-    ]
-    spans = []
-    for p in passages:
-        cuts = sorted(draw(st.lists(st.integers(0, len(p.text)), max_size=300)))
-        spans += [Span(p.id, a, b) for a, b in pairwise(cuts)]
+    """Passages by id and a result with one kept in pieces, whatever ids, query and fallback look like."""
+    passages, spans = {}, []
+    for passage_id in draw(st.lists(text, min_size=1, max_size=5, unique=True)):
+        size = draw(st.integers(0, 5000))
+        passage = Passage("x" * size, passage_id, draw(scores))
+        passages[passage_id] = passage
+        spans += draw(spans_of(passage))
     kept = Passage(
         "y",
-        ids[0],
-        draw(st.none() | st.floats()),
+        next(iter(passages)),
+        draw(scores),
         spans=tuple(spans),
         is_rewritten=draw(st.booleans()),
     )
-    chunks = tuple(Keep(s, 1.0) for s in spans)
-    drops = tuple(Drop(s, draw(text), None) for s in spans[:3])
-    return (
-        passages,
-        kept,
-        DenoiseResult(
-            draw(text),
-            (kept,),
-            drops,
-            fallback=draw(st.none() | text),
-            kept=chunks,
-            question_note=draw(st.none() | text),
-        ),
+    drops = [Drop(span, draw(text), None) for span in spans[:3]]
+    result = DenoiseResult(
+        draw(text),
+        (kept,),
+        tuple(drops),
+        fallback=draw(st.none() | text),
+        kept=tuple(Keep(span, 1.0) for span in spans),
+        question_note=draw(st.none() | text),
     )
+    return passages, result
 
 
 @given(results())
 def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
-    passages, kept, result = made
-    record = passage_record(kept, {p.id: p for p in passages}, result)
-    weight = len(
-        json.dumps(record, ensure_ascii=False, allow_nan=False).encode(
-            "utf-8", "surrogatepass"
-        )
-    )
-    assert weight <= RECORD_BYTES
+    passages, result = made
+    record = passage_record(result.passages[0], passages, result)
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    assert len(line.encode("utf-8", "surrogatepass")) <= RECORD_BYTES
     assert json.loads(json.dumps(record)) == record
+
+
+def join_ranges(ranges):
+    """Ranges in order, those that touch as one."""
+    joined = []
+    for start, end in ranges:
+        if joined and joined[-1][1] == start:
+            start, _ = joined.pop()
+        joined.append([start, end])
+    return joined
 
 
 @given(results())
 def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
-    passages, kept, result = made
-    given = {p.id: p for p in passages}
-    all_ranges, _ = source_coverage(kept, given)
-    small = passage_record(kept, given, result)
-    joined = sum(
-        1
-        for ranges in all_ranges.values()
-        for i, r in enumerate(ranges)
-        if not i or ranges[i - 1][1] != r[0]
-    )
-    listed = sum(map(len, small["spans"].values()))
-    assert listed + small.get("spans_left_out", 0) == joined
-    if "spans_left_out" not in small:
-        covered = [
-            [c for a, b in ranges for c in range(a, b)]
-            for ranges in all_ranges.values()
-        ]
-        assert [
-            [c for a, b in ranges for c in range(a, b)]
-            for ranges in small["spans"].values()
-        ] == covered
+    passages, result = made
+    (kept,) = result.passages
+    record = passage_record(kept, passages, result)
+    expected = {}
+    for passage_id, ranges in source_coverage(kept, passages)[0].items():
+        if ranges:
+            expected[passage_id] = join_ranges(ranges)
+    listed = record["spans"]
+    left_out = record.get("spans_left_out", 0)
+    expected_count = sum(map(len, expected.values()))
+    assert sum(map(len, listed.values())) + left_out == expected_count
+    if not left_out:
+        assert list(listed.values()) == list(expected.values())
 
 
 def test_a_record_says_what_was_kept_and_the_scores():
@@ -105,37 +106,25 @@ def test_a_record_says_what_was_kept_and_the_scores():
 
 
 def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out():
-    passages = [Passage("abc", f"p{i}") for i in range(SUMMARY_ROWS + 7)]
-    result = DenoiseResult(
-        "q",
-        tuple(passages),
-        tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages),
-    )
-    short, whole = (
-        bounded_result_summary(passages, result),
-        result_summary(passages, result),
-    )
-    assert (len(short["passages"]), len(short["dropped"])) == (
-        SUMMARY_ROWS,
-        SUMMARY_ROWS,
-    )
-    assert short["left_out"] == {"passages": 7, "dropped": 7}
+    passages = tuple(Passage("abc", f"p{i}") for i in range(SUMMARY_ROWS + 7))
+    drops = tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages)
+    result = DenoiseResult("q", passages, drops)
+    short = bounded_result_summary(passages, result)
+    whole = result_summary(passages, result)
+    assert len(short["passages"]) == SUMMARY_ROWS
     assert short["dropped"] == whole["dropped"][:SUMMARY_ROWS]
+    assert short["left_out"] == {"passages": 7, "dropped": 7}
     assert short["given"] == len(whole["given"])
 
 
 def test_a_question_that_was_not_cleared_is_said_in_every_record():
     passage = Passage("The tower is 330 m tall.", "a")
-    result = DenoiseResult(
-        "q", (passage,), question_note="the question was kept as it is: it asks nothing"
-    )
-    by_id = {"a": passage}
-    shown = [
-        passage_record(passage, by_id, result),
+    result = DenoiseResult("q", (passage,), question_note="kept: it asks nothing")
+    for record in (
+        passage_record(passage, {"a": passage}, result),
         result_summary([passage], result),
         bounded_result_summary([passage], result),
-    ]
-    assert all(record["question_note"] == result.question_note for record in shown)
-    assert "question_note" not in passage_record(
-        passage, by_id, DenoiseResult("q", (passage,))
-    )
+    ):
+        assert record["question_note"] == result.question_note
+    cleared = replace(result, question_note=None)
+    assert "question_note" not in passage_record(passage, {"a": passage}, cleared)

@@ -1,15 +1,16 @@
 """Faults that were found by looking closely: each test fails without its mend."""
 
 import contextlib
+import hashlib
 import json
 import os
-import shutil
-import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import Faulty
+from kept_texts import Keeping
 from laws import check_result
 
 from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
@@ -19,7 +20,6 @@ from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.record import fallback_for, passage_record
-from denoise_core.types import Drop, Span
 
 NAN = float("nan")
 
@@ -51,9 +51,8 @@ def test_files_have_the_mode_that_the_umask_says(tmp_path):
             (stage / "probe.json").write_text("x")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "users.jsonl").stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "probe").stat().st_mode) == 0o700
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["probe", "users.jsonl"]
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"users.jsonl": 0o600, "probe": 0o700}
 
 
 def test_half_a_character_makes_no_file_unwritable(tmp_path):
@@ -62,109 +61,109 @@ def test_half_a_character_makes_no_file_unwritable(tmp_path):
 
 
 READING = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
-PROBE = Probe(np.ones(3, np.float32), 0.5, READING, 0.0, {"data": "x"})
+ONES = np.ones(3, np.float32)
+PROBE = Probe(ONES, 0.5, READING, 0.0, {"data": "x"})
 
 
-def rewritten(folder, tensors=None, **changes):
-    """The saved probe with other tensors or other fields of its manifest."""
-    from safetensors.numpy import save
+def with_tensors(folder, **tensors):
+    """Other tensors in a saved probe, with the right sum."""
+    save = pytest.importorskip("safetensors.numpy").save
+    blob = save(tensors)
+    (folder / "probe.safetensors").write_bytes(blob)
+    with_fields(folder, sha256=hashlib.sha256(blob).hexdigest())
 
+
+def with_fields(folder, **changes):
+    """Other fields in the manifest of a saved probe."""
     manifest = json.loads((folder / "probe.json").read_text())
-    if tensors is not None:
-        import hashlib
-
-        blob = save(tensors)
-        (folder / "probe.safetensors").write_bytes(blob)
-        manifest["sha256"] = hashlib.sha256(blob).hexdigest()
-    manifest.update(changes)
-    (folder / "probe.json").write_text(json.dumps(manifest))
+    (folder / "probe.json").write_text(json.dumps(manifest | changes))
 
 
-GOOD = np.ones(3, np.float32)
+def with_manifest(folder, text=None):
+    """Another text as the manifest, or a folder in its place."""
+    (folder / "probe.json").unlink()
+    if text is None:
+        (folder / "probe.json").mkdir()
+    else:
+        (folder / "probe.json").write_text(text)
 
 
 @pytest.mark.parametrize(
-    "harm",
+    ("harm", "changes"),
     [
-        lambda f: rewritten(f, {"weight": GOOD}),
-        lambda f: rewritten(f, calibration={"margins": {}}),
-        lambda f: rewritten(f, {"bias": GOOD[:1], "other": GOOD}),
-        lambda f: rewritten(f, {"weight": GOOD * NAN, "bias": GOOD[:1]}),
-        lambda f: rewritten(
-            f, {"weight": np.ones((2, 2), np.float32), "bias": GOOD[:1]}
-        ),
-        lambda f: rewritten(f, threshold=NAN),
-        lambda f: rewritten(f, threshold=True),
-        lambda f: rewritten(f, threshold="0"),
-        lambda f: rewritten(f, reading=[1]),
-        lambda f: rewritten(f, sha256=None),
-        lambda f: (f / "probe.json").write_text("[" * 100_000),
-        lambda f: (f / "probe.json").write_text("null"),
-        lambda f: (
-            (f / "probe.json").unlink(),
-            (f / "probe.json").symlink_to(f / "nowhere"),
-        ),
-        lambda f: ((f / "probe.json").unlink(), (f / "probe.json").mkdir()),
+        (with_tensors, {"weight": ONES}),
+        (with_fields, {"calibration": {"margins": {}}}),
+        (with_tensors, {"bias": ONES[:1], "other": ONES}),
+        (with_tensors, {"weight": ONES * NAN, "bias": ONES[:1]}),
+        (with_tensors, {"weight": np.ones((2, 2)), "bias": ONES[:1]}),
+        (with_fields, {"threshold": NAN}),
+        (with_fields, {"threshold": True}),
+        (with_fields, {"threshold": "0"}),
+        (with_fields, {"reading": [1]}),
+        (with_fields, {"sha256": None}),
+        (with_manifest, {"text": "[" * 100_000}),
+        (with_manifest, {"text": "null"}),
+        (with_manifest, {}),
     ],
 )
-def test_a_malformed_probe_folder_is_an_error_of_ours(tmp_path, harm):
+def test_a_malformed_probe_folder_is_an_error_of_ours(tmp_path, harm, changes):
     folder = PROBE.save(tmp_path / "probe")
-    harm(folder)
+    harm(folder, **changes)
     with pytest.raises(InputError):
         Probe.load(folder)
 
 
-def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
-    failed = []
+def test_a_manifest_that_leads_nowhere_is_an_error_of_ours(tmp_path):
+    folder = PROBE.save(tmp_path / "probe")
+    (folder / "probe.json").unlink()
+    (folder / "probe.json").symlink_to(folder / "nowhere")
+    with pytest.raises(InputError):
+        Probe.load(folder)
 
+
+def test_savers_at_once_leave_one_whole_probe(tmp_path):
     def save(bias):
-        try:
-            for _ in range(10):
-                Probe(GOOD * bias, float(bias), READING).save(tmp_path / "probe")
-        except Exception as error:
-            failed.append(error)
+        for _ in range(10):
+            Probe(ONES * bias, float(bias), READING).save(tmp_path / "probe")
 
-    threads = [threading.Thread(target=save, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failed
-    found = Probe.load(tmp_path / "probe")
-    assert found.weight.tolist() == [found.bias] * 3
-    assert [p.name for p in tmp_path.iterdir()] == ["probe"]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, range(4)))
+    saved = Probe.load(tmp_path / "probe")
+    assert saved.weight.tolist() == [saved.bias] * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["probe"]
 
 
-def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(
-    tmp_path, monkeypatch
-):
-    """Whatever a saver has just asked of the folder, it may be gone by then; the other one's comes back later."""
-    folder = tmp_path / "probe"
-    looks = [
+@pytest.mark.parametrize(
+    ("home", "name"),
+    [
         (Path, "exists"),
         (Path, "is_dir"),
         (Path, "iterdir"),
         (os, "listdir"),
         (os, "scandir"),
         (os, "stat"),
-    ]
-    for home, name in looks:
+    ],
+)
+def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(
+    home, name, tmp_path, monkeypatch
+):
+    """Whatever a saver has just asked of the folder, it may be gone by then; the other one's comes back later."""
+    folder = PROBE.save(tmp_path / "probe")
+    look = getattr(home, name)
+
+    def look_and_move(path, *given, **named):
+        found = look(path, *given, **named)
+        with contextlib.suppress(OSError):
+            if path in (folder, str(folder)):
+                os.rename(folder, tmp_path / "away")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(home, name, look_and_move)
         PROBE.save(folder)
-        real = getattr(home, name)
-
-        def looked(path, *given, real=real, **named):
-            found = real(path, *given, **named)
-            with contextlib.suppress(OSError):
-                if path in (folder, str(folder)):
-                    os.rename(folder, tmp_path / "away")
-            return found
-
-        with monkeypatch.context() as patched:
-            patched.setattr(home, name, looked)
-            PROBE.save(folder)
-        assert Probe.load(folder).bias == 0.5
-        shutil.rmtree(tmp_path / "away", ignore_errors=True)
-    assert [p.name for p in tmp_path.iterdir()] == ["probe"]
+    assert Probe.load(folder).bias == 0.5
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names <= {"probe", "away"}, "nothing half is left"
 
 
 def test_a_file_in_the_folders_place_is_not_touched(tmp_path):
@@ -174,66 +173,35 @@ def test_a_file_in_the_folders_place_is_not_touched(tmp_path):
     assert (tmp_path / "probe").read_text() == "years of work"
 
 
-def test_one_documents_failure_marks_that_document_alone():
-    passages = [Passage("one", "a"), Passage("two", "b")]
-    result = DenoiseResult(
-        "q",
-        tuple(passages),
-        fallback="'b' kept as it was",
-        failures={"b": "TimeoutError"},
+def keep_all(query, passages):
+    """Keep all, and say that passage b failed."""
+    return DenoiseResult(
+        query, tuple(passages), fallback="b failed", failures={"b": "TimeoutError"}
     )
-    given = {p.id: p for p in passages}
-    records = [
-        passage_record(passage, given, result)["fallback"] for passage in passages
-    ]
-    assert records == [None, "TimeoutError"]
+
+
+def test_one_documents_failure_marks_that_document_alone():
+    passages = {"a": Passage("one", "a"), "b": Passage("two", "b")}
+    result = keep_all("q", passages.values())
+    for passage_id, fallback in (("a", None), ("b", "TimeoutError")):
+        record = passage_record(passages[passage_id], passages, result)
+        assert record["fallback"] == fallback
     assert fallback_for(["a"], DenoiseResult("q", (), fallback="all")) == "all"
 
 
-class Fails:
-    """Keeps all, and says that passage b failed."""
-
-    def denoise(self, query, passages):
-        return DenoiseResult(
-            query, tuple(passages), fallback="b failed", failures={"b": "TimeoutError"}
-        )
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)
-
-
-class Halves:
-    """Keeps every second character."""
-
-    def denoise(self, query, passages):
-        kept, dropped = [], []
-        for p in passages:
-            spans = [Span(p.id, i, i + 1) for i in range(len(p.text))]
-            text = "".join(p.text[s.start : s.end] for s in spans[::2])
-            kept.append(Passage(text, p.id, spans=tuple(spans[::2])))
-            dropped += [Drop(s, "odd") for s in spans[1::2]]
-        return DenoiseResult(query, tuple(kept), tuple(dropped))
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)
-
-
 def test_a_pipeline_carries_failures_and_reads_a_generator_once():
-    texts = {"a": "abcdefgh", "b": "ijklmnop"}
-    result = Pipeline(Fails(), Halves(), Halves()).denoise(
-        "q", (Passage(t, i) for i, t in texts.items())
-    )
+    passages = [Passage("abcdefgh", "a"), Passage("ijklmnop", "b")]
+    halves = Keeping(lambda text: [(i, i + 1) for i in range(0, len(text), 2)])
+    result = Pipeline(Faulty(keep_all), halves, halves).denoise("q", iter(passages))
     assert result.failures == {"b": "TimeoutError"}
-    check_result([Passage(t, i) for i, t in texts.items()], result)
+    assert [passage.text for passage in result.passages] == ["ae", "im"]
+    check_result(passages, result)
 
 
 def test_a_step_that_breaks_a_law_is_named():
-    class Invents(Halves):
-        def denoise(self, query, passages):
-            return DenoiseResult(query, (Passage("made up", "z"),))
-
+    invents = Faulty(lambda query, passages: DenoiseResult(query, (Passage("x", "z"),)))
     with pytest.raises(RuntimeError, match="not given"):
-        Pipeline(Invents(), Halves()).denoise("q", [Passage("x", "a")])
+        Pipeline(invents, invents).denoise("q", [Passage("x", "a")])
 
 
 def test_a_question_in_a_reply_is_found_without_its_decoration():
@@ -245,27 +213,32 @@ def test_a_folder_given_to_the_command_follows_no_link_out_of_itself(tmp_path):
     pytest.importorskip("typer")
     from denoise_core.cli.read import read_passages
 
+    folder = tmp_path / "in"
+    folder.mkdir()
     (tmp_path / "secret.txt").write_text("private")
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("public")
-    (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
-    (tmp_path / "in" / "own.txt").symlink_to(tmp_path / "in" / "a.txt")
-    texts = [p.text for p in read_passages(str(tmp_path / "in")).passages]
+    (folder / "a.txt").write_text("public")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "own.txt").symlink_to(folder / "a.txt")
+    texts = [passage.text for passage in read_passages(str(folder)).passages]
     assert texts == ["public", "public"]
 
 
-def test_the_command_says_when_nothing_was_denoised():
+TWO = (Passage("one", "a"), Passage("two", "b"))
+
+
+@pytest.mark.parametrize(
+    ("passages", "told", "is_nothing"),
+    [
+        ((), {}, True),
+        (TWO, {"fallback": "failed"}, True),
+        (TWO, {"failures": {"a": "x", "b": "x"}}, True),
+        (TWO, {"failures": {"a": "x"}, "fallback": "x"}, False),
+        (TWO, {}, False),
+    ],
+)
+def test_the_command_says_when_nothing_was_denoised(passages, told, is_nothing):
     pytest.importorskip("typer")
     from denoise_core.cli.run import nothing_denoised
 
-    passages = (Passage("one", "a"), Passage("two", "b"))
-    kept = DenoiseResult("q", passages, fallback="failed")
-    assert nothing_denoised((), DenoiseResult("q", ()))
-    assert nothing_denoised(passages, kept)
-    assert nothing_denoised(
-        passages, DenoiseResult("q", passages, failures={"a": "x", "b": "x"})
-    )
-    assert not nothing_denoised(
-        passages, DenoiseResult("q", passages, failures={"a": "x"}, fallback="x")
-    )
-    assert not nothing_denoised(passages, DenoiseResult("q", passages))
+    result = DenoiseResult("q", passages, **told)
+    assert nothing_denoised(passages, result) == is_nothing

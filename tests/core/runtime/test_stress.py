@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import random
 import threading
-import time
+from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -15,16 +16,18 @@ from stress_runs import KINDS, PARTS, Run, Tally, run_async, run_sync
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
+from denoise_core.runtime import thread_pool
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionLLM, ListRetriever
 
-RUNS = 600
+RUNS = 400
 
 
-def test_random_runs_lose_nothing_and_hide_nothing():
+def test_random_runs_lose_nothing_and_hide_nothing_and_leave_no_thread(monkeypatch):
     pytest.importorskip("langchain_core")
     pytest.importorskip("llama_index.core")
+    monkeypatch.setattr(thread_pool, "IDLE_SECONDS", 0.1)
     drawn, tally = random.Random(15), Tally()
     assert len(KINDS) > 20
     for _ in range(RUNS // 2):
@@ -32,9 +35,8 @@ def test_random_runs_lose_nothing_and_hide_nothing():
 
     async def many():
         for _ in range(RUNS // 40):
-            await asyncio.gather(
-                *(run_async(Run.draw(drawn), tally) for _ in range(20))
-            )
+            runs = [run_async(Run.draw(drawn), tally) for _ in range(20)]
+            await asyncio.gather(*runs)
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -42,17 +44,10 @@ def test_random_runs_lose_nothing_and_hide_nothing():
     assert tally.parts.keys() == PARTS.keys()
     assert len(tally.faults) >= 20
     assert not tally.wrong, tally.examples[:5]
-
-
-def test_no_thread_stays():
-    deadline = (
-        time.monotonic() + 120
-    )  # they end by themselves after a while; this is for one that hangs
-    while time.monotonic() < deadline and [
-        t for t in threading.enumerate() if t.name == "denoise"
-    ]:
-        time.sleep(0.2)
-    assert not [t for t in threading.enumerate() if t.name == "denoise"]
+    for thread in threading.enumerate():
+        if thread.name == "denoise":
+            thread.join(120)
+            assert not thread.is_alive()
 
 
 def evidence(count, height):
@@ -60,26 +55,30 @@ def evidence(count, height):
     return [Passage(text, str(n)) for n in range(count)]
 
 
+QUESTION = "How tall is the tower?"
+ANSWERING = FunctionLLM(lambda messages: "The tower is 330 m tall [1].")
+# Whole calls by part, and the most operations in one turn of the loop.
 PARTS_WITH_MUCH_TO_DO = {
-    "END": lambda given: ENDDenoiser(BM25Scorer(), keep=0.5).adenoise(
-        "How tall?", given
+    "END": (
+        lambda given: ENDDenoiser(BM25Scorer(), keep=0.5).adenoise(QUESTION, given),
+        50_000,
     ),
-    "S2A": lambda given: S2ADenoiser(
-        FunctionLLM(lambda m: "1"), variant="select"
-    ).adenoise("How tall?", given),
-    "Augmenter": lambda given: Augmenter(
-        FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(given)
-    ).aanswer("How tall is the tower?"),
+    "S2A": (
+        lambda given: S2ADenoiser(FunctionLLM(lambda m: "1")).adenoise(QUESTION, given),
+        50_000,
+    ),
+    "Augmenter": (
+        lambda given: Augmenter(ANSWERING, ListRetriever(given)).aanswer(QUESTION),
+        400_000,
+    ),
 }
-
-
-MOST_IN_A_TURN = {"END": 50_000, "S2A": 50_000, "Augmenter": 400_000}
 
 
 @pytest.mark.parametrize("part", PARTS_WITH_MUCH_TO_DO)
 async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
     """No turn of the loop does much on its thread, where END does 350,000 operations in all, and S2A 700,000."""
-    turns, over = [0], asyncio.Event()
+    turns, over = [], asyncio.Event()
+    call, most_in_a_turn = PARTS_WITH_MUCH_TO_DO[part]
 
     async def tick(counter):
         last = counter.count
@@ -88,38 +87,27 @@ async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
             turns.append(counter.count - last)
             last = counter.count
 
-    await PARTS_WITH_MUCH_TO_DO[part](
-        evidence(1, 300)
-    )  # what is made at the first call and kept is made
+    # What is made at the first call and kept is made.
+    await call(evidence(1, 300))
     with counting() as counter:
         ticking = asyncio.create_task(tick(counter))
         await asyncio.sleep(0)
         with blockbuster_ctx("denoise_core"):
-            await PARTS_WITH_MUCH_TO_DO[part](evidence(20, 330))
+            await call(evidence(20, 330))
         over.set()
         await ticking
     assert len(turns) > 5
-    assert max(turns) < MOST_IN_A_TURN[part], sorted(turns)[-5:]
+    assert max(turns) < most_in_a_turn, sorted(turns)[-5:]
 
 
 def whole_calls():
-    import importlib.util
-    import sys
-    from pathlib import Path
-
+    """The calls of the benchmark, where its folder is there."""
     folder = Path(__file__).parents[3] / "benchmarks"
-    if not folder.is_dir():
-        return {}
-    sys.path.insert(0, str(folder))
-    try:
-        spec = importlib.util.spec_from_file_location(
-            "_stress_calls", folder / "_stress_calls.py"
-        )
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(folder))
-    return module.calls()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(folder)
+        if (folder / "_stress_calls.py").is_file():
+            return importlib.import_module("_stress_calls").calls()
+    return {}
 
 
 CALLS = whole_calls()
@@ -127,4 +115,4 @@ CALLS = whole_calls()
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_whole_call_takes_work_in_proportion_to_its_text(name):
-    assert slope(CALLS[name], (10_000, 20_000, 40_000)) < 1.3
+    assert slope(CALLS[name], (5_000, 10_000, 20_000)) < 1.3

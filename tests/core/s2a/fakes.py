@@ -1,61 +1,104 @@
-"""Scripted models for S2A: functions of the prompt, that read the delimited text as a model would."""
-
-from __future__ import annotations
+"""Scripted models for S2A, which read the delimited text as a model would, and S2A around one of them."""
 
 import re
-from collections.abc import Callable, Sequence
+from dataclasses import fields
 
-from denoise_core import Message
+from denoise_core import Reply
+from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
 
 _DELIMITED = re.compile(r"BEGIN ([a-z ]+ [0-9a-f]{16})\n(.*)\nEND \1", re.DOTALL)
 _PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
+_OPTION_NAMES = {field.name for field in fields(Options)}
 
 
-def document(messages: Sequence[Message]) -> str:
+def request(messages):
+    """What the user's first message says."""
+    return next(message.content for message in messages if message.role == "user")
+
+
+def document(messages):
     """What stands between the delimiters of a prompt."""
-    model_calls = next(
-        sent_messages.content
-        for sent_messages in messages
-        if sent_messages.role == "user"
-    )
-    actual_result = _DELIMITED.search(model_calls)
-    assert actual_result, f"no delimited text in {model_calls!r}"
-    return actual_result[2]
+    match = _DELIMITED.search(request(messages))
+    assert match, f"no delimited text in {request(messages)!r}"
+    return match[2]
 
 
-def pieces(messages: Sequence[Message]) -> dict[int, str]:
+def pieces(messages):
     """The numbered pieces of a prompt."""
-    cut_pieces = _PIECE.split(document(messages))[1:]
-    return {
-        int(position): text for position, text in zip(cut_pieces[::2], cut_pieces[1::2])
-    }
+    parts = _PIECE.split(document(messages))[1:]
+    return dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
 
 
-def keeps(
-    expected_value: Callable[[str], bool], *, seconds: float = 0.0
-) -> FunctionLLM:
-    """Names the pieces that ``expected_value`` likes."""
+def keeps(is_needed):
+    """Names the pieces that ``is_needed`` says."""
 
-    def reply(messages: Sequence[Message]) -> str:
-        return (
-            ", ".join(
-                str(position)
-                for position, text in pieces(messages).items()
-                if expected_value(text)
-            )
-            or "NONE"
-        )
+    def reply(messages):
+        shown = pieces(messages)
+        return ", ".join(str(n) for n in shown if is_needed(shown[n])) or "NONE"
 
-    return FunctionLLM(reply, seconds=seconds)
+    return FunctionLLM(reply)
 
 
-def copies(*, seconds: float = 0.0) -> FunctionLLM:
+def copies():
     """Writes the whole text again."""
-    return FunctionLLM(
-        lambda sent_messages: f"Context: {document(sent_messages)}", seconds=seconds
-    )
+    return FunctionLLM(lambda messages: f"Context: {document(messages)}")
 
 
-def says(text: str) -> FunctionLLM:
+def says(text):
     return FunctionLLM(lambda _: text)
+
+
+def s2a(model, **settings):
+    """S2A with this model, or with one that always gives this reply; a setting may be a field of its options."""
+    llm = says(model) if isinstance(model, str) else model
+    options = {name: settings.pop(name) for name in _OPTION_NAMES & settings.keys()}
+    return S2ADenoiser(llm, options=Options(**options), **settings)
+
+
+def denoised(model, passages, query="How tall is the tower?", **settings):
+    """What `s2a` makes of these passages."""
+    return s2a(model, **settings).denoise(query, passages)
+
+
+def call_count(llm):
+    return len(llm.received_messages)
+
+
+def texts(passages):
+    return [passage.text for passage in passages]
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
+
+
+def texts_at(text, marked):
+    """The parts of a text that drops, or anything else with a span, are about."""
+    return [text[item.span.start : item.span.end] for item in marked]
+
+
+class Structured(FunctionLLM):
+    """A model that is held to a schema; ``reply`` is a function of the messages and the schema, or None.
+
+    ``structured`` is as an adapter has it: None until the model was asked.
+    """
+
+    def __init__(self, reply, structured=True):
+        super().__init__(lambda messages: reply(messages, None))
+        self.reply_to_schema = reply
+        self.structured = structured
+        self.schemas = []
+
+    def complete(self, messages):
+        self.schemas.append(None)
+        return super().complete(messages)
+
+    def complete_json(self, messages, schema):
+        self.structured = bool(self.structured)
+        self.received_messages.append(tuple(messages))
+        self.schemas.append(schema)
+        return Reply(self.reply_to_schema(messages, schema))
+
+    async def acomplete_json(self, messages, schema):
+        return self.complete_json(messages, schema)

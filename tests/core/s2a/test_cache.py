@@ -9,140 +9,109 @@ from blockbuster import blockbuster_ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import InputError, Message, Passage, Reply
-from denoise_core.s2a import Cache, MemoryStore, Options, S2ADenoiser, SqliteStore
+from denoise_core import InputError, Passage
+from denoise_core.s2a import Cache, MemoryStore, SqliteStore
 from denoise_core.testing import FunctionLLM
 
-from .fakes import keeps, says
+from .fakes import call_count, keeps, s2a, says
 
 PASSAGES = (
     Passage("The tower is tall. I love it.", "a"),
     Passage("Bananas are yellow.", "b"),
 )
-ASKED = (Message("user", "BEGIN 00 text"),)
-
-
-def always(_: Reply) -> bool:
-    return True
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
-    return (
-        MemoryStore()
-        if request.param == "memory"
-        else SqliteStore(tmp_path / "deep" / "replies.db")
-    )
+    if request.param == "memory":
+        return MemoryStore()
+    return SqliteStore(tmp_path / "deep" / "replies.db")
+
+
+def cached(llm, store=None, model="m", **settings):
+    """S2A with a cache in this store, or in memory."""
+    return s2a(llm, cache=Cache(model, store), **settings)
+
+
+def outcome(result):
+    return result.passages, result.dropped, result.relevant, result.answered
 
 
 def test_a_second_run_makes_no_call_and_gives_the_same(store):
-    fake_llm = keeps(lambda one_text: "tall" in one_text)
-    s2a_denoiser = S2ADenoiser(
-        fake_llm,
-        variant="select",
-        options=Options(join_passages=False, cache=Cache("m", store)),
-    )
-    first, second = (
-        s2a_denoiser.denoise("How tall?", PASSAGES),
-        s2a_denoiser.denoise("How tall?", PASSAGES),
-    )
-    third = asyncio.run(s2a_denoiser.adenoise("How tall?", PASSAGES))
-    assert len(fake_llm.received_messages) == 2
-    assert (
-        (first.passages, first.dropped)
-        == (second.passages, second.dropped)
-        == (third.passages, third.dropped)
-    )
+    llm = keeps(lambda text: "tall" in text)
+    denoiser = cached(llm, store, join_passages=False)
+    first = denoiser.denoise("How tall?", PASSAGES)
+    second = denoiser.denoise("How tall?", PASSAGES)
+    third = asyncio.run(denoiser.adenoise("How tall?", PASSAGES))
+    assert call_count(llm) == 2
+    assert outcome(first) == outcome(second) == outcome(third)
     assert second.trace.usage.total == 0
 
 
-def test_another_question_text_model_or_wording_is_another_call(store):
-    fake_llm = keeps(lambda one_text: True)
-    options = Options(join_passages=False, cache=Cache("m", store))
-    S2ADenoiser(fake_llm, variant="select", options=options).denoise(
-        "One?", PASSAGES[:1]
-    )
-    for variant, query, passage, model in (
+@pytest.mark.parametrize(
+    ("variant", "query", "passage", "model"),
+    [
         ("select", "Two?", PASSAGES[0], "m"),
         ("select", "One?", PASSAGES[1], "m"),
         ("select", "One?", PASSAGES[0], "n"),
         ("remove", "One?", PASSAGES[0], "m"),
-    ):
-        before = len(fake_llm.received_messages)
-        cache = Options(join_passages=False, cache=Cache(model, store))
-        S2ADenoiser(fake_llm, variant=variant, options=cache).denoise(query, [passage])
-        assert len(fake_llm.received_messages) == before + 1
+    ],
+)
+def test_another_question_text_model_or_wording_is_another_call(
+    variant, query, passage, model
+):
+    llm, store = says("ALL"), MemoryStore()
+    cached(llm, store).denoise("One?", PASSAGES[:1])
+    cached(llm, store, model, variant=variant).denoise(query, [passage])
+    assert call_count(llm) == 2
 
 
 def test_the_persistent_store_outlives_the_process_object(tmp_path):
-    for expected_calls in (1, 0):
-        fake_llm = keeps(lambda one_text: True)
-        cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-        S2ADenoiser(
-            fake_llm,
-            variant="select",
-            options=Options(join_passages=False, cache=cache),
-        ).denoise("How?", PASSAGES[:1])
-        assert len(fake_llm.received_messages) == expected_calls
+    llm = says("ALL")
+    for _ in range(2):
+        store = SqliteStore(tmp_path / "replies.db")
+        cached(llm, store).denoise("How?", PASSAGES[:1])
+    assert call_count(llm) == 1
 
 
 def test_unreadable_replies_are_not_kept(store):
-    fake_llm = says("no idea, 7 perhaps")
+    llm = says("no idea, 7 perhaps")
     for _ in range(2):
-        s2a_denoiser = S2ADenoiser(
-            fake_llm,
-            variant="select",
-            options=Options(join_passages=False, cache=Cache("m", store)),
-        )
-        assert s2a_denoiser.denoise("How?", PASSAGES[:1]).fallback
-    assert len(fake_llm.received_messages) == 4, "each time once more in the same call"
+        assert cached(llm, store).denoise("How?", PASSAGES[:1]).fallback
+    assert call_count(llm) == 4, "each time once more in the same call"
 
 
 def test_a_failed_call_is_made_anew():
-    failing = True
+    replies = [ConnectionError("down"), "1"]
 
     def reply(_):
-        if failing:
-            raise ConnectionError("down")
-        return "1"
+        outcome = replies.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    fake_llm = FunctionLLM(reply)
-    s2a_denoiser = S2ADenoiser(
-        fake_llm,
-        variant="select",
-        options=Options(join_passages=False, cache=Cache("m")),
-    )
-    assert "down" in s2a_denoiser.denoise("How?", PASSAGES).fallback
-    failing = False
-    assert s2a_denoiser.denoise("How?", PASSAGES).fallback is None
+    denoiser = cached(FunctionLLM(reply))
+    assert "down" in denoiser.denoise("How?", PASSAGES[:1]).fallback
+    assert denoiser.denoise("How?", PASSAGES[:1]).fallback is None
 
 
-def test_the_file_store_does_not_block_the_event_loop(tmp_path):
-    fake_llm = keeps(lambda one_text: True)
-    cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-    s2a_denoiser = S2ADenoiser(
-        fake_llm, variant="select", options=Options(join_passages=False, cache=cache)
-    )
-
-    async def asked() -> None:
-        with blockbuster_ctx():
-            await s2a_denoiser.adenoise("How?", PASSAGES)
-
-    asyncio.run(asked())
-    assert len(fake_llm.received_messages) == 2
+async def test_the_file_store_does_not_block_the_event_loop(tmp_path):
+    llm = says("ALL")
+    denoiser = cached(llm, SqliteStore(tmp_path / "replies.db"))
+    with blockbuster_ctx():
+        await denoiser.adenoise("How?", PASSAGES)
+    assert call_count(llm) == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.text(max_size=3))))
 def test_memory_store_is_a_bounded_dict_of_the_last_used(pairs):
-    store = MemoryStore(max_bytes=2000)  # three of these texts
+    store, expected = MemoryStore(max_bytes=2000), {}  # three of these texts
     for key, text in pairs:
         store.put(key, text)
-    last = list(dict.fromkeys(reversed([key_number for key_number, _ in pairs])))[:3]
-    written_text = dict(pairs)
-    assert {key_number: store.get(key_number) for key_number in "abcde"} == {
-        key_number: written_text.get(key_number) if key_number in last else None
-        for key_number in "abcde"
-    }
+        expected.pop(key, None)
+        expected[key] = text
+    last = dict(list(expected.items())[-3:])
+    assert [store.get(key) for key in "abcde"] == [last.get(key) for key in "abcde"]
 
 
 def test_a_store_needs_room():
@@ -150,28 +119,35 @@ def test_a_store_needs_room():
         SqliteStore("x", max_entries=0)
 
 
-@pytest.mark.parametrize("answered", ["yes", "no"])
-def test_whether_the_pieces_answer_is_known_again(store, answered):
-    model = says(f"1\nANSWERED: {answered}")
-    options = Options(cache=Cache("m", store))
-    results = []
-    for _ in range(2):
-        result = S2ADenoiser(model, options=options).denoise("How tall?", PASSAGES[:1])
-        results.append((result.passages, result.answered, result.relevant))
-    assert results[0] == results[1]
-    assert results[0][1] == answered
-    assert len(model.received_messages) == 1
+TWINS = (PASSAGES[0], Passage(PASSAGES[0].text, "twin"))
 
 
-@pytest.mark.parametrize("on_irrelevant", ["keep", "drop"])
-def test_a_repeated_question_has_the_same_result_without_a_call(on_irrelevant):
-    llm = FunctionLLM(lambda messages: "1-3\nANSWERED: no")
-    options = Options(cache=Cache("m"), use_json_schema=False)
-    denoiser = S2ADenoiser(llm, on_irrelevant=on_irrelevant, options=options)
-    first = denoiser.denoise("Who built it?", PASSAGES)
-    assert first.relevant is False
+@pytest.mark.parametrize(
+    ("reply", "passages", "settings"),
+    [
+        ("1\nANSWERED: yes", PASSAGES[:1], {}),
+        ("1\nANSWERED: no", PASSAGES[:1], {}),
+        ("1-3\nANSWERED: no", PASSAGES, {"on_irrelevant": "keep"}),
+        ("1-3\nANSWERED: no", PASSAGES, {"on_irrelevant": "drop"}),
+        ("1, 3\nANSWERED: yes", TWINS, {}),
+    ],
+)
+def test_a_repeated_question_has_the_same_result_without_a_call(
+    store, reply, passages, settings
+):
+    llm = says(reply)
+    denoiser = cached(llm, store, **settings)
+    first = denoiser.denoise("How tall?", passages)
+    assert first.answered == reply.split()[-1]
     for _ in range(2):
-        result = denoiser.denoise("Who built it?", PASSAGES)
-        assert result.passages == first.passages
-        assert (result.relevant, result.answered) == (False, "no")
-    assert len(llm.received_messages) == 1
+        assert outcome(denoiser.denoise("How tall?", passages)) == outcome(first)
+    assert call_count(llm) == 1
+
+
+def test_of_two_passages_of_one_text_what_is_kept_is_known_again(store):
+    llm = says("1\nANSWERED: yes")
+    denoiser = cached(llm, store)
+    first, second = (denoiser.denoise("How tall?", TWINS) for _ in range(2))
+    assert call_count(llm) == 1
+    assert first.passages[0] in second.passages
+    assert second.answered == "yes"

@@ -11,11 +11,11 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.end.selection import TokenLimit
-from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a import Options
 from denoise_core.s2a.pieces import group_slices, slice_passage, split_pieces
 from denoise_core.testing import FunctionLLM
 
-from .fakes import document, keeps, pieces, says
+from .fakes import denoised, document, ids, keeps, pieces, s2a, says, texts, texts_at
 
 TABLE = "| City | People |\n|---|---|\n| Ulm | 126,000 |\n| Bern | 134,000 |\n| Graz | 292,000 |\n"
 LIST = "The kit contains:\n- a torch\n- two spare bulbs\n- a rope\n\nBatteries are sold separately."
@@ -24,7 +24,7 @@ CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    retu
 
 
 @pytest.mark.parametrize(
-    ("text", "expected_value", "kept_pieces", "context_added"),
+    ("text", "needed", "kept_text", "context_count"),
     [
         (TABLE, "Bern", "| City | People |\n|---|---|\n| Bern | 134,000 |\n", 2),
         (LIST, "bulbs", "The kit contains:\n- two spare bulbs\n", 1),
@@ -39,108 +39,92 @@ CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    retu
     ],
 )
 def test_a_kept_piece_brings_what_it_cannot_be_read_without(
-    text, expected_value, kept_pieces, context_added
+    text, needed, kept_text, context_count
 ):
     passage = Passage(text, "p")
-    s2a_result = S2ADenoiser(keeps(lambda t: expected_value in t)).denoise(
-        "What is it?", [passage]
-    )
-    assert s2a_result.passages[0].text == kept_pieces
-    assert len(s2a_result.reports[0].context_spans) == context_added
-    assert all(
-        one_span not in [one_drop.span for one_drop in s2a_result.dropped]
-        for one_span in s2a_result.reports[0].context_spans
-    )
-    check_result([passage], s2a_result)
-    lone_passage = S2ADenoiser(
-        keeps(lambda t: expected_value in t), options=Options(keep_context=False)
-    ).denoise("What is it?", [passage])
-    assert expected_value in lone_passage.passages[0].text
-    assert len(lone_passage.passages[0].text) <= len(kept_pieces)
-    assert lone_passage.passages[0].text == lone_passage.passages[0].text.rstrip(), (
-        "nor white space that nobody named"
-    )
-    check_result([passage], lone_passage)
+    llm = keeps(lambda piece: needed in piece)
+    result = denoised(llm, [passage])
+    assert texts(result.passages) == [kept_text]
+    context_spans = result.reports[0].context_spans
+    assert len(context_spans) == context_count
+    assert not {drop.span for drop in result.dropped}.intersection(context_spans)
+    check_result([passage], result)
+    result = denoised(llm, [passage], keep_context=False)
+    (lone_text,) = texts(result.passages)
+    assert needed in lone_text
+    assert len(lone_text) <= len(kept_text)
+    assert lone_text == lone_text.rstrip(), "nor white space that nobody named"
+    check_result([passage], result)
 
 
 def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
-    s2a_result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise(
-        "Who?", [Passage(PROSE, "p")]
-    )
-    assert s2a_result.reports[0].context_spans == ()
+    result = denoised("1, 2", [Passage(PROSE, "p")])
+    assert result.reports[0].context_spans == ()
 
 
 def test_a_budget_of_tokens_takes_the_most_important_first():
-    text = (
-        "Alpha one is here. Beta two is here. Gamma three is here. Delta four is here. "
-    )
-    fake_llm = says("3, 1, 4")
-    s2a_result = S2ADenoiser(fake_llm, keep=TokenLimit(11)).denoise(
-        "Which?", [Passage(text, "p")]
-    )
-    assert s2a_result.passages[0].text == "Alpha one is here. Gamma three is here. "
-    assert "most important comes first" in fake_llm.received_messages[0][-1].content
-    reasons = {
-        text[one_drop.span.start : one_drop.span.end].split()[0]: one_drop.reason
-        for one_drop in s2a_result.dropped
-    }
-    assert reasons == {
-        "Beta": "not needed for the question",
-        "Delta": "over the budget of 11 tokens",
-    }
-    check_result([Passage(text, "p")], s2a_result)
+    passage = Passage("Alpha one here. Beta two here. Gamma three here. Delta.", "p")
+    llm = says("3, 1, 4")
+    result = denoised(llm, [passage], keep=TokenLimit(9))
+    assert texts(result.passages) == ["Alpha one here. Gamma three here. "]
+    assert "most important comes first" in llm.received_messages[0][-1].content
+    assert texts_at(passage.text, result.dropped) == ["Beta two here. ", "Delta."]
+    assert [drop.reason for drop in result.dropped] == [
+        "not needed for the question",
+        "over the budget of 9 tokens",
+    ]
+    check_result([passage], result)
 
 
-SHEET = "# Pump 260\n\n## Noise\n\nAt one metre it is 58 dB.\n\n## Fuse\n\nThe fuse has 6 A.\n"
+TITLE, NOISE, HEADING, FUSE = (
+    "# Pump 260\n\n",
+    "## Noise\n\nAt one metre it is 58 dB.\n\n",
+    "## Fuse\n\n",
+    "The fuse has 6 A.\n",
+)
 
 
-def test_a_selected_piece_comes_with_title_and_heading_also_of_another_passage():
-    select = S2ADenoiser(keeps(lambda t: "6 A" in t))
-    whole = [Passage(SHEET, "whole")]
-    result = select.denoise("Which fuse?", whole)
-    assert result.passages[0].text == "# Pump 260\n\n## Fuse\n\nThe fuse has 6 A.\n"
-    check_result(whole, result)
-    position = SHEET.index("The fuse")
-    pieces_of_sheet = []
-    for start, end in ((0, position), (position, len(SHEET))):
+@pytest.mark.parametrize(
+    ("parts", "kept_texts"),
+    [
+        ([TITLE + NOISE + HEADING + FUSE], [TITLE + HEADING + FUSE]),
+        ([TITLE + NOISE + HEADING, FUSE], [TITLE + HEADING, FUSE]),
+    ],
+)
+def test_a_selected_piece_comes_with_title_and_heading_also_of_another_passage(
+    parts, kept_texts
+):
+    passages, start = [], 0
+    for text in parts:
         metadata = {"source": "sheet.md", "start_index": start}
-        pieces_of_sheet.append(Passage(SHEET[start:end], str(start), metadata=metadata))
-    result = select.denoise("Which fuse?", pieces_of_sheet)
-    kept_texts = [passage.text for passage in result.passages]
-    assert kept_texts == ["# Pump 260\n\n## Fuse\n\n", "The fuse has 6 A.\n"]
+        passages.append(Passage(text, str(start), metadata=metadata))
+        start += len(text)
+    llm = keeps(lambda piece: "6 A" in piece)
+    result = denoised(llm, passages)
+    assert texts(result.passages) == kept_texts
     assert result.reports[0].context_spans
-    check_result(pieces_of_sheet, result)
-    alone = S2ADenoiser(
-        keeps(lambda t: "6 A" in t), options=Options(keep_context=False)
-    )
-    result = alone.denoise("Which fuse?", pieces_of_sheet)
-    assert [passage.id for passage in result.passages] == [str(position)]
+    check_result(passages, result)
+    result = denoised(llm, passages, keep_context=False)
+    assert ids(result.passages) == ids(passages[-1:])
 
 
 @pytest.mark.parametrize(("window", "most"), [(3000, 60), (24_000, 7), (10**8, 60)])
 def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
     """Nobody counts well beyond sixty: so many pieces at most are numbered in a call."""
-    texts = [
-        "One two. " * position for position in (5, 400, 100, 1, 90, 20, 61, 3000, 60)
-    ]
     options = Options(max_characters=window, max_pieces=most)
-    passages = [Passage(t, str(position)) for position, t in enumerate(texts)]
-    parts = [
-        part for one_passage in passages for part in slice_passage(one_passage, options)
-    ]
+    parts, expected_pieces = [], []
+    for n, size in enumerate((5, 400, 100, 1, 90, 20, 61, 3000, 60)):
+        passage = Passage("One two. " * size, str(n))
+        parts += slice_passage(passage, options)
+        expected_pieces += split_pieces(passage)
     groups = group_slices(parts, 4000, options)
-    assert [one_passage for g in groups for one_passage in g] == parts
-    assert [one_span for one_passage in parts for one_span in one_passage.pieces] == [
-        one_span
-        for position, t in enumerate(texts)
-        for one_span in split_pieces(Passage(t, str(position)))
-    ]
+    assert list(itertools.chain.from_iterable(groups)) == parts
+    all_pieces = [piece for part in parts for piece in part.pieces]
+    assert all_pieces == expected_pieces
     for group in groups:
-        assert sum(len(one_passage.pieces) for one_passage in group) <= most
-        assert (
-            sum(len(one_passage.text) for one_passage in group) <= window
-            or len(group) == 1
-        )
+        assert sum(len(part.pieces) for part in group) <= most
+        group_size = sum(len(part.text) for part in group)
+        assert group_size <= window or len(group) == 1
 
 
 LONG = {
@@ -171,14 +155,12 @@ def texts_of_every_kind(count):
 
 
 def every_third(messages):
-    return (
-        ", ".join(str(position) for position in pieces(messages) if position % 3 == 0)
-        or "1"
-    )
+    return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
 
 
 def one_sentence(messages):
-    return f"Context: {next(t.strip() for t in LONG.values() if t.strip() in document(messages))}"
+    shown = document(messages)
+    return f"Context: {next(t.strip() for t in LONG.values() if t.strip() in shown)}"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +181,7 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(
         # Texts of their own, so that no cache has read them before.
         prefix = f"{next(call_numbers):04d} "
         passages = [replace(p, text=prefix + p.text) for p in passages_of(size)]
-        denoiser = S2ADenoiser(FunctionLLM(model_reply), variant=variant)
+        denoiser = s2a(FunctionLLM(model_reply), variant=variant)
         denoiser.record.is_readable = True  # a new model is asked once alone
 
         def denoise():
@@ -210,14 +192,9 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(
     results = []
     call_numbers = itertools.count()
     assert slope(of_size, sizes) < 1.4
-    for passages, s2a_result in results:
-        assert not s2a_result.failures
-        assert len(s2a_result.passages) > len(passages) / 2
-        texts = {one_passage.id: one_passage.text for one_passage in passages}
-        for one_passage in s2a_result.passages:
-            assert not one_passage.is_rewritten
-            assert one_passage.text == "".join(
-                texts[one_passage.id][one_span.start : one_span.end]
-                for one_span in one_passage.source_spans
-            )
-        check_result(passages, s2a_result)
+    for passages, result in results:
+        assert not result.failures
+        assert len(result.passages) > len(passages) / 2
+        for passage in result.passages:
+            assert not passage.is_rewritten
+        check_result(passages, result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 
 import pytest
@@ -20,69 +19,68 @@ from denoise_core import (
 from denoise_core.end.selection import TokenLimit
 from denoise_core.runtime.guard import Guard
 from denoise_core.runtime.pipeline import Pipeline
-from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.pieces import split_pieces
 from denoise_core.testing import FunctionLLM, check_denoiser
 
-from .fakes import copies, document, keeps, says
+from .fakes import (
+    call_count,
+    copies,
+    denoised,
+    document,
+    ids,
+    keeps,
+    s2a,
+    says,
+    texts,
+    texts_at,
+)
 
+SENTENCES = ["The tower is 330 m tall. ", "I love it! ", "It was built in 1889."]
+TOWER = Passage("".join(SENTENCES), "tower", score=0.5, metadata={"a": 1})
 PASSAGES = (
-    Passage(
-        "The tower is 330 m tall. I love it! It was built in 1889.",
-        "tower",
-        score=0.5,
-        metadata={"a": 1},
-    ),
+    TOWER,
     Passage("Bananas are yellow. They grow in bunches.", "fruit"),
     Passage("الجملة الأولى. الجملة الثانية؟", "arabic"),
 )
 QUERY = "How tall is the tower?"
 
 
-@pytest.mark.parametrize("variant", ["select", "default"])
-def test_laws(variant):
-    fake_llm = (
-        keeps(lambda one_text: "tall" in one_text or "ثانية" in one_text)
-        if variant == "select"
-        else copies()
-    )
-    check_denoiser(lambda: S2ADenoiser(fake_llm, variant=variant), QUERY, PASSAGES)
-
-
-def test_select_keeps_the_named_sentences_and_lists_the_others():
-    model = keeps(lambda one_text: "tall" in one_text)
-    s2a_result = S2ADenoiser(model).denoise(QUERY, PASSAGES)
-    (kept,) = s2a_result.passages
-    (span,) = kept.spans
-    text = "The tower is 330 m tall. "
-    assert kept == replace(PASSAGES[0], text=text, spans=(span,))
-    dropped_texts = []
-    for drop in s2a_result.dropped[:2]:
-        dropped_texts.append(PASSAGES[0].text[drop.span.start : drop.span.end])
-    assert dropped_texts == ["I love it! ", "It was built in 1889."]
-    assert s2a_result.fallback is None
-    assert s2a_result.query == QUERY
-
-
-def test_remove_names_what_goes():
-    s2a_result = S2ADenoiser(
-        keeps(lambda one_text: "love" in one_text), variant="remove"
-    ).denoise(QUERY, PASSAGES[:1])
-    assert (
-        s2a_result.passages[0].text == "The tower is 330 m tall. It was built in 1889."
-    )
-
-
-@pytest.mark.parametrize("variant", ["select", "remove"])
 @pytest.mark.parametrize(
-    ("reply", "remaining_count"),
-    [("KEEP 1", 1), ("DROP 1", 2), ("KEEP ALL", 3), ("DROP ALL", 0)],
+    ("variant", "model"),
+    [
+        ("select", keeps(lambda text: "tall" in text or "ثانية" in text)),
+        ("default", copies()),
+    ],
 )
-def test_a_verb_says_what_the_numbers_mean(variant, reply, remaining_count):
-    denoiser = S2ADenoiser(says(reply), variant=variant)
-    s2a_result = denoiser.denoise(QUERY, PASSAGES[:1])
-    assert len(s2a_result.dropped) == 3 - remaining_count
-    assert s2a_result.fallback is None
+def test_laws(variant, model):
+    check_denoiser(lambda: s2a(model, variant=variant), QUERY, PASSAGES)
+
+
+@pytest.mark.parametrize(
+    ("reply", "selected", "after_removal"),
+    [
+        ("1", SENTENCES[:1], SENTENCES[1:]),
+        ("KEEP 1", SENTENCES[:1], SENTENCES[:1]),
+        ("DROP 1", SENTENCES[1:], SENTENCES[1:]),
+        ("KEEP ALL", SENTENCES, SENTENCES),
+        ("DROP ALL", [], []),
+    ],
+)
+def test_named_sentences_stay_or_go_and_a_verb_says_which(
+    reply, selected, after_removal
+):
+    for variant, kept in (("select", selected), ("remove", after_removal)):
+        result = denoised(reply, [TOWER], variant=variant)
+        assert "".join(texts(result.passages)) == "".join(kept)
+        assert texts_at(TOWER.text, result.dropped) == [
+            sentence for sentence in SENTENCES if sentence not in kept
+        ]
+        assert result.fallback is None
+        assert result.query == QUERY
+
+
+def test_a_kept_passage_is_its_source_with_another_text():
+    (kept,) = denoised("1", [TOWER]).passages
+    assert kept == replace(TOWER, text=SENTENCES[0], spans=kept.spans)
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
@@ -92,127 +90,72 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
     """Every document's call wrote the question again, and the first reply won."""
 
     def reply(messages):
-        if "what a person wrote" in messages[-1].content:
+        is_clearing = "what a person wrote" in messages[-1].content
+        if is_clearing or variant == "select":
             return "1"
-        return "1" if variant == "select" else "Context: The tower is 330 m tall."
+        return "Context: The tower is 330 m tall."
 
-    fake_llm = FunctionLLM(reply)
-    s2a_denoiser = S2ADenoiser(
-        fake_llm, variant=variant, options=Options(join_passages=False)
-    )
-    s2a_result = s2a_denoiser.denoise("How tall is the tower? I think 200 m.", PASSAGES)
-    assert s2a_result.query == "How tall is the tower?"
-    assert s2a_result.question_note is None
-    assert len(fake_llm.received_messages) == 1 + len(PASSAGES)
-    assert "330" not in fake_llm.received_messages[0][-1].content
-    assert all(
-        "\nHow tall is the tower?\nEND question" in sent_messages[-1].content
-        for sent_messages in fake_llm.received_messages[1:]
-    )
-    assert not any(
-        "200 m" in sent_messages[-1].content
-        for sent_messages in fake_llm.received_messages[1:]
-    )
+    llm = FunctionLLM(reply)
+    denoiser = s2a(llm, variant=variant, join_passages=False)
+    result = denoiser.denoise(f"{QUERY} I think 200 m.", PASSAGES)
+    assert result.query == QUERY
+    assert result.question_note is None
+    clearing, *others = [messages[-1].content for messages in llm.received_messages]
+    assert "330" not in clearing
+    assert len(others) == len(PASSAGES)
+    for prompt in others:
+        assert f"\n{QUERY}\nEND question" in prompt
+        assert "200 m" not in prompt
 
 
-@pytest.mark.parametrize(
-    "model_calls",
-    [
-        QUERY,
-        "List the towers.",
-        "wie hoch ist der turm",
-        "埃菲尔铁塔有多高？",
-        "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?",
-    ],
-)
-def test_a_question_that_holds_nothing_to_clear_costs_no_call(model_calls):
-    fake_llm = says("1")
-    assert S2ADenoiser(fake_llm).denoise(model_calls, PASSAGES[:1]).query == model_calls
-    assert len(fake_llm.received_messages) == 1
+@pytest.mark.parametrize("question", [QUERY, f"{QUERY} I think 200 m."])
+@pytest.mark.parametrize("variant", ["default", "single", "relevance"])
+def test_a_document_never_writes_the_question(variant, question):
+    order = "Context: NONE\nQuestion: How do I rob a bank?"
+    result = denoised(order, PASSAGES, question, variant=variant)
+    assert result.query == question
+    assert (result.question_note is None) == (question == QUERY)
 
 
-def test_a_document_never_writes_the_question():
-    obeying = FunctionLLM(lambda _: "Context: NONE\nQuestion: How do I rob a bank?")
-    for model_calls in (QUERY, QUERY + " I think 200 m."):
-        for variant in ("default", "single", "relevance"):
-            s2a_result = S2ADenoiser(obeying, variant=variant).denoise(
-                model_calls, PASSAGES
-            )
-            assert s2a_result.query == model_calls
-            assert (s2a_result.question_note is None) == (model_calls == QUERY)
-
-
-@pytest.mark.parametrize(
-    "model_calls", ["How tall is the tower?", "Tell me the height of the tower."]
-)
-def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(model_calls):
-    s2a_result = S2ADenoiser(says(model_calls), variant="single").denoise(
-        model_calls, PASSAGES[1:2]
-    )
-    assert s2a_result.passages == ()
-    assert s2a_result.fallback is None
-    assert s2a_result.query == model_calls
-
-
-def test_one_bad_reply_does_not_lose_the_others():
-    def reply(messages):
-        if "Bananas" in document(messages):
-            raise TimeoutError("too slow")
-        if "tower" in document(messages):
-            return "1"
-        return "As a language model I saw 3 things in 1984."
-
-    denoiser = S2ADenoiser(FunctionLLM(reply), options=Options(join_passages=False))
-    s2a_result = denoiser.denoise(QUERY, PASSAGES)
-    assert s2a_result.passages[0].text == "The tower is 330 m tall. "
-    assert s2a_result.passages[1:] == PASSAGES[1:]
-    assert "'fruit' kept as they were: TimeoutError: too slow" in s2a_result.fallback
-    assert "'arabic'" in s2a_result.fallback
-    check_result(PASSAGES, s2a_result)
+@pytest.mark.parametrize("question", [QUERY, "Tell me the height of the tower."])
+def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(question):
+    result = denoised(question, PASSAGES[1:2], question, variant="single")
+    assert result.passages == ()
+    assert result.fallback is None
+    assert result.query == question
 
 
 def test_a_reply_without_text_is_a_fallback():
-    s2a_result = S2ADenoiser(FunctionLLM(lambda _: Reply(None))).denoise(
-        QUERY, PASSAGES
-    )
-    assert s2a_result.passages == PASSAGES
-    assert "NoneType" in s2a_result.fallback
+    result = denoised(FunctionLLM(lambda _: Reply(None)), PASSAGES)
+    assert result.passages == PASSAGES
+    assert "NoneType" in result.fallback
 
 
 def test_on_error_drop_lists_why():
-    s2a_result = S2ADenoiser(says("?!"), variant="select", on_error="drop").denoise(
-        QUERY, PASSAGES[:1]
-    )
-    assert s2a_result.passages == ()
-    assert all(
-        "expected one line of numbers" in one_drop.reason
-        for one_drop in s2a_result.dropped
-    )
-    assert "'tower' dropped" in s2a_result.fallback
-    check_result(PASSAGES[:1], s2a_result)
+    result = denoised("?!", PASSAGES[:1], on_error="drop")
+    assert result.passages == ()
+    for drop in result.dropped:
+        assert "expected one line of numbers" in drop.reason
+    assert "'tower' dropped" in result.fallback
+    check_result(PASSAGES[:1], result)
 
 
-def test_on_error_raise():
-    with pytest.raises(UnparsableReply, match="the reply is empty"):
-        S2ADenoiser(says(""), on_error="raise").denoise(QUERY, PASSAGES)
-
-    def refuse(_):
-        raise ConnectionError("down")
-
-    with pytest.raises(ConnectionError, match="down"):
-        S2ADenoiser(FunctionLLM(refuse), on_error="raise").denoise(QUERY, PASSAGES)
+def refuse(_):
+    raise ConnectionError("down")
 
 
-@pytest.mark.parametrize("policy", ["keep", "drop", "raise"])
-def test_a_mistake_raises_under_every_policy(policy):
-    class PermissionDeniedError(Exception):
-        pass
-
-    def refuse(_):
-        raise PermissionDeniedError("no such key")
-
-    with pytest.raises(PermissionDeniedError):
-        S2ADenoiser(FunctionLLM(refuse), on_error=policy).denoise(QUERY, PASSAGES)
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        ("", UnparsableReply, "the reply is empty"),
+        (FunctionLLM(refuse), ConnectionError, "down"),
+    ],
+)
+def test_on_error_raise(model, error, message):
+    with pytest.raises(error, match=message):
+        denoised(model, PASSAGES, on_error="raise")
+    with pytest.raises(error, match=message):
+        asyncio.run(s2a(model, on_error="raise").adenoise(QUERY, PASSAGES))
 
 
 def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
@@ -222,47 +165,34 @@ def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
             return "As a language model I saw 3 things in 1984."
         return "1" if "tower" in text else "NONE"
 
-    fake_llm = FunctionLLM(reply)
-    s2a_result = S2ADenoiser(fake_llm, options=Options(max_characters=10**8)).denoise(
-        QUERY, PASSAGES
-    )
-    assert len(fake_llm.received_messages) == 2 + len(PASSAGES)
-    assert [sent_messages.role for sent_messages in fake_llm.received_messages[1]][
-        -2:
-    ] == ["assistant", "user"]
-    assert [
-        (one_passage.id, one_passage.text) for one_passage in s2a_result.passages
-    ] == [("tower", "The tower is 330 m tall. ")]
-    assert not s2a_result.failures
-    assert "alone" in s2a_result.reports[0].notes[0]
-    assert s2a_result.reports[0].call_count == 3
+    llm = FunctionLLM(reply)
+    result = denoised(llm, PASSAGES, max_characters=10**8)
+    assert call_count(llm) == 2 + len(PASSAGES)
+    roles = [message.role for message in llm.received_messages[1]]
+    assert roles[-2:] == ["assistant", "user"]
+    assert texts(result.passages) == [SENTENCES[0]]
+    assert not result.failures
+    assert "alone" in result.reports[0].notes[0]
+    assert result.reports[0].call_count == 3
 
 
 def test_no_passages_and_blank_ones_need_no_call():
-    fake_llm = says("unused")
-    assert S2ADenoiser(fake_llm).denoise(QUERY, []).passages == ()
+    llm = says("unused")
+    assert denoised(llm, []).passages == ()
     blank = (Passage("", "a"), Passage(" \n", "b"))
-    s2a_result = check_denoiser(
-        lambda: S2ADenoiser(fake_llm, variant="select"), QUERY, blank
-    )
-    assert [one_drop.reason for one_drop in s2a_result.dropped] == ["blank", "blank"]
-    assert fake_llm.received_messages == []
+    result = check_denoiser(lambda: s2a(llm), QUERY, blank)
+    assert [drop.reason for drop in result.dropped] == ["blank", "blank"]
+    assert llm.received_messages == []
 
 
 def test_budget_that_runs_out_keeps_the_rest_and_says_so():
-    fake_llm = keeps(lambda one_text: True)
-    s2a_denoiser = S2ADenoiser(
-        fake_llm,
-        budget=Budget(calls=1),
-        max_concurrency=1,
-        options=Options(join_passages=False),
-    )
-    s2a_result = s2a_denoiser.denoise(QUERY, PASSAGES)
-    assert len(fake_llm.received_messages) == 1
-    assert BudgetExceeded.__name__ in s2a_result.fallback
-    assert [one_passage.id for one_passage in s2a_result.passages] == [
-        one_passage.id for one_passage in PASSAGES
-    ]
+    llm = says("ALL")
+    budget = Budget(calls=1)
+    denoiser = s2a(llm, budget=budget, max_concurrency=1, join_passages=False)
+    result = denoiser.denoise(QUERY, PASSAGES)
+    assert call_count(llm) == 1
+    assert BudgetExceeded.__name__ in result.fallback
+    assert result.passages == PASSAGES
 
 
 @pytest.mark.parametrize(
@@ -273,156 +203,90 @@ def test_budget_that_runs_out_keeps_the_rest_and_says_so():
         ("expected", {"max_concurrency": 0}),
         ("TokenLimit", {"keep": 0.3}),
         ("TokenLimit", {"keep": TokenLimit(9), "variant": "default"}),
-        ("llm", {"llm": "gpt"}),
+        ("llm", {"model": 7}),
+        ("on_irrelevant", {"on_irrelevant": "hide"}),
     ],
 )
 def test_unknown_settings_are_refused(message, settings):
     with pytest.raises(InputError, match=message):
-        S2ADenoiser(**{"llm": says(""), **settings})
+        s2a(**{"model": "", **settings})
 
 
 def test_duplicate_ids_are_refused():
     with pytest.raises(InputError, match="share the id"):
-        S2ADenoiser(says("")).denoise(QUERY, [PASSAGES[0], PASSAGES[0]])
+        denoised("", [TOWER, TOWER])
 
 
-def test_calls_run_at_once_within_the_bound():
-    """Twenty calls at ten at a time never overlap more than ten, and do overlap."""
+def test_calls_run_at_once_within_the_bound_and_give_the_same():
     running, most = 0, 0
 
-    class Counting:
+    class Counting(FunctionLLM):
         async def acomplete(self, messages):
             nonlocal running, most
             running += 1
             most = max(most, running)
             await asyncio.sleep(0)
             running -= 1
-            return await copies().acomplete(messages)
+            return self.complete(messages)
 
-        def complete(self, messages):
-            raise AssertionError("the async form must not call this")
-
-    passages = [Passage(f"Text {index}.", str(index)) for index in range(20)]
-    asyncio.run(S2ADenoiser(Counting(), variant="default").adenoise(QUERY, passages))
-    assert most == 10
-
-
-def test_result_does_not_depend_on_concurrency():
-    fake_llm = keeps(lambda one_text: len(one_text) % 2 == 0)
-    first_result, many = (
-        S2ADenoiser(
-            fake_llm, max_concurrency=position, options=Options(join_passages=False)
-        ).denoise(QUERY, PASSAGES)
-        for position in (1, 10)
-    )
-    assert (first_result.passages, first_result.dropped, first_result.reports) == (
-        many.passages,
-        many.dropped,
-        many.reports,
-    )
+    passages = [Passage(f"Text {index}. Or so.", str(index)) for index in range(20)]
+    results = []
+    for width in (1, 10):
+        denoiser = s2a(Counting(lambda _: "2"), max_concurrency=width, max_pieces=2)
+        results.append(asyncio.run(denoiser.adenoise(QUERY, passages)))
+        assert most == width
+    assert replace(results[0], trace=results[1].trace) == results[1]
 
 
-def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(
-    monkeypatch,
-):
-    """The threads that cut are recorded: under async none of them is the loop's, and the result is the same."""
-    from denoise_core.s2a import pieces as module
-
-    cut_on: list[int] = []
-
-    def recorded(passage, *, language):
-        cut_on.append(threading.get_ident())
-        return split_pieces(passage, language=language)
-
-    monkeypatch.setattr(module, "split_pieces", recorded)
-    much = [
-        Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(position))
-        for position in range(4)
-    ]
-    s2a = S2ADenoiser(FunctionLLM(lambda sent_messages: "1"))
-    assert (
-        asyncio.run(s2a.adenoise("How tall?", much)).passages
-        == s2a.denoise("How tall?", much).passages
-    )
-    assert len(cut_on) == 8
-    assert threading.get_ident() not in cut_on[:4]
-    assert set(cut_on[4:]) == {threading.get_ident()}
-
-
-def test_what_work_off_the_loop_raises_is_raised_as_under_sync():
-    much = [Passage("The tower is 330 m tall. " * 600, "a")]
-    s2a = S2ADenoiser(FunctionLLM(lambda sent_messages: "perhaps"), on_error="raise")
-    with pytest.raises(UnparsableReply):
-        asyncio.run(s2a.adenoise("How tall?", much))
+NEAREST = "the model finds no answer in these passages; the nearest pieces are kept"
+ABSENT = "not in these passages"
 
 
 @pytest.mark.parametrize(
-    ("reply", "note"),
+    ("reply", "kept_texts", "answered", "relevant", "note"),
     [
-        ("NONE", "not in these passages"),
-        ("1", None),
-        ("As a language model I saw 3 things in 1984.", None),
-    ],
-)
-def test_only_a_selection_of_nothing_says_that_the_passages_do_not_answer(reply, note):
-    unrelated = "Who painted the ceiling of the chapel?"
-    denoiser = S2ADenoiser(says(reply), on_error="drop")
-    s2a_result = denoiser.denoise(unrelated, PASSAGES)
-    assert s2a_result.relevant is None
-    assert (s2a_result.note or "").startswith(note or "")
-    assert (s2a_result.note is None) == (note is None)
-
-
-@pytest.mark.parametrize(
-    ("answered", "relevant", "note"),
-    [
-        ("yes", True, ""),
-        ("partly", True, "a part of the answer"),
-        ("no", False, "finds no answer in these passages; the nearest pieces are kept"),
+        ("1\nANSWERED: yes", SENTENCES[:1], "yes", True, None),
+        ("1\nANSWERED: partly", SENTENCES[:1], "partly", True, "a part of the answer"),
+        ("1\nANSWERED: no", SENTENCES[:1], "no", False, NEAREST),
+        ("NONE\nANSWERED: no", [], "no", False, ABSENT),
+        ("NONE", [], None, None, ABSENT),
+        ("1", SENTENCES[:1], None, None, None),
+        ("As a language model I saw 3 things in 1984.", [], None, None, None),
     ],
 )
 def test_what_the_model_says_of_the_answer_is_told_and_the_pieces_stay(
-    answered, relevant, note
+    reply, kept_texts, answered, relevant, note
 ):
-    s2a_result = S2ADenoiser(says(f"1\nANSWERED: {answered}")).denoise(QUERY, PASSAGES)
-    check_result(PASSAGES, s2a_result)
-    assert [passage.text for passage in s2a_result.passages] == [
-        "The tower is 330 m tall. "
-    ]
-    assert (s2a_result.answered, s2a_result.relevant) == (answered, relevant)
-    assert note in (s2a_result.note or "")
-    assert (s2a_result.note is None) == (not note)
+    result = denoised(reply, PASSAGES, on_error="drop")
+    check_result(PASSAGES, result)
+    assert texts(result.passages) == kept_texts
+    assert result.answered == answered
+    assert result.relevant == relevant
+    assert (result.note is None) == (note is None)
+    assert (note or "") in (result.note or "")
 
 
 def test_no_answer_and_no_piece_is_absence_and_the_guard_loses_nothing():
-    s2a_denoiser = S2ADenoiser(says("NONE\nANSWERED: no"))
-    s2a_result = s2a_denoiser.denoise(QUERY, PASSAGES)
-    assert (s2a_result.passages, s2a_result.relevant) == ((), False)
-    assert (s2a_result.note or "").startswith("not in these passages")
-    for guarded_denoiser in (s2a_denoiser, Pipeline(s2a_denoiser)):
-        guarded_result = Guard(guarded_denoiser).denoise(QUERY, PASSAGES)
-        assert guarded_result.passages == PASSAGES
-        assert guarded_result.relevant is False
-        assert "nothing was kept" in (guarded_result.fallback or "")
+    denoiser = s2a("NONE\nANSWERED: no")
+    for guarded in (denoiser, Pipeline(denoiser)):
+        result = Guard(guarded).denoise(QUERY, PASSAGES)
+        assert result.passages == PASSAGES
+        assert result.relevant is False
+        assert "nothing was kept" in result.fallback
 
 
 def test_a_user_can_have_nothing_kept_where_nothing_answers():
-    model = says("1\nANSWERED: no")
-    s2a_denoiser = S2ADenoiser(model, on_irrelevant="drop")
-    for denoiser in (s2a_denoiser, Guard(s2a_denoiser), Guard(Pipeline(s2a_denoiser))):
-        denoise_result = denoiser.denoise(QUERY, PASSAGES)
-        check_result(PASSAGES, denoise_result)
-        assert (denoise_result.passages, denoise_result.relevant) == ((), False)
-    part = S2ADenoiser(says("1\nANSWERED: partly"), on_irrelevant="drop")
-    assert part.denoise(QUERY, PASSAGES).passages
-    with pytest.raises(InputError, match="on_irrelevant"):
-        S2ADenoiser(model, on_irrelevant="hide")  # type: ignore[arg-type]
+    drops = s2a("1\nANSWERED: no", on_irrelevant="drop")
+    for denoiser in (drops, Guard(drops), Guard(Pipeline(drops))):
+        result = denoiser.denoise(QUERY, PASSAGES)
+        check_result(PASSAGES, result)
+        assert result.passages == ()
+        assert result.relevant is False
+    partly = s2a("1\nANSWERED: partly", on_irrelevant="drop")
+    assert partly.denoise(QUERY, PASSAGES).passages
 
 
-EACH_ALONE = Options(join_passages=False, neutralize_question=False)
-
-
-def answers_by_passage(joint: str, **answers: str) -> FunctionLLM:
+def answers_by_passage(joint, **answers):
     """A model that names the first piece; ``joint`` is its word if it sees several passages."""
 
     def reply(messages):
@@ -436,14 +300,21 @@ def answers_by_passage(joint: str, **answers: str) -> FunctionLLM:
 
 
 @pytest.mark.parametrize(
-    ("tower", "fruit", "answered"),
-    [("yes", "no", "yes"), ("no", "partly", "partly"), ("partly", "yes", "yes")],
+    ("answers", "answered"),
+    [
+        ({"tower": "yes", "Bananas": "no"}, "yes"),
+        ({"tower": "no", "Bananas": "partly"}, "partly"),
+        ({"tower": "partly", "Bananas": "yes"}, "yes"),
+        ({"tower": "no"}, "no"),
+    ],
 )
-def test_one_call_that_finds_an_answer_is_enough(tower, fruit, answered):
-    model = answers_by_passage("", tower=tower, Bananas=fruit)
-    s2a_result = S2ADenoiser(model, options=EACH_ALONE).denoise(QUERY, PASSAGES)
-    assert s2a_result.answered == answered
-    assert len(model.received_messages) == len(PASSAGES)
+def test_one_call_that_finds_an_answer_or_saw_all_that_is_kept_is_enough(
+    answers, answered
+):
+    model = answers_by_passage("1", **answers)
+    result = denoised(model, PASSAGES, join_passages=False)
+    assert result.answered == answered
+    assert call_count(model) == len(PASSAGES)
 
 
 @pytest.mark.parametrize(
@@ -458,20 +329,12 @@ def test_pieces_of_several_calls_that_answer_nothing_alone_are_judged_together(
     joint, answered
 ):
     model = answers_by_passage(joint, tower="no", Bananas="no")
-    options = replace(EACH_ALONE, join_passages=None, max_pieces=4)
-    s2a_result = S2ADenoiser(model, options=options).denoise(QUERY, PASSAGES)
-    assert s2a_result.answered == answered
-    assert [passage.id for passage in s2a_result.passages] == ["tower", "fruit"]
+    result = denoised(model, PASSAGES, max_pieces=4)
+    assert result.answered == answered
+    assert ids(result.passages) == ["tower", "fruit"]
     joint_text = document(model.received_messages[2])
     assert "330 m tall" in joint_text
     assert "They grow" not in joint_text
-
-
-def test_no_call_more_where_one_call_saw_all_that_is_kept():
-    model = answers_by_passage("1", tower="no")
-    s2a_result = S2ADenoiser(model, options=EACH_ALONE).denoise(QUERY, PASSAGES)
-    assert s2a_result.answered == "no"
-    assert len(model.received_messages) == len(PASSAGES)
 
 
 def test_absence_is_not_told_where_a_call_failed():
@@ -480,7 +343,6 @@ def test_absence_is_not_told_where_a_call_failed():
             raise ConnectionError("away")
         return "1\nANSWERED: no"
 
-    denoiser = S2ADenoiser(FunctionLLM(reply), options=EACH_ALONE)
-    s2a_result = denoiser.denoise(QUERY, PASSAGES)
-    assert s2a_result.relevant is None
-    assert "fruit" in s2a_result.failures
+    result = denoised(FunctionLLM(reply), PASSAGES, join_passages=False)
+    assert result.relevant is None
+    assert "fruit" in result.failures

@@ -1,6 +1,5 @@
 """A model's selection labels questions, and END is calibrated on them."""
 
-import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -12,113 +11,74 @@ from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.s2a.llm_labels import label_questions, write_labels
-from denoise_core.testing import FunctionLLM
+from denoise_core.testing import FunctionLLM, ListRetriever
 
-ASKED = sample_questions()[:22]
-
-
-def few(one_question):
-    other_passages = [
-        one_passage
-        for one_passage in one_question.passages
-        if one_passage.id not in one_question.gold
-    ][:4]
-    return tuple(
-        one_passage
-        for one_passage in one_question.passages
-        if one_passage.id in one_question.gold or one_passage in other_passages
-    )
+from .fakes import call_count, pieces, request, says
 
 
-class FoundRetriever:
+def shortened(question):
+    """The question with its gold and two other passages."""
+    others = [p for p in question.passages if p.id not in question.gold][:2]
+    kept = [p for p in question.passages if p.id in question.gold or p in others]
+    return replace(question, passages=tuple(kept))
+
+
+ASKED = {question.text: shortened(question) for question in sample_questions()[:22]}
+
+
+class FoundRetriever(ListRetriever):
     def retrieve(self, query):
-        return few(
-            next(one_question for one_question in ASKED if one_question.text == query)
-        )
-
-    async def aretrieve(self, query):
-        return self.retrieve(query)
+        return ASKED[query].passages
 
 
 def selecting(messages):
     """Names the pieces that hold an answer, as a good model does."""
-    text = messages[-1].content
+    text = request(messages)
     if "out of order" in text:
         raise ConnectionError("away")
-    own_value = next(
-        (one_question for one_question in ASKED if one_question.text in text), None
-    )
-    numbered = re.findall(r"^(\d+) (.+)$", text, re.M)
-    named_numbers = [
-        position
-        for position, shown_text in numbered
-        if own_value and any(a in shown_text for a in own_value.answers)
-    ]
-    return f"KEEP: {', '.join(named_numbers) or 'NONE'}"
+    named = []
+    for question in ASKED.values():
+        if question.text in text:
+            for number, piece in pieces(messages).items():
+                if any(answer in piece for answer in question.answers):
+                    named.append(str(number))
+    return f"KEEP: {', '.join(named) or 'NONE'}"
 
 
-def test_one_call_labels_and_calibrates(tmp_path):
-    fake_llm = FunctionLLM(selecting)
-    actual_result = calibrate(
-        FoundRetriever(),
-        [one_question.text for one_question in ASKED],
-        fake_llm,
-        labels=tmp_path / "labels.jsonl",
-    )
-    assert 20 <= actual_result.evaluation.questions <= 22
-    assert actual_result.evaluation.relevant_text_share < 0.5
-    labels = read_questions(tmp_path / "labels.jsonl").questions
-    assert len(labels) == actual_result.evaluation.questions
-    gold = {
-        one_question.text: {
-            one_passage.text
-            for one_passage in one_question.passages
-            if one_passage.id in one_question.gold
-        }
-        for one_question in ASKED
-    }
-    assert (
-        sum(
-            bool(
-                gold[one_question.text]
-                & {
-                    one_passage.text
-                    for one_passage in one_question.passages
-                    if one_passage.id in one_question.gold
-                }
-            )
-            for one_question in labels
-        )
-        >= 20
-    )
-    second_result = calibrate(
-        None, labels, None
-    )  # as a person may have corrected them; nobody is asked
-    assert second_result.scale == actual_result.scale
+def gold_texts(question):
+    return {p.text for p in question.passages if p.id in question.gold}
 
 
-def test_labels_of_people_are_not_asked_about():
-    own_value = [
-        replace(one_question, passages=few(one_question)) for one_question in ASKED
-    ]
-    fake_llm = FunctionLLM(selecting)
-    assert calibrate(None, own_value, fake_llm).evaluation.questions == 22
-    assert fake_llm.received_messages == []
+def test_one_call_labels_and_calibrates_and_labels_of_people_are_not_asked_about(
+    tmp_path,
+):
+    llm, path = FunctionLLM(selecting), tmp_path / "labels.jsonl"
+    calibrated = calibrate(FoundRetriever([]), ASKED, llm, labels=path)
+    labelled = read_questions(path).questions
+    assert 20 <= calibrated.evaluation.questions == len(labelled) <= 22
+    assert calibrated.evaluation.relevant_text_share < 0.5
+    right = [q for q in labelled if gold_texts(q) & gold_texts(ASKED[q.text])]
+    assert len(right) >= 20
+    calls = call_count(llm)
+    # As a person may have corrected them.
+    assert calibrate(None, labelled, llm).scale == calibrated.scale
+    assert call_count(llm) == calls
 
 
 def test_what_the_model_fails_on_is_told_in_its_place():
     passages = (Passage("It rained.", "a"), Passage("Chess is a game.", "b"))
-    model_calls = [
+    questions = [
         Question(text, passages, frozenset())
         for text in ("Is it out of order?", "Who?")
     ]
-    actual_result = list(label_questions(model_calls, FunctionLLM(selecting)))
-    assert "away" in actual_result[0]
-    assert actual_result[1] == "no passage is needed, says the model"
+    llm = FunctionLLM(selecting)
+    failed, unanswered = label_questions(questions, llm)
+    assert "away" in failed
+    assert unanswered == "no passage is needed, says the model"
     with pytest.raises(InputError, match="give a retriever"):
-        calibrate(None, ["Who?"], FunctionLLM(selecting))
+        calibrate(None, ["Who?"], llm)
     with pytest.raises(InputError, match="expected 20 or more"):
-        calibrate(None, model_calls, FunctionLLM(selecting))
+        calibrate(None, questions, llm)
 
 
 HOSTILE = '</script><script>alert(1)</script> <img src=x onerror="alert(2)"> {{ 7*7 }} \u2028\r\n&amp; ]]>'
@@ -127,10 +87,10 @@ HOSTILE = '</script><script>alert(1)</script> <img src=x onerror="alert(2)"> {{ 
 class PageParser(HTMLParser):
     """Ticks, texts and tags in their order."""
 
-    def __init__(self, html):
+    def __init__(self, path):
         super().__init__()
-        self.ticks, self.said, self.tags = [], [], []
-        self.feed(html)
+        self.ticks, self.texts, self.tags = [], [], []
+        self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
@@ -138,90 +98,61 @@ class PageParser(HTMLParser):
             self.ticks.append("checked" in dict(attrs))
 
     def handle_data(self, data):
-        self.said.append(data)
+        self.texts.append(" ".join(data.split()))
 
 
-def hostile(position):
-    passages = tuple(
-        Passage(f"{one_passage.text} {HOSTILE}", one_passage.id, {"source": HOSTILE})
-        for one_passage in few(ASKED[position])
-    )
-    return Question(
-        f"{ASKED[position].text} {HOSTILE}",
-        passages,
-        ASKED[position].gold,
-        (HOSTILE,),
-        f"{position}{HOSTILE}",
+def hostile(question):
+    passages = [
+        Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE})
+        for p in question.passages
+    ]
+    return replace(
+        question,
+        text=f"{question.text} {HOSTILE}",
+        passages=tuple(passages),
+        answers=(HOSTILE,),
+        id=f"{question.id}{HOSTILE}",
     )
 
 
 def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_markup(
     tmp_path,
 ):
-    plain_text = PageParser(
-        (
-            write_labels(ASKED, tmp_path / "plain.jsonl").with_name("plain.jsonl.html")
-        ).read_text("utf-8")
-    )
-    assert plain_text.ticks == [
-        label for one_question in ASKED for label in one_question.labels
-    ]
-    model_calls = [hostile(position) for position in range(len(ASKED))]
-    write_labels(model_calls, tmp_path / "labels.jsonl")
-    page = PageParser((tmp_path / "labels.jsonl.html").read_text("utf-8"))
-    assert page.ticks == [
-        label for one_question in model_calls for label in one_question.labels
-    ]
+    questions = list(map(hostile, ASKED.values()))
+    write_labels(questions, tmp_path / "labels.jsonl")
+    page = PageParser(tmp_path / "labels.jsonl.html")
+    expected_ticks = []
+    shown_texts = iter(page.texts)
+    for question in questions:
+        expected_ticks += question.labels
+        for text in (question.text, *(p.text_with_header for p in question.passages)):
+            shown = " ".join(text.split())
+            assert any(shown in shown_text for shown_text in shown_texts), text
+    assert page.ticks == expected_ticks
     assert "img" not in page.tags
     assert page.tags.count("script") == 2
-    shown_text = [" ".join(one_span.split()) for one_span in page.said]
-    shown_pieces = iter(shown_text)
-    for one_question in model_calls:
-        for text in (
-            one_question.text,
-            *(one_passage.text_with_header for one_passage in one_question.passages),
-        ):
-            assert any(
-                " ".join(text.split()) in one_span for one_span in shown_pieces
-            ), text
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")
 def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
-    model_calls = [hostile(position) for position in range(3)]
-    path = write_labels(model_calls, tmp_path / "labels.jsonl")
-    before = read_questions(path).questions
+    questions = list(map(hostile, list(ASKED.values())[:3]))
+    path = write_labels(questions, tmp_path / "labels.jsonl")
+    expected = list(read_questions(path).questions)
     page = tmp_path / "labels.jsonl.html"
-    html = page.read_bytes().decode()
-    corrected = """<script>
+    corrected = b"""<script>
     document.querySelectorAll("section")[1].querySelectorAll("input").forEach(box => box.click());
     const told = document.createElement("pre"); told.id = "told"; told.textContent = JSON.stringify(labels());
     document.body.append(told);
     </script></body>"""
-    page.write_bytes(html.replace("</body>", corrected).encode())
-    (tmp_path / "again.jsonl").write_bytes(told_by(page, "light", budget=5000).encode())
-    after = read_questions(tmp_path / "again.jsonl").questions
-    assert [one_question.passages for one_question in after] == [
-        one_question.passages for one_question in before
-    ]
-    assert [one_question.gold for one_question in after][::2] == [
-        one_question.gold for one_question in before
-    ][::2]
-    assert (
-        after[1].gold
-        == {one_passage.id for one_passage in model_calls[1].passages}
-        - model_calls[1].gold
-    )
-    assert [
-        (one_question.text, one_question.answers, one_question.id)
-        for one_question in after
-    ] == [
-        (one_question.text, one_question.answers, one_question.id)
-        for one_question in before
-    ]
+    page.write_bytes(page.read_bytes().replace(b"</body>", corrected))
+    downloaded = tmp_path / "again.jsonl"
+    downloaded.write_bytes(told_by(page, "light", budget=5000).encode())
+    corrected_gold = {p.id for p in questions[1].passages} - questions[1].gold
+    expected[1] = replace(expected[1], gold=corrected_gold)
+    assert list(read_questions(downloaded).questions) == expected
 
 
 def test_the_nearest_pieces_are_no_label_where_nothing_answers():
-    model = FunctionLLM(lambda messages: "1, 2\nANSWERED: no")
-    (reason,) = label_questions([replace(ASKED[0], gold=frozenset())], model)
+    question = replace(next(iter(ASKED.values())), gold=frozenset())
+    (reason,) = label_questions([question], says("1, 2\nANSWERED: no"))
     assert reason == "no passage is needed, says the model"

@@ -34,16 +34,17 @@ Grease the bearing every month. It must not run dry.
 PRICES = "code,item,price\n" + "".join(f"A{n},bolt {n},{n}.10\n" for n in range(40))
 
 
-def cut(text, *positions, source="sheet.md", placed=True):
-    """Pieces of a text as a splitter gives them: without the white space around them."""
+def cut(text, *marks, source="sheet.md", placed=True):
+    """Pieces of a text as a splitter gives them: each begins at a mark, without the white space around it."""
+    starts = [0, *map(text.index, marks)]
     passages = []
-    for start, end in zip([0, *positions], [*positions, len(text)], strict=True):
+    for start, end in pairwise([*starts, len(text)]):
         piece = text[start:end].strip()
         metadata = {"source": source}
         if placed:
-            metadata["start_index"] = text.index(piece, start)
+            metadata["start_index"] = start
         passages.append(Passage(piece, f"{source}@{start}", metadata=metadata))
-    return [passage for passage in passages if passage.text]
+    return passages
 
 
 def keep_phrase(phrase, passages):
@@ -55,70 +56,70 @@ def keep_phrase(phrase, passages):
     return [passage.text for passage in result.passages]
 
 
-def test_a_row_comes_with_the_title_and_the_head_of_its_table_from_other_pieces():
-    pieces = cut(SHEET, SHEET.index("## Elec"), SHEET.index("| Fuse"))
-    assert keep_phrase("6 A", pieces[::-1]) == [
-        "| Fuse | 6 A |\n",
-        "## Electrical data\n\n| Attribute | Value |\n|---|---|\n",
-        "# Pump 260, data sheet\n\n",
-    ]
+TITLE = "# Pump 260, data sheet"
+BY_SECTION = cut(SHEET, "## Elec", "| Fuse")
+FUSE = "| Fuse | 6 A |\n"
+CARE = cut(SHEET, "## Care")
+OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
+OF_PRICES = cut(PRICES, "A9", "A30", source="p.csv")
+UNPLACED_PRICES = cut(PRICES, "A9", "A30", source="p.csv", placed=False)
 
 
-def test_a_sentence_that_a_splitter_cut_in_two_is_kept_whole():
-    position = SHEET.index("every month")
-    pieces = cut(SHEET, SHEET.index("## Care"), position)
-    kept_texts = keep_phrase("It must not run dry.", pieces)
-    assert kept_texts[1:] == [
-        "## Care\n\nGrease the bearing",
-        "every month. It must not run dry.",
-    ]
-
-
-def test_pieces_without_a_place_share_the_title_and_nothing_else():
-    pieces = cut(SHEET, SHEET.index("## Elec"), SHEET.index("| Fuse"), placed=False)
-    kept_texts = keep_phrase("6 A", pieces)
-    assert kept_texts == ["# Pump 260, data sheet", "| Fuse | 6 A |\n"]
-
-
-def test_a_piece_far_from_the_first_one_does_not_get_its_section():
-    pieces = cut(SHEET, SHEET.index("| Supply"), SHEET.index("## Care"))
-    kept_texts = keep_phrase("run dry", [pieces[0], pieces[2]])
-    assert kept_texts == ["# Pump 260, data sheet", pieces[2].text]
-
-
-def test_the_rows_of_a_piece_of_a_csv_file_come_with_its_header_row():
-    position = PRICES.index("A30")
-    for placed in (True, False):
-        pieces = cut(
-            PRICES, PRICES.index("A9"), position, placed=placed, source="p.csv"
-        )
-        kept_texts = keep_phrase("bolt 33", [pieces[2], pieces[0]])
-        assert kept_texts[0].strip() == "A33,bolt 33,33.10"
-        assert kept_texts[1].strip() == "code,item,price"
-
-
-@pytest.mark.parametrize("source", ["wiki", "", None, 3])
-def test_a_source_that_is_no_file_joins_nothing(source):
-    pieces = cut(SHEET, SHEET.index("## Care"), source=source)
-    assert keep_phrase("run dry", pieces) == [pieces[1].text]
+@pytest.mark.parametrize(
+    ("pieces", "phrase", "kept_texts"),
+    [
+        (
+            BY_SECTION[::-1],
+            "6 A",
+            [
+                FUSE,
+                "## Electrical data\n\n| Attribute | Value |\n|---|---|\n",
+                f"{TITLE}\n\n",
+            ],
+        ),
+        (
+            [OIL, WATER],
+            "It must not run dry.",
+            [
+                "## Care\n\nGrease the bearing",
+                "every month. It must not run dry.",
+            ],
+        ),
+        # Pieces without a place share the title and nothing else.
+        (cut(SHEET, "## Elec", "| Fuse", placed=False), "6 A", [TITLE, FUSE]),
+        # A piece far from the first one does not get its section.
+        ([cut(SHEET, "| Supply")[0], CARE[1]], "run dry", [TITLE, CARE[1].text]),
+        (OF_PRICES[::-2], "bolt 33", ["A33,bolt 33,33.10\n", "code,item,price"]),
+        (
+            UNPLACED_PRICES[::-2],
+            "bolt 33",
+            ["A33,bolt 33,33.10\n", "code,item,price"],
+        ),
+        # A source that is no file joins nothing.
+        (cut(SHEET, "## Care", source="wiki"), "run dry", [CARE[1].text]),
+        (cut(SHEET, "## Care", source=""), "run dry", [CARE[1].text]),
+        (cut(SHEET, "## Care", source=None), "run dry", [CARE[1].text]),
+        (cut(SHEET, "## Care", source=3), "run dry", [CARE[1].text]),
+    ],
+)
+def test_a_kept_piece_comes_with_what_other_pieces_of_its_document_say_of_it(
+    pieces, phrase, kept_texts
+):
+    assert keep_phrase(phrase, pieces) == kept_texts
 
 
 def test_two_documents_that_name_one_source_are_not_joined():
     other_text = SHEET.replace("260", "480").replace("6 A", "10 A")
-    pieces = cut(SHEET, SHEET.index("## Care")) + cut(other_text, 90)
-    unique_pieces = []
-    for number, piece in enumerate(pieces):
-        unique_pieces.append(Passage(piece.text, str(number), metadata=piece.metadata))
-    assert not any("480" in text for text in keep_phrase("run dry", unique_pieces[:3]))
+    other = replace(cut(other_text, "## Elec")[0], id="other")
+    assert "480" not in "".join(keep_phrase("run dry", [*CARE, other]))
 
 
 @given(
     st.lists(st.integers(1, len(SHEET) - 1), max_size=5), st.integers(0, 40), st.data()
 )
 def test_overlapping_pieces_are_each_kept_or_dropped_once(positions, overlap, data):
-    cuts = sorted({0, *positions, len(SHEET)})
     pieces = []
-    for start, end in pairwise(cuts):
+    for start, end in pairwise(sorted({0, *positions, len(SHEET)})):
         start = max(0, start - overlap)
         metadata = {"source": "sheet.md", "start_index": start}
         pieces.append(Passage(SHEET[start:end], str(end), metadata=metadata))
@@ -132,18 +133,17 @@ def test_overlapping_pieces_are_each_kept_or_dropped_once(positions, overlap, da
 def test_the_best_piece_of_each_document_may_be_further_below_the_best_score():
     rule = ScoreCalibration({0.1: 1.0}, None, 9.0, 100).rule(0.1)
     scores = np.array([5, 4.9, 4.8, 4.6, 3.4, 3.3, 2.0, 1.9], dtype=np.float32)
-    documents = (0, 0, 0, 0, 1, 1, 2, 2)
-    kept_mask = replace(rule, documents=documents).choose(scores, [""] * 8)
-    assert kept_mask.tolist() == [True] * 5 + [False] * 3
-    assert rule.choose(scores, [""] * 8).tolist() == [True] * 4 + [False] * 4
+    by_document = replace(rule, documents=(0, 0, 0, 0, 1, 1, 2, 2))
+    for choosing, count in ((by_document, 5), (rule, 4)):
+        kept_mask = choosing.choose(scores, [""] * 8)
+        assert np.flatnonzero(kept_mask).tolist() == list(range(count))
 
 
 def test_a_passage_kept_for_its_title_ranks_with_its_piece_and_gives_way_first():
-    pieces = cut(SHEET, SHEET.index("## Elec"), SHEET.index("| Fuse"))
     other = Passage("A fuse of 10 A is for another pump.", "other")
-    passages = [pieces[0], other, pieces[2]]
+    passages = [BY_SECTION[0], other, BY_SECTION[2]]
     scorer = FunctionScorer(lambda query, text: float("6 A" in text or "10 A" in text))
     result = ENDDenoiser(scorer, keep=2, chunker="auto").denoise("q", passages)
     assert [passage.score for passage in result.passages] == [1.0, 1.0, 1.0]
     top_passages = keep_top(result, passages, 2).passages
-    assert [passage.id for passage in top_passages] == ["other", pieces[2].id]
+    assert [passage.id for passage in top_passages] == ["other", BY_SECTION[2].id]

@@ -1,6 +1,6 @@
 """Facts of a text: how each is parsed, and that texts which say the same in other words have the same facts."""
 
-import re
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -9,56 +9,51 @@ from hypothesis import strategies as st
 from denoise_core.text.facts import extract_facts, find_differences
 
 
-def fact_norms(text, kind, language=""):
-    return [
-        fact.norm
-        for fact in extract_facts(text, language=language)
-        if fact.kind == kind
-    ]
+def facts_of(text, kind, language=""):
+    facts = extract_facts(text, language=language)
+    return [fact for fact in facts if fact.kind == kind]
+
+
+def norms_of(text, kind, language=""):
+    return [fact.norm for fact in facts_of(text, kind, language)]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "4 July 1962",
-        "July 4th, 1962",
-        "July 4, 1962",
-        "the fourth of July 1962",
-        "1962-07-04",
+        "It was 4 July 1962.",
+        "It was July 4th, 1962.",
+        "It was July 4, 1962.",
+        "It was the fourth of July 1962.",
+        "It was 1962-07-04.",
         "4. Juli 1962",
         "el 4 de julio de 1962",
         "le 4 juillet 1962",
-        "04.07.1962",
-        "1962/07/04",
-        "Jul. 4, 1962",
+        "It was 04.07.1962.",
+        "It was 1962/07/04.",
+        "It was Jul. 4, 1962.",
     ],
 )
 def test_one_date_in_many_forms(text):
-    assert fact_norms(f"It was {text}." if text.isascii() else text, "date") == [
-        "1962-07-04"
-    ]
+    assert norms_of(text, "date") == ["1962-07-04"]
 
 
 @pytest.mark.parametrize(
-    ("text", "norm"),
+    ("text", "norms"),
     [
-        ("in the 1950s", "195?"),
-        ("in the 50s", "195?"),
-        ("die 1950er", "195?"),
-        ("May 2019", "2019-05"),
-        ("since March", "????-03"),
+        ("in the 1950s", ["195?"]),
+        ("in the 50s", ["195?"]),
+        ("die 1950er", ["195?"]),
+        ("May 2019", ["2019-05"]),
+        ("since March", ["????-03"]),
+        ("He may go.", []),
+        ("They march on.", []),
+        ("I sat, Mark won.", []),
+        ("Version 1.2.3 of 12 items", []),
     ],
 )
-def test_dates_that_leave_something_open(text, norm):
-    assert fact_norms(text, "date") == [norm]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["He may go.", "They march on.", "I sat, Mark won.", "Version 1.2.3 of 12 items"],
-)
-def test_what_is_no_date(text):
-    assert fact_norms(text, "date") == []
+def test_dates_that_leave_something_open_and_what_is_none(text, norms):
+    assert norms_of(text, "date") == norms
 
 
 @pytest.mark.parametrize(
@@ -68,12 +63,9 @@ def test_what_is_no_date(text):
      ("$4.1 billion", 4.1e9), ("12k", 12000)],
 )  # fmt: skip
 def test_one_number_in_many_forms(text, value):
-    (fact,) = [
-        fact
-        for fact in extract_facts(text, language="de" if "Millionen" in text else "")
-        if fact.kind == "number"
-    ]
-    assert value in [pytest.approx(number) for number in fact.values]
+    language = "de" if "Millionen" in text else ""
+    (fact,) = facts_of(text, "number", language)
+    assert value in map(pytest.approx, fact.values)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +76,7 @@ def test_one_number_in_many_forms(text, value):
      ("He said nothing.", []), ("in der Stadt", [])],
 )  # fmt: skip
 def test_names(text, names):
-    assert fact_norms(text, "name", "en" if names else "") == names
+    assert norms_of(text, "name", "en" if names else "") == names
 
 
 EQUIVALENT_TEXTS = [
@@ -119,52 +111,29 @@ def test_the_same_in_other_words(claim, source):
 
 @pytest.mark.parametrize(("claim", "source", "kind"), DIFFERENT_TEXTS)
 def test_what_differs_is_named(claim, source, kind):
-    difference_kinds = [
-        difference.kind for difference in find_differences(claim, source)
-    ]
-    assert (kind in difference_kinds) if kind else not difference_kinds
+    kinds = {difference.kind for difference in find_differences(claim, source)}
+    assert kind in kinds
 
 
-@pytest.mark.parametrize(
-    "text",
-    [one for one, _ in EQUIVALENT_TEXTS]
-    + [two for _, two in EQUIVALENT_TEXTS]
-    + [o[1] for o in DIFFERENT_TEXTS],
-)
-def test_a_text_supports_itself(text):
-    assert find_differences(text, text) == ()
+def test_a_text_supports_itself():
+    for text in chain.from_iterable(EQUIVALENT_TEXTS + DIFFERENT_TEXTS):
+        assert find_differences(text, text) == ()
 
 
-WORDS = (
-    "4",
-    "July",
-    "1962",
-    "of",
-    "the",
-    ".",
-    ",",
-    "not",
-    "$",
-    "km",
-    "O'Brien",
-    "II",
-)
+WORDS = ("4", "July", "1962", "of", "the", ".", ",", "not", "$", "km", "O'Brien", "II")
 ROWS_OF_WORDS = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 
 
 @given(st.text(max_size=300) | ROWS_OF_WORDS)
 def test_facts_of_any_text_are_inside_it_and_in_order(text):
-    facts = extract_facts(text)
-    for fact in facts:
+    places = []
+    for fact in extract_facts(text):
         assert 0 <= fact.start < fact.end <= len(text)
-    assert list(facts) == sorted(
-        facts, key=lambda fact: (fact.start, fact.end, fact.kind)
-    )
+        places.append((fact.start, fact.end, fact.kind))
+    assert places == sorted(places)
     find_differences(text, text[::-1])
 
 
-def test_time_grows_with_the_text():
-    """Counted, not timed: twice the text gives twice the facts, and each is read once."""
+def test_twice_the_text_has_twice_the_facts():
     sentence = "In 2021 Ann Lee did not pay $3.2 million. "
     assert len(extract_facts(sentence * 200)) == 2 * len(extract_facts(sentence * 100))
-    assert re.search(r"\d", sentence)

@@ -11,7 +11,6 @@ from laws import check_tiling
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.spans import join_spans
 from denoise_core.testing import FunctionScorer, check_denoiser
 from denoise_core.text.structural import (
     chunk_text,
@@ -109,62 +108,27 @@ RECORDS = {
     + "Second \U0001f600 paragraph, also quite long. " * 12,
 }
 
+# A text of each format.
 SAMPLES = {
-    "markdown": MARKDOWN,
-    "page": PAGE,
-    "mail": MAIL,
-    "log": LOG,
-    "talk": TALK,
+    "text": MARKDOWN,
+    "html": PAGE,
+    "entries": LOG,
     "code": CODE,
-    "table": TABLE,
+    "csv": TABLE,
     "json": json.dumps(RECORDS, indent=2),
-    "escaped": json.dumps(RECORDS),
-    "lines": "\n".join(json.dumps({"id": n, "said": "x" * n}) for n in range(5)),
+    "jsonl": "\n".join(json.dumps({"id": n, "said": "x" * n}) for n in range(5)),
 }
-KINDS = {
-    "markdown": "text",
-    "page": "html",
-    "mail": "text",
-    "log": "entries",
-    "talk": "entries",
-    "code": "code",
-    "table": "csv",
-    "json": "json",
-    "escaped": "json",
-    "lines": "jsonl",
-}
-
+TEXTS = [*SAMPLES.values(), MAIL, TALK, json.dumps(RECORDS)]
+LINES = "\n".join((MARKDOWN, PAGE, MAIL, LOG, TALK, TABLE)).split("\n")
+MARKS = ["{", "}", "[1,", '"a": 2', "<p", "<!--", "\t", "\r", "```", "\u2028"]
+LONG_LINES = ["word " * 200, "a" * 3000]
 SCRAPS = st.lists(
-    st.sampled_from(
-        [
-            *(
-                line
-                for text in (MARKDOWN, PAGE, MAIL, LOG, TALK, TABLE)
-                for line in text.split("\n")
-            ),
-            *(
-                "{",
-                "}",
-                "[1,",
-                '"a": 2',
-                "<p",
-                "<!--",
-                "\t",
-                "\r",
-                "```",
-                "word " * 200,
-                "a" * 3000,
-                "\u2028",
-            ),
-        ]
-    ),
+    st.sampled_from(LINES + MARKS + LONG_LINES),
     max_size=50,
 ).map("\n".join)
-
-
 PARTS = st.builds(
-    lambda name, start, end: SAMPLES[name][start:end],
-    st.sampled_from(sorted(SAMPLES)),
+    lambda text, start, end: text[start:end],
+    st.sampled_from(TEXTS),
     st.integers(0, 900),
     st.integers(0, 2000),
 )
@@ -172,21 +136,24 @@ PARTS = st.builds(
 
 def read_chunk(text, phrase):
     """Context and text of the scored chunk that contains a phrase."""
-    chunked_text = chunk_text(text)
-    return next(
-        chunked_text.chunk_context_and_text(chunk)
-        for chunk in chunked_text.chunks
-        if not chunk.is_structural
-        and phrase in chunked_text.chunk_context_and_text(chunk)[1]
-    )
+    chunked = chunk_text(text)
+    for chunk in chunked.scored_chunks:
+        context, own_text = chunked.chunk_context_and_text(chunk)
+        if phrase in own_text:
+            return context, own_text
+    raise AssertionError(f"no chunk holds {phrase!r}")
 
 
 def raw_texts(text):
-    return [
-        text[chunk.start : chunk.end].strip()
-        for chunk in chunk_text(text).chunks
-        if not chunk.is_structural
-    ]
+    chunked = chunk_text(text)
+    return [text[chunk.start : chunk.end].strip() for chunk in chunked.scored_chunks]
+
+
+def kept_with(text, phrase):
+    """The text kept with the one chunk that holds the phrase."""
+    scorer = FunctionScorer(lambda query, read_text: float(phrase in read_text))
+    denoiser = ENDDenoiser(scorer, keep=1, chunker="auto")
+    return denoiser.denoise("q", [Passage(text, "p")]).passages[0].text
 
 
 @given(
@@ -202,27 +169,25 @@ def raw_texts(text):
 @example("\r\n".join(["a,b"] * 9))
 @example('{"a": "\\ud83d\\ude00 \\u00e9"}')
 @example("[" * 3000)
+@example(LOG)
+@example(CODE)
 def test_chunks_tile_any_text_and_their_context_is_inside_it(text):
     passage = Passage(text, "p")
     check_tiling(passage, structural_chunker(passage))
-    chunked_text = chunk_text(text)
-    for chunk in chunked_text.chunks:
-        assert all(0 <= start < end <= len(text) for start, end in chunk.context_spans)
-        assert all(
-            0 <= start < end <= len(text)
-            for start, end in chunked_text.context_ranges(*chunk.span)
-        )
-        part_spans = chunked_text.split_chunk(chunk)
-        assert [part_spans[0][0], part_spans[-1][1]] == [chunk.start, chunk.end]
-        assert all(start[1] == end[0] for start, end in pairwise(part_spans))
-    assert not text.strip() or any(
-        not chunk.is_structural for chunk in chunked_text.chunks
-    )
+    chunked = chunk_text(text)
+    for chunk in chunked.chunks:
+        for start, end in (*chunk.context_spans, *chunked.context_ranges(*chunk.span)):
+            assert 0 <= start < end <= len(text)
+        parts = chunked.split_chunk(chunk)
+        assert (parts[0][0], parts[-1][1]) == chunk.span
+        for part, next_part in pairwise(parts):
+            assert part[1] == next_part[0]
+    assert chunked.scored_chunks or not text.strip()
 
 
 def test_every_format_is_known():
-    formats = {name: chunk_text(text).text_format for name, text in SAMPLES.items()}
-    assert formats == KINDS
+    formats = [chunk_text(text).text_format for text in TEXTS]
+    assert formats == [*SAMPLES, "text", "entries", "json"]
 
 
 def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_whole():
@@ -236,56 +201,64 @@ def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_wh
         "| double | 120 |",
         "The pool opens at nine.",
     ]
-    assert read_chunk(MARKDOWN, "120")[0].split("\n") == [
-        "# Hotel Sun",
-        "## Rooms",
-        "### Prices",
-        "| room | euros |",
-        "|---|---|",
-    ]
-    assert read_chunk(MARKDOWN, "nine")[0] == "# Hotel Sun\n## Pool"
+
+
+QUESTION = "Transcript of tape 3.\n[00:00:04] Interviewer: What did you wear?"
+PAGES = [
+    "Manual of the Sun hotel. Page 4.\n\nRule one says that guests pay at the desk.",
+    "Manual of the Sun hotel. Page 5.\n\nRule two says that guests pay at the desk.",
+    "Manual of the Sun hotel. Page 6.\n\nRule three says that guests pay at the desk.",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "context"),
+    [
+        (
+            MARKDOWN,
+            "120",
+            "# Hotel Sun\n## Rooms\n### Prices\n| room | euros |\n|---|---|",
+        ),
+        (MARKDOWN, "nine", "# Hotel Sun\n## Pool"),
+        (PAGE, "The customer pays for the return label.", "Returns"),
+        (PAGE, "Ireland | 3 euro", "Returns\nPrices\nCountry | Cost"),
+        (MAIL, "chairs", "> On Wed, Bo wrote:\n>"),
+        (MAIL, "Which hall", ">> On Mon, Ada wrote:\n>>"),
+        (TALK, "good coat", QUESTION),
+        # Of a PDF: short paragraphs that differ only in a number that counts up.
+        ("\n\n".join(PAGES), "two", "Manual of the Sun hotel. Page 5."),
+    ],
+)
+def test_a_chunk_is_read_with_its_headings_header_author_or_question(
+    text, phrase, context
+):
+    assert read_chunk(text, phrase)[0] == context
 
 
 def test_html_is_cut_in_the_raw_text_and_read_without_tags():
-    assert read_chunk(PAGE, "return label") == (
-        "Returns",
-        "The customer pays for the return label.",
-    )
-    assert read_chunk(PAGE, "Ireland") == (
-        "Returns\nPrices\nCountry | Cost",
-        "Ireland | 3 euro",
-    )
-    assert "<li>Two <em>and</em> a half</li>" in raw_texts(PAGE)
-    assert not any(
-        "Home" in raw_text or "let p" in raw_text or "p{}" in raw_text
-        for raw_text in raw_texts(PAGE)
-    )
+    cut_texts = raw_texts(PAGE)
+    assert "<li>Two <em>and</em> a half</li>" in cut_texts
+    for unread in ("Home", "let p", "p{}"):
+        assert unread not in "".join(cut_texts)
 
 
-def test_a_reply_has_its_author_as_context_and_each_quote_its_own():
-    assert "Subject: Hall" in read_chunk(MAIL, "is booked")[0]
-    assert read_chunk(MAIL, "chairs")[0] == "> On Wed, Bo wrote:\n>"
-    assert read_chunk(MAIL, "Which hall")[0] == ">> On Mon, Ada wrote:\n>>"
-
-
-def test_an_entry_has_the_lines_that_follow_it_and_an_answer_the_question_before():
+def test_an_entry_has_the_lines_that_follow_it_and_a_mail_its_subject():
     assert len(raw_texts(LOG)) == 9
-    assert any(raw_text.endswith("at line 3") for raw_text in raw_texts(LOG))
-    assert (
-        read_chunk(TALK, "good coat")[0]
-        == "Transcript of tape 3.\n[00:00:04] Interviewer: What did you wear?"
-    )
+    assert raw_texts(LOG)[4].endswith("at line 3")
+    assert "Subject: Hall" in read_chunk(MAIL, "is booked")[0]
+
+
+def test_the_numbered_header_of_each_page_is_no_text_of_its_own():
+    text = "\n\n".join(PAGES)
+    assert raw_texts(text) == [page.split("\n\n")[1] for page in PAGES]
+    # No pages: the numbers do not count up.
+    assert len(raw_texts(text.replace("Page 5", "Page 9"))) == 6
 
 
 def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
-    assert (
-        read_chunk(TABLE, "lock")[1]
-        == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
-    )
+    _, own_text = read_chunk(TABLE, "lock")
+    assert own_text == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
     assert raw_texts(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
-    kept_start = TABLE.index("A3")
-    retained_spans = chunk_text(TABLE).retained_spans([(kept_start, kept_start + 5)])
-    assert join_spans(TABLE, retained_spans).startswith('code,item,"price, net"\nA3')
 
 
 def test_a_value_that_is_neither_text_nor_json_is_an_error():
@@ -294,19 +267,6 @@ def test_a_value_that_is_neither_text_nor_json_is_an_error():
         match="expected a text, bytes, or a list or dict that JSON holds, got object",
     ):
         chunk_text(object())
-
-
-def test_a_kept_chunk_keeps_its_heading_and_the_antecedent_of_its_pronoun():
-    denoiser = ENDDenoiser(
-        FunctionScorer(lambda query, chunk_text_: float("nine" in chunk_text_)),
-        keep=1,
-        chunker="auto",
-    )
-    text = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
-    kept_passage = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
-    assert kept_passage.text == (
-        "# Hotel Sun\n\n## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
-    )
 
 
 THREAD = """From: Ada <ada@mill.example>
@@ -331,70 +291,6 @@ Bo
 """
 
 
-def test_a_kept_part_of_a_mail_says_who_wrote_it_when_and_about_what():
-    assert kept_with(THREAD, "40 euros") == (
-        "From: Bo <bo@mill.example>\nDate: Tue, 4 Feb 2031\nSubject: RE: Hall\n\n"
-        "It is, at 40 euros.\n\n"
-    )
-
-
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_short_mails_keep_their_own_sender(count):
-    """The names of their fields repeat as speakers do."""
-    names = ["Ada", "Bo"]
-    facts = ["The oak is cut.", "Rent is due.", "We meet at nine.", "Bring shoes."]
-    mails = []
-    for number in range(count):
-        mails.append(
-            f"From: {names[number % 2]} <a@mill.example>\nTo: all@mill.example\n"
-            f"Date: {number + 1} Feb 2031\nSubject: Hall\n\n{facts[number]}\n\n"
-        )
-    for number in range(count):
-        kept_text = kept_with("".join(mails), facts[number])
-        assert kept_text.startswith(f"From: {names[number % 2]} <")
-        assert kept_text.count("From:") == 1
-        assert f"Date: {number + 1} Feb" in kept_text
-
-
-def test_a_turn_with_a_date_keeps_what_it_answers():
-    turns = (
-        "[2031-02-19 09:14] Bo: nice weather",
-        "[2031-02-19 09:15] Ada: who pays for the hose?",
-        "[2031-02-19 09:16] Bo: they do",
-        "[2031-02-19 09:17] Bo: but give them 20 m",
-        "[2031-02-19 09:18] Ada: fine",
-    )
-    kept_text = kept_with("\n".join(turns), "20 m")
-    assert kept_text == "\n".join(turns[1:4]) + "\n"
-
-
-def test_the_level_of_a_log_entry_is_nobody_who_speaks():
-    entries = []
-    for second in range(8):
-        level = ("INFO", "ERROR")[second % 2]
-        entries.append(f"2031-08-19 22:00:0{second} {level}: step {second} is done\n")
-    assert kept_with("".join(entries), "step 5") == entries[5]
-
-
-def test_a_markdown_page_with_much_indented_code_is_no_code():
-    code_lines = "".join(f"  key_{n}: {n},\n" for n in range(9))
-    text = f"# Reference\n\n## Buffer\n\n```yaml\nbuffer:\n{code_lines}```\n"
-    assert chunk_text(text).text_format == "text"
-    assert kept_with(text, "key_3") == text
-
-
-def test_a_long_text_without_a_title_keeps_the_sentence_that_opens_it():
-    opening = "These rules hold for the car park. "
-    paragraphs = [f"Point {n} is about another thing. " * 9 for n in range(8)]
-    text = "\n\n".join([opening + paragraphs[0], *paragraphs[1:]])
-    assert kept_with(text, "Point 6") == f"{opening}{paragraphs[6]}\n\n"
-
-
-def test_a_first_line_above_a_heading_is_the_title():
-    text = "Handover book\n\nNight of 4 May\n\nBed 2 slept.\n\nDay of 5 May\n\nBed 9 ate.\n"
-    assert kept_with(text, "Bed 9") == "Handover book\n\nDay of 5 May\n\nBed 9 ate.\n"
-
-
 MINUTES = """# Council
 
 ## 14 January
@@ -411,93 +307,150 @@ Nothing else was said.
 """
 
 
-def test_a_later_part_that_names_the_same_decision_comes_with_its_date():
-    assert kept_with(MINUTES, "1 March") == MINUTES.replace(
-        "*D-25-02: The stock is 300 pieces.*\n\n", ""
-    ).replace("Nothing else was said.\n", "")
-    assert kept_with(MINUTES, "300 pieces") == (
-        "# Council\n\n## 14 January\n\n*D-25-02: The stock is 300 pieces.*\n\n"
+FACTS = ["The oak is cut.", "Rent is due.", "We meet at nine.", "Bring shoes."]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_short_mails_keep_their_own_sender(count):
+    """The names of their fields repeat as speakers do."""
+    mails = []
+    for day, fact in enumerate(FACTS[:count], 1):
+        sender = f"From: {'Ada' if day % 2 else 'Bo'} <a@mill.example>\n"
+        date = f"Date: {day} Feb 2031\n"
+        subject = "Subject: Hall\n\n"
+        mails.append((sender, date, subject, f"{fact}\n\n"))
+    text = "".join(
+        f"{mail[0]}To: all@mill.example\n{''.join(mail[1:])}" for mail in mails
     )
-    often_named = MINUTES.replace("Nothing else", "Of D-25-01 nothing else")
-    assert "1 April" not in kept_with(often_named, "1 March")
+    for mail, fact in zip(mails, FACTS, strict=False):
+        assert kept_with(text, fact) == "".join(mail)
 
 
-def kept_with(text, phrase):
-    """The text kept with the one chunk that holds the phrase."""
-    scorer = FunctionScorer(lambda query, chunk_text_: float(phrase in chunk_text_))
-    denoiser = ENDDenoiser(scorer, keep=1, chunker="auto")
-    return denoiser.denoise("q", [Passage(text, "p")]).passages[0].text
+TURNS = """[2031-02-19 09:14] Bo: nice weather
+[2031-02-19 09:15] Ada: who pays for the hose?
+[2031-02-19 09:16] Bo: they do
+[2031-02-19 09:17] Bo: but give them 20 m
+[2031-02-19 09:18] Ada: fine
+"""
+LEVELS = """2031-08-19 22:00:00 INFO: step 0 is done
+2031-08-19 22:00:01 ERROR: step 1 is done
+2031-08-19 22:00:02 INFO: step 2 is done
+2031-08-19 22:00:03 ERROR: step 3 is done
+2031-08-19 22:00:04 INFO: step 4 is done
+2031-08-19 22:00:05 ERROR: step 5 is done
+"""
+REFERENCE = """# Reference
+
+## Buffer
+
+```yaml
+buffer:
+  key_0: 0,
+  key_1: 1,
+  key_2: 2,
+  key_3: 3,
+  key_4: 4,
+  key_5: 5,
+  key_6: 6,
+  key_7: 7,
+  key_8: 8,
+```
+"""
+BOOK = "Handover book\n\nNight of 4 May\n\nBed 2 slept.\n\nDay of 5 May\n\nBed 9 ate.\n"
+OPENING = "These rules hold for the car park. "
+POINTS = [f"Point {n} is about another thing. " * 9 for n in range(8)]
+POOL = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "kept_text"),
+    [
+        (
+            POOL,
+            "nine",
+            "# Hotel Sun\n\n## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n",
+        ),
+        (TABLE, "Washer", 'code,item,"price, net"\nA3,Washer,0.85\n'),
+        (
+            THREAD,
+            "40 euros",
+            "From: Bo <bo@mill.example>\nDate: Tue, 4 Feb 2031\nSubject: RE: Hall\n\n"
+            "It is, at 40 euros.\n\n",
+        ),
+        (
+            TURNS,
+            "20 m",
+            TURNS[TURNS.index("[2031-02-19 09:15") : TURNS.index("[2031-02-19 09:18")],
+        ),
+        # The level of an entry is nobody who speaks.
+        (LEVELS, "step 5", "2031-08-19 22:00:05 ERROR: step 5 is done\n"),
+        (REFERENCE, "key_3", REFERENCE),
+        (OPENING + "\n\n".join(POINTS), "Point 6", f"{OPENING}{POINTS[6]}\n\n"),
+        (BOOK, "Bed 9", "Handover book\n\nDay of 5 May\n\nBed 9 ate.\n"),
+        (
+            MINUTES,
+            "1 March",
+            MINUTES.replace("*D-25-02: The stock is 300 pieces.*\n\n", "").replace(
+                "Nothing else was said.\n", ""
+            ),
+        ),
+        (
+            MINUTES,
+            "300 pieces",
+            "# Council\n\n## 14 January\n\n*D-25-02: The stock is 300 pieces.*\n\n",
+        ),
+    ],
+)
+def test_a_kept_chunk_comes_with_what_it_is_not_understood_without(
+    text, phrase, kept_text
+):
+    assert kept_with(text, phrase) == kept_text
+
+
+def test_a_decision_that_is_named_often_brings_nothing():
+    text = MINUTES.replace("Nothing else", "Of D-25-01 nothing else")
+    assert "1 April" not in kept_with(text, "1 March")
 
 
 def test_the_scorer_reads_a_chunk_with_its_heading_and_header():
-    scorer_inputs = []
-    scorer = FunctionScorer(
-        lambda query, chunk_text_: scorer_inputs.append(chunk_text_) or 0.0
-    )
-    ENDDenoiser(scorer, keep=1, chunker="auto").denoise(
-        "q", [Passage(MARKDOWN, "p", header="Guide")]
-    )
-    assert all(
-        chunk_text_.startswith("Guide\n# Hotel Sun\n") for chunk_text_ in scorer_inputs
-    )
+    def score(query, read_text):
+        assert read_text.startswith("Guide\n# Hotel Sun\n")
+        return 0.0
+
+    denoiser = ENDDenoiser(FunctionScorer(score), keep=1, chunker="auto")
+    denoiser.denoise("q", [Passage(MARKDOWN, "p", header="Guide")])
 
 
 @given(SCRAPS, SCRAPS)
 def test_laws_hold_with_chunks_and_headers(first_text, second_text):
     passages = [Passage(first_text, "a", header="Title"), Passage(second_text, "b")]
-    check_denoiser(
-        lambda: ENDDenoiser(
-            FunctionScorer(lambda query, chunk_text_: float(len(chunk_text_) % 7)),
-            keep=0.4,
-            chunker="auto",
-        ),
-        "q",
-        passages,
-    )
+    scorer = FunctionScorer(lambda query, text: float(len(text) % 7))
+    check_denoiser(lambda: ENDDenoiser(scorer, keep=0.4, chunker="auto"), "q", passages)
 
 
 def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
-    record_template = (
-        "[{0}] Town {0}\nURL: https://a.example/{0}\n"
-        "Snippet: In town {0} it rains, and the harbour is old.\n"
-    )
-    text = "Found 6 results\n\n" + "---\n".join(
-        record_template.format(n) for n in range(6)
-    )
-    chunked_text = chunk_text(text)
-    assert chunked_text.text_format == "text"
-    assert [
-        n
+    records = [
+        f"[{n}] Town {n}\nURL: https://a.example/{n}\n"
+        f"Snippet: In town {n} it rains, and the harbour is old.\n"
         for n in range(6)
-        if sum(
-            f"Town {n}" in text[chunk.start : chunk.end]
-            for chunk in chunked_text.chunks
-        )
-        == 1
-    ] == [*range(6)]
-    assert all(
-        text[chunk.start : chunk.end].count("Snippet") < 2
-        for chunk in chunked_text.chunks
-    )
+    ]
+    text = "Found 6 results\n\n" + "---\n".join(records)
+    assert chunk_text(text).text_format == "text"
+    cut_texts = raw_texts(text)
+    for n in range(6):
+        assert sum(f"Town {n}" in cut_text for cut_text in cut_texts) == 1
+    for cut_text in cut_texts:
+        assert cut_text.count("Snippet") < 2
 
 
 def test_records_inside_a_long_record_are_chunks():
-    hour_records = [
-        {
-            "time": f"2026-10-10T{hour:02}:00",
-            "gust_kmh": 30.5 + hour,
-            "summary": "windy with rain",
-        }
+    hours = [
+        {"time": f"2026-10-10T{hour:02}:00", "gust_kmh": 30.5, "summary": "rain"}
         for hour in range(14)
     ]
-    chunked_text = chunk_text(
-        {
-            "daily": [
-                {"date": f"2026-10-{day}", "hours": hour_records} for day in (10, 11)
-            ]
-        }
-    )
-    assert sum(chunk.path[-2:-1] == ("hours",) for chunk in chunked_text.chunks) == 28
+    days = [{"date": f"2026-10-{day}", "hours": hours} for day in (10, 11)]
+    chunks = chunk_text({"daily": days}).chunks
+    assert sum(chunk.path[-2:-1] == ("hours",) for chunk in chunks) == 28
 
 
 def cut(value, kept_text):
@@ -533,12 +486,13 @@ def test_a_line_separator_in_a_cell_begins_no_row():
 def test_long_code_without_indentation_has_no_empty_context():
     """The context was the empty range before the unit."""
     calls = "\n".join(f"call_{n}(first_argument, second_argument)" for n in range(50))
-    text = f"{CODE}\n\n{CODE}\n\n{CODE}\n\n{calls}\n"
-    chunked_text = chunk_text(text)
-    assert chunked_text.text_format == "code"
-    last_chunks = [c for c in chunked_text.chunks if c.start > text.index("call_1(")]
+    text = "\n\n".join([CODE, CODE, CODE, f"{calls}\n"])
+    chunked = chunk_text(text)
+    assert chunked.text_format == "code"
+    last_chunks = [c for c in chunked.chunks if c.start > text.index("call_1(")]
     assert len(last_chunks) > 1
-    assert not any(chunk.context_spans for chunk in last_chunks)
+    for chunk in last_chunks:
+        assert not chunk.context_spans
 
 
 YAML_ROWS = "".join(f"  - name: n{n}\n    size: {n}\n" for n in range(4))
@@ -555,9 +509,7 @@ YAML_ROWS = "".join(f"  - name: n{n}\n    size: {n}\n" for n in range(4))
     ids=["cyclic", "a list twice", "chain"],
 )
 def test_yaml_with_an_alias_is_chunked_by_its_lines(text):
-    chunked = chunk_text(text)
-    check_tiling(Passage(text, "x"), structural_chunker(Passage(text, "x")))
-    assert chunked.text_format != "yaml"
+    assert chunk_text(text).text_format != "yaml"
     assert load_yaml_nodes(text) is None
     assert count_empty_values(text) is None
     assert load_yaml_nodes(text.replace("*", "")) is not None
@@ -567,24 +519,8 @@ def test_yaml_with_an_alias_is_chunked_by_its_lines(text):
 def test_xml_of_any_depth_is_chunked(depth):
     records = "".join(f"<row id='{n}'>town {n}</row>" for n in range(4))
     text = "<a>" * depth + records + "</a>" * depth
-    chunked = chunk_text(text)
-    check_tiling(Passage(text, "x"), structural_chunker(Passage(text, "x")))
+    passage, chunked = Passage(text, "x"), chunk_text(text)
+    check_tiling(passage, structural_chunker(passage))
     assert chunked.text_format == "xml"
-    assert [c.display_text for c in chunked.scored_chunks] == [
-        f"town {n}" for n in range(4)
-    ]
-
-
-def test_the_numbered_header_of_each_page_is_the_heading_of_its_page():
-    """Of a PDF: short paragraphs that differ only in a number that counts up."""
-    pages = []
-    for number, word in enumerate(("one", "two", "three"), 4):
-        rule = f"Rule {word} says that guests pay at the desk."
-        pages.append(f"Manual of the Sun hotel. Page {number}.\n\n{rule}")
-    text = "\n\n".join(pages)
-    assert read_chunk(text, "two")[0] == "Manual of the Sun hotel. Page 5."
-    assert raw_texts(text) == [page.split("\n\n")[1] for page in pages]
-    unnumbered = text.replace(
-        "Page 5", "Page 9"
-    )  # no pages: the numbers do not count up
-    assert len(raw_texts(unnumbered)) == 6
+    read_texts = [chunk.display_text for chunk in chunked.scored_chunks]
+    assert read_texts == ["town 0", "town 1", "town 2", "town 3"]

@@ -10,13 +10,10 @@ from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 def test_what_fits_is_paid_and_nothing_else(texts, limit):
     budget = TokenBudget(limit, len)
     for text in texts:
-        remaining_tokens = budget.remaining_tokens
-        assert budget.try_add(text) == (len(text) <= remaining_tokens)
-        assert budget.remaining_tokens == (
-            remaining_tokens - len(text)
-            if len(text) <= remaining_tokens
-            else remaining_tokens
-        )
+        remaining = budget.remaining_tokens
+        fits = len(text) <= remaining
+        assert budget.try_add(text) == fits
+        assert budget.remaining_tokens == remaining - fits * len(text)
     assert 0 <= budget.spent_tokens <= limit
 
 
