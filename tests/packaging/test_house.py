@@ -1,12 +1,11 @@
 """The structure of the code: imports point one way, there is no circle, packages stay below their size."""
 
 import ast
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from code_measures import count_nodes, measure_statements, python_files
+from code_measures import count_nodes, nodes_per_line, parse_file, python_files
 
 ROOT = Path(__file__).parents[2]
 BASES = {
@@ -54,14 +53,9 @@ def files():
 MODULES = dict(files())
 
 
-@cache
-def parsed(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def imports_of(path, *, lazy=True, types=True):
     """Modules of ours that a file imports; not ``lazy``: at its top level alone; not ``types``: not for types."""
-    tree = parsed(path)
+    tree = parse_file(path)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
@@ -160,24 +154,8 @@ def test_a_package_stays_below_its_ceiling(package):
 
 @pytest.mark.parametrize("package", NODES_PER_LINE)
 def test_code_does_not_become_denser(package):
-    statements = measure_statements(python_files(ROOT / package))
-    assert statements.nodes_per_line <= NODES_PER_LINE[package]
-
-
-TOO_MANY_BRANCHES = (
-    25  # of McCabe's count, as radon counts it; from there on its grade is D
-)
-
-
-def test_no_function_is_tangled():
-    radon = pytest.importorskip("radon.complexity")
-    found = set()
-    for module, path in MODULES.items():
-        for block in radon.cc_visit(path.read_text(encoding="utf-8")):
-            if block.letter in "FM" and block.complexity > TOO_MANY_BRANCHES:
-                base = BASES[module.split(".")[0]] / module.split(".")[0]
-                found.add((path.relative_to(base).as_posix(), block.fullname))
-    assert not found
+    files = python_files(ROOT / package)
+    assert nodes_per_line(files) <= NODES_PER_LINE[package]
 
 
 # Places where the core and the adapters compile a pattern or list words by hand: they may only fall. Whoever adds
@@ -186,20 +164,13 @@ PATTERNS, WORD_LISTS = 60, 21
 
 
 def test_patterns_and_word_lists_become_fewer():
-    code = [
-        path for module, path in MODULES.items() if not module.startswith("denoise_lab")
-    ]
-    called = [
-        node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else getattr(node.func, "id", "")
-        for path in code
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call)
-        and (
-            ast.unparse(node.func) == "re.compile"
-            or ast.unparse(node.func).split(".")[-1] == "word_set"
-        )
-    ]
-    assert called.count("compile") <= PATTERNS
-    assert called.count("word_set") <= WORD_LISTS
+    called = []
+    for module, path in MODULES.items():
+        if module.startswith("denoise_lab"):
+            continue
+        for node in ast.walk(parse_file(path)):
+            if isinstance(node, ast.Call):
+                called.append(ast.unparse(node.func))
+    word_lists = [name for name in called if name.endswith("word_set")]
+    assert called.count("re.compile") <= PATTERNS
+    assert len(word_lists) <= WORD_LISTS

@@ -88,6 +88,45 @@ def listening(server: Served) -> Iterator[Served]:
             thread.join()
 
 
+class FaultyServer(LocalServer):
+    """Keeps its requests; ``faults`` are taken one by one, each by one request.
+
+    ``peak``: the most requests that were ever under way at once, each from its arrival until its reply is ready.
+    """
+
+    def __init__(self, handler: type[JSONHandler]) -> None:
+        super().__init__(handler)
+        self.requests: list[Any] = []
+        self.faults: list[Any] = []
+        self.lock = threading.Lock()
+        self.now = self.peak = 0
+        self.release, self.arrived = threading.Event(), threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"{super().url}/v1"
+
+    @contextmanager
+    def taken(self, asked: Any) -> Iterator[Any]:
+        """Counts a request as under way while the block runs; gives the fault that it has to meet with."""
+        with self.lock:
+            self.requests.append(asked)
+            self.now += 1
+            self.peak = max(self.peak, self.now)
+            fault = self.faults.pop(0) if self.faults else None
+            self.arrived.set()
+        try:
+            yield fault
+        finally:
+            with self.lock:
+                self.now -= 1
+
+    def shutdown(self) -> None:
+        """Lets go what hangs."""
+        self.release.set()
+        super().shutdown()
+
+
 @contextmanager
 def answering(reply: Callable[[Any], Sent | None]) -> Iterator[str]:
     """The address of a server on this machine.

@@ -66,10 +66,6 @@ def serve_scores():
     return reply
 
 
-def serve_judgements():
-    return lambda body: {"text": "1 supported 1.1\nanswers"}
-
-
 def serve_texts():
     texts = {}
 
@@ -130,7 +126,7 @@ def ask_store(url):
 
 BOUNDARIES = {
     "remote scorer": (serve_scores, ask_scorer),
-    "LLM judge": (serve_judgements, ask_judge),
+    "LLM judge": (lambda: lambda body: {"text": "1 supported 1.1\nanswers"}, ask_judge),
     "store": (serve_texts, ask_store),
 }
 
