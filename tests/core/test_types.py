@@ -12,7 +12,6 @@ from denoise_core import (
     InputError,
     MissingExtra,
     Passage,
-    Span,
     unique_ids,
 )
 from denoise_core._optional import require
@@ -48,13 +47,6 @@ def test_unique_ids_are_unique_and_leave_the_first_of_each_alone(ids):
     assert len(set(out)) == len(out) == len(ids)
     for name in {i for i in ids if i is not None}:
         assert out[ids.index(name)] == name
-
-
-def test_covered_writes_out_what_an_untouched_passage_stands_for():
-    assert Passage("abc", "x").source_spans == (Span("x", 0, 3),)
-    assert Passage("b", "x", spans=(Span("x", 1, 2),)).source_spans == (
-        Span("x", 1, 2),
-    )
 
 
 def test_a_missing_extra_tells_the_command():
