@@ -39,7 +39,11 @@ PASSAGES = st.builds(
 )
 TOKENS = st.integers(0, 10**9)
 QUOTES = st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)
-CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1), quotes=QUOTES)
+CLAIMS = st.builds(
+    ClaimVerdict,
+    probability=st.none() | st.floats(0, 1),
+    quotes=QUOTES,
+)
 VERDICTS = st.builds(
     AnswerVerdict, score=st.floats(0, 1), units=st.lists(CLAIMS, max_size=2).map(tuple)
 )
@@ -47,7 +51,12 @@ VALUES_OF_CLASS = {
     Span: SPANS,
     Passage: PASSAGES,
     Keep: st.builds(Keep, span=SPANS, score=NUMBERS),
-    Drop: st.builds(Drop, span=SPANS, reason=st.text(), score=st.none() | NUMBERS),
+    Drop: st.builds(
+        Drop,
+        span=SPANS,
+        reason=st.text(),
+        score=st.none() | NUMBERS,
+    ),
     Message: st.builds(
         Message,
         role=st.sampled_from(["system", "user", "assistant"]),

@@ -1,7 +1,7 @@
 """How many passages are returned and in which order, for any denoiser."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import check_result
 
@@ -11,7 +11,15 @@ from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.testing import FunctionScorer
 
 SCORED_TEXTS = st.lists(
-    st.tuples(st.text("ab", min_size=1, max_size=4), st.floats(-5, 5)), max_size=8
+    st.tuples(
+        st.text(
+            "ab",
+            min_size=1,
+            max_size=4,
+        ),
+        st.floats(-5, 5),
+    ),
+    max_size=8,
 )
 
 
@@ -20,6 +28,7 @@ def spans_of(passages):
 
 
 @given(SCORED_TEXTS, st.integers(1, 9), st.sampled_from([0.3, 1, 2]))
+@example([("bad", 0.0), ("best", 2.0), ("good", 1.0)], 2, 3)
 def test_top_n_is_top_n_and_the_laws_hold(scored_texts, top_n, kept_count):
     inputs = [Passage(text, str(i)) for i, (text, _) in enumerate(scored_texts)]
     scores = dict(scored_texts)

@@ -28,7 +28,12 @@ ROWS = [
     for n in range(10)
 ]
 SENTENCES = "\n\n".join(row["content"] for row in ROWS)
-SEARCH = {"query": "harbour", "results": ROWS, "response_time": 0.4, "next": "abc"}
+SEARCH = {
+    "query": "harbour",
+    "results": ROWS,
+    "response_time": 0.4,
+    "next": "abc",
+}
 IMAGE = {"type": "image", "source": {"data": "iVBOR", "media_type": "image/png"}}
 RESULTS = {
     "text": f"Found 3 results\n\n{SENTENCES}\n\nPage 1 of 4",
@@ -100,7 +105,11 @@ def test_a_rewritten_text_replaces_its_source():
 
 
 EVENTS = [
-    {"type": f"{kind}Event", "repo": f"harbour-{n}", "note": f"Sentence {n} . " * 9}
+    {
+        "type": f"{kind}Event",
+        "repo": f"harbour-{n}",
+        "note": f"Sentence {n} . " * 9,
+    }
     for n, kind in enumerate(["Push", "Fork", "Watch", "Issues"] * 3)
 ]
 
@@ -182,7 +191,13 @@ def test_search_results_as_content_blocks_are_no_records():
     blocks = []
     for number in range(8):
         content = [{"type": "text", "text": f"Hit {number} is red."}]
-        blocks.append({"type": "search_result", "source": "s", "content": content})
+        blocks.append(
+            {
+                "type": "search_result",
+                "source": "s",
+                "content": content,
+            }
+        )
     assert not read_result(blocks).passages
 
 

@@ -134,7 +134,12 @@ def _memory(placed: dict[str, list[str]]) -> WorkingMemory:
     question = placed.get("question", [QUESTION])[0]
     memory = WorkingMemory(question, evidence, history=turns)
     if "feedback" in placed or "draft" in placed:
-        verdict = AnswerVerdict(False, 0.1, kind="other", reason="not borne out")
+        verdict = AnswerVerdict(
+            False,
+            0.1,
+            kind="other",
+            reason="not borne out",
+        )
         said = placed.get("feedback", ["Sentence 1 is not borne out."])[0]
         draft = placed.get("draft", ["It leaves at ten."])[0]
         memory = memory.with_attempt(Attempt(draft, verdict, said, evidence))
@@ -155,7 +160,11 @@ def _s2a(
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
     passages = [TRUSTED, *_passages(placed, "draft", "feedback")]
-    options = Options(join_passages=is_joint, metadata=("note",), shown_text=show)
+    options = Options(
+        join_passages=is_joint,
+        metadata=("note",),
+        shown_text=show,
+    )
     denoiser = S2ADenoiser(model.llm, variant=variant, options=options)
     result = denoiser.denoise(question, passages)
     _check_prompts(attack, model, placed, outcome)
@@ -166,7 +175,11 @@ def _s2a(
         marker = ""
     has_marker = marker and any(marker in p.text for p in result.passages)
     kept = [p.text for p in result.passages if p.id == TRUSTED.id]
-    clean = S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=options)
+    clean = S2ADenoiser(
+        FunctionLLM(lambda m: "1"),
+        variant="select",
+        options=options,
+    )
     expected = [p.text for p in clean.denoise(question, [TRUSTED]).passages]
     is_own_question = "question" not in placed
     outcome.note(

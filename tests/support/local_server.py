@@ -21,7 +21,12 @@ def chat_reply(text: str, input_tokens: int = 1) -> Sent:
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": input_tokens, "completion_tokens": 1}
     total = {"total_tokens": input_tokens + 1}
-    names = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+    names = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+    }
     return json_reply({**names, "choices": [choice], "usage": usage | total})
 
 
@@ -68,7 +73,11 @@ class LocalServer(ThreadingHTTPServer):
         """A client that went away is part of the tests."""
 
     def start(self) -> threading.Thread:
-        thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        thread = threading.Thread(
+            target=self.serve_forever,
+            args=(0.01,),
+            daemon=True,
+        )
         thread.start()
         return thread
 

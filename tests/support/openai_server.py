@@ -68,9 +68,17 @@ class Handler(JSONHandler):
         if asked.get("tools") and server.fields is not None:
             name = asked["tools"][0]["function"]["name"]
             function = {"name": name, "arguments": fields}
-            call = {"id": "call-1", "type": "function", "function": function}
+            call = {
+                "id": "call-1",
+                "type": "function",
+                "function": function,
+            }
             message["tool_calls"] = [call]
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": "stop",
+        }
         about |= {"object": "chat.completion", "choices": [choice]}
         return partial(self._send, 200, about)
 

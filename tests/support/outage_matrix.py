@@ -113,7 +113,11 @@ def ask_store(url):
     def call():
         completions = []
         llm = FunctionLLM(lambda messages: completions.append(1) or "1")
-        denoiser = S2ADenoiser(llm, variant="select", options=Options(cache=cache))
+        denoiser = S2ADenoiser(
+            llm,
+            variant="select",
+            options=Options(cache=cache),
+        )
         query = f"{QUERY} {next(numbers)}"
         for _ in range(2):
             result = denoiser.denoise(query, PASSAGES)

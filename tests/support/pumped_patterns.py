@@ -202,7 +202,14 @@ def uses(found: Found) -> list[Callable[[str], Any]]:
 
 def seconds(use: Callable[[str], Any], text: str, repeats: int = 1) -> float:
     clock = time.thread_time
-    return min(timeit.repeat(lambda: use(text), timer=clock, number=1, repeat=repeats))
+    return min(
+        timeit.repeat(
+            lambda: use(text),
+            timer=clock,
+            number=1,
+            repeat=repeats,
+        )
+    )
 
 
 def screened(use: Callable[[str], Any], pump: tuple[str, str, str]) -> float:
