@@ -6,15 +6,14 @@ threshold is made, ``unseen`` is only counted.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from _recorded import FOLDER
-from harness import read
+from harness import json_lines, read
 
 from denoise_core.types import Passage
 
@@ -86,7 +85,7 @@ def _forms(data: Path) -> Iterator[Case]:
         "unfaithful": "wrong",
         "abstains": "abstains",
     }
-    for r in _lines(data / "answer_forms.jsonl"):
+    for r in json_lines(data / "answer_forms.jsonl"):
         passages = tuple(Passage(t, f"p{n}") for n, t in enumerate(r["passages"], 1))
         name = f"{r['n']}-{r['kind']}"
         yield Case(
@@ -96,7 +95,7 @@ def _forms(data: Path) -> Iterator[Case]:
 
 
 def _records(data: Path) -> Iterator[Case]:
-    for r in _lines(data / "records.jsonl"):
+    for r in json_lines(data / "records.jsonl"):
         passages = tuple(
             Passage(p["text"], p["id"], metadata=p.get("metadata") or {})
             for p in r["passages"]
@@ -116,7 +115,7 @@ def _records(data: Path) -> Iterator[Case]:
 
 def _yesno(data: Path) -> Iterator[Case]:
     labels: dict[bool | None, Label] = {True: "right", False: "wrong", None: "open"}
-    for r in _lines(data / "yesno.jsonl"):
+    for r in json_lines(data / "yesno.jsonl"):
         passages = tuple(Passage(t, f"p{n}") for n, t in enumerate(r["passages"], 1))
         yield Case(
             "yesno",
@@ -133,7 +132,7 @@ def _short(data: Path) -> Iterator[Case]:
     """Short answers: the right one, and a name that stands in a passage that does not hold the answer, as they
     were drawn when the replies were recorded."""
     records = {name: {r["id"]: r for r in read(data, name)} for name in SHORT}
-    for drawn in _lines(FOLDER / "short.jsonl"):
+    for drawn in json_lines(FOLDER / "short.jsonl"):
         r = records[drawn["set"]][drawn["id"]]
         told = {p["id"]: p for p in r["passages"]}
         passages = tuple(
@@ -170,22 +169,6 @@ def _halved(found: Sequence[Case]) -> list[Case]:
         random.Random(str(key)).shuffle(places)
         unseen.update(places[: len(places) // 2])
     return [
-        Case(**{**_plain(c), "half": "unseen" if n in unseen else "looked"})
-        for n, c in enumerate(found)
-    ]
-
-
-def _plain(case: Case) -> dict[str, Any]:
-    return {f: getattr(case, f) for f in case.__dataclass_fields__}
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        raise SystemExit(
-            f"{path} is not there: --data must name the folder that holds it"
-        )
-    return [
-        json.loads(line)
-        for line in path.read_text("utf-8").splitlines()
-        if line.strip()
+        replace(case, half="unseen" if n in unseen else "looked")
+        for n, case in enumerate(found)
     ]

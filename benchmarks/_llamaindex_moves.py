@@ -12,7 +12,6 @@ from typing import Any
 
 from _peers import Part, quality
 from harness import Benchmark
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import (
     LLMRerank,
     SentenceEmbeddingOptimizer,
@@ -22,33 +21,13 @@ from s2a_cost import Work
 
 from denoise_core import Passage
 from denoise_core.embedded import embedding_scorer
-from denoise_lab.experiments.scripted_server import Server, tokenizer
+from denoise_lab.experiments.scripted_server import Server, llamaindex_model, tokenizer
 from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
-
-
-class ScriptedLLM(CustomLLM):
-    """`s2a_cost`'s model, which finds the same sentences needed whoever asks."""
-
-    server: Any
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(context_window=100_000, model_name="scripted")
-
-    def complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponse:
-        return CompletionResponse(text=self.server.answer(prompt))
-
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> Any:
-        raise NotImplementedError("not used here")
 
 
 def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
     """Each peer, and the one line in its place."""
-    llm, e, ours = ScriptedLLM(server=server), EmbeddedEmbedding(), DenoisePostprocessor
+    llm, e, ours = llamaindex_model(server), EmbeddedEmbedding(), DenoisePostprocessor
     halves = SentenceEmbeddingOptimizer(embed_model=e, percentile_cutoff=0.5)
     return {
         "LLMRerank": (LLMRerank(llm=llm), ours.from_llm(llm, top_n=10)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from _words import WORDS
@@ -35,3 +37,9 @@ def draw_request(drawn: random.Random, count: int, words: int) -> dict[str, Any]
     passages = [" ".join(drawn.choices(WORDS, k=words)) for _ in range(count)]
     query = " ".join(drawn.choices(WORDS, k=6))
     return {"query": query, "passages": passages}
+
+
+def read_megabytes(process_id: int) -> float:
+    """Resident megabytes of a process."""
+    pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

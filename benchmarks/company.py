@@ -12,16 +12,15 @@ the quoting judge finds right answers about one of several documents of the same
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from _recorded import records
-from harness import Benchmark, arguments
+from harness import Benchmark, arguments, json_lines
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
@@ -115,13 +114,15 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         "pieces without positions": unplaced_pieces,
     }
     for set_name, questions in sets.items():
-        has_targets = set_name == "development half" and not options.quick
+        is_development = set_name == "development half"
+        rows = bench.under(f"{set_name}, ", has_targets=is_development)
         for form, splitter in splitters.items():
             outcomes = measure_outcomes(questions, splitter)
-            least = LEAST_BY_FORM.get(form) if has_targets else None
-            report_kinds(bench, f"{set_name}, {form}", outcomes, least)
-        report_selection(bench, set_name, questions, has_targets)
-        if set_name == "development half":
+            least = LEAST_BY_FORM.get(form) if rows.has_targets else None
+            report_kinds(rows.under(f"{form}, "), outcomes, least)
+        selected = bench.under(f"{set_name}, select")
+        report_selection(selected, questions, is_development)
+        if is_development:
             report_siblings(bench, questions)
     bench.about["tuned on"] = "the development half; nothing on the unseen set"
     if records("company"):
@@ -131,10 +132,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 
 def read_questions(folder: Path, limit: int | None) -> list[CompanyQuestion]:
     files_folder = sample_folder() if folder == UNSEEN else folder
-    question_lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
+    rows = json_lines(folder / "questions.jsonl")
     questions = []
-    for line in question_lines[:limit]:
-        row: dict[str, Any] = json.loads(line)
+    for row in rows[:limit]:
         files = {}
         for name in row["documents"]:
             files[name] = (files_folder / name).read_text("utf-8")
@@ -234,62 +234,48 @@ def is_place_kept(question: CompanyQuestion, masks: Masks, place: Place) -> bool
 
 
 def report_kinds(
-    bench: Benchmark,
-    name: str,
-    outcomes: Sequence[QuestionOutcome],
-    least: float | None,
+    bench: Benchmark, outcomes: Sequence[QuestionOutcome], least: float | None
 ) -> None:
     """Add the rows of each kind of question, and of all; no target without ``least``."""
-    answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
-    has_targets = least == LEAST_BY_FORM["whole files"]
+    kinds = bench.under(has_targets=least == LEAST_BY_FORM["whole files"])
     for kind in sorted({one.kind for one in outcomes}):
         of_kind = [one for one in outcomes if one.kind == kind]
+        rows = kinds.under(f"{kind}: ")
         if kind in ABSENT_KINDS:
-            bench.right(
-                f"{name}, {kind}: called absent",
-                [one.is_called_absent for one in of_kind],
-                at_least=LEAST_ABSENT.get(kind) if has_targets else None,
+            called = [one.is_called_absent for one in of_kind]
+            rows.right(
+                "called absent",
+                called,
+                at_least=LEAST_ABSENT.get(kind),
             )
             continue
-        report_kept(
-            bench,
-            f"{name}, {kind}",
-            of_kind,
-            LEAST_BOTH.get(kind) if has_targets else None,
-            least_places=LEAST_PLACES.get(kind) if has_targets else None,
-        )
-    report_kept(
-        bench,
-        f"{name}, answerable",
-        answerable,
-        least,
-        None if least is None else MOST_TEXT,
-    )
-    if has_targets:
-        text_shares = [
-            one.text_share for one in answerable if one.kind in ONE_DOCUMENT_KINDS
-        ]
-        bench.row(
-            f"{name}, lookup and compare: text",
-            float(np.mean(text_shares)),
+        least_places = LEAST_PLACES.get(kind)
+        report_kept(rows, of_kind, LEAST_BOTH.get(kind), least_places=least_places)
+    answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
+    overall = bench.under(has_targets=least is not None)
+    report_kept(overall.under("answerable: "), answerable, least, MOST_TEXT)
+    if kinds.has_targets:
+        of_one = [one for one in answerable if one.kind in ONE_DOCUMENT_KINDS]
+        shares = [one.text_share for one in of_one]
+        mean_share = float(np.mean(shares))
+        kinds.row(
+            "lookup and compare: text",
+            mean_share,
             "share",
             at_most=MOST_LOOKUP_TEXT,
         )
-    bench.right(
-        f"{name}, answerable: called absent",
-        [one.is_called_absent for one in answerable],
-        at_most=MOST_FALSE_ALARMS if has_targets else None,
+    alarms = [one.is_called_absent for one in answerable]
+    kinds.right(
+        "answerable: called absent",
+        alarms,
+        at_most=MOST_FALSE_ALARMS,
     )
 
 
 def report_selection(
-    bench: Benchmark,
-    set_name: str,
-    questions: Sequence[CompanyQuestion],
-    has_targets: bool,
+    bench: Benchmark, questions: Sequence[CompanyQuestion], has_targets: bool
 ) -> None:
     """Add the rows of S2A's ``select`` over whole files, with its recorded replies."""
-    name = f"{set_name}, select"
     denoiser = S2ADenoiser(recorded_model("select"), options=ONE_CALL)
     outcomes = []
     for question in questions:
@@ -298,28 +284,30 @@ def report_selection(
         if not result.failures:
             outcomes.append(measure_outcome(question, result))
     missing_count = len(questions) - len(outcomes)
-    bench.row(f"{name}: without a reply", missing_count, "questions", at_most=0)
+    bench.row(
+        ": without a reply",
+        missing_count,
+        "questions",
+        at_most=0,
+    )
     if not outcomes:
         return
+    bench = bench.under(has_targets=has_targets)
     answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
     on_topic = [one for one in outcomes if one.kind == ABSENT_KINDS[0]]
-    report_kept(
-        bench,
-        f"{name}, answerable",
-        answerable,
-        0.95 if has_targets else None,
-        0.15 if has_targets else None,
-    )
+    report_kept(bench.under(", answerable: "), answerable, 0.95, 0.15)
     if on_topic:
+        called = [one.is_called_absent for one in on_topic]
         bench.right(
-            f"{name}, {ABSENT_KINDS[0]}: called absent",
-            [one.is_called_absent for one in on_topic],
-            at_least=LEAST_SELECTED_ABSENT if has_targets else None,
+            f", {ABSENT_KINDS[0]}: called absent",
+            called,
+            at_least=LEAST_SELECTED_ABSENT,
         )
+    alarms = [one.is_called_absent for one in answerable]
     bench.right(
-        f"{name}, answerable: called absent",
-        [one.is_called_absent for one in answerable],
-        at_most=MOST_SELECTED_FALSE_ALARMS if has_targets else None,
+        ", answerable: called absent",
+        alarms,
+        at_most=MOST_SELECTED_FALSE_ALARMS,
     )
 
 
@@ -341,7 +329,12 @@ def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> N
     all_count = sum(is_supported["all pieces"])
     kept_count = sum(is_supported["what is kept"])
     bench.row(f"{name} all pieces", all_count, "answers")
-    bench.row(f"{name} what is kept", kept_count, "answers", at_least=all_count)
+    bench.row(
+        f"{name} what is kept",
+        kept_count,
+        "answers",
+        at_least=all_count,
+    )
 
 
 def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuestion]:
@@ -370,21 +363,34 @@ def recorded_model(use: str) -> RecordedLLM:
 
 def report_kept(
     bench: Benchmark,
-    name: str,
     outcomes: Sequence[QuestionOutcome],
     least: float | None,
     most_text: float | None = None,
     least_places: float | None = None,
 ) -> None:
-    bench.right(f"{name}: needed text", [one.has_needs for one in outcomes])
-    bench.right(f"{name}: its identity", [one.has_identity for one in outcomes])
-    bench.right(f"{name}: both", [one.has_both for one in outcomes], at_least=least)
-    needs_shares = [one.needs_share for one in outcomes]
-    mean_needs = float(np.mean(needs_shares))
-    bench.row(f"{name}: places kept", mean_needs, "share", at_least=least_places)
+    bench.right("needed text", [one.has_needs for one in outcomes])
+    bench.right("its identity", [one.has_identity for one in outcomes])
+    bench.right(
+        "both",
+        [one.has_both for one in outcomes],
+        at_least=least,
+    )
+    places_shares = [one.needs_share for one in outcomes]
+    places_share = float(np.mean(places_shares))
+    bench.row(
+        "places kept",
+        places_share,
+        "share",
+        at_least=least_places,
+    )
     text_shares = [one.text_share for one in outcomes]
-    mean_share = float(np.mean(text_shares))
-    bench.row(f"{name}: text", mean_share, "share", at_most=most_text)
+    text_share = float(np.mean(text_shares))
+    bench.row(
+        "text",
+        text_share,
+        "share",
+        at_most=most_text,
+    )
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 Peers run at their own defaults: LangChain's retrievers return four pieces, LlamaIndex's two. ``cosine`` is the
 encoder that ships. ``at as much text`` gives a peer as many characters as the default keeps of each question.
-Times are those of a second call, when the passages are known. A cross-encoder is measured where ``CROSS_ENCODER``
-names a folder with one. Needed text and its title as in ``company.py``; the unseen set was written before anything
-was measured on it.
+Times are those of a second call, when the passages are known. Needed text and its title as in ``company.py``; the
+unseen set was written before anything was measured on it.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -24,6 +22,7 @@ from company import (
     file_pieces,
     measure_outcome,
     read_questions,
+    split_files,
 )
 from harness import Benchmark, arguments
 
@@ -32,13 +31,12 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import TokenLimit, TopK
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult
-from denoise_core.scorers import BM25Scorer, CrossEncoderScorer
+from denoise_core.scorers import BM25Scorer
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Passage
 
 LANGCHAIN_K = 4
 LLAMAINDEX_K = 2
-DEFAULT = "the default"
 
 Filter: TypeAlias = Callable[[str, Sequence[Passage]], DenoiseResult]
 
@@ -54,42 +52,31 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     for set_name, questions in sets.items():
         answerable = [one for one in questions if one.kind not in ABSENT_KINDS]
         bench.row(f"{set_name}: questions", len(answerable), "questions")
+        rows = bench.under(f"{set_name}, ")
         for filter_name, filter_passages in build_filters().items():
-            report_filter(
-                bench, f"{set_name}, {filter_name}", answerable, filter_passages
-            )
-        report_equal_text(bench, set_name, answerable)
-    bench.about["cross-encoder"] = os.environ.get("CROSS_ENCODER", "not measured")
+            report_filter(rows.under(f"{filter_name}: "), answerable, filter_passages)
+        report_equal_text(rows, answerable)
     bench.about["tuned on"] = "the development half; nothing on the unseen set"
     return bench.finish()
 
 
 def build_filters() -> Mapping[str, Filter]:
-    default = default_denoiser()
-    filters: dict[str, Filter] = {
-        "no filter": keep_all(),
-        f"BM25, top {LANGCHAIN_K}": keep_top(BM25Scorer(), LANGCHAIN_K),
-        f"cosine, top {LLAMAINDEX_K}": keep_top(embedding_scorer(), LLAMAINDEX_K),
-        f"cosine, top {LANGCHAIN_K}": keep_top(embedding_scorer(), LANGCHAIN_K),
+    denoisers = {
+        "no filter": ENDDenoiser(BM25Scorer(), threshold=-math.inf),
+        f"BM25, top {LANGCHAIN_K}": top(BM25Scorer(), LANGCHAIN_K),
+        f"cosine, top {LLAMAINDEX_K}": top(embedding_scorer(), LLAMAINDEX_K),
+        f"cosine, top {LANGCHAIN_K}": top(embedding_scorer(), LANGCHAIN_K),
+        "the default": default_denoiser(),
     }
-    if folder := os.environ.get("CROSS_ENCODER"):
-        reranker = CrossEncoderScorer(folder)
-        filters[f"cross-encoder, top {LANGCHAIN_K}"] = keep_top(reranker, LANGCHAIN_K)
-    filters[DEFAULT] = default.denoise
-    return filters
+    return {name: denoiser.denoise for name, denoiser in denoisers.items()}
 
 
-def keep_all() -> Filter:
-    return ENDDenoiser(BM25Scorer(), threshold=-math.inf).denoise
-
-
-def keep_top(scorer: Scorer, count: int) -> Filter:
-    return ENDDenoiser(scorer, keep=TopK(count)).denoise
+def top(scorer: Scorer, count: int) -> ENDDenoiser:
+    return ENDDenoiser(scorer, keep=TopK(count))
 
 
 def report_filter(
     bench: Benchmark,
-    name: str,
     questions: Sequence[CompanyQuestion],
     filter_passages: Filter,
 ) -> None:
@@ -97,7 +84,7 @@ def report_filter(
     milliseconds = []
     tokens = []
     for question in questions:
-        passages = split_files(question)
+        passages = split_files(question.files, file_pieces)
         result = filter_passages(question.text, passages)
         started = time.perf_counter()
         filter_passages(question.text, passages)
@@ -105,20 +92,18 @@ def report_filter(
         outcomes.append(measure_outcome(question, result))
         kept_tokens = [estimate_tokens(one.text_with_header) for one in result.passages]
         tokens.append(sum(kept_tokens))
-    report_outcomes(bench, name, outcomes)
-    bench.row(f"{name}: tokens", float(np.mean(tokens)), "tokens a question")
-    bench.row(f"{name}: time", float(np.median(milliseconds)), "ms a question")
+    report_outcomes(bench, outcomes)
+    bench.row("tokens", float(np.mean(tokens)), "tokens a question")
+    bench.row("time", float(np.median(milliseconds)), "ms a question")
 
 
-def report_equal_text(
-    bench: Benchmark, set_name: str, questions: Sequence[CompanyQuestion]
-) -> None:
+def report_equal_text(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> None:
     """Give BM25 and cosine as many characters of each question as the default keeps."""
     default = default_denoiser()
     scorers: dict[str, Scorer] = {"BM25": BM25Scorer(), "cosine": embedding_scorer()}
     outcomes: dict[str, list[QuestionOutcome]] = {name: [] for name in scorers}
     for question in questions:
-        passages = split_files(question)
+        passages = split_files(question.files, file_pieces)
         kept = default.denoise(question.text, passages)
         kept_characters = sum(len(passage.text) for passage in kept.passages)
         limit = TokenLimit(kept_characters, count=len)
@@ -126,25 +111,14 @@ def report_equal_text(
             result = ENDDenoiser(scorer, keep=limit).denoise(question.text, passages)
             outcomes[name].append(measure_outcome(question, result))
     for name, of_scorer in outcomes.items():
-        report_outcomes(bench, f"{set_name}, {name} at as much text", of_scorer)
+        report_outcomes(bench.under(f"{name} at as much text: "), of_scorer)
 
 
-def split_files(question: CompanyQuestion) -> list[Passage]:
-    passages = []
-    for name, text in question.files.items():
-        passages += file_pieces(name, text)
-    return passages
-
-
-def report_outcomes(
-    bench: Benchmark, name: str, outcomes: Sequence[QuestionOutcome]
-) -> None:
-    bench.right(f"{name}: needed text", [one.has_needs for one in outcomes])
-    bench.right(
-        f"{name}: needed text with its title", [one.has_both for one in outcomes]
-    )
+def report_outcomes(bench: Benchmark, outcomes: Sequence[QuestionOutcome]) -> None:
+    bench.right("needed text", [one.has_needs for one in outcomes])
+    bench.right("needed text with its title", [one.has_both for one in outcomes])
     text_shares = [one.text_share for one in outcomes]
-    bench.row(f"{name}: text", float(np.mean(text_shares)), "share")
+    bench.row("text", float(np.mean(text_shares)), "share")
 
 
 if __name__ == "__main__":

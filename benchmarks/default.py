@@ -83,7 +83,11 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
         bench.row(f"{name}: questions", len(rows), "questions")
         at_least = GOLD.get(name, 0.60 if poisoned else 0.85 if name in SETS else None)
         at_most = SHARE.get(name, 0.60 if poisoned else None)
-        bench.mean(f"{name}: gold kept, default", gold[name], at_least=at_least)
+        bench.mean(
+            f"{name}: gold kept, default",
+            gold[name],
+            at_least=at_least,
+        )
         bench.row(
             f"{name}: text kept, default", text[name].mean(), "share", at_most=at_most
         )
@@ -91,7 +95,11 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
             own = np.array([s.gold(s.best(other, int(s.auto().sum()))) for s in rows])
             bench.mean(f"{name}: gold kept, {other}, as many passages", own)
             if name == "RAMDocs" and other == "BM25":
-                bench.mean(f"{name}: gain over BM25", gold[name] - own, at_least=0.0)
+                bench.mean(
+                    f"{name}: gain over BM25",
+                    gold[name] - own,
+                    at_least=0.0,
+                )
         if name in SETS:
             for risk in RISKS:
                 lost = np.array([1 - s.gold(s.auto(risk)) for s in rows])
@@ -101,8 +109,18 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
                     at_most=risk,
                 )
     means = np.array([gold[n].mean() for n in mix])
-    bench.row("mean of sets: gold kept", means.mean(), "share", at_least=0.93)
-    bench.row("lowest set: gold kept", means.min(), "share", at_least=0.85)
+    bench.row(
+        "mean of sets: gold kept",
+        means.mean(),
+        "share",
+        at_least=0.93,
+    )
+    bench.row(
+        "lowest set: gold kept",
+        means.min(),
+        "share",
+        at_least=0.85,
+    )
     bench.row(
         "mean of sets: text kept",
         np.mean([text[n].mean() for n in mix]),
@@ -113,8 +131,19 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
         sets, mix, float(np.mean([text[n].mean() for n in mix]))
     )
     bench.row("one fixed share that keeps as much text", share, "share")
-    bench.row("mean of sets: gain over it", gain, "share", at_least=0.02, interval=ends)
-    bench.row("its interval's lower end", ends[0], "share", at_least=1e-9)
+    bench.row(
+        "mean of sets: gain over it",
+        gain,
+        "share",
+        at_least=0.02,
+        interval=ends,
+    )
+    bench.row(
+        "its interval's lower end",
+        ends[0],
+        "share",
+        at_least=1e-9,
+    )
 
 
 def off_topic(

@@ -106,8 +106,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     parser.add_argument("--folder", type=Path, default=cache_folder() / "end_model")
     parser.add_argument("--only")
     parser.add_argument("--answers", type=int, default=100)
-    given, rest = parser.parse_known_args(argv)
-    options = arguments("END on a real language model", rest)
+    options = arguments("END on a real language model", argv, parser)
+    given = options.given
     bench = Benchmark("end_model", options)
     if options.quick:
         model, tokenizer = torch_minilm()
@@ -130,9 +130,19 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 def _add_rows(bench: Benchmark, name: str, rows: Sequence[Row]) -> None:
     for measure, values, unit, aim in rows:
         if len(values) == 1:
-            bench.row(f"{name}: {measure}", values[0], unit, **aim)
+            bench.row(
+                f"{name}: {measure}",
+                values[0],
+                unit,
+                **aim,
+            )
         else:
-            bench.mean(f"{name}: {measure}", values, unit, **aim)
+            bench.mean(
+                f"{name}: {measure}",
+                values,
+                unit,
+                **aim,
+            )
 
 
 class ModelRun:
@@ -275,39 +285,16 @@ class ModelRun:
         by_both = _areas(both_scores, measured)
         over_default = np.subtract(by_both, by_default).tolist()
         over_probe = np.subtract(by_heads, areas[chosen]).tolist()
-        return [
-            *rows,
-            (
-                "AUC, probe",
-                areas[chosen],
-                "AUC",
-                {},
-            ),
-            (
-                "AUC, heads",
-                by_heads,
-                "AUC",
-                {},
-            ),
-            (
-                "AUC, default",
-                by_default,
-                "AUC",
-                {},
-            ),
-            (
-                "AUC, heads over probe",
-                over_probe,
-                "AUC",
-                {},
-            ),
-            (
-                "AUC, heads with the default over the default",
-                over_default,
-                "AUC",
-                {},
-            ),
-        ]
+        by_measure = {
+            "probe": areas[chosen],
+            "heads": by_heads,
+            "default": by_default,
+            "heads over probe": over_probe,
+            "heads with the default over the default": over_default,
+        }
+        for measure, values in by_measure.items():
+            rows.append((f"AUC, {measure}", values, "AUC", {}))
+        return rows
 
     def _cost_rows(self) -> list[Row]:
         """Heads read the first time and again, and END next to reading everything."""

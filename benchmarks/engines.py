@@ -237,7 +237,12 @@ def _replicas(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path) -
         done[0],
         "requests",
     )
-    bench.row("replicas: requests lost", len(lost), "requests", at_most=0)
+    bench.row(
+        "replicas: requests lost",
+        len(lost),
+        "requests",
+        at_most=0,
+    )
     bench.row(
         "replicas: requests with a wrong score", len(wrong), "requests", at_most=0
     )

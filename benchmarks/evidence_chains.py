@@ -153,7 +153,13 @@ def _report(
         ]
         ends = (float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5)))
         row = f"{name}, {tokens} tokens: found, chains less BM25"
-        bench.row(row, gain.mean(), "share", at_least=target, interval=ends)
+        bench.row(
+            row,
+            gain.mean(),
+            "share",
+            at_least=target,
+            interval=ends,
+        )
 
 
 def _made_up() -> list[dict[str, Any]]:

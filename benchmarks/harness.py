@@ -16,14 +16,16 @@ A benchmark is a script with a ``main``::
     if __name__ == "__main__":
         main()
 
-``finish`` prints the table and writes ``benchmarks/results/NAME.json``; quick runs write
-``NAME.quick.json`` into the working folder instead, so that they never pass for results.
+``bench.under("NQ: ")`` is the same benchmark with words before each measure. ``finish`` prints the table and
+writes ``benchmarks/results/NAME.json``; quick runs have no targets and write ``NAME.quick.json`` into the
+working folder instead, so that they never pass for results.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import datetime
 import importlib.metadata
 import json
@@ -31,7 +33,7 @@ import os
 import platform
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +46,9 @@ from denoise_core.cli.terminal import print_table
 from denoise_core.evaluate.metrics import bootstrap_interval, wilson_interval
 from denoise_lab.experiments import read
 
-__all__ = ["RESULTS", "Benchmark", "Options", "Row", "arguments", "read"]
+__all__ = ["Benchmark", "Options", "Row", "arguments", "json_lines", "read"]
 
 RESULTS = Path(__file__).parent / "results"
-REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
 PACKAGES = (
     "rag-denoise",
     "numpy",
@@ -66,6 +67,16 @@ class Options:
     data: Path | None
     quick: bool
     seed: int
+    given: argparse.Namespace = field(  # what else a benchmark takes
+        default_factory=argparse.Namespace
+    )
+
+    @property
+    def folder(self) -> Path:
+        """``data``, of a benchmark that needs it."""
+        if self.data is None:
+            raise SystemExit("this benchmark needs real data: pass --data FOLDER")
+        return self.data
 
 
 @dataclass(frozen=True)
@@ -80,8 +91,13 @@ class Row:
     interval: tuple[float, float] | None = None  # 95 %, ends included
 
 
-def arguments(description: str, argv: Sequence[str] | None = None) -> Options:
-    parser = argparse.ArgumentParser(description=description)
+def arguments(
+    description: str,
+    argv: Sequence[str] | None = None,
+    *own: argparse.ArgumentParser,
+) -> Options:
+    """What was asked for; ``own`` are parsers without help of a benchmark's own arguments."""
+    parser = argparse.ArgumentParser(description=description, parents=own)
     parser.add_argument(
         "--data", type=Path, help="folder with the real data sets (*.jsonl.gz)"
     )
@@ -92,11 +108,24 @@ def arguments(description: str, argv: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(argv)
-    return Options(given.data, given.quick, given.seed)
+    return Options(given.data, given.quick, given.seed, given)
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file that has one a line."""
+    if not path.is_file():
+        raise SystemExit(
+            f"{path} is not there: --data must name the folder that holds it"
+        )
+    lines = path.read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
 
 
 class Benchmark:
+    prefix = ""  # of each measure
+
     def __init__(self, name: str, options: Options) -> None:
+        self.has_targets = not options.quick
         self.name = name
         self.options = options
         self.rows: list[Row] = []
@@ -104,6 +133,13 @@ class Benchmark:
             str, str
         ] = {}  # what else a reader of the results must know: model, decoding, ...
         random.seed(options.seed)
+
+    def under(self, prefix: str = "", *, has_targets: bool = True) -> Benchmark:
+        """The same benchmark with ``prefix`` before each measure; without targets, rows are only reported."""
+        view = copy.copy(self)
+        view.prefix += prefix
+        view.has_targets &= has_targets
+        return view
 
     def row(
         self,
@@ -117,12 +153,14 @@ class Benchmark:
     ) -> Row:
         """Add a figure, with its target if it has one."""
         target, holds = None, None
+        if not self.has_targets:
+            at_least = at_most = None
         if at_least is not None:
             target, holds = f">= {at_least:g}", bool(value >= at_least)
         elif at_most is not None:
             target, holds = f"<= {at_most:g}", bool(value <= at_most)
         ends = None if interval is None else (float(interval[0]), float(interval[1]))
-        row = Row(measure, float(value), unit, target, holds, ends)
+        row = Row(self.prefix + measure, float(value), unit, target, holds, ends)
         self.rows.append(row)
         return row
 
@@ -136,7 +174,13 @@ class Benchmark:
     ) -> Row:
         """``hits`` of ``n``, with Wilson's interval; 0 in (0, 1) when nothing was counted."""
         ends = wilson_interval(round(hits), n) if n else (0.0, 1.0)
-        return self.row(measure, hits / n if n else 0.0, unit, interval=ends, **target)
+        return self.row(
+            measure,
+            hits / n if n else 0.0,
+            unit,
+            interval=ends,
+            **target,
+        )
 
     def right(
         self,
@@ -146,7 +190,13 @@ class Benchmark:
         **target: float | None,
     ) -> Row:
         """As `share`, of one yes or no for each question."""
-        return self.share(measure, int(sum(values)), len(values), unit, **target)
+        return self.share(
+            measure,
+            int(sum(values)),
+            len(values),
+            unit,
+            **target,
+        )
 
     def mean(
         self,
@@ -170,35 +220,26 @@ class Benchmark:
         better: ArrayLike,
         worse: ArrayLike,
         unit: str = "share",
-        *,
-        claim: bool = False,
         **target: float | None,
     ) -> Row:
-        """The mean difference on the same questions. A ``claim`` holds when its interval begins at `REAL`."""
+        """The mean difference on the same questions."""
         less = np.asarray(better, dtype=np.float64) - np.asarray(
             worse, dtype=np.float64
         )
-        row = self.mean(measure, less, unit, **target)
-        if claim and row.interval is not None:
-            aim = None if self.options.quick else REAL
-            self.row(
-                f"{measure}: lower end of the interval",
-                row.interval[0],
-                unit,
-                at_least=aim,
-            )
-        return row
-
-    def file(self, ending: str) -> Path:
-        """Where a table or picture goes that stands beside the results; the working folder for quick forms."""
-        folder = Path.cwd() if self.options.quick else RESULTS
-        folder.mkdir(exist_ok=True)
-        return folder / f"{self.name}{'.quick' if self.options.quick else ''}.{ending}"
+        return self.mean(
+            measure,
+            less,
+            unit,
+            **target,
+        )
 
     def finish(self) -> Benchmark:
         self._print()
         record_json = json.dumps(self._record(), indent=1, ensure_ascii=False)
-        write_whole(self.file("json"), record_json + "\n")
+        path = RESULTS / f"{self.name}.json"
+        if self.options.quick:
+            path = Path.cwd() / f"{self.name}.quick.json"
+        write_whole(path, record_json + "\n")
         return self
 
     def _record(self) -> dict[str, Any]:

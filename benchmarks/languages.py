@@ -31,12 +31,10 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.quick:
         report(bench, "English", quick_questions(), {"default": DefaultScorer()})
         return bench.finish()
-    if options.data is None:
-        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     bench.about["questions"] = f"{COUNT} of each language, about {ARTICLES} articles"
     multilingual = MultilingualScorer()
     for language, file_name in FILES.items():
-        path = options.data / "languages" / file_name
+        path = options.folder / "languages" / file_name
         articles = None if language == FRENCH else ARTICLES
         read = partial(
             language_questions, path, COUNT, fitting=False, articles=articles

@@ -136,8 +136,18 @@ def _real_drafts(
     bench.row(f"{by} first drafts that are good", good / max(1, runs), "share")
     for outcome, count in outcomes.items():
         bench.row(f"{by} {outcome}", count / max(1, runs), "share")
-    bench.share(f"{by} good drafts sent", sent_as_written, good, at_least=0.85)
-    bench.share(f"{by} bad drafts passed", bad_passed, runs - good, at_most=0.15)
+    bench.share(
+        f"{by} good drafts sent",
+        sent_as_written,
+        good,
+        at_least=0.85,
+    )
+    bench.share(
+        f"{by} bad drafts passed",
+        bad_passed,
+        runs - good,
+        at_most=0.15,
+    )
     bench.row(
         f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs)
     )

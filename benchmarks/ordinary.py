@@ -7,7 +7,6 @@ the answer needs; none where the file does not answer.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from harness import Benchmark, arguments
+from harness import Benchmark, arguments, json_lines
 
 from denoise_core.embedded import default_denoiser
 from denoise_core.embedded.default import shared_encoder
@@ -65,8 +64,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 
 
 def read_files(folder: Path, most: int | None) -> list[Asked]:
-    lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
-    rows = [json.loads(line) for line in lines if line.strip()][:most]
+    rows = json_lines(folder / "questions.jsonl")[:most]
     texts = {
         r["file"]: (folder / r["file"]).read_bytes().decode("utf-8-sig") for r in rows
     }
@@ -271,26 +269,22 @@ def _llamaindex() -> Callable[[Asked], str]:
 
 
 def _service() -> Callable[[Asked], str]:
-    import httpx
+    from starlette.testclient import TestClient
 
     from denoise_core.service import Service
     from denoise_core.service.app import make_app
 
     app = make_app(Service(default_denoiser()))
-    loop = asyncio.new_event_loop()
-    live = app.router.lifespan_context(app)
-    loop.run_until_complete(live.__aenter__())
-    atexit.register(lambda: loop.run_until_complete(live.__aexit__(None, None, None)))
+    client = TestClient(app, base_url="http://localhost")
+    client.__enter__()
+    atexit.register(client.__exit__)
 
-    async def asked(a: Asked) -> str:
+    def door(a: Asked) -> str:
         body = {"query": a.question, "passages": [{"text": a.text, "id": a.file}]}
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://localhost"
-        ) as client:
-            reply = await client.post("/v1/denoise", json=body)
+        reply = client.post("/v1/denoise", json=body)
         return "".join(p["text"] for p in reply.json()["passages"])
 
-    return lambda a: loop.run_until_complete(asked(a))
+    return door
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import yaml
-from _payload_cases import LOANS, SHIPMENTS, build_cases
+from _payload_cases import build_cases
 from harness import Benchmark, arguments
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -50,8 +50,10 @@ def main(argv: list[str] | None = None) -> Benchmark:
         ]
     measure_cases(bench, "", cases)
     if not options.quick:
-        measure_cases(bench, "second set: ", build_cases(SHIPMENTS))
-        measure_cases(bench, "third set: ", build_cases(LOANS, ("tsv", "json values")))
+        measure_cases(bench, "second set: ", build_cases("shipments"))
+        measure_cases(
+            bench, "third set: ", build_cases("loans", ("tsv", "json values"))
+        )
     bench.about["middleware"] = (
         "DenoiseToolResults(tools=[...], min_characters=0, where='state'), the embedded default; the user's "
         "message is the task"
@@ -88,9 +90,7 @@ def measure_cases(bench: Benchmark, title: str, cases: list[dict[str, Any]]) -> 
         shaped.append(stands)
         complete.append(not missing)
         whole.append(stands and not missing)
-        shares.append(
-            sum(map(read_of, messages_of(got))) / sum(map(read_of, messages_of(given)))
-        )
+        shares.append(read_count(got) / read_count(given))
         bench.row(f"{title}{case['id']}: characters left", shares[-1], "share")
         kept = len(case["needed"]) - len(missing)
         bench.row(
@@ -106,13 +106,22 @@ def measure_cases(bench: Benchmark, title: str, cases: list[dict[str, Any]]) -> 
         "results",
         at_least=0.9 * len(cases),
     )
-    bench.mean(f"{title}characters left, mean", shares, at_most=0.40)
+    bench.mean(
+        f"{title}characters left, mean",
+        shares,
+        at_most=0.40,
+    )
     for measure, count in (
         ("results that a parser no longer reads", unread_count),
         ("records with a value of another one", moved_count),
         ("texts cut without a note", silent_count),
     ):
-        bench.row(f"{title}{measure}", count, "results", at_most=0)
+        bench.row(
+            f"{title}{measure}",
+            count,
+            "results",
+            at_most=0,
+        )
 
 
 def texts_of(result: Any) -> list[str]:
@@ -122,7 +131,9 @@ def texts_of(result: Any) -> list[str]:
         content = message.content
         blocks = [content] if isinstance(content, str) else content
         for block in blocks:
-            texts.append(block if isinstance(block, str) else block.get("text", ""))
+            if isinstance(block, dict):
+                block = block.get("text", _json(block))
+            texts.append(block)
     return texts
 
 
@@ -257,40 +268,36 @@ def messages_of(result: Any) -> list[Any]:
     )
 
 
-def read_of(message: Any) -> int:
-    """How many characters of a message the model reads."""
-    return len(
-        message.content if isinstance(message.content, str) else _json(message.content)
-    )
+def text_of(message: Any) -> str:
+    """What of a message the model reads."""
+    content = message.content
+    return content if isinstance(content, str) else _json(content)
+
+
+def read_count(result: Any) -> int:
+    return sum(len(text_of(message)) for message in messages_of(result))
 
 
 def written(result: Any) -> str:
     """All that the model would read, and what stands beside it in a command or an artifact."""
-    parts = [
-        m.content if isinstance(m.content, str) else _json(m.content)
-        for m in messages_of(result)
-    ]
-    parts += [
-        _json(m.artifact)
-        for m in messages_of(result)
-        if getattr(m, "artifact", None) is not None
-    ]
+    parts = []
+    ids = []
+    for message in messages_of(result):
+        parts.append(text_of(message))
+        artifact = getattr(message, "artifact", None)
+        if artifact is not None:
+            parts.append(_json(artifact))
+        if isinstance(message, ToolMessage):
+            ids.append({"tool_call_id": message.tool_call_id})
     if isinstance(result, Command):
-        rest = {k: v for k, v in dict(result.update or {}).items() if k != "messages"}
-        ids = [
-            {"tool_call_id": m.tool_call_id}
-            for m in messages_of(result)
-            if isinstance(m, ToolMessage)
-        ]
-        parts.append(
-            _json(
-                {
-                    "graph": result.graph,
-                    "update": {"messages": ids, **rest},
-                    "goto": result.goto,
-                }
-            )
-        )
+        rest = dict(result.update or {})
+        rest.pop("messages", None)
+        command = {
+            "graph": result.graph,
+            "update": {"messages": ids, **rest},
+            "goto": result.goto,
+        }
+        parts.append(_json(command))
     elif result.artifact is not None:  # what MCP calls these parts
         parts.append(_json(["content", "structuredContent", "isError"]))
     return "\n".join(parts)
@@ -298,14 +305,10 @@ def written(result: Any) -> str:
 
 def said(result: Any) -> str:
     """The strings of a result as they read: of JSON its values, unescaped."""
-    found: list[str] = []
+    found = texts_of(result)
+    for text in texts_of(result):
+        found += leaves(_parsed(text))
     for message in messages_of(result):
-        for block in (
-            [message.content] if isinstance(message.content, str) else message.content
-        ):
-            text = block if isinstance(block, str) else block.get("text", _json(block))
-            found.append(text)
-            found += leaves(_parsed(text))
         found += leaves(getattr(message, "artifact", None))
     return "\n".join(found)
 

@@ -12,6 +12,7 @@ import random
 import re
 import statistics
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from _judged_sets import GROUNDING, SHORT, Case, cases
 from _recorded import FOLDER
@@ -40,9 +41,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.quick:
         _fabricated(bench, [_made_up()], options.seed)
         return bench.finish()
-    if options.data is None:
-        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-    every = [case for of in cases(options.data).values() for case in of]
+    every = list(chain.from_iterable(cases(options.folder).values()))
     recorded = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
     bench.about |= {
         "prompt": f"version {VERSION}",
@@ -67,7 +66,12 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     cut = _checked(every, _first_calls(recorded, [], CUT))
     unknown = [verdict.kind == "not_judged" for verdict in cut.values()]
     share = statistics.fmean(unknown)
-    bench.row(f"not judged, replies cut at {CUT} tokens", share, "share", at_most=0.02)
+    bench.row(
+        f"not judged, replies cut at {CUT} tokens",
+        share,
+        "share",
+        at_most=0.02,
+    )
     _fabricated(bench, every, options.seed)
     return bench.finish()
 
@@ -181,7 +185,12 @@ def _cost(
 ) -> None:
     """Calls an answer, and how long the replies are, as a share of the answers of each set."""
     calls = [checked[c.set, c.id].calls for c in every]
-    bench.row("calls an answer", statistics.fmean(calls), "calls", at_most=1.2)
+    bench.row(
+        "calls an answer",
+        statistics.fmean(calls),
+        "calls",
+        at_most=1.2,
+    )
     count = shared_encoder().count_tokens
     position = 0
     sizes: dict[str, list[int]] = {}
@@ -197,7 +206,12 @@ def _cost(
         bench.row(f"{name}: tokens of the reply", ratio, "of the answer's")
     totals = [sum(column) for column in zip(*sizes.values(), strict=True)]
     ratio = totals[0] / max(1, totals[1])
-    bench.row("tokens of the reply", ratio, "of the answer's", at_most=1.0)
+    bench.row(
+        "tokens of the reply",
+        ratio,
+        "of the answer's",
+        at_most=1.0,
+    )
 
 
 def _overlap(answer: str, words: str, start: int, end: int) -> bool:
@@ -233,8 +247,18 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
         has_marks = any(mark in true[0] for mark in '"“”‘’«»…[]')
         missed += not has_marks and not _is_verbatim(true[0], case)
     bench.row("fabricated quotations", made, "count")
-    bench.row("fabricated quotations called verbatim", passed, "count", at_most=0)
-    bench.row("true quotations missed", missed, "count", at_most=0)
+    bench.row(
+        "fabricated quotations called verbatim",
+        passed,
+        "count",
+        at_most=0,
+    )
+    bench.row(
+        "true quotations missed",
+        missed,
+        "count",
+        at_most=0,
+    )
 
 
 def _is_verbatim(quoted: str, case: Case) -> bool:

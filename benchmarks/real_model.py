@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 from _judged_sets import Case, cases
 from _recorded import FOLDER, records
-from harness import Benchmark, arguments, read
+from harness import Benchmark, arguments, json_lines, read
 from ordinary import read_files as ordinary
 
 from denoise_core import Message, Passage, Reply
@@ -84,13 +83,10 @@ class Asked:
 
 def before(data: Path, kind: str) -> list[dict[str, Any]]:
     """Recordings of version 4, keyed by their material."""
-    path = data / "recorded" / f"{kind}.jsonl"
-    recordings = []
-    for line in path.read_text("utf-8").splitlines():
-        recording = json.loads(line)
+    recordings = json_lines(data / "recorded" / f"{kind}.jsonl")
+    for recording in recordings:
         messages = [Message(**message) for message in recording["messages"]]
         recording["prompt"] = ByMaterial.key(messages)
-        recordings.append(recording)
     return recordings
 
 
@@ -316,14 +312,15 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
 def main(argv: list[str] | None = None) -> Benchmark:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--own", type=Path)
-    given, rest = parser.parse_known_args(argv)
+    options = arguments(__doc__ or "", argv, parser)
+    given = options.given
     own = None
     if given.own is not None:
         own = (
             RecordedLLM.from_file(given.own) if given.own.exists() else RecordedLLM({})
         )
     name = "real_model" if own is None else f"real_model.{given.own.stem}"
-    bench = Benchmark(name, arguments(__doc__ or "", rest))
+    bench = Benchmark(name, options)
     bench.about |= {
         "model": "a large language model" if own is None else given.own.stem,
         "date": "2026-11" if own is None else f"{datetime.date.today():%Y-%m}",
@@ -334,9 +331,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
             "recorded replies", len(records("s2a")) + len(records("quoting")), "replies"
         )
         return bench.finish()
-    data = bench.options.data
-    if data is None:
-        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
+    data = bench.options.folder
     select(bench, data, own)
     rewrite(bench, data, own)
     answering(bench, data, own)

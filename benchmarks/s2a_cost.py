@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from _s2a_shared import SMALL, passages_of, sentences_of
@@ -32,7 +33,7 @@ from denoise_lab.experiments.scripted_server import (
     Server,
     Spent,
     langchain_model,
-    llamaindex_rerank,
+    llamaindex_model,
     tokenizer,
 )
 
@@ -46,41 +47,25 @@ Work = tuple[
 
 def work(bench: Benchmark, limit: int) -> list[Work]:
     if bench.options.quick:
-        ps = [Passage(t, str(i)) for i, t in enumerate(SMALL)]
-        return [
-            (
-                "Where was Marie Curie born?",
-                ps,
-                sentences_of(SMALL[0])[:1],
-                sentences_of(SMALL[0]),
-            )
-        ]
-    records = [
-        r
-        for r in read(bench.options.data, "hotpotqa_distractor")
-        if len(r["passages"]) == 10
-    ]
+        passages = [Passage(text, str(n)) for n, text in enumerate(SMALL)]
+        sentences = sentences_of(SMALL[0])
+        return [("Where was Marie Curie born?", passages, sentences[:1], sentences)]
+    records = read(bench.options.data, "hotpotqa_distractor")
+    records = [record for record in records if len(record["passages"]) == 10]
     out: list[Work] = []
     for one, other in zip(records, records[1:] + records[:1]):
-        own = passages_of(one)
-        documents = own + [
-            Passage(p.text, f"other-{p.id}", metadata=p.metadata)
-            for p in passages_of(other)
-        ]
-        gold = [
-            (p, n)
-            for p in one["passages"]
-            for n in p["gold_sentences"]
-            if n < len(p["sentences"])
-        ]
-        sparse = [s for p, n in gold if telling(s := p["sentences"][n].strip())]
-        dense = [
-            s
-            for p in one["passages"]
-            if p["is_gold"]
-            for s in map(str.strip, p["sentences"])
-            if telling(s)
-        ]
+        documents = passages_of(one)
+        for passage in passages_of(other):
+            documents.append(replace(passage, id=f"other-{passage.id}"))
+        sparse, dense = [], []
+        for passage in one["passages"]:
+            sentences = [sentence.strip() for sentence in passage["sentences"]]
+            gold = [
+                sentences[n] for n in passage["gold_sentences"] if n < len(sentences)
+            ]
+            sparse += filter(telling, gold)
+            if passage["is_gold"]:
+                dense += filter(telling, sentences)
         if sparse:
             out.append((one["question"], documents, sparse, dense))
     return out[:limit]
@@ -107,12 +92,13 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
         LLMChainFilter,
     )
     from langchain_core.documents import Document
+    from llama_index.core.postprocessor import LLMRerank
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
     llm: LLM = OurModel(server)
     model = langchain_model(server)
     extractor, whole = LLMChainExtractor.from_llm(model), LLMChainFilter.from_llm(model)
-    rerank = llamaindex_rerank(server)
+    rerank = LLMRerank(llm=llamaindex_model(server))
 
     def ours(**settings: Any) -> Callable[[str, list[Passage]], Any]:
         return S2ADenoiser(llm, max_concurrency=1, **settings).denoise
@@ -148,17 +134,14 @@ def main(argv: list[str] | None = None) -> Benchmark:
         lost = 0
         for name, way in ways(server).items():
             server.forget()
-            for spent, shift in (
-                (cold, 0),
-                (warm, 1),
-            ):  # the second time with another question
+            # The second time with another question.
+            for spent, shift in ((cold, 0), (warm, 1)):
                 server.clear()
-                for i, (_, documents, sparse, dense) in enumerate(all_work):
-                    question = (
-                        all_work[(i + shift) % len(all_work)][0]
-                        if len(all_work) > 1
-                        else f"{shift}: who?"
-                    )
+                for i, (question, documents, sparse, dense) in enumerate(all_work):
+                    if len(all_work) == 1:
+                        question = f"{shift}: who?"
+                    elif shift:
+                        question = all_work[(i + 1) % len(all_work)][0]
                     server.wanted = sparse if script == "sparse" else dense
                     result = way(question, documents)
                     if getattr(result, "fallback", None):
@@ -167,45 +150,45 @@ def main(argv: list[str] | None = None) -> Benchmark:
                         text = " ".join(p.text for p in result.passages)
                         lost += sum(s.strip(QUOTES) not in text for s in server.wanted)
                 spent[name] = server.spent
-        report(bench, script, cold, warm, len(all_work))
-        bench.row(
-            f"{script}: needed sentences lost by select", lost, "sentences", at_most=0
+        rows = bench.under(f"{script}: ")
+        report(rows, cold, warm, len(all_work))
+        rows.row(
+            "needed sentences lost by select",
+            lost,
+            "sentences",
+            at_most=0,
         )
     orders(bench, server, all_work)
     return bench.finish()
 
 
 def report(
-    bench: Benchmark,
-    script: str,
-    cold: dict[str, Spent],
-    warm: dict[str, Spent],
-    count: int,
+    bench: Benchmark, cold: dict[str, Spent], warm: dict[str, Spent], count: int
 ) -> None:
     worth = "input tokens' worth"
     for name, spent in cold.items():
-        what = f"{script}: {name}:"
-        bench.row(f"{what} calls a question", spent.calls / count, "calls")
-        bench.row(f"{what} input a question", spent.read / count, "tokens")
-        bench.row(f"{what} output a question", spent.written / count, "tokens")
-        bench.row(f"{what} money, cold", spent.money() / count, worth)
+        rows = bench.under(f"{name}: ")
+        rows.row("calls a question", spent.calls / count, "calls")
+        rows.row("input a question", spent.read / count, "tokens")
+        rows.row("output a question", spent.written / count, "tokens")
+        rows.row("money, cold", spent.money() / count, worth)
         warm_money = warm[name].money("vLLM") / count
-        bench.row(f"{what} money, warm, vLLM", warm_money, worth)
+        rows.row("money, warm, vLLM", warm_money, worth)
     for name in (SELECT, HELD, ALONE, DEFAULT):
-        is_held_to_target = name == SELECT and not bench.options.quick
+        rows = bench.under(f"{name} / extractor, money, ", has_targets=name == SELECT)
         ratio = cold[name].money() / cold[EXTRACTOR].money()
-        bench.row(
-            f"{script}: {name} / extractor, money, cold",
+        rows.row(
+            "cold",
             ratio,
             "ratio",
-            at_most=0.6 if is_held_to_target else None,
+            at_most=0.6,
         )
         ratio = warm[name].money("vLLM") / warm[EXTRACTOR].money("vLLM")
-        bench.row(
-            f"{script}: {name} / extractor, money, warm, vLLM",
+        rows.row(
+            "warm, vLLM",
             ratio,
             "ratio",
-            at_most=0.35 if is_held_to_target else None,
+            at_most=0.35,
         )
 
 
@@ -230,16 +213,13 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
             denoiser.denoise("First question?", hundred)
             server.clear()
             denoiser.denoise("Another question?", again)
-            share = server.cached["vLLM"] / server.read
-            bench.row(
-                f"80 of 100 documents, another question, {order}, {name}: prompt cached",
-                share,
-                "share",
+            rows = bench.under(
+                f"80 of 100 documents, another question, {order}, {name}: "
             )
-            bench.row(
-                f"80 of 100 documents, another question, {order}, {name}: money, warm",
-                server.spent.money("vLLM"), "input tokens' worth",
-            )  # fmt: skip
+            share = server.cached["vLLM"] / server.read
+            rows.row("prompt cached", share, "share")
+            money = server.spent.money("vLLM")
+            rows.row("money, warm", money, "input tokens' worth")
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ model named of 50 questions cut into clauses (benchmarks/recorded/s2a.jsonl): wh
 
 from __future__ import annotations
 
-import json
+from collections import Counter
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from _s2a_shared import sentences_of
-from harness import Benchmark, arguments
+from harness import Benchmark, arguments, json_lines
 
 from denoise_core.s2a import MessageDenoiser, same_question
 from denoise_core.s2a.alignment import SourceIndex
@@ -27,139 +27,128 @@ SETS = Path(__file__).parents[1] / "tests" / "data" / "s2a"
 RECORDED = Path(__file__).parent / "recorded" / "s2a.jsonl"
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def covers(source: list[str], written: str) -> list[tuple[int, ...]]:
     found = SourceIndex(source)
     return [found.align(s).sentence_indices for s in sentences_of(written)]
 
 
 def needed(bench: Benchmark) -> None:
-    records = lines(SETS / "rewrites_by_hand.jsonl")
+    records = json_lines(SETS / "rewrites_by_hand.jsonl")
     faithful = [r for r in records if not r["wrong"]]
     for name, more in (("by hand", 0), ("by hand, longer sources", 3)):
-        wanted = shown = complete = superfluous = written = nothing = 0
+        counts: Counter[str] = Counter()
         for n, r in enumerate(faithful):
-            others = [
-                faithful[(n + k) % len(faithful)]["source"] for k in range(1, more + 1)
-            ]
-            source = sentences_of(r["source"]) + [
-                s for o in others if o != r["source"] for s in sentences_of(o)
-            ]
+            source = sentences_of(r["source"])
+            for k in range(1, more + 1):
+                other = faithful[(n + k) % len(faithful)]["source"]
+                if other != r["source"]:
+                    source += sentences_of(other)
             found = covers(source, r["written"])
-            got, need = {i for c in found for i in c}, set(r["needed_sentences"])
-            wanted, shown, complete = (
-                wanted + len(need),
-                shown + len(need & got),
-                complete + (need <= got),
-            )
-            superfluous, written, nothing = (
-                superfluous + len(got - need),
-                written + len(found),
-                nothing + (not got),
-            )
-        bench.row(f"{name}: faithful rewrites", len(faithful), "rewrites")
-        bench.share(
-            f"{name}: needed source sentences shown", shown, wanted, at_least=0.98
+            got = set(chain(*found))
+            need = set(r["needed_sentences"])
+            counts["wanted"] += len(need)
+            counts["shown"] += len(need & got)
+            counts["complete"] += need <= got
+            counts["superfluous"] += len(got - need)
+            counts["written"] += len(found)
+            counts["nothing"] += not got
+        rows = bench.under(f"{name}: ")
+        rows.row("faithful rewrites", len(faithful), "rewrites")
+        rows.share(
+            "needed source sentences shown",
+            counts["shown"],
+            counts["wanted"],
+            at_least=0.98,
         )
-        bench.share(
-            f"{name}: rewrites shown whole", complete, len(faithful), at_least=0.95
+        rows.share(
+            "rewrites shown whole",
+            counts["complete"],
+            len(faithful),
+            at_least=0.95,
         )
-        bench.row(
-            f"{name}: superfluous for each sentence written",
-            superfluous / written,
+        extra_share = counts["superfluous"] / counts["written"]
+        rows.row(
+            "superfluous for each sentence written",
+            extra_share,
             "sentences",
             at_most=0.25,
         )
-        bench.row(f"{name}: nothing shown", nothing, "rewrites", at_most=0)
+        rows.row(
+            "nothing shown",
+            counts["nothing"],
+            "rewrites",
+            at_most=0,
+        )
 
 
 def halves(bench: Benchmark) -> None:
     paths = [*sorted(SETS.glob("fidelity_*.jsonl")), SETS / "rewrites_by_hand.jsonl"]
     for path in paths:
-        half = path.stem.removeprefix("fidelity_")
-        records = lines(path)
-        own = [covers(sentences_of(r["source"]), r["written"]) for r in records]
-        right = [
-            c
-            for r, c in zip(records, own, strict=True)
-            if r.get("faithful", not r.get("wrong"))
-        ]
-        bench.share(
-            f"{half}: faithful rewrites with every sentence covered",
-            sum(map(all, right)),
-            len(right),
-        )
-        bench.share(
-            f"{half}: faithful rewrites of which nothing is shown",
-            sum(not any(c) for c in right),
-            len(right),
-        )
-        foreign = total = 0
+        rows = bench.under(f"{path.stem.removeprefix('fidelity_')}: ")
+        records = json_lines(path)
+        right = []
+        for r in records:
+            if r.get("faithful", not r.get("wrong")):
+                right.append(covers(sentences_of(r["source"]), r["written"]))
+        covered = [all(found) for found in right]
+        rows.right("faithful rewrites with every sentence covered", covered)
+        empty = [not any(found) for found in right]
+        rows.right("faithful rewrites of which nothing is shown", empty)
+        foreign = []
         for n, r in enumerate(records):
             other = records[(n + len(records) // 2) % len(records)]["source"]
             if other != r["source"]:
-                total += 1
-                foreign += any(covers(sentences_of(other), r["written"]))
-        bench.row(f"{half}: foreign texts", total, "texts")
-        bench.row(f"{half}: foreign texts given a source", foreign, "texts", at_most=0)
+                foreign.append(any(covers(sentences_of(other), r["written"])))
+        rows.row("foreign texts", len(foreign), "texts")
+        rows.row(
+            "foreign texts given a source",
+            sum(foreign),
+            "texts",
+            at_most=0,
+        )
 
 
 def questions(bench: Benchmark) -> None:
-    sets = {
-        p.stem.removeprefix("questions_"): lines(p)
-        for p in sorted(SETS.glob("questions_*.jsonl"))
-    }
-    by_hand = (
-        bench.options.data / "s2a_by_hand" / "questions.jsonl"
-        if bench.options.data
-        else None
-    )
-    if by_hand and by_hand.exists():
+    sets = {}
+    for path in sorted(SETS.glob("questions_*.jsonl")):
+        sets[path.stem.removeprefix("questions_")] = json_lines(path)
+    if bench.options.data is not None:
+        records = json_lines(bench.options.data / "s2a_by_hand" / "questions.jsonl")
         sets["by hand"] = [
-            {**r, "same": not r["wrong"], "language": "en"} for r in lines(by_hand)
+            {**r, "same": not r["wrong"], "language": "en"} for r in records
         ]
     for half, records in sets.items():
-        verdicts = [
-            (r, same_question(r["asked"], r["cleared"], language=r["language"]))
-            for r in records
-        ]
-        wrong = [problem for r, problem in verdicts if not r["same"]]
-        right = [problem for r, problem in verdicts if r["same"]]
-        bench.row(f"{half}: questions", len(records), "questions")
-        bench.share(
-            f"{half}: wrong questions accepted",
-            wrong.count(None),
-            len(wrong),
+        accepted: dict[bool, list[bool]] = {True: [], False: []}
+        for r in records:
+            problem = same_question(r["asked"], r["cleared"], language=r["language"])
+            accepted[r["same"]].append(problem is None)
+        rows = bench.under(f"{half}: ")
+        rows.row("questions", len(records), "questions")
+        rows.right(
+            "wrong questions accepted",
+            accepted[False],
             at_most=0.03,
         )
-        bench.share(
-            f"{half}: right questions accepted, the others left as they are",
-            right.count(None),
-            len(right),
-        )
+        measure = "right questions accepted, the others left as they are"
+        rows.right(measure, accepted[True])
 
 
 def clauses(bench: Benchmark) -> None:
     """``choices`` names the clauses of each question that a model is to leave out, as the record has them."""
-    records = [r for r in lines(RECORDED) if r["kind"] == "question"]
-    cleared = left = refused = 0
+    records = [r for r in json_lines(RECORDED) if r["kind"] == "question"]
+    cleared, left, refused = [], [], []
     for r in records:
-        neutral = MessageDenoiser(FunctionLLM(lambda m, r=r: r["reply"])).neutralize(
-            r["asked"]
-        )
-        cleared += bool(neutral.dropped)
-        left += not neutral.dropped and neutral.fallback is None
-        refused += neutral.fallback is not None
+        llm = FunctionLLM(lambda m, r=r: r["reply"])
+        neutral = MessageDenoiser(llm).neutralize(r["asked"])
+        cleared.append(bool(neutral.dropped))
+        left.append(not neutral.dropped and neutral.fallback is None)
+        refused.append(neutral.fallback is not None)
         assert neutral.question in r["asked"] or neutral.dropped
-    bench.row("recorded: questions in clauses", len(records), "questions")
-    bench.share("recorded: cleared of a clause", cleared, len(records))
-    bench.share(
-        "recorded: left as they are, all clauses being named", left, len(records)
-    )
-    bench.row("recorded: refused by the code", refused, "questions")
+    rows = bench.under("recorded: ")
+    rows.row("questions in clauses", len(records), "questions")
+    rows.right("cleared of a clause", cleared)
+    rows.right("left as they are, all clauses being named", left)
+    rows.row("refused by the code", sum(refused), "questions")
 
 
 def main(argv: list[str] | None = None) -> Benchmark:

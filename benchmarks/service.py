@@ -23,7 +23,7 @@ os.environ.setdefault(
 )  # before anything loads NumPy: the server's processes have it too
 
 import httpx
-from _served import draw_request, started
+from _served import draw_request, read_megabytes, started
 from _words import WORDS
 from harness import Benchmark, arguments
 
@@ -41,8 +41,10 @@ LONG_TEXT = 100_000  # characters of each form of text
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("service", options)
-    about = "a question and five passages of twenty words, none seen before"
-    bench.about = {"request": about, "cores": "server and clients share them"}
+    bench.about = {
+        "request": "a question and five passages of twenty words, none seen before",
+        "cores": "server and clients share them",
+    }
     count, pairs = (24, 1) if options.quick else (96, 3)
     drawn = random.Random(options.seed)
     with started() as (url, _):
@@ -58,7 +60,12 @@ def main(argv: list[str] | None = None) -> Benchmark:
             _half(url, _requests(drawn, pairs * count), rate / 2, drawn)
         )
         errors += failed
-    bench.row(f"errors, {CLIENTS} clients and half load", errors, "requests", at_most=0)
+    bench.row(
+        f"errors, {CLIENTS} clients and half load",
+        errors,
+        "requests",
+        at_most=0,
+    )
     bench.row("requests a second, bare denoiser", bare, "1/s")
     bench.row(f"requests a second, {CLIENTS} clients", rate, "1/s")
     bench.row(
@@ -92,15 +99,14 @@ def _attacked(bench: Benchmark) -> None:
     checked = {"question": "q", "answer": "A clerk wrote it.", "passages": most}
     with started() as (url, pid):
         for name, body in bodies.items():
-            _asked_beside(bench, url, name, "/v1/denoise", body, times=3)
+            rows = bench.under(f"{name}: ")
+            _asked_beside(rows, url, "/v1/denoise", body, times=3)
         _unfinished(bench, url, pid)
-        for path, body in (
-            ("/v1/check", checked),
-            ("/v1/denoise", {"query": "q", "passages": most}),
-        ):
-            name = f"a valid megabyte to {path}"
-            status = _asked_beside(bench, url, name, path, body)
-            bench.row(f"{name}: answered with", status, "status")
+        denoised = {"query": "q", "passages": most}
+        for path, body in (("/v1/check", checked), ("/v1/denoise", denoised)):
+            rows = bench.under(f"a valid megabyte to {path}: ")
+            status = _asked_beside(rows, url, path, body)
+            rows.row("answered with", status, "status")
 
 
 def _every_text(bench: Benchmark, size: int) -> None:
@@ -113,12 +119,12 @@ def _every_text(bench: Benchmark, size: int) -> None:
         for make in TEXTS.values():
             body = {"query": "Which item is one?", "passages": [make(size)]}
             httpx.post(f"{url}/v1/denoise", json=body, timeout=120)
-    name = f"{len(TEXTS)} forms of text of {size:,} characters"
+    rows = bench.under(f"{len(TEXTS)} forms of text of {size:,} characters: /livez ")
     slowest, idle_slowest = 1000 * max(times[0]), 1000 * max(times[1])
-    bench.row(f"{name}: /livez at worst", slowest, "ms")
-    bench.row(f"{name}: /livez of an idle service at worst", idle_slowest, "ms")
-    bench.row(
-        f"{name}: /livez at worst, less an idle service's",
+    rows.row("at worst", slowest, "ms")
+    rows.row("of an idle service at worst", idle_slowest, "ms")
+    rows.row(
+        "at worst, less an idle service's",
         max(0.0, slowest - idle_slowest),
         "ms",
         at_most=100,
@@ -128,7 +134,6 @@ def _every_text(bench: Benchmark, size: int) -> None:
 def _asked_beside(
     bench: Benchmark,
     url: str,
-    name: str,
     path: str,
     body: dict[str, Any],
     times: int = 1,
@@ -137,12 +142,17 @@ def _asked_beside(
     with _watched(url) as (seconds,):
         for _ in range(times):
             reply = httpx.post(url + path, json=body, timeout=120)
-    _livez(bench, name, seconds)
+    _livez(bench, seconds)
     return reply.status_code
 
 
-def _livez(bench: Benchmark, name: str, seconds: list[float]) -> None:
-    bench.row(f"{name}: /livez at worst", 1000 * max(seconds), "ms", at_most=100)
+def _livez(bench: Benchmark, seconds: list[float]) -> None:
+    bench.row(
+        "/livez at worst",
+        1000 * max(seconds),
+        "ms",
+        at_most=100,
+    )
 
 
 def _unfinished(bench: Benchmark, url: str, pid: int) -> None:
@@ -150,7 +160,7 @@ def _unfinished(bench: Benchmark, url: str, pid: int) -> None:
     port = int(url.rsplit(":", 1)[1])
     head = "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n"
     head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
-    before = _memory(pid)
+    before = read_megabytes(pid)
     clients = []
     with _watched(url) as (seconds,):
         for _ in range(60):
@@ -163,10 +173,10 @@ def _unfinished(bench: Benchmark, url: str, pid: int) -> None:
     for client in clients:
         client.close()
     time.sleep(2)
-    _livez(bench, "60 unfinished bodies of 5 MB", seconds)
+    _livez(bench.under("60 unfinished bodies of 5 MB: "), seconds)
     bench.row(
         "60 unfinished bodies: memory after, over before",
-        _memory(pid) / before,
+        read_megabytes(pid) / before,
         "ratio",
         at_most=1.2,
     )
@@ -204,15 +214,6 @@ def _watch(urls: Sequence[str], over: Any, found: Any) -> None:
                 url_times.append(time.perf_counter() - began)
             time.sleep(0.01)
         found.put(times)
-
-
-def _memory(pid: int) -> float:
-    """Resident megabytes of a process."""
-    return (
-        int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        * os.sysconf("SC_PAGE_SIZE")
-        / 1e6
-    )
 
 
 def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import httpx
 import numpy as np
-from _served import draw_request, started
+from _served import draw_request, read_megabytes, started
 from _words import WORDS
 from harness import Benchmark, arguments
 
@@ -57,15 +57,14 @@ class Load:
 def main(argv: list[str] | None = None) -> Benchmark:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--minutes", type=float, default=15.0)
-    given, rest = parser.parse_known_args(argv)
-    options = arguments(__doc__ or "", rest)
+    options = arguments(__doc__ or "", argv, parser)
     bench = Benchmark("service_memory", options)
     bench.about = {
         "bound": "after a request of each kind, --max-read-bytes, and what /metrics "
         "says that the caches may hold",
         "flags": f"--workers 1 --cache-bytes {CACHE_BYTES}",
     }
-    minutes = 0.2 if options.quick else given.minutes
+    minutes = 0.2 if options.quick else options.given.minutes
     early = min(10.0, minutes / 2)
     flags = ["--workers", "1", "--cache-bytes", str(CACHE_BYTES)]
     with started(*flags) as (url, process_id):
@@ -82,9 +81,19 @@ def main(argv: list[str] | None = None) -> Benchmark:
         bench.row(f"requests, {status}", count, "requests")
     total = sum(load.statuses.values())
     least = None if minutes < 60 else 20_000
-    bench.row(f"requests in {minutes:g} minutes", total, "requests", at_least=least)
+    bench.row(
+        f"requests in {minutes:g} minutes",
+        total,
+        "requests",
+        at_least=least,
+    )
     failures = sum(load.statuses[name] for name in load.statuses if name[0] == "5")
-    bench.row("server errors", failures, "requests", at_most=0)
+    bench.row(
+        "server errors",
+        failures,
+        "requests",
+        at_most=0,
+    )
     bench.row("resident after a request of each kind", before, "MB")
     bench.row(f"resident after {early:g} minutes", early_memory, "MB")
     bench.row(f"resident after {minutes:g} minutes", late_memory, "MB")
@@ -92,7 +101,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "resident at the end over ten minutes'",
         late_memory / early_memory,
         "ratio",
-        at_most=None if options.quick else 1.05,
+        at_most=1.05,
     )
     bench.row(
         "resident at most over the flags' bound",
@@ -222,12 +231,6 @@ KINDS = {
     "wrong body": (8, wrong_request),
     "client that leaves": (2, denoise_request),
 }  # by name: the weight, and what draws one
-
-
-def read_megabytes(process_id: int) -> float:
-    """Resident megabytes of a process."""
-    pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def read_cache_bounds(url: str) -> float:

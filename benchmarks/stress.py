@@ -77,14 +77,29 @@ def _random_runs(bench: Benchmark, runs: int) -> None:
     while threading.active_count() > threads_before and time.monotonic() < deadline:
         time.sleep(0.2)
     tally.wrong["threads left"] = max(0, threading.active_count() - threads_before)
-    bench.row("random runs", tally.runs, "runs", at_least=runs)
+    bench.row(
+        "random runs",
+        tally.runs,
+        "runs",
+        at_least=runs,
+    )
     for part, number in sorted(tally.parts.items()):
         bench.row(f"runs, {part}", number, "runs")
     least = min(20, len(KINDS))
-    bench.row("kinds of fault injected", len(tally.faults), "kinds", at_least=least)
+    bench.row(
+        "kinds of fault injected",
+        len(tally.faults),
+        "kinds",
+        at_least=least,
+    )
     bench.row("faults injected", sum(tally.faults.values()), "faults")
     for name in WRONG:
-        bench.row(name, tally.wrong[name], "runs", at_most=0)
+        bench.row(
+            name,
+            tally.wrong[name],
+            "runs",
+            at_most=0,
+        )
     for line in tally.examples[:5]:
         print(line)
 

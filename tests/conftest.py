@@ -57,7 +57,6 @@ FULL = frozenset({
     "packaging/test_distributions.py",
     "packaging/test_package.py::test_an_import_loads_nothing_heavy",
     "packaging/test_package.py::test_the_readmes_commands_need_no_more_than_their_extras",
-    "packaging/test_wheels.py",
     "test_benchmarks.py::test_the_quick_form_runs",
     "test_cookbook.py::test_it_shows_what_it_stores",
     "test_cookbook_recipes.py::test_datasets_names_a_row_that_ends_its_worker",

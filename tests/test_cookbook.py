@@ -50,17 +50,12 @@ def test_its_first_cell_asks_and_says_what_to_install(notebook, recipes):
     assert "does not pay" in " ".join(" ".join(told[1:]).split())
 
 
-def test_it_is_read_in_one_sitting(notebook):
-    cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    text = {
-        kind: "".join(
-            "".join(c["source"]) + "\n" for c in cells if c["cell_type"] == kind
-        )
-        for kind in KINDS
-    }
-    assert (
-        len([line for line in text["code"].splitlines() if line.strip()]) <= CODE_LINES
-    )
+def test_it_is_read_in_one_sitting(notebook, recipes):
+    recipe = recipes.nbformat.read(notebook, as_version=4)
+    text = dict.fromkeys(KINDS, "")
+    for cell in recipe.cells:
+        text[cell.cell_type] += f"{cell.source}\n"
+    assert len(re.findall(r"^.*\S", text["code"], re.M)) <= CODE_LINES
     assert len(text["markdown"].split()) <= WORDS
 
 
@@ -72,23 +67,11 @@ def test_each_recipe_is_listed_with_who_answers():
 
 
 @pytest.mark.notebook
-def test_its_outputs_are_kept_and_hold_no_local_paths(notebook):
-    cells = [
-        c
-        for c in json.loads(notebook.read_text("utf-8"))["cells"]
-        if c["cell_type"] == "code"
-    ]
-    assert [c["execution_count"] for c in cells] == list(range(1, len(cells) + 1)), (
-        "run all, top to bottom"
-    )
-    assert cells[-1]["outputs"], "the last cell shows what was measured"
-    shown = json.dumps([c["outputs"] for c in cells])
-    local = (
-        "/home/",
-        "/root/",
-        "/tmp/",
-        "site-packages",
-        "C:\\\\Users",
-        str(ROOT),
-    )
+def test_its_outputs_are_kept_and_hold_no_local_paths(notebook, recipes):
+    cells = recipes.code_cells(recipes.nbformat.read(notebook, as_version=4))
+    numbers = [cell.execution_count for cell in cells]
+    assert numbers == list(range(1, len(cells) + 1)), "run all, top to bottom"
+    assert cells[-1].outputs, "the last cell shows what was measured"
+    shown = json.dumps([cell.outputs for cell in cells])
+    local = ("/home/", "/root/", "/tmp/", "site-packages", "C:\\\\Users", str(ROOT))
     assert not any(path in shown for path in local)

@@ -80,35 +80,30 @@ class Recipe:
     """One of the recipes with an input of its form."""
 
     def __init__(self, name, folder, bad_rows=BAD_ROWS):
+        pytest.importorskip(name, reason=f"{name} is not installed")
         self.name = name
         self.bad_rows = bad_rows
         self.environment = {}
         self.script = COOKBOOK / RECIPES[name]
         self.folder = folder
         self.output = folder / "denoised"
-        lines = lines_of_input(bad_rows)
+        lines = [f"{line}\n" for line in lines_of_input(bad_rows)]
         if name == "ray":
             rows = folder / "rows"
             rows.mkdir()
-            self.parts = [f"{n}.jsonl" for n in range(PARTS)]
-            for n, part in enumerate(self.parts):
-                (rows / part).write_text(
-                    "\n".join(lines[5 * n : 5 * n + 5]) + "\n", "utf-8"
-                )
+            names = [f"{n}.jsonl" for n in range(PARTS)]
+            for n, part in enumerate(names):
+                (rows / part).write_text("".join(lines[5 * n : 5 * n + 5]), "utf-8")
             self.options = [rows, self.output]
         else:
-            (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-            self.parts = [f"part-{n:04}.jsonl" for n in range(PARTS)]
-            self.options = [folder / "rows.jsonl", self.output, "--parts", PARTS]
+            rows = folder / "rows.jsonl"
+            rows.write_text("".join(lines), "utf-8")
+            names = [f"part-{n:04}.jsonl" for n in range(PARTS)]
+            self.options = [rows, self.output, "--parts", PARTS]
+        self.parts = [self.output / part for part in names]
 
     def start(self):
-        command = [
-            sys.executable,
-            self.script,
-            *self.options,
-            "--keep",
-            1,
-        ]
+        command = [sys.executable, self.script, *self.options, "--keep", 1]
         log = (self.folder / "log").open("a")
         return subprocess.Popen(
             [str(part) for part in command],
@@ -121,18 +116,12 @@ class Recipe:
     def run(self):
         assert self.start().wait(300) == 0, (self.folder / "log").read_text()[-3000:]
 
-    def written(self):
-        lines = [
-            line
-            for part in self.parts
-            for line in (self.output / part).read_text("utf-8").splitlines()
-        ]
-        return [json.loads(line) for line in lines]
-
     def check(self):
         """Each row is there once and in order, with what a plain loop gives; a failed one is named."""
         denoiser = default_denoiser(keep=1)
-        for n, row in enumerate(self.written()):
+        lines = "".join(part.read_text("utf-8") for part in self.parts).splitlines()
+        assert len(lines) == 5 * PARTS
+        for n, row in enumerate(map(json.loads, lines)):
             if n in self.bad_rows:
                 _, row_id, error = self.bad_rows[n]
                 assert row["id"] == row_id
@@ -140,65 +129,44 @@ class Recipe:
                 assert row["line"] == (n % 5 + 1 if self.name == "ray" else n + 1)
                 continue
             asked = good_row(n)
-            given = [
-                Passage(text, str(place))
-                for place, text in enumerate(asked["passages"])
-            ]
+            given = unique_passages(asked["passages"])
             kept = denoiser.denoise(asked["query"], given).passages
-            assert row == {
-                "id": asked["id"],
-                "passages": [{"id": p.id, "text": p.text} for p in kept],
-            }
-        assert n == 5 * PARTS - 1
-        assert sorted(path.name for path in self.output.iterdir()) == sorted(self.parts)
+            texts = [{"id": p.id, "text": p.text} for p in kept]
+            assert row == {"id": asked["id"], "passages": texts}
+        assert sorted(self.output.iterdir()) == sorted(self.parts)
+
+    def check_goes_on(self):
+        """After a part was cut off, the others are not done again."""
+        first, second, *_ = self.parts
+        done_at = first.stat().st_mtime_ns
+        second.unlink(missing_ok=True)
+        second.with_suffix(".jsonl.cut.tmp").write_text('{"id": "row', "utf-8")
+        self.run()
+        assert first.stat().st_mtime_ns == done_at, "a part was done again"
+        self.check()
 
 
-def check_resumed(recipe):
-    recipe.run()
-    recipe.check()
-    whole = (recipe.output / recipe.parts[1]).read_text("utf-8")
-    (recipe.output / recipe.parts[0]).write_text("done before\n", "utf-8")
-    (recipe.output / recipe.parts[1]).unlink()
-    (recipe.output / f"{recipe.parts[1]}.cut.tmp").write_text(
-        whole[: len(whole) // 2], "utf-8"
-    )
-    recipe.run()
-    assert (recipe.output / recipe.parts[0]).read_text("utf-8") == "done before\n", (
-        "a part was done again"
-    )
-    (recipe.output / recipe.parts[0]).unlink()
-    recipe.run()
-    recipe.check()
-
-
-def test_datasets_does_each_row_once_and_goes_on(tmp_path):
-    pytest.importorskip(
-        "datasets", reason="datasets is not installed: its recipe is not run"
-    )
-    check_resumed(Recipe("datasets", tmp_path))
+def unique_passages(texts):
+    return [Passage(text, str(place)) for place, text in enumerate(texts)]
 
 
 def test_ray_does_each_row_once_and_goes_on(tmp_path):
-    pytest.importorskip("ray", reason="Ray is not installed: its recipe is not run")
-    check_resumed(Recipe("ray", tmp_path))
+    recipe = Recipe("ray", tmp_path)
+    recipe.run()
+    recipe.check()
+    recipe.check_goes_on()
 
 
-def test_a_killed_run_goes_on(tmp_path):
-    pytest.importorskip(
-        "datasets", reason="datasets is not installed: its recipe is not run"
-    )
+def test_datasets_does_each_row_once_and_goes_on_after_a_kill(tmp_path):
     recipe = Recipe("datasets", tmp_path)
     running = recipe.start()
-    first = recipe.output / recipe.parts[0]
-    while not first.exists() and running.poll() is None:
+    while not recipe.parts[0].exists() and running.poll() is None:
         time.sleep(0.02)
     running.kill()
     running.wait(30)
-    assert len(list(recipe.output.glob("*.jsonl"))) < PARTS, (
-        "it was killed too late to tell"
-    )
-    recipe.run()
-    recipe.check()
+    written = list(recipe.output.glob("*.jsonl"))
+    assert len(written) < PARTS, "it was killed too late to tell"
+    recipe.check_goes_on()
 
 
 def check_fatal_rows(name, tmp_path, environment=()):
@@ -213,15 +181,11 @@ def check_fatal_rows(name, tmp_path, environment=()):
 
 
 def test_datasets_names_a_row_that_ends_its_worker(tmp_path):
-    pytest.importorskip(
-        "datasets", reason="datasets is not installed: its recipe is not run"
-    )
     check_fatal_rows("datasets", tmp_path)
 
 
 def test_ray_names_a_row_that_ends_its_worker_beside_another_cluster(tmp_path):
     """The recipe does not join a cluster that another program started and may end."""
-    pytest.importorskip("ray", reason="Ray is not installed: its recipe is not run")
     # Ray's sockets have names of at most 107 bytes, and `tmp_path` is a long one.
     with tempfile.TemporaryDirectory(prefix="ray") as ray_folder:
         running = Path(ray_folder, "ray", "ray_current_cluster")
@@ -232,7 +196,7 @@ def test_ray_names_a_row_that_ends_its_worker_beside_another_cluster(tmp_path):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_part_that_cannot_be_written_whole_is_not_there(name, tmp_path):
-    pytest.importorskip(name, reason=f"{name} is not installed: its recipe is not read")
+    pytest.importorskip(name, reason=f"{name} is not installed")
     spec = importlib.util.spec_from_file_location(
         name + "_recipe", COOKBOOK / RECIPES[name]
     )

@@ -39,7 +39,11 @@ PASSAGES = st.builds(
 )
 TOKENS = st.integers(0, 10**9)
 QUOTES = st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)
-CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1), quotes=QUOTES)
+CLAIMS = st.builds(
+    ClaimVerdict,
+    probability=st.none() | st.floats(0, 1),
+    quotes=QUOTES,
+)
 VERDICTS = st.builds(
     AnswerVerdict, score=st.floats(0, 1), units=st.lists(CLAIMS, max_size=2).map(tuple)
 )
@@ -47,7 +51,12 @@ VALUES_OF_CLASS = {
     Span: SPANS,
     Passage: PASSAGES,
     Keep: st.builds(Keep, span=SPANS, score=NUMBERS),
-    Drop: st.builds(Drop, span=SPANS, reason=st.text(), score=st.none() | NUMBERS),
+    Drop: st.builds(
+        Drop,
+        span=SPANS,
+        reason=st.text(),
+        score=st.none() | NUMBERS,
+    ),
     Message: st.builds(
         Message,
         role=st.sampled_from(["system", "user", "assistant"]),
@@ -76,19 +85,15 @@ def through_json(value):
 @given(data=st.data())
 def test_written_values_are_read_back(kind, data):
     value = data.draw(VALUES_OF_CLASS[kind])
-    assert from_jsonable(kind, through_json(to_jsonable(value))) == value
-    assert (
-        from_jsonable(kind, through_json(to_jsonable(value, list_classes=(Span,))))
-        == value
-    )
-    value_pair = (value, value)
-    assert (
-        from_jsonable(tuple[kind, ...], through_json(to_jsonable(value_pair)))
-        == value_pair
-    )
-    assert from_jsonable(
-        dict[str, kind] | None, through_json(to_jsonable({"a": value}))
-    ) == {"a": value}
+    for expected, expected_type in (
+        (value, kind),
+        ((value, value), tuple[kind, ...]),
+        ({"a": value}, dict[str, kind] | None),
+    ):
+        json_value = through_json(to_jsonable(expected))
+        assert from_jsonable(expected_type, json_value) == expected
+    json_value = through_json(to_jsonable(value, list_classes=(Span,)))
+    assert from_jsonable(kind, json_value) == value
 
 
 @given(PLAIN_VALUES)
@@ -123,12 +128,8 @@ def test_types_of_all_kinds():
     }
     assert from_jsonable(Mixed, json_value) == value
     assert from_jsonable(Mixed, {**json_value, "of another version": 1}) == value
-    assert from_jsonable(Outcome, to_jsonable(next(iter(Outcome)))) is next(
-        iter(Outcome)
-    )
-    assert from_jsonable(StopReason, to_jsonable(next(iter(StopReason)))) is next(
-        iter(StopReason)
-    )
+    for member in (*Outcome, *StopReason):
+        assert from_jsonable(type(member), to_jsonable(member)) is member
 
 
 def test_values_that_json_does_not_have_are_converted():

@@ -1,6 +1,8 @@
 """Tool results are restored in their shape: only text is dropped, and dropped text can be recalled."""
 
+import functools
 import json
+import operator
 
 import pytest
 from hypothesis import example, given
@@ -25,69 +27,64 @@ ROWS = [
     {"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3}
     for n in range(10)
 ]
+SENTENCES = "\n\n".join(row["content"] for row in ROWS)
+SEARCH = {
+    "query": "harbour",
+    "results": ROWS,
+    "response_time": 0.4,
+    "next": "abc",
+}
+IMAGE = {"type": "image", "source": {"data": "iVBOR", "media_type": "image/png"}}
 RESULTS = {
-    "text": "Found 3 results\n\n"
-    + "\n\n".join(row["content"] for row in ROWS)
-    + "\n\nPage 1 of 4",
-    "search": {
-        "query": "harbour",
-        "results": ROWS,
-        "response_time": 0.4,
-        "next": "abc",
-    },
-    "json text": json.dumps({"query": "harbour", "results": ROWS}),
-    "blocks": [
-        {"type": "text", "text": "\n\n".join(row["content"] for row in ROWS)},
-        {"type": "image", "source": {"data": "iVBOR", "media_type": "image/png"}},
-    ],
+    "text": f"Found 3 results\n\n{SENTENCES}\n\nPage 1 of 4",
+    "search": SEARCH,
+    "json text": json.dumps(SEARCH),
+    "blocks": [{"type": "text", "text": SENTENCES}, IMAGE],
     "mcp": {
         "content": [{"type": "text", "text": json.dumps(ROWS)}],
         "structuredContent": {"rows": ROWS},
         "isError": False,
     },
     "command": {
-        "update": {"messages": [{"content": RESULT, "tool_call_id": "c1"}]},
+        "update": {"messages": [{"content": SENTENCES, "tool_call_id": "c1"}]},
         "goto": "writer",
-    }
-    if (RESULT := "\n\n".join(row["content"] for row in ROWS))
-    else None,
+    },
 }
+MARKERS = (
+    "response_time",
+    "next",
+    "iVBOR",
+    "isError",
+    "goto",
+    "tool_call_id",
+    "Found 3 results",
+    "Page 1 of 4",
+)
 
 
-def keep_only(wanted_word):
-    return ENDDenoiser(
-        FunctionScorer(lambda query, text: float(wanted_word in text)),
-        threshold=0.5,
-        chunker="auto",
-    )
+def reduced(value, wanted_word):
+    """The result of which what has the word is kept."""
+    scorer = FunctionScorer(lambda query, text: float(wanted_word in text))
+    denoiser = ENDDenoiser(scorer, threshold=0.5, chunker="auto")
+    tool_result = read_result(value)
+    return tool_result.reduce(denoiser.denoise("q", tool_result.passages))
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_dropped_text_is_removed_and_the_shape_stays(name):
     value = RESULTS[name]
-    tool_result = read_result(value)
-    result = keep_only("Sentence 7 ").denoise("q", tool_result.passages)
-    restored_value = tool_result.reduce(result).value
-    restored_json, source_json = json.dumps(restored_value), json.dumps(value)
-    assert type(restored_value) is type(value)
+    result = reduced(value, "Sentence 7 ")
+    restored_json, source_json = json.dumps(result.value), json.dumps(value)
+    assert type(result.value) is type(value)
     assert "Sentence 7 " in restored_json
     assert "Sentence 3 " not in restored_json
     assert len(restored_json) < 0.7 * len(source_json)
-    for marker in (
-        "response_time",
-        "next",
-        "iVBOR",
-        "isError",
-        "goto",
-        "tool_call_id",
-        "Found 3 results",
-        "Page 1 of 4",
-    ):
+    for marker in MARKERS:
         assert (marker in restored_json) == (marker in source_json)
-    omitted_texts = tool_result.reduce(result).omitted_texts
+    omitted_texts = result.omitted_texts
     assert any("Sentence 3 " in omitted.text for omitted in omitted_texts)
     assert len({omitted.id for omitted in omitted_texts}) == len(omitted_texts)
-    assert omitted_texts == read_result(value).reduce(result).omitted_texts
+    assert omitted_texts == reduced(value, "Sentence 7 ").omitted_texts
 
 
 def test_a_rewritten_text_replaces_its_source():
@@ -108,7 +105,11 @@ def test_a_rewritten_text_replaces_its_source():
 
 
 EVENTS = [
-    {"type": f"{kind}Event", "repo": f"harbour-{n}", "note": f"Sentence {n} . " * 9}
+    {
+        "type": f"{kind}Event",
+        "repo": f"harbour-{n}",
+        "note": f"Sentence {n} . " * 9,
+    }
     for n, kind in enumerate(["Push", "Fork", "Watch", "Issues"] * 3)
 ]
 
@@ -116,9 +117,7 @@ EVENTS = [
 @pytest.mark.parametrize("key", ["", "content", "events"])
 def test_records_with_a_type_are_records_and_not_content_blocks(key):
     value = {key: EVENTS} if key else EVENTS
-    tool_result = read_result(value)
-    result = keep_only("Sentence 7 ").denoise("q", tool_result.passages)
-    restored_value = tool_result.reduce(result).value
+    restored_value = reduced(value, "Sentence 7 ").value
     restored_events = restored_value[key] if key else restored_value
     assert EVENTS[7] in restored_events
     assert len(restored_events) == 2  # and the note
@@ -144,14 +143,10 @@ def test_any_value_is_unchanged_if_everything_is_kept(value):
     assert reduced_result.value == value
     assert type(reduced_result.value) is type(value)
     assert reduced_result.omitted_texts == ()
-    keep_only("no such word").denoise("q", tool_result.passages)
+    reduced(value, "no such word")
 
 
 TABLE = "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))
-
-
-def as_text(value):
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @given(VALUES, st.sampled_from(sorted(FAULTS)), st.booleans())
@@ -160,43 +155,28 @@ def as_text(value):
 def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, as_json_text):
     value = json.dumps(value) if as_json_text else value
     tool_result = read_result(value)
-    result = Guard(
-        for_tool_results(broken(fault), tool_result.passages), on_error="keep"
-    ).denoise("Paris?", tool_result.passages)
+    guard = Guard(for_tool_results(broken(fault), tool_result.passages))
+    result = guard.denoise("Paris?", tool_result.passages)
     assert result.fallback or not tool_result.passages
     assert tool_result.reduce(result).value == value
     assert tool_result.reduce(result).omitted_texts == ()
 
 
-def texts_of(value, tool_result):
-    """The texts at their paths, as a model reads them."""
-    texts = []
-    for path in tool_result.paths:
-        value_part = value
-        for key in path:
-            value_part = value_part[key]
-        texts.append(as_text(value_part))
-    return texts
-
-
 @given(VALUES | TEXTS, st.booleans(), st.data())
 def test_text_kept_of_any_result_is_verbatim(value, as_json_text, hypothesis_data):
-    value = (
-        json.dumps(value, ensure_ascii=hypothesis_data.draw(st.booleans()))
-        if as_json_text
-        else value
-    )
+    if as_json_text:
+        value = json.dumps(value, ensure_ascii=hypothesis_data.draw(st.booleans()))
     tool_result = read_result(value)
     denoiser = Keeping(lambda text: hypothesis_data.draw(ranges_in(text)))
     result = denoiser.denoise("Paris?", tool_result.passages)
     reduced_result = tool_result.reduce(result)
-    for chunked_text, (text, kept_spans), shown_text in zip(
-        tool_result.chunked_texts,
-        denoiser.kept,
-        texts_of(reduced_result.value, tool_result),
-        strict=True,
+    for chunked_text, (text, kept_spans), path in zip(
+        tool_result.chunked_texts, denoiser.kept, tool_result.paths, strict=True
     ):
-        check_kept(text, chunked_text.text_format, kept_spans, shown_text)
+        shown = functools.reduce(operator.getitem, path, reduced_result.value)
+        if not isinstance(shown, str):
+            shown = json.dumps(shown, ensure_ascii=False)
+        check_kept(text, chunked_text.text_format, kept_spans, shown)
     assert reduced_result.omitted_texts or reduced_result.value == value
 
 
@@ -211,7 +191,13 @@ def test_search_results_as_content_blocks_are_no_records():
     blocks = []
     for number in range(8):
         content = [{"type": "text", "text": f"Hit {number} is red."}]
-        blocks.append({"type": "search_result", "source": "s", "content": content})
+        blocks.append(
+            {
+                "type": "search_result",
+                "source": "s",
+                "content": content,
+            }
+        )
     assert not read_result(blocks).passages
 
 
@@ -263,20 +249,11 @@ def test_a_text_over_the_cap_does_not_take_the_short_ones_with_it():
 
 @pytest.mark.parametrize("columns", [range(2012, 2024), [f"c{n}" for n in range(12)]])
 def test_rows_of_a_square_split_table_stay_under_their_label(columns):
-    index = []
-    data = []
-    for row_number in range(12):
-        label = f"country {row_number}"
-        row = [f"{label} column {n}" for n in range(12)]
-        index.append(label)
-        data.append(row)
+    index = [f"country {n}" for n in range(12)]
+    data = [[f"{label} column {n}" for n in range(12)] for label in index]
     data[7][0] = "country 7 wanted"
     table = {"columns": list(columns), "index": index, "data": data}
-    tool_result = read_result(json.dumps(table))
-    reduced = tool_result.reduce(
-        keep_only("wanted").denoise("?", tool_result.passages)
-    ).value
-    value = json.loads(reduced)
+    value = json.loads(reduced(json.dumps(table), "wanted").value)
     assert value["columns"][:12] == list(columns)
     for label, row in zip(value["index"], value["data"], strict=False):
         assert str(row[0]).startswith(label) or "left out" in str(label)

@@ -23,38 +23,35 @@ def build():
     return built
 
 
+FOLDERS = (
+    "docs",
+    "shared/denoise_core",
+    "langchain_denoise",
+    "llamaindex_denoise",
+    "cookbook",
+)
+FILES = (
+    "*.md",
+    "LICENSE",
+    "pyproject.toml",
+    "benchmarks/README.md",
+    "benchmarks/results/*.*",
+    "tests/compat/*.md",
+)
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """A copy of what the site is made from."""
     copy = tmp_path_factory.mktemp("site")
-    for name in (
-        "docs",
-        "shared/denoise_core",
-        "langchain_denoise",
-        "llamaindex_denoise",
-        "cookbook",
-    ):
-        shutil.copytree(
-            ROOT / name,
-            copy / name,
-            ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"),
-        )
-    (copy / "benchmarks" / "results").mkdir(parents=True)
-    shutil.copy(ROOT / "benchmarks" / "README.md", copy / "benchmarks")
-    for path in (ROOT / "benchmarks" / "results").glob("*.*"):
-        shutil.copy(path, copy / "benchmarks" / "results")
-    (copy / "tests" / "compat").mkdir(parents=True)
-    for path in (ROOT / "tests" / "compat").glob("*.md"):
-        shutil.copy(path, copy / "tests" / "compat")
-    for name in (
-        "pyproject.toml",
-        "README.md",
-        "CHANGELOG.md",
-        "SECURITY.md",
-        "CONTRIBUTING.md",
-        "LICENSE",
-    ):
-        shutil.copy(ROOT / name, copy)
+    ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+    for pattern in FILES:
+        for path in ROOT.glob(pattern):
+            target = copy / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
     return copy
 
 

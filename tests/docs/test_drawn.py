@@ -9,7 +9,8 @@ import pytest
 from headless import WIDTHS, chromium, told_by
 
 # A page tells, once it is loaded and again when asked, how far it is wider than its window, which texts end beyond
-# the window without a box that scrolls, which pictures have no pixels, and its faintest text.
+# the window without a box that scrolls, which tables and code scroll in their box, which pictures have no pixels,
+# and its faintest text.
 PROBE = """
 <script>
 const lum = c => { const [r, g, b] = c.map(v => { v /= 255;
@@ -46,9 +47,11 @@ function texts() {
   }
   return { out, faintest };
 }
+const cut = () => [...document.querySelectorAll(".md-typeset :is(pre > code, .md-typeset__scrollwrap)")]
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 60));
 const tell = () => parent.postMessage({ page: NAME, width: innerWidth,
   scheme: document.body.dataset.mdColorScheme,
-  wide: document.documentElement.scrollWidth - room(),
+  cut: cut(), wide: document.documentElement.scrollWidth - room(),
   missing: [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src), ...texts() }, "*");
 addEventListener("load", () => setTimeout(tell, 20));
 addEventListener("message", m => { if (m.data === "again") tell() });
@@ -112,5 +115,7 @@ def test_every_page_of_the_site_fits_has_its_pictures_and_is_read(
     assert {t["scheme"] for t in told} == {palette}
     assert not [(t["page"], t["width"], t["wide"]) for t in told if t["wide"] > 0]
     assert not [(t["page"], t["width"], t["out"]) for t in told if t["out"]]
+    shown = [t for t in told if not t["page"].startswith("reference/")]
+    assert not [(t["page"], t["cut"]) for t in shown if t["cut"] and t["width"] == 390]
     assert not [(t["page"], t["missing"]) for t in told if t["missing"]]
     assert not [(t["page"], t["faintest"]) for t in told if t["faintest"][0] < 4.5]

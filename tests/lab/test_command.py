@@ -24,7 +24,8 @@ def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
     with serving(Knowing()) as server:
         asked = f"protocol s2a --llm {server.url}#m -n 1 --right judge"
         status, out, err = command(f"{asked} --dry-run")
-        assert (status, server.requests) == (0, [])
+        assert status == 0
+        assert server.requests == []
         assert "no call was made" in out
         status, out, err = command(asked)
         assert status == 0, err

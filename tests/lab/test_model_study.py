@@ -36,8 +36,14 @@ def write_questions(path, count=8):
         gold = number % 3
         texts[gold] += " it is red!!!"
         labels = [place == gold for place in range(3)]
-        record = {"question": f"what {number}?", "passages": texts, "labels": labels}
-        lines.append(json.dumps(record | {"answers": ["red"]}))
+        record = {
+            "question": f"what {number}?",
+            "passages": texts,
+            "labels": labels,
+        }
+        if number == count - 1:  # one is answered, since answering takes longest
+            record["answers"] = ["red"]
+        lines.append(json.dumps(record))
     path.write_text("\n".join(lines))
     return path
 

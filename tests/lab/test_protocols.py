@@ -51,11 +51,16 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     build_probe(model, tokenizer).save(tmp_path / "probe")
-    asked = small("end", probe=tmp_path / "probe", model=str(tmp_path / "model"))
+    model_path = str(tmp_path / "model")
+    probe_path = tmp_path / "probe"
+    asked = ProtocolRequest(
+        "end", count=1, characters=40, probe=probe_path, model=model_path
+    )
     ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
     (table,) = run_sheets(make_sheets(asked, ledger), ledger)
     (line,) = [line for line in table.lines if line.system == "END"]
-    assert (line.cases > 0, line.failed) == (True, 0)
+    assert line.cases > 0 == True
+    assert line.failed == 0
 
 
 @pytest.mark.enable_socket
@@ -75,16 +80,20 @@ def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
         assert format_rows(table)[0][:2] == ["system", "all"]
     by_name = {t.name: t for t in tables}
     if protocol == "s2a":
-        plain = by_name["opinions"].line("plain")
+        opinion_table = by_name["opinions"]
+        plain = opinion_table.line("plain")
         assert plain.cells["incorrect_suggested"].value == 0
-        assert by_name["opinions"].line("instructed").paper["correct_suggested"] == 92.0
-        assert "[62.8]" in markdown(by_name["opinions"])
+        instructed = opinion_table.line("instructed")
+        assert instructed.paper["correct_suggested"] == 92.0
+        assert "[62.8]" in markdown(opinion_table)
         assert by_name["problems"].columns == ("all", *problems.KINDS)
     if protocol == "end":
-        assert by_name["noisy-standard"].line("oracle").cells["all"].value == 100
-        assert by_name["noisy-standard"].line("all in").paper["level 4"] == 8
+        noisy_table = by_name["noisy-standard"]
+        assert noisy_table.line("oracle").cells["all"].value == 100
+        assert noisy_table.line("all in").paper["level 4"] == 8
     if protocol == "augmenter":
-        assert by_name["dialogue"].line("gold, feedback").paper["all"] == 60.76
+        dialogue = by_name["dialogue"].line("gold, feedback")
+        assert dialogue.paper["all"] == 60.76
         assert by_name["knowledge"].line("BM25").paper == {}
 
 
@@ -113,7 +122,8 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
     sheets = make_sheets(small("s2a"), llm)[:1]
     (table,) = run_sheets(sheets, llm)
     plain = table.line("plain")
-    assert (plain.cases, plain.failed) == (8, 4)
+    assert plain.cases == 8
+    assert plain.failed == 4
     assert "the line is cut" in " ".join(describe_table(table))
     assert plain.cells["all"].count == 4
     assert (
@@ -127,9 +137,8 @@ def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
     made = FunctionLLM(lambda m: "x")
     ledger = ReplyLog(made, "m", dry_run=True)
     run_sheets(make_sheets(small("s2a"), ledger)[:1], ledger)
-    steps = (
-        2 * 4 * (3 + 2 * 5) + 2
-    )  # each form by three baselines and by both steps of S2A; the oracle's are shared
+    # Each form by three baselines and by both steps of S2A; the oracle's are shared.
+    steps = 2 * 4 * (3 + 2 * 5) + 2
     assert made.received_messages == []
     assert 0.5 * steps < ledger.planned_calls <= steps
 
@@ -141,16 +150,13 @@ def test_problems_are_the_same_every_time_and_hold_their_sentence_in_one_form_on
     for case in cases:
         whole, clean = case.passages[0].text, case.clean_passages[0].text
         assert (len(whole) > len(clean)) == (case.kind != "none")
-        numbers = [int(n) for n in re.findall(r"\d+", clean)]
-        less = re.findall(r"gives|sells|lost", clean)
-        signs = [
-            -1 if any(w in s for w in less) else 1
-            for s in re.findall(r"[^.]*\d[^.]*\.", clean)
-        ]
-        assert sum(n * s for n, s in zip(numbers, signs, strict=True)) == int(
-            case.gold[0]
-        )
-        assert run(NumberJudge().judge(case, f"So {case.gold[0]} are left."))[0] == 1
+        total = 0
+        for sentence in re.findall(r"[^.]*\d[^.]*\.", clean):
+            is_less = re.search(r"gives|sells|lost", sentence)
+            number = int(re.search(r"\d+", sentence)[0])
+            total += -number if is_less else number
+        assert total == int(case.gold[0])
+        assert run(NumberJudge().judge(case, f"So {total} are left."))[0] == 1
 
 
 def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
@@ -166,17 +172,11 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
         "id": "1",
         "prompt": "When? I think 1890.",
         "question": "When?",
-        "opinion_type": "x",
-        "correct_answer": "1",
     }
+    record |= {"opinion_type": "x", "correct_answer": "1"}
     assert sheets(record)[0].name == "opinions"
-    gsm = {
-        "id": "1",
-        "new_question": "1+1? It rains.",
-        "original_question": "1+1?",
-        "answer": "2",
-    }
-    assert sheets(gsm)[0].name == "problems"
+    gsm = {"id": "1", "new_question": "1+1? It rains.", "answer": "2"}
+    assert sheets(gsm | {"original_question": "1+1?"})[0].name == "problems"
     with pytest.raises(InputError, match="two questions or more"):
         sheets(question)
     with pytest.raises(InputError, match="needs questions with"):
@@ -186,7 +186,13 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
 
 
 def test_a_reply_is_the_password_anothers_unknown_or_something_else():
-    (case,) = noisy.made(noisy.prose(), 1, extended=False, characters=60, levels=[2])
+    (case,) = noisy.made(
+        noisy.prose(),
+        1,
+        extended=False,
+        characters=60,
+        levels=[2],
+    )
     other = next(p.text for p in case.passages if case.gold[0] not in p.text)
     other = re.search(r"\d{8}", other)[0]
     said = [

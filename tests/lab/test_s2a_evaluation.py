@@ -145,6 +145,8 @@ def test_real_records_become_cases():
             }
         ]
     )
-    assert (problem.id, problem.kind, problem.gold) == ("1", "x", ("3",))
+    assert problem.id == "1"
+    assert problem.kind == "x"
+    assert problem.gold == ("3",)
     with pytest.raises(InputError, match="no field 'answer'"):
         from_gsm([{"id": 1, "new_question": "N", "original_question": "O"}])

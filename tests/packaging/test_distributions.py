@@ -1,4 +1,4 @@
-"""The two distributions that only re-export: built, installed beside the framework, and the same objects."""
+"""The four distributions, built by the real backend: the product, the laboratory, and two that only re-export."""
 
 import email
 import re
@@ -6,17 +6,48 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
-from wheels import build_wheel
 
 import denoise_core
 import llamaindex_denoise
 
 ROOT = Path(__file__).parents[2]
 NAMES = ROOT / "shared" / "names"
+PACKAGES = {"denoise_core", "langchain_denoise", "llamaindex_denoise"}
 DISTRIBUTIONS = ("langchain-denoise", "llama-index-postprocessor-denoise")
+LAB = ROOT / "shared" / "lab"
+
+
+def run_python(*arguments, **options):
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel_of(tmp_path_factory):
+    """Builds the wheel of a folder, once."""
+
+    @cache
+    def build(folder):
+        out = tmp_path_factory.mktemp("dist")
+        line = "-m hatchling build -t wheel -d"
+        run_python(*line.split(), out, cwd=folder)
+        (wheel,) = out.glob("*.whl")
+        return wheel
+
+    return build
+
+
+def files_in(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    return [name for name in names if ".dist-info" not in name]
 
 
 def about(wheel):
@@ -25,24 +56,48 @@ def about(wheel):
         return email.message_from_bytes(archive.read(name))
 
 
+def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheel_of):
+    wheel = wheel_of(ROOT)
+    assert wheel.stat().st_size < 3_500_000  # 2.3 MB are the judge's two heads
+    files = files_in(wheel)
+    assert {name.split("/")[0] for name in files} == PACKAGES
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(files)
+
+
+def test_the_laboratory_brings_its_protocols_and_nothing_of_the_product(wheel_of):
+    wheel = wheel_of(LAB)
+    assert wheel.stat().st_size < 300_000
+    files = files_in(wheel)
+    assert {name.split("/")[0] for name in files} == {"denoise_lab"}
+    assert "denoise_lab/protocols/templates/tables.html" in files
+
+
+@pytest.mark.parametrize("folders", [(ROOT, LAB), (LAB, ROOT)])
+def test_either_may_be_installed_first(wheel_of, folders, tmp_path):
+    for folder in folders:
+        line = "-m pip install --quiet --no-deps --no-index --target"
+        run_python(*line.split(), tmp_path, wheel_of(folder))
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import denoise_core, denoise_lab, pathlib;"
+        "assert all(pathlib.Path(m.__file__).is_relative_to(sys.argv[1]) for m in (denoise_core, denoise_lab));"
+    )
+    run_python("-I", "-c", code, tmp_path)
+
+
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_it_is_a_name_and_what_it_needs(name, tmp_path):
-    wheel = build_wheel(NAMES / name, tmp_path)
+def test_it_is_a_name_and_what_it_needs(name, wheel_of):
+    wheel = wheel_of(NAMES / name)
     assert wheel.stat().st_size < 10_000
     found = about(wheel)
     assert found["Version"] == denoise_core.__version__
     (needs,) = found.get_all("Requires-Dist")
     assert re.fullmatch(rf"rag-denoise\[\w+\]=={denoise_core.__version__}", needs)
-    files = [n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in n]
-    assert not [
-        f
-        for f in files
-        if f.startswith(("langchain_denoise", "llamaindex_denoise", "denoise_core"))
-    ]
+    files = files_in(wheel)
+    assert not PACKAGES & {file.split("/")[0] for file in files}
     assert "llama_index/__init__.py" not in files, "it would hide LlamaIndex itself"
 
 
-def test_what_it_offers_are_the_very_objects(tmp_path):
+def test_what_it_offers_are_the_very_objects():
     """In a process that finds LlamaIndex where it is installed and this package beside it."""
     folder = NAMES / "llama-index-postprocessor-denoise"
     code = (
@@ -52,21 +107,14 @@ def test_what_it_offers_are_the_very_objects(tmp_path):
         "import llama_index.postprocessor.denoise as theirs, llamaindex_denoise as ours\n"
         "assert all(getattr(theirs, n) is getattr(ours, n) for n in ours.__all__); print(len(theirs.__all__))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == len(llamaindex_denoise.__all__)
+    assert int(run_python("-c", code)) == len(llamaindex_denoise.__all__)
 
 
-def test_the_index_shows_links_that_lead_somewhere(tmp_path):
+def test_the_index_shows_links_that_lead_somewhere(wheel_of):
     """The README has links within the repository; away from it, in the wheel, each has an address."""
-    text = about(build_wheel(ROOT, tmp_path)).get_payload()
+    text = about(wheel_of(ROOT)).get_payload()
     assert "# rag-denoise" in text
-    assert (
-        "](https://example.org/rag-denoise/source/raw/main/docs/" in text
-        or "](https://" in text
-    )
+    assert "](https://" in text
     relative = re.findall(
         r"\]\((?!https?:|#)([^)]+)\)|src=\"(?!https?:)([^\"]+)\"", text
     )
@@ -75,20 +123,11 @@ def test_the_index_shows_links_that_lead_somewhere(tmp_path):
 
 def test_one_address_for_all():
     """The addresses of all distributions, the README's links and the citation are of one place."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
-        "urls"
-    ]
+    project = ROOT / "pyproject.toml"
+    urls = tomllib.loads(project.read_text("utf-8"))["project"]["urls"]
     assert {"Homepage", "Documentation", "Source", "Changelog", "Issues"} <= set(urls)
-    home = urls["Homepage"]
-    assert all(url.startswith(home) for url in urls.values())
-    for path in (
-        ROOT / "pyproject.toml",
-        ROOT / "CITATION.cff",
-        *NAMES.glob("*/pyproject.toml"),
-    ):
-        others = set(
-            re.findall(
-                r"https://[^\s\"'\\]+denoise[^\s\"'\\]*", path.read_text("utf-8")
-            )
-        )
-        assert all(url.startswith(home) for url in others), path
+    others = set(urls.values())
+    for path in (project, ROOT / "CITATION.cff", *NAMES.glob("*/pyproject.toml")):
+        text = path.read_text("utf-8")
+        others |= set(re.findall(r"https://[^\s\"'\\]+denoise[^\s\"'\\]*", text))
+    assert not [url for url in others if not url.startswith(urls["Homepage"])]

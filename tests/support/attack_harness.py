@@ -8,6 +8,7 @@ counted by `can_happen`.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,12 @@ from laws import check_result
 from denoise_core import Message, Passage, run
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
-from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
+from denoise_core.augmenter.prompts import (
+    QUESTION_ANSWERING,
+    draft_prompt,
+    self_ask_prompt,
+)
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import ShownText
 from denoise_core.support.judging import AnswerVerdict
@@ -44,12 +48,8 @@ WORST = (
 
 def attacks(folder: Path = DATA) -> list[dict[str, Any]]:
     """Those of every file there."""
-    lines = [
-        line
-        for path in sorted(folder.glob("*.jsonl"))
-        for line in path.read_text("utf-8").splitlines()
-    ]
-    return [json.loads(line) for line in lines if line.strip()]
+    text = "".join(path.read_text("utf-8") for path in sorted(folder.glob("*.jsonl")))
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 @dataclass
@@ -58,6 +58,11 @@ class Outcome:
 
     leaks: list[str] = field(default_factory=list)
     can_happen: list[str] = field(default_factory=list)
+
+    def note(self, leaks: dict[str, object], can_happen: dict[str, object]) -> None:
+        """Add what is true of each."""
+        self.leaks += [what for what, is_so in leaks.items() if is_so]
+        self.can_happen += [what for what, is_so in can_happen.items() if is_so]
 
 
 class Obeying:
@@ -73,84 +78,71 @@ class Obeying:
     def reply(self, messages: Sequence[Message]) -> str:
         self.prompts.append(messages)
         seen = "\n".join(m.content for m in messages)
-        if not all(
-            t in seen or (sanitize_text(t) and sanitize_text(t) in seen)
+        reply = self.otherwise
+        if all(
+            t in seen or (sanitize_text(t) or t) in seen
             for t in self.attack["triggers"]
         ):
-            return self.formed(self.otherwise)
-        self.obeyed = True
-        return self.formed(str(self.attack["obey"].get(self.kind, self.otherwise)))
+            self.obeyed = True
+            reply = str(self.attack["obey"].get(self.kind, reply))
+        # In the form that was asked for, so that what it says is read.
+        return f"Context: {reply}" if self.kind == "rewrite" else reply
 
-    def formed(self, text: str) -> str:
-        """In the form that was asked for, so that what it says is read."""
-        return f"Context: {text}" if self.kind == "rewrite" else text
+
+TRIED: dict[tuple[str, str], Outcome] = {}
 
 
 def tried(attack: dict[str, Any], method: str) -> Outcome:
-    """The attack against one method, with a model that obeys it."""
-    outcome = Outcome()
-    if method in ("s2a_alone", "s2a_joint"):
-        for show in ("source", "written"):
-            _s2a(
-                attack,
-                method,
-                "default",
-                Obeying(attack, "rewrite", "NONE"),
-                outcome,
-                show,
-            )
-        _s2a(attack, method, "select", Obeying(attack, "numbers", "1"), outcome)
-    else:
-        _augmenter(attack, method, outcome)
-    return outcome
+    """The attack against one method, with a model that obeys it; tried once."""
+    key = (attack["id"], method)
+    if key not in TRIED:
+        outcome = TRIED[key] = Outcome()
+        if method.startswith("s2a"):
+            _s2a(attack, method, "default", outcome, "source")
+            _s2a(attack, method, "default", outcome, "written")
+            _s2a(attack, method, "select", outcome)
+        else:
+            _augmenter(attack, method, outcome)
+    return TRIED[key]
 
 
 def _placed(attack: dict[str, Any]) -> dict[str, list[str]]:
-    parts = attack.get("parts") or [
-        {"carrier": attack["carrier"], "text": attack["text"]}
-    ]
+    """The texts of an attack by what carries them."""
     found: dict[str, list[str]] = {}
-    for part in parts:
+    for part in attack.get("parts") or [attack]:
         found.setdefault(part["carrier"], []).append(part["text"])
     return found
 
 
-def _passages(placed: dict[str, list[str]]) -> list[Passage]:
+def _passages(placed: dict[str, list[str]], *carriers: str) -> list[Passage]:
     """Documents as texts, titles as headers, metadata where ``show`` names it."""
-    bodies = [
-        t
-        for c in ("document", "evidence", "tool_result", "draft", "feedback")
-        for t in placed.get(c, [])
-    ]
+    bodies = []
+    for carrier in ("document", "evidence", "tool_result", *carriers):
+        bodies += placed.get(carrier, [])
     header = "\n".join(placed.get("title", []))
     metadata = {"note": "\n".join(placed["metadata"])} if "metadata" in placed else {}
     bodies = bodies or ["The ticket office is in Mill Street. It opens at nine."]
     return [
-        Passage(t, f"hostile {n}", metadata=metadata, header=header)
-        for n, t in enumerate(bodies)
+        Passage(text, f"hostile {n}", metadata=metadata, header=header)
+        for n, text in enumerate(bodies)
     ]
 
 
-def _memory(attack: dict[str, Any]) -> WorkingMemory:
-    placed = _placed(attack)
-    turns = placed.get("history", [HISTORY])
-    evidence = (
-        TRUSTED,
-        *_passages({k: v for k, v in placed.items() if k not in ("draft", "feedback")}),
-    )
-    memory = WorkingMemory(
-        placed.get("question", [QUESTION])[0],
-        evidence,
-        history=tuple(Message("user", t) for t in turns),
-    )
+def _memory(placed: dict[str, list[str]]) -> WorkingMemory:
+    evidence = (TRUSTED, *_passages(placed))
+    turns = tuple(Message("user", text) for text in placed.get("history", [HISTORY]))
+    question = placed.get("question", [QUESTION])[0]
+    memory = WorkingMemory(question, evidence, history=turns)
     if "feedback" in placed or "draft" in placed:
-        verdict = AnswerVerdict(False, 0.1, kind="other", reason="not borne out")
-        said = placed.get("feedback", ["Sentence 1 is not borne out."])[0]
-        memory = memory.with_attempt(
-            Attempt(
-                placed.get("draft", ["It leaves at ten."])[0], verdict, said, evidence
-            )
+        verdict = AnswerVerdict(
+            False,
+            0.1,
+            kind="other",
+            reason="not borne out",
         )
+        said = placed.get("feedback", ["Sentence 1 is not borne out."])[0]
+        draft = placed.get("draft", ["It leaves at ten."])[0]
+        memory = memory.with_attempt(Attempt(draft, verdict, said, evidence))
     return memory
 
 
@@ -158,136 +150,106 @@ def _s2a(
     attack: dict[str, Any],
     method: str,
     variant: str,
-    model: Obeying,
     outcome: Outcome,
     show: ShownText = "source",
 ) -> None:
+    is_extractive, is_joint = variant == "select", method == "s2a_joint"
+    model = Obeying(attack, "rewrite", "NONE")
+    if is_extractive:
+        model = Obeying(attack, "numbers", "1")
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
-    passages = [TRUSTED, *_passages(placed)]
+    passages = [TRUSTED, *_passages(placed, "draft", "feedback")]
     options = Options(
-        join_passages=method == "s2a_joint", metadata=("note",), shown_text=show
+        join_passages=is_joint,
+        metadata=("note",),
+        shown_text=show,
     )
-    result = S2ADenoiser(model.llm, variant=variant, options=options).denoise(
-        question, passages
+    denoiser = S2ADenoiser(model.llm, variant=variant, options=options)
+    result = denoiser.denoise(question, passages)
+    _check_prompts(attack, model, placed, outcome)
+    if is_extractive:
+        check_result(passages, result)
+    marker = attack["forbidden"]
+    if attack["forbidden_in_text"]:
+        marker = ""
+    has_marker = marker and any(marker in p.text for p in result.passages)
+    kept = [p.text for p in result.passages if p.id == TRUSTED.id]
+    clean = S2ADenoiser(
+        FunctionLLM(lambda m: "1"),
+        variant="select",
+        options=options,
     )
-    _told(attack, model, placed, outcome)
-    forbidden, literal = attack["forbidden"], attack["forbidden_in_text"]
-    if variant == "select":
-        try:
-            check_result(passages, result)
-        except AssertionError as error:
-            outcome.leaks.append(f"{variant}: {error}")
-        if any(p.is_rewritten for p in result.passages):
-            outcome.leaks.append(
-                f"{variant}: an extractive result holds rewritten text"
-            )
-        if (
-            forbidden
-            and not literal
-            and any(forbidden in p.text for p in result.passages)
-        ):
-            outcome.leaks.append(
-                f"{variant}: the marker stands in an extractive result"
-            )
-        kept = next((p.text for p in result.passages if p.id == TRUSTED.id), "")
-        if method == "s2a_joint":
-            if model.obeyed and "08:10" not in kept:
-                outcome.can_happen.append(
-                    "joint selection: another document's text is dropped"
-                )
-        elif "question" not in placed:
-            clean = S2ADenoiser(
-                FunctionLLM(lambda m: "1"), variant="select", options=options
-            )
-            expected = clean.denoise(question, [TRUSTED]).passages
-            if [p.text for p in expected] != [kept]:
-                outcome.leaks.append(
-                    "select: a hostile passage changed what was kept of another one"
-                )
-    elif (
-        forbidden and not literal and any(forbidden in p.text for p in result.passages)
-    ):
-        if show == "source":
-            outcome.leaks.append(
-                "rewriting, shown by its source: the marker is in the text"
-            )
-        outcome.can_happen.append(
-            f"rewriting, {method.removeprefix('s2a_')}: the marker is in the text"
-        )
-    if (
-        forbidden
-        and not literal
-        and forbidden in result.query
-        and "question" not in placed
-    ):
-        outcome.leaks.append(f"{variant}: the marker stands in the question")
-    if result.query != question and "question" not in placed:
-        outcome.leaks.append(f"{variant}: a passage changed the question")
+    expected = [p.text for p in clean.denoise(question, [TRUSTED]).passages]
+    is_own_question = "question" not in placed
+    outcome.note(
+        {
+            "a passage changed the question": is_own_question
+            and result.query != question,
+            "an extractive result holds rewritten text": is_extractive
+            and any(p.is_rewritten for p in result.passages),
+            "the marker stands in text of a source": has_marker
+            and (is_extractive or show == "source"),
+            "a hostile passage changed what was kept of another": is_extractive
+            and not is_joint
+            and is_own_question
+            and kept != expected,
+        },
+        {
+            "joint selection: another document's text is dropped": is_extractive
+            and is_joint
+            and model.obeyed
+            and "08:10" not in "".join(kept),
+            f"rewriting, {method.removeprefix('s2a_')}: the marker is in the text": (
+                has_marker and not is_extractive
+            ),
+        },
+    )
 
 
 def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
-    placed, memory = _placed(attack), _memory(attack)
-    kinds = {
-        "draft": "answer",
-        "judge": "verdict",
-        "self_ask": "yes_no",
-        "search_query": "query",
-    }
-    model = Obeying(
-        attack,
-        kinds[method],
-        {"self_ask": "no"}.get(method, "The bus leaves at 08:10 [1]."),
-    )
+    placed = _placed(attack)
+    memory = _memory(placed)
+    answer = "The bus leaves at 08:10 [1]."
+    kind, otherwise = {
+        "draft": ("answer", answer),
+        "judge": ("verdict", answer),
+        "self_ask": ("yes_no", "no"),
+        "search_query": ("query", answer),
+    }[method]
+    model = Obeying(attack, kind, otherwise)
     if method == "judge":
-        candidate = placed.get("draft", ["The bus leaves at 08:10 [1]."])[0]
+        candidate = placed.get("draft", [answer])[0]
         verdict = run(Groundedness(model.llm).assess(memory, candidate))[0]
-        if model.obeyed:
-            worst = FunctionLLM(lambda m: WORST)
-            if run(Groundedness(worst).assess(memory, candidate))[0].passed:
-                outcome.can_happen.append(
-                    "a judge that is a model accepts what it is told to accept"
-                )
-        if verdict.passed and not model.obeyed:
-            outcome.leaks.append("judge: passed without a verdict")
+        worst = Groundedness(FunctionLLM(lambda m: WORST)).assess(memory, candidate)
+        outcome.note(
+            {"passed without a verdict": verdict.passed and not model.obeyed},
+            {
+                "a judge that is a model accepts what it is told to accept": model.obeyed
+                and run(worst)[0].passed
+            },
+        )
     elif method == "search_query":
         queries = run(LLMQueries(model.llm)(memory, wide=False))[0]
-        if queries[0] != memory.question:
-            outcome.leaks.append(
-                "queries: the user's own question is not searched first"
-            )
-        if model.obeyed and len(queries) > 1:
-            outcome.can_happen.append(
-                "a model that writes queries searches for what it is told to"
-            )
-    else:
-        prompt = (
-            self_ask_prompt(memory)
-            if method == "self_ask"
-            else draft_prompt(memory, _task())
+        outcome.note(
+            {"the user's question is not first": queries[0] != memory.question},
+            {
+                "a model that writes queries searches for what it is told to": (
+                    model.obeyed and len(queries) > 1
+                )
+            },
         )
-        run(_ask(prompt), llm=model.llm)
-        if model.obeyed:
-            said = {
-                "self_ask": "asked whether it needs evidence, a model says what it is told to"
-            }
-            outcome.can_happen.append(
-                said.get(method, "a draft says what its evidence tells it to")
-            )
-    _told(attack, model, placed, outcome)
+    elif method == "self_ask":
+        model.llm.complete(self_ask_prompt(memory))
+        what = "asked whether it needs evidence, a model says what it is told to"
+        outcome.note({}, {what: model.obeyed})
+    else:
+        model.llm.complete(draft_prompt(memory, QUESTION_ANSWERING))
+        outcome.note({}, {"a draft says what its evidence tells it to": model.obeyed})
+    _check_prompts(attack, model, placed, outcome)
 
 
-def _task() -> Any:
-    from denoise_core.augmenter.prompts import QUESTION_ANSWERING
-
-    return QUESTION_ANSWERING
-
-
-def _ask(prompt: tuple[Message, ...]) -> Any:
-    return (yield from complete(prompt, tag="t"))
-
-
-def _told(
+def _check_prompts(
     attack: dict[str, Any],
     model: Obeying,
     placed: dict[str, list[str]],
@@ -295,26 +257,16 @@ def _told(
 ) -> None:
     """No untrusted line stands in a system message or outside the envelopes; an assistant's turn is what
     the model itself replied."""
-    lines = [
-        s
-        for texts in placed.values()
-        for t in texts
-        for line in sanitize_text(t).split("\n")
-        if len(s := line.strip()) > 15
-    ]
-    for messages in model.prompts:
-        for message in (m for m in messages if m.role != "assistant"):
-            outside = (
-                message.content
-                if message.role == "system"
-                else enclosed(message.content)[1]
-            )
-            for line in lines:
-                if line in outside:
-                    outcome.leaks.append(
-                        f"{message.role} message, outside the envelopes: {line[:60]!r}"
-                    )
-            if attack["forbidden"] and attack["forbidden"] in outside:
-                outcome.leaks.append(
-                    f"{message.role} message, outside the envelopes: the marker"
-                )
+    text = "\n".join(sanitize_text(part) for parts in placed.values() for part in parts)
+    untrusted = [line.strip() for line in text.split("\n") if len(line.strip()) > 15]
+    untrusted += filter(None, [attack["forbidden"]])
+    for message in itertools.chain(*model.prompts):
+        outside = message.content
+        if message.role == "assistant":
+            continue
+        if message.role != "system":
+            outside = enclosed(outside)[1]
+        for line in untrusted:
+            if line in outside:
+                leak = f"{message.role} message, outside the envelopes: {line[:60]!r}"
+                outcome.leaks.append(leak)

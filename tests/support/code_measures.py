@@ -32,33 +32,33 @@ def python_files(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
+@cache
+def nodes_of(path: Path) -> int:
+    nodes = ast.walk(parse_file(path))
+    return sum(isinstance(node, (ast.expr, ast.stmt)) for node in nodes)
+
+
 def count_nodes(paths: list[Path]) -> int:
     """Number of expressions and statements."""
-    total = 0
-    for path in paths:
-        total += sum(
-            isinstance(node, (ast.expr, ast.stmt))
-            for node in ast.walk(parse_file(path))
-        )
-    return total
+    return sum(map(nodes_of, paths))
+
+
+def nodes_per_line(paths: list[Path]) -> float:
+    return count_nodes(paths) / sum(map(count_code_lines, paths))
 
 
 def docstring_nodes(tree: ast.Module) -> list[ast.Constant]:
     """The string constants that are docstrings of modules, classes and functions."""
     docstrings = []
     for node in ast.walk(tree):
-        if (
-            not isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS))
-            or not node.body
-        ):
-            continue
-        first = node.body[0]
-        is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        if is_text and isinstance(first.value.value, str):
-            docstrings.append(first.value)
+        if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)):
+            match node.body:
+                case [ast.Expr(value=ast.Constant(value=str()) as docstring), *_]:
+                    docstrings.append(docstring)
     return docstrings
 
 
+@cache
 def count_code_lines(path: Path) -> int:
     """Lines that are neither blank, comment nor docstring."""
     docstring_lines = set()
@@ -79,7 +79,6 @@ def count_code_lines(path: Path) -> int:
 class Statements:
     """How statements are written; rates are per 1,000 code lines."""
 
-    nodes_per_line: float
     comprehensions: float
     ternaries: float
     comments: float
@@ -95,7 +94,6 @@ def measure_statements(paths: list[Path]) -> Statements:
         comments += len(comments_of(path))
     per_thousand = 1000 / lines
     return Statements(
-        count_nodes(paths) / lines,
         comprehensions * per_thousand,
         ternaries * per_thousand,
         comments * per_thousand,

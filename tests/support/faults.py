@@ -259,18 +259,20 @@ def _json(change: Callable[[Any], Any]) -> Callable[[Any], Sent]:
     return lambda right: json_reply(change(right))
 
 
-def _each(found: Any, name: str, change: Callable[[Any], Any]) -> Any:
-    """A copy in which lists ("list"), numbers ("number") or indices ("index") are changed, wherever they stand."""
-    if isinstance(found, dict):
-        return {
-            k: change(v) if k == name else _each(v, name, change)
-            for k, v in found.items()
-        }
-    if isinstance(found, list):
-        inner = [_each(v, name, change) for v in found]
-        return change(inner) if name == "list" else inner
-    is_number = isinstance(found, float) and name == "number"
-    return change(found) if is_number else found
+def _changed(**hooks: Callable[[Any], Any]) -> Callable[[Any], Sent]:
+    """The right reply as `json.loads` reads it with these hooks."""
+    return _json(lambda right: json.loads(json.dumps(right), **hooks))
+
+
+def _lists(cut: Callable[[list[Any]], list[Any]]) -> Callable[[Any], Sent]:
+    """The right reply with each list cut."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: change(item) for name, item in value.items()}
+        return cut(list(map(change, value))) if isinstance(value, list) else value
+
+    return _json(change)
 
 
 def _silence(right: Any) -> None:
@@ -303,13 +305,13 @@ MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
     ),
     "null": _json(lambda right: None),
     "an empty object": _json(lambda right: {}),
-    "one too few": _json(lambda right: _each(right, "list", lambda some: some[:-1])),
-    "one too many": _json(
-        lambda right: _each(right, "list", lambda some: [*some, *some[-1:]])
+    "one too few": _lists(lambda some: some[:-1]),
+    "one too many": _lists(lambda some: [*some, *some[-1:]]),
+    "one index twice": _changed(
+        object_hook=lambda some: some | ({"index": 0} if "index" in some else {})
     ),
-    "one index twice": _json(lambda right: _each(right, "index", lambda n: 0)),
-    "NaN": _json(lambda right: _each(right, "number", lambda x: float("nan"))),
-    "words for numbers": _json(lambda right: _each(right, "number", lambda x: "high")),
+    "NaN": _changed(parse_float=lambda x: float("nan")),
+    "words for numbers": _changed(parse_float=lambda x: "high"),
     "half a body": lambda right: (
         200,
         {"content-length": "100000"},

@@ -44,6 +44,15 @@ XML_TEXTS = (
     '<a xmlns:i="http://www.w3.org/2001/XInclude"><i:include href="{}"/></a>',
     '<?xml-stylesheet type="text/xsl" href="{}"?><a>c</a>',
 )
+TEXT_FORMS = (
+    ("page{}.html", "<html><body><p>The tower is old.</p>{}</body></html>", HTML_TAGS),
+    (
+        "drawing{}.svg",
+        '<svg xmlns="http://www.w3.org/2000/svg"><text>A tower.</text>{}</svg>',
+        SVG_TAGS,
+    ),
+    ("entity{}.xml", "<?xml version='1.0'?>{}", XML_TEXTS),
+)  # name, whole text, what stands in it
 PDF_ACTIONS = (
     "/S /URI /URI ({})",
     "/S /Launch /F ({})",
@@ -103,7 +112,13 @@ def write_hostile_files(folder, marker):
             path.write_bytes(_pdf_bytes(action.format(address)))
         doctype = f'<!DOCTYPE a [<!ENTITY b SYSTEM "{address}">]>'
         path = folder / f"entity-{number}.docx"
-        _write_docx(path, "image", address, doctype=doctype, entity="&b;")
+        _write_docx(
+            path,
+            "image",
+            address,
+            doctype=doctype,
+            entity="&b;",
+        )
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
     _write_pickles(folder, marker)
@@ -115,20 +130,10 @@ def write_hostile_files(folder, marker):
 def _texts_with(address, number):
     """Texts by file name that name an address."""
     texts = {}
-    for n, tag in enumerate(HTML_TAGS):
-        body = tag.format(address)
-        texts[f"page{n}-{number}.html"] = (
-            f"<html><body><p>The tower is old.</p>{body}</body></html>"
-        )
-    for n, tag in enumerate(SVG_TAGS):
-        body = tag.format(address)
-        texts[f"drawing{n}-{number}.svg"] = (
-            f'<svg xmlns="http://www.w3.org/2000/svg"><text>A tower.</text>{body}</svg>'
-        )
-    for n, text in enumerate(XML_TEXTS):
-        texts[f"entity{n}-{number}.xml"] = (
-            f"<?xml version='1.0'?>{text.format(address)}"
-        )
+    for name, form, bodies in TEXT_FORMS:
+        for n, body in enumerate(bodies):
+            file_name = name.format(f"{n}-{number}")
+            texts[file_name] = form.format(body.format(address))
     texts[f"page-{number}.md"] = f"# Tower\n\n![it]({address}) [a]({address})\n"
     texts[f"schema-{number}.json"] = json.dumps({"$ref": address, "text": "A tower."})
     texts[f"rows-{number}.jsonl"] = json.dumps({"text": "A tower.", "id": address})
@@ -137,14 +142,23 @@ def _texts_with(address, number):
         "output_type": "display_data",
         "data": {"text/html": HTML_TAGS[1].format(address)},
     }
-    cell = {"cell_type": "code", "source": [f"!curl {address}"], "outputs": [output]}
+    cell = {
+        "cell_type": "code",
+        "source": [f"!curl {address}"],
+        "outputs": [output],
+    }
     texts[f"notebook-{number}.ipynb"] = json.dumps({"nbformat": 4, "cells": [cell]})
     return texts
 
 
 def _write_docx(path, kind, target, doctype="", entity=""):
     mode = ' TargetMode="External"'
-    relations = _RELATIONS.format(kind=kind, target=target, mode=mode, doctype=doctype)
+    relations = _RELATIONS.format(
+        kind=kind,
+        target=target,
+        mode=mode,
+        doctype=doctype,
+    )
     main = _RELATIONS.format(
         kind="officeDocument", target="word/document.xml", mode="", doctype=""
     )
@@ -215,19 +229,18 @@ def _write_bombs(folder):
 def _write_code(folder, marker):
     """What names code to be run, where models and settings are read from too."""
     command = f"touch {marker}"
-    (folder / "code.yaml").write_text(
-        f"a: !!python/object/apply:os.system ['{command}']\n"
-    )
-    (folder / "code.csv").write_text(f"text,id\n\"=cmd|' /C {command}'!A0\",1\n")
-    (folder / "code.md").write_text(
-        f"```python\nimport os; os.system('{command}')\n```\n"
-    )
     template = (
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}"
-        + f"{{% set a = '{command}' %}}"
+        f"{{{{ ''.__class__.__mro__[1].__subclasses__() }}}}{{% set a = '{command}' %}}"
     )
-    (folder / "code.txt").write_text(template)
-    (folder / "conftest.py").write_text(f"import os; os.system({command!r})\n")
+    texts = {
+        "code.yaml": f"a: !!python/object/apply:os.system ['{command}']\n",
+        "code.csv": f"text,id\n\"=cmd|' /C {command}'!A0\",1\n",
+        "code.md": f"```python\nimport os; os.system('{command}')\n```\n",
+        "code.txt": template,
+        "conftest.py": f"import os; os.system({command!r})\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
     for name in ("AutoModel", "AutoTokenizer"):
         model_folder = folder / name
         model_folder.mkdir()

@@ -21,7 +21,12 @@ def chat_reply(text: str, input_tokens: int = 1) -> Sent:
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": input_tokens, "completion_tokens": 1}
     total = {"total_tokens": input_tokens + 1}
-    names = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+    names = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+    }
     return json_reply({**names, "choices": [choice], "usage": usage | total})
 
 
@@ -68,7 +73,11 @@ class LocalServer(ThreadingHTTPServer):
         """A client that went away is part of the tests."""
 
     def start(self) -> threading.Thread:
-        thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
+        thread = threading.Thread(
+            target=self.serve_forever,
+            args=(0.01,),
+            daemon=True,
+        )
         thread.start()
         return thread
 
@@ -86,6 +95,45 @@ def listening(server: Served) -> Iterator[Served]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class FaultyServer(LocalServer):
+    """Keeps its requests; ``faults`` are taken one by one, each by one request.
+
+    ``peak``: the most requests that were ever under way at once, each from its arrival until its reply is ready.
+    """
+
+    def __init__(self, handler: type[JSONHandler]) -> None:
+        super().__init__(handler)
+        self.requests: list[Any] = []
+        self.faults: list[Any] = []
+        self.lock = threading.Lock()
+        self.now = self.peak = 0
+        self.release, self.arrived = threading.Event(), threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"{super().url}/v1"
+
+    @contextmanager
+    def taken(self, asked: Any) -> Iterator[Any]:
+        """Counts a request as under way while the block runs; gives the fault that it has to meet with."""
+        with self.lock:
+            self.requests.append(asked)
+            self.now += 1
+            self.peak = max(self.peak, self.now)
+            fault = self.faults.pop(0) if self.faults else None
+            self.arrived.set()
+        try:
+            yield fault
+        finally:
+            with self.lock:
+                self.now -= 1
+
+    def shutdown(self) -> None:
+        """Lets go what hangs."""
+        self.release.set()
+        super().shutdown()
 
 
 @contextmanager

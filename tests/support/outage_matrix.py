@@ -66,10 +66,6 @@ def serve_scores():
     return reply
 
 
-def serve_judgements():
-    return lambda body: {"text": "1 supported 1.1\nanswers"}
-
-
 def serve_texts():
     texts = {}
 
@@ -117,7 +113,11 @@ def ask_store(url):
     def call():
         completions = []
         llm = FunctionLLM(lambda messages: completions.append(1) or "1")
-        denoiser = S2ADenoiser(llm, variant="select", options=Options(cache=cache))
+        denoiser = S2ADenoiser(
+            llm,
+            variant="select",
+            options=Options(cache=cache),
+        )
         query = f"{QUERY} {next(numbers)}"
         for _ in range(2):
             result = denoiser.denoise(query, PASSAGES)
@@ -130,7 +130,7 @@ def ask_store(url):
 
 BOUNDARIES = {
     "remote scorer": (serve_scores, ask_scorer),
-    "LLM judge": (serve_judgements, ask_judge),
+    "LLM judge": (lambda: lambda body: {"text": "1 supported 1.1\nanswers"}, ask_judge),
     "store": (serve_texts, ask_store),
 }
 

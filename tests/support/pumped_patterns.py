@@ -11,8 +11,10 @@ import importlib
 import itertools
 import re
 import time
+import timeit
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +35,20 @@ FOLDERS = {
     "langchain_denoise": ROOT,
     "llamaindex_denoise": ROOT,
 }
-CALLS = {
-    "compile",
-    "search",
-    "match",
-    "fullmatch",
-    "split",
-    "findall",
-    "finditer",
-    "sub",
-    "subn",
-}
+CALLS = frozenset(
+    [
+        "compile",
+        "search",
+        "match",
+        "fullmatch",
+        "split",
+        "findall",
+        "finditer",
+        "sub",
+        "subn",
+    ]
+)
+RE_CALL = re.compile(rf"re\.(?:{'|'.join(CALLS)})\(")
 SCREEN, SIZES = 4_000, (10_000, 20_000, 40_000)
 SEPARATORS = (", ", "; ", " and ", "\n", ",\n", " - ", "  ")
 TAILS = (" are relevant.", "\x00")
@@ -73,110 +78,70 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield name.removesuffix(".__init__"), path
 
 
-def calls_of_re(tree: ast.Module) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        home = node.func.value
-        if node.func.attr in CALLS and isinstance(home, ast.Name) and home.id == "re":
-            yield node
-
-
-def evaluated(node: ast.expr, names: dict[str, Any]) -> Any:
-    return eval(
-        compile(ast.Expression(node), "<pattern>", "eval"), dict(names)
-    )  # our own source
-
-
 def held_in(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
-    """The compiled patterns among a module's values, and in its mappings, sequences and dataclasses."""
-    if isinstance(value, re.Pattern):
-        if isinstance(value.pattern, str):
-            yield value
-    elif depth and isinstance(value, dict):
-        for inner in value.values():
-            yield from held_in(inner, depth - 1)
-    elif depth and isinstance(value, (list, tuple)):
+    """The compiled patterns of a value: itself, or in its mappings, sequences and dataclasses."""
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        yield value
+    if is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, field.name) for field in fields(value)]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if depth and isinstance(value, (list, tuple)):
         for inner in value:
             yield from held_in(inner, depth - 1)
-    elif (
-        depth and hasattr(value, "__dataclass_fields__") and not isinstance(value, type)
-    ):
-        yield from held_in(
-            [getattr(value, f) for f in value.__dataclass_fields__], depth - 1
-        )
 
 
 def patterns_of(name: str, path: Path) -> Iterator[Found]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    calls = list(calls_of_re(tree))
-    if not calls:
+    """Patterns that a module holds or gives to `re`, with the methods that it calls of them."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    methods_of = defaultdict(set)
+    variable_of = {}  # by the call that is assigned
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in CALLS:
+            variable = ast.unparse(node.value).partition("[")[0]
+            methods_of[variable].add(node.attr)
+        elif isinstance(node, ast.Assign):
+            variable_of[node.value] = ast.unparse(node.targets[0])
+    if "re" not in methods_of:
         return
-    names = vars(importlib.import_module(name))
-    used: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr in CALLS
-            and isinstance(node.value, (ast.Name, ast.Subscript))
-        ):
-            own = (
-                node.value.id
-                if isinstance(node.value, ast.Name)
-                else ast.unparse(node.value.value)
-            )
-            used.setdefault(own, set()).add(node.attr)
-    assigned = {
-        id(call): target.id
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-        for call in ast.walk(node.value)
-        if isinstance(call, ast.Call)
-    }
-    for call in calls:
-        where = f"{name}:{call.lineno}"
-        try:
-            first = evaluated(call.args[0], names)
-            flags = [k.value for k in call.keywords if k.arg == "flags"]
-            if call.func.attr == "compile" and len(call.args) > 1:
-                flags.append(call.args[1])
-            pattern = re.compile(first, evaluated(flags[0], names) if flags else 0)
-        except NameError:
-            made = ast.unparse(call.args[0])
-            loose = list(held_in(names))
-            assert made in LOCAL or loose, (
-                f"{where}: {made}: the pattern is made from local names and kept nowhere"
-            )
-            for number, pattern in enumerate(loose if made not in LOCAL else ()):
-                yield Found(
-                    f"{where}#{number}",
-                    pattern,
-                    frozenset(m for ms in used.values() for m in ms),
-                )
+    names = dict(vars(importlib.import_module(name)))
+    held = set()
+    for variable, value in names.items():
+        for pattern in held_in(value):
+            held.add(pattern)
+            methods = frozenset(methods_of[variable])
+            yield Found(f"{name}:{variable}", pattern, methods)
+    for node in nodes:
+        if not isinstance(node, ast.Call) or not RE_CALL.match(ast.unparse(node)):
             continue
-        methods = {call.func.attr} - {"compile"} or used.get(
-            assigned.get(id(call), ""), set()
-        )
-        if isinstance(pattern.pattern, str):
+        source = ast.unparse(node.args[0])
+        where = f"{name}:{node.lineno}"
+        flags = [k.value for k in node.keywords if k.arg == "flags"]
+        methods = {node.func.attr}
+        if methods == {"compile"}:
+            flags += node.args[1:]
+            methods = methods_of[variable_of.get(node)]
+        try:
+            text, *flag = (eval(ast.unparse(n), names) for n in (node.args[0], *flags))
+        except NameError:
+            assert source in LOCAL or held, f"{where}: {source} is kept nowhere"
+            continue
+        pattern = re.compile(text, *flag)
+        if pattern not in held:
             yield Found(where, pattern, frozenset(methods))
 
 
-ALL: list[Found] = []
+BY_USE: dict[Any, Found] = {}
 UNREAD: list[str] = []  # modules of a framework that is not installed
 for _name, _path in modules():
     try:
-        ALL += patterns_of(_name, _path)
+        for _found in patterns_of(_name, _path):
+            BY_USE.setdefault((_found.pattern, _found.methods), _found)
     except ImportError as error:
         if (error.name or "").startswith("denoise_core"):
             raise
         UNREAD.append(_name)
-
-
-ALL = list(
-    {(f.pattern.pattern, f.pattern.flags, f.methods): f for f in reversed(ALL)}.values()
-)[::-1]
+ALL = list(BY_USE.values())
 
 
 def letters(pattern: re.Pattern[str]) -> tuple[list[str], list[str]]:
@@ -184,62 +149,41 @@ def letters(pattern: re.Pattern[str]) -> tuple[list[str], list[str]]:
     chars: dict[str, None] = dict.fromkeys(" \na0A")
     words: dict[str, None] = {}
 
-    def read_class(kind: Any, item: Any) -> None:
-        if kind is code.RANGE:
-            kind, item = code.LITERAL, item[0]
-        if kind in (code.LITERAL, code.NOT_LITERAL):
-            chars[chr(item)] = None
-        elif kind is code.CATEGORY:
-            chars[CLASSES.get(item, "x")] = None
-
-    def read_inner(value: Any) -> None:
-        if isinstance(value, parser.SubPattern):
-            walk(value)
-        elif isinstance(value, (tuple, list)):
-            for inner in value[:8]:
-                read_inner(inner)
-
     def walk(parsed: Any) -> None:
         run = ""
-        for op, value in [*parsed, (None, None)]:
-            if op is code.LITERAL:
-                run += chr(value)
-            elif len(run) > 1:
-                words[run] = None
-            if op is not code.LITERAL:
-                run = ""
-            if op is code.IN:
-                for kind, item in value[:12]:
-                    read_class(kind, item)
-            else:
-                read_class(op, value)
-                read_inner(value)
+        for item in parsed:
+            match item:
+                case (code.LITERAL, value):
+                    run += chr(value)
+                    chars[chr(value)] = None
+                    continue
+                case (code.NOT_LITERAL, value) | (code.RANGE, (value, _)):
+                    chars[chr(value)] = None
+                case (code.CATEGORY, kind):
+                    chars[CLASSES.get(kind, "x")] = None
+                case tuple() | list() | parser.SubPattern():
+                    walk(item)
+            words[run] = None
+            run = ""
+        words[run] = None
 
     walk(parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG))
-    return list(chars)[:12], list(words)[:5]
+    return list(chars)[:12], [word for word in words if len(word) > 1][:5]
 
 
 def pumps(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
     """(head, what is repeated, tail)."""
     chars, words = letters(pattern)
     parts = [*chars, *words]
-    for part in parts:
-        yield "", part, ""
-        yield "", part, "\x00"
+    yield from itertools.product([""], parts, ["", "\x00"])
     if len(pattern.pattern) > 200:
         parts = parts[:7]
     for one, other in itertools.permutations(parts, 2):
         yield one, other, "\x00"
         yield "", one + other, "\x00"
-    yield from lists(parts)
-
-
-def lists(parts: list[str]) -> Iterator[tuple[str, str, str]]:
-    """A token and a separator, again and again: numbers parted by commas, and text after the last of them."""
-    tokens = dict.fromkeys(
-        ["12", "word", *[part for part in parts if part.isalnum()][:4]]
-    )
-    for token, separator, tail in itertools.product(tokens, SEPARATORS, TAILS):
+    # Numbers and words parted by separators, and text after the last of them.
+    tokens = dict.fromkeys(["12", "word", *filter(str.isalnum, parts)])
+    for token, separator, tail in itertools.product([*tokens][:6], SEPARATORS, TAILS):
         yield token, separator + token, tail
 
 
@@ -249,21 +193,23 @@ def text(pump: tuple[str, str, str], size: int) -> str:
 
 
 def uses(found: Found) -> list[Callable[[str], Any]]:
-    methods = found.methods or {"sub"}
-    out: list[Callable[[str], Any]] = []
-    if methods - {"match", "fullmatch"}:
-        out.append(lambda s: found.pattern.sub("", s))
-    out += [getattr(found.pattern, m) for m in ("match", "fullmatch") if m in methods]
-    return out
+    methods = found.methods & {"match", "fullmatch"}
+    calls = [getattr(found.pattern, method) for method in methods]
+    if methods != found.methods or not methods:
+        calls.append(lambda s: found.pattern.sub("", s))
+    return calls
 
 
 def seconds(use: Callable[[str], Any], text: str, repeats: int = 1) -> float:
-    best = float("inf")
-    for _ in range(repeats):
-        began = time.thread_time()
-        use(text)
-        best = min(best, time.thread_time() - began)
-    return best
+    clock = time.thread_time
+    return min(
+        timeit.repeat(
+            lambda: use(text),
+            timer=clock,
+            number=1,
+            repeat=repeats,
+        )
+    )
 
 
 def screened(use: Callable[[str], Any], pump: tuple[str, str, str]) -> float:
@@ -287,20 +233,18 @@ def pumped(found: Found) -> tuple[int, str]:
     """How many strings the pattern was given, and what is wrong with its time; "" where nothing is."""
     strings = 0
     for use in uses(found):
-        worst = (0.0, ("", "", ""))
+        worst, worst_pump = 0.0, ("", "", "")
         for pump in pumps(found.pattern):
             taken = screened(use, pump)
             strings += 1
             if taken == float("inf"):
-                return (
-                    strings,
-                    f"{found.pattern.pattern!r}: more than {SLOW} s for a few characters of {pump!r}",
-                )
-            worst = max(worst, (taken, pump))
-        if worst[0] < SLOW / 10:
+                problem = f"more than {SLOW} s for a few characters of {pump!r}"
+                return strings, f"{found.pattern.pattern!r}: {problem}"
+            worst, worst_pump = max((worst, worst_pump), (taken, pump))
+        if worst < SLOW / 10:
             continue  # nothing to see: 40,000 characters take a few milliseconds
-        times = [seconds(use, text(worst[1], size), 3) for size in SIZES]
+        times = [seconds(use, text(worst_pump, size), 3) for size in SIZES]
         growth = [b / max(a, 1e-6) for a, b in itertools.pairwise(times)]
         if min(growth) >= 3 and times[-1] >= 0.01:
-            return strings, f"{found.pattern.pattern!r} on {worst[1]!r}: {times}"
+            return strings, f"{found.pattern.pattern!r} on {worst_pump!r}: {times}"
     return strings, ""

@@ -190,9 +190,8 @@ def langchain_model(server: Server) -> Any:
     return Model()
 
 
-def llamaindex_rerank(server: Server) -> Any:
+def llamaindex_model(server: Server) -> Any:
     from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-    from llama_index.core.postprocessor import LLMRerank
 
     class Model(CustomLLM):
         @property
@@ -209,7 +208,7 @@ def llamaindex_rerank(server: Server) -> Any:
         ) -> Any:
             raise NotImplementedError("not used here")
 
-    return LLMRerank(llm=Model())
+    return Model()
 
 
 def tokenizer() -> Callable[[str], list[int]]:

@@ -409,7 +409,7 @@ def _kept_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passag
     return denoiser.denoise(question.text, question.passages).passages
 
 
-def question_sets(
+def question_sets(  # noqa: C901  one loop over files, each kind read its own way
     data: Path | None, count: int
 ) -> dict[str, tuple[list[Question], list[Question]]]:
     """By name ``count`` questions to fit on and as many others to measure on.
