@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from blockbuster import blockbuster_ctx
+from growing_texts import numbered_texts, passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,7 +85,7 @@ def test_unreadable_replies_are_not_kept(store):
 def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
     """Prompts share no prefix when a list is shuffled; selections are known by document and question."""
     llm = keeps(lambda text: "7" in text or "3" in text)
-    passages = [Passage(f"Text {n} is here. It ends.", str(n)) for n in range(20)]
+    passages = passages_of(numbered_texts("Text {n} is here. It ends.", 20))
     denoiser = cached(llm, store)
     first = denoiser.denoise("How?", passages)
     asked = call_count(llm)
