@@ -1,5 +1,7 @@
 """Texts of any length in forms whose cost once grew faster than their length, or whose reply did."""
 
+from denoise_core import Passage
+
 HEADINGS = "# a\n"
 
 
@@ -70,3 +72,13 @@ TEXTS = {
         "[" + ", ".join(f"({n}, 'a')" for n in range(size // 10)) + "]"
     ),
 }
+
+
+def numbered_texts(template, count):
+    """A text for each number from 0, with the number where the template has ``{n}``."""
+    return [template.replace("{n}", str(n)) for n in range(count)]
+
+
+def passages_of(texts):
+    """Passages of these texts, with their numbers from 0 as ids."""
+    return [Passage(text, str(n)) for n, text in enumerate(texts)]

@@ -14,11 +14,12 @@ from itertools import chain, pairwise
 
 import httpx
 import pytest
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from rerank_server import reranking, words
 
-from denoise_core import InputError, Passage
+from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
@@ -338,7 +339,7 @@ def test_the_surrounding_budget_is_drawn_on(server):
 
 
 async def test_many_denoisers_await_one_scorer(server):
-    passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    passages = passages_of(TEXTS)
     denoiser = ENDDenoiser(reranker(server), keep=5)
     calls = [denoiser.adenoise(QUERY, passages) for _ in range(5)]
     kept = [result.passages for result in await asyncio.gather(*calls)]

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from faults import Faulty
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import check_result
@@ -84,7 +85,7 @@ def test_raise_lets_the_error_through_and_names_emptiness():
     st.lists(st.text(max_size=20), min_size=1, max_size=5),
 )
 def test_context_is_never_lost(answer, texts):
-    passages = tuple(Passage(t, str(i)) for i, t in enumerate(texts))
+    passages = tuple(passages_of(texts))
     result = Guard(Faulty(answer)).denoise("q", passages)
     assert result.passages == passages or not any(t.strip() for t in texts)
 

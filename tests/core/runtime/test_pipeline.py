@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from faults import Faulty
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def by_letter(keep, chunker):
     st.sampled_from([0.3, 0.6, 0.99]),
 )
 def test_a_pipeline_of_extractive_steps_is_extractive(texts, first, second):
-    passages = [Passage(t, str(i)) for i, t in enumerate(texts)]
+    passages = passages_of(texts)
     result = check_denoiser(
         lambda: Pipeline(
             by_length(first, sentence_spans),
@@ -47,7 +48,8 @@ def test_a_pipeline_of_extractive_steps_is_extractive(texts, first, second):
 def test_one_step_is_that_step():
     passages = [Passage("aaa. b.", "x"), Passage("b.", "y")]
     step = by_letter(0.4, sentence_spans)
-    alone, piped = step.denoise("q", passages), Pipeline(step).denoise("q", passages)
+    alone = step.denoise("q", passages)
+    piped = Pipeline(step).denoise("q", passages)
     assert replace(piped, trace=alone.trace) == alone
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +97,8 @@ def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
 def test_a_record_says_what_was_kept_and_the_scores():
     passage = Passage("abcdef", "p")
     kept = Passage("abc", "p", 2.0, spans=(Span("p", 0, 3),))
-    chunk, drop = Keep(Span("p", 0, 3), 2.0), Drop(Span("p", 3, 6), "below", -1.0)
+    chunk = Keep(Span("p", 0, 3), 2.0)
+    drop = Drop(Span("p", 3, 6), "below", -1.0)
     result = DenoiseResult("q", (kept,), (drop,), kept=(chunk,))
     spans = {
         "v": 1, "origin": "p", "spans": {"p": [[0, 3]]}, "extractive": True, "coverage": 0.5, "score": 2.0,
@@ -106,7 +108,7 @@ def test_a_record_says_what_was_kept_and_the_scores():
 
 
 def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out():
-    passages = tuple(Passage("abc", f"p{i}") for i in range(SUMMARY_ROWS + 7))
+    passages = tuple(passages_of(["abc"] * (SUMMARY_ROWS + 7)))
     drops = tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages)
     result = DenoiseResult("q", passages, drops)
     short = bounded_result_summary(passages, result)

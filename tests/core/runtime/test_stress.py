@@ -115,4 +115,4 @@ CALLS = whole_calls()
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_whole_call_takes_work_in_proportion_to_its_text(name):
-    assert slope(CALLS[name], (5_000, 10_000, 20_000)) < 1.3
+    assert slope(CALLS[name], (4_000, 8_000, 16_000)) < 1.3

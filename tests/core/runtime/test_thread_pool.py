@@ -88,7 +88,8 @@ async def test_the_context_goes_along():
 
 
 async def test_no_more_than_the_limit_run_at_once():
-    pool, running, most, changed = DaemonThreadPool(3), 0, 0, threading.Condition()
+    pool, changed = DaemonThreadPool(3), threading.Condition()
+    running = most = 0
 
     def work():
         nonlocal running, most

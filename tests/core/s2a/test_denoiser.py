@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from growing_texts import numbered_texts, passages_of
 from laws import check_result
 
 from denoise_core import (
@@ -229,7 +230,7 @@ def test_calls_run_at_once_within_the_bound_and_give_the_same():
             running -= 1
             return self.complete(messages)
 
-    passages = [Passage(f"Text {index}. Or so.", str(index)) for index in range(20)]
+    passages = passages_of(numbered_texts("Text {n}. Or so.", 20))
     results = []
     for width in (1, 10):
         denoiser = s2a(Counting(lambda _: "2"), max_concurrency=width, max_pieces=2)

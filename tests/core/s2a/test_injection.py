@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from growing_texts import numbered_texts, passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import check_result
@@ -104,7 +105,7 @@ def test_what_no_sentence_covers_is_always_listed(foreign, shown):
 
 def test_markers_differ_between_calls_and_occur_in_no_document():
     llm = says("ALL")
-    passages = [Passage(f"Text {index}.", str(index)) for index in range(30)]
+    passages = passages_of(numbered_texts("Text {n}.", 30))
     denoised(llm, passages, join_passages=False)
     markers = set()
     for messages in llm.received_messages:

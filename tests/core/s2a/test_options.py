@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from growing_texts import numbered_texts, passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import check_result
@@ -276,6 +277,6 @@ def test_a_server_that_is_down_costs_no_recursion():
     def refuse(messages):
         raise ConnectionError("down")
 
-    passages = [Passage(f"Tower {n}.", str(n)) for n in range(400)]
+    passages = passages_of(numbered_texts("Tower {n}.", 400))
     denoiser = s2a(FunctionLLM(refuse), join_passages=False)
     assert denoiser.denoise("How?", passages).passages == tuple(passages)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from growing_texts import numbered_texts, passages_of
 from growth import slope
 from hypothesis import given
 from hypothesis import strategies as st
@@ -239,7 +240,7 @@ EVERY = set(range(20))
     ],
 )
 def test_one_refused_document_costs_one_document(error, refused, failed, most_calls):
-    passages = [Passage(f"Fact {n} is known. So is more.", str(n)) for n in EVERY]
+    passages = passages_of(numbered_texts("Fact {n} is known. So is more.", 20))
 
     def reply(messages):
         if any(f"Fact {n} " in messages[-1].content for n in refused):

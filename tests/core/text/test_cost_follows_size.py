@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from growing_texts import TEXTS, nested_list
+from growing_texts import TEXTS, nested_list, numbered_texts
 from growth import slope
 from kept_texts import Keeping
 from laws import check_tiling
@@ -58,7 +58,7 @@ def test_deep_items_are_read_with_the_nearest_ones_and_the_outermost():
 
 
 def test_merged_pieces_keep_their_characters_and_the_context_outside_them():
-    table = "name,value,unit\n" + "".join(f"row {n},{n},m\n" for n in range(400))
+    table = "name,value,unit\n" + "".join(numbered_texts("row {n},{n},m\n", 400))
     chunked, reads = read_all(table)
     assert len(chunked.chunks) < 400
     middle = chunked.chunks[len(chunked.chunks) // 2]
@@ -70,7 +70,7 @@ def test_merged_pieces_keep_their_characters_and_the_context_outside_them():
 
 
 def test_small_texts_keep_every_piece():
-    rows = "".join(f"{n},two,3\n" for n in range(FREE_CHUNKS - 2))
+    rows = "".join(numbered_texts("{n},two,3\n", FREE_CHUNKS - 2))
     chunked, _ = read_all(f"a,b,c\n{rows}")
     assert len(chunked.chunks) == FREE_CHUNKS - 1
 
@@ -78,7 +78,7 @@ def test_small_texts_keep_every_piece():
 @pytest.mark.parametrize("name", ["reduce", "cap"])
 def test_many_texts_of_a_result_are_reduced_in_linear_time(name):
     def prepare(size):
-        tool_result = read_result([f"Text {n} of many." for n in range(size)])
+        tool_result = read_result(numbered_texts("Text {n} of many.", size))
         result = DenoiseResult("q", tool_result.passages[::2])
         if name == "cap":
             return lambda: tool_result.cap(1000)

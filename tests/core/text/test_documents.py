@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from growing_texts import numbered_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import check_result
@@ -31,7 +32,7 @@ Valid from March.
 
 Grease the bearing every month. It must not run dry.
 """
-PRICES = "code,item,price\n" + "".join(f"A{n},bolt {n},{n}.10\n" for n in range(40))
+PRICES = "code,item,price\n" + "".join(numbered_texts("A{n},bolt {n},{n}.10\n", 40))
 
 
 def cut(text, *marks, source="sheet.md", placed=True):

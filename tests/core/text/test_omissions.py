@@ -5,6 +5,7 @@ import re
 import zlib
 
 import pytest
+from growing_texts import numbered_texts
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from kept_texts import TEXTS, VALUES, Keeping, ranges_in
@@ -160,7 +161,7 @@ def test_a_cap_where_no_record_can_leave_says_what_is_cut():
 
 
 def test_a_cap_never_drops_a_pinned_part():
-    rows = [f"Run number {n} ended well. " * 9 for n in range(40)]
+    rows = numbered_texts("Run number {n} ended well. " * 9, 40)
     rows[20] = "One run FAILED. " * 90
     text = "\n\n".join(rows)
     for source, pinned in (
@@ -226,7 +227,7 @@ def test_xml_that_is_not_read_is_never_half_of_a_document(text):
 
 
 def test_a_page_stays_balanced():
-    rows = "".join(f"<li><p>Row {n} of the list</p></li>" for n in range(60))
+    rows = "".join(numbered_texts("<li><p>Row {n} of the list</p></li>", 60))
     page = f"<html><body><div><h1>Rows</h1><ul>{rows}</ul></div></body></html>"
     after = reduced(page, "Row 31")
     assert "Row 31 of the list" in after

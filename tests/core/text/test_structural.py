@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
+from growing_texts import numbered_texts
 from hypothesis import example, given
 from hypothesis import strategies as st
 from kept_texts import Keeping
@@ -179,7 +180,8 @@ def test_chunks_tile_any_text_and_their_context_is_inside_it(text):
         for start, end in (*chunk.context_spans, *chunked.context_ranges(*chunk.span)):
             assert 0 <= start < end <= len(text)
         parts = chunked.split_chunk(chunk)
-        assert (parts[0][0], parts[-1][1]) == chunk.span
+        assert parts[0][0] == chunk.start
+        assert parts[-1][1] == chunk.end
         for part, next_part in pairwise(parts):
             assert part[1] == next_part[0]
     assert chunked.scored_chunks or not text.strip()
@@ -358,7 +360,7 @@ buffer:
 """
 BOOK = "Handover book\n\nNight of 4 May\n\nBed 2 slept.\n\nDay of 5 May\n\nBed 9 ate.\n"
 OPENING = "These rules hold for the car park. "
-POINTS = [f"Point {n} is about another thing. " * 9 for n in range(8)]
+POINTS = numbered_texts("Point {n} is about another thing. " * 9, 8)
 POOL = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
 
 
@@ -429,16 +431,16 @@ def test_laws_hold_with_chunks_and_headers(first_text, second_text):
 
 
 def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
-    records = [
-        f"[{n}] Town {n}\nURL: https://a.example/{n}\n"
-        f"Snippet: In town {n} it rains, and the harbour is old.\n"
-        for n in range(6)
-    ]
+    records = numbered_texts(
+        "[{n}] Town {n}\nURL: https://a.example/{n}\n"
+        "Snippet: In town {n} it rains, and the harbour is old.\n",
+        6,
+    )
     text = "Found 6 results\n\n" + "---\n".join(records)
     assert chunk_text(text).text_format == "text"
     cut_texts = raw_texts(text)
-    for n in range(6):
-        assert sum(f"Town {n}" in cut_text for cut_text in cut_texts) == 1
+    for name in numbered_texts("Town {n}", 6):
+        assert sum(name in cut_text for cut_text in cut_texts) == 1
     for cut_text in cut_texts:
         assert cut_text.count("Snippet") < 2
 
@@ -479,13 +481,14 @@ def test_keys_and_rows_keep_the_types_that_json_does_not_have():
 
 
 def test_a_line_separator_in_a_cell_begins_no_row():
-    text = "id,place\n" + "".join(f"{n},town\u2028{n}\n" for n in range(4))
-    assert raw_texts(text) == [f"{n},town\u2028{n}" for n in range(4)]
+    rows = numbered_texts("{n},town\u2028{n}\n", 4)
+    text = "id,place\n" + "".join(rows)
+    assert raw_texts(text) == [row.strip() for row in rows]
 
 
 def test_long_code_without_indentation_has_no_empty_context():
     """The context was the empty range before the unit."""
-    calls = "\n".join(f"call_{n}(first_argument, second_argument)" for n in range(50))
+    calls = "\n".join(numbered_texts("call_{n}(first_argument, second_argument)", 50))
     text = "\n\n".join([CODE, CODE, CODE, f"{calls}\n"])
     chunked = chunk_text(text)
     assert chunked.text_format == "code"
@@ -495,7 +498,7 @@ def test_long_code_without_indentation_has_no_empty_context():
         assert not chunk.context_spans
 
 
-YAML_ROWS = "".join(f"  - name: n{n}\n    size: {n}\n" for n in range(4))
+YAML_ROWS = "".join(numbered_texts("  - name: n{n}\n    size: {n}\n", 4))
 
 
 @pytest.mark.parametrize(
@@ -517,10 +520,10 @@ def test_yaml_with_an_alias_is_chunked_by_its_lines(text):
 
 @pytest.mark.parametrize("depth", [20, 3000])
 def test_xml_of_any_depth_is_chunked(depth):
-    records = "".join(f"<row id='{n}'>town {n}</row>" for n in range(4))
+    records = "".join(numbered_texts("<row id='{n}'>town {n}</row>", 4))
     text = "<a>" * depth + records + "</a>" * depth
     passage, chunked = Passage(text, "x"), chunk_text(text)
     check_tiling(passage, structural_chunker(passage))
     assert chunked.text_format == "xml"
     read_texts = [chunk.display_text for chunk in chunked.scored_chunks]
-    assert read_texts == ["town 0", "town 1", "town 2", "town 3"]
+    assert read_texts == numbered_texts("town {n}", 4)
