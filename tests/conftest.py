@@ -8,7 +8,9 @@ other on a busy machine make tiny models slower, not faster.
 What tests of both adapters share as a fixture is here too: a server that speaks the OpenAI protocol.
 """
 
+import importlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,15 @@ def pytest_collection_modifyitems(items):
         )
         if name in FULL or f"{name}::{getattr(item, 'originalname', '')}" in FULL:
             item.add_marker("full")
+
+
+@pytest.fixture(scope="session")
+def docs_tool():
+    """Imports a module of ``docs/tools`` by its name."""
+    folder = str(TESTS.parent / "docs" / "tools")
+    sys.path.insert(0, folder)
+    yield importlib.import_module
+    sys.path.remove(folder)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,9 @@ CODE_LINES, WORDS = 160, 650
 LABORATORY = "rag-denoise-lab"
 
 
-@pytest.fixture(scope="module")
-def recipes():
-    sys.path.insert(0, str(ROOT / "docs" / "tools"))
-    import notebooks
-
-    yield notebooks
-    sys.path.remove(str(ROOT / "docs" / "tools"))
-    for name in ("notebooks", "results"):
-        del sys.modules[name]
+@pytest.fixture
+def recipes(docs_tool):
+    return docs_tool("notebooks")
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)

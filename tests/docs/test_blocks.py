@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -153,15 +152,9 @@ def test_the_page_of_many_machines(tmp_path, monkeypatch):
     assert names["cache"] is not None
 
 
-@pytest.fixture(scope="module")
-def fill():
-    sys.path.insert(0, str(DOCS / "tools"))
-    import fill
-
-    yield fill
-    sys.path.remove(str(DOCS / "tools"))
-    for name in ("fill", "results", "tables", "pictures"):
-        sys.modules.pop(name, None)
+@pytest.fixture
+def fill(docs_tool):
+    return docs_tool("fill")
 
 
 def test_code_and_tables_are_those_of_their_files(fill):

@@ -1,6 +1,5 @@
 """The way of a new user is as short as it is said to be, and its last command denoises a document."""
 
-import importlib
 import shlex
 import sys
 from pathlib import Path
@@ -9,14 +8,10 @@ import pytest
 
 from denoise_core.cli import main
 
-TOOLS = Path(__file__).parents[2] / "docs" / "tools"
-
 
 @pytest.fixture
-def way(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOLS))
-    yield importlib.import_module("new_user")
-    del sys.modules["new_user"]
+def way(docs_tool):
+    return docs_tool("new_user")
 
 
 def test_the_way_is_no_longer_than_it_may_be(way):

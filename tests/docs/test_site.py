@@ -5,41 +5,35 @@ import importlib
 import importlib.util
 import inspect
 import re
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ROOT / "docs" / "tools"
 
 
-@pytest.fixture(scope="module")
-def tools():
-    sys.path.insert(0, str(TOOLS))
-    yield importlib.import_module("make_site"), importlib.import_module("reference")
-    sys.path.remove(str(TOOLS))
-    for name in ("make_site", "reference"):
-        del sys.modules[name]
+@pytest.fixture
+def reference(docs_tool):
+    return docs_tool("reference")
 
 
-def test_it_builds_strictly_and_every_page_is_written(html, tools):
+def test_it_builds_strictly_and_every_page_is_written(html, reference):
     docs = ROOT / "docs"
     pages = {p.relative_to(docs).with_suffix(".html") for p in docs.rglob("*.md")}
     pages = {p for p in pages if p.parts[0] not in {"listing", "tools", "style.html"}}
     assert len(pages) > 8
     assert not [str(p) for p in pages if not (html / p).exists()]
-    for module, names in tools[1].public_modules().items():
+    for module, names in reference.public_modules().items():
         page = (html / "reference" / f"{module}.html").read_text("utf-8")
         for name in names:
             assert (
-                f'id="{tools[1].home_of(module, name)}"' in page
+                f'id="{reference.home_of(module, name)}"' in page
                 or f">{name}</code>" in page
             ), (module, name)
 
 
-def test_what_the_repository_needs_is_not_shown(html, tools):
+def test_what_the_repository_needs_is_not_shown(html):
     """A bar in a table's code has its backslash in the file alone; pictures from outside ``docs`` are there."""
     pages = [page.read_text("utf-8") for page in html.rglob("*.html")]
     cells = [cell for page in pages for cell in re.findall(r"<td[^>]*>.*?</td>", page)]
@@ -108,17 +102,17 @@ def described_names(module: str) -> set[str]:
     return names
 
 
-def public_values(tools):
+def public_values(reference):
     """Module, name and value of each public name."""
-    for module, names in tools[1].public_modules().items():
+    for module, names in reference.public_modules().items():
         for name in names:
             yield module, name, getattr(importlib.import_module(module), name)
 
 
-def test_every_public_value_says_what_it_is(tools):
+def test_every_public_value_says_what_it_is(reference):
     silent = set()
-    for module, name, value in public_values(tools):
-        home, _, own = tools[1].home_of(module, name).rpartition(".")
+    for module, name, value in public_values(reference):
+        home, _, own = reference.home_of(module, name).rpartition(".")
         if not callable(value) and own not in described_names(home):
             silent.add(f"{home}.{own}")
     assert not silent
@@ -127,10 +121,10 @@ def test_every_public_value_says_what_it_is(tools):
 OURS = ("InputError", "ProbeMismatch", "BudgetExceeded", "EmptyResult")
 
 
-def test_what_raises_a_mistake_says_so(tools):
+def test_what_raises_a_mistake_says_so(reference):
     """A public function whose own lines raise one of our errors speaks of it in its docstring."""
     unsaid = []
-    for module, name, value in public_values(tools):
+    for module, name, value in public_values(reference):
         if inspect.isfunction(value):
             errors = re.findall(rf"raise ({'|'.join(OURS)})", inspect.getsource(value))
             told = "|".join([*errors, "rais", "error", "refuse"])

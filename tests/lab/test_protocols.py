@@ -59,7 +59,7 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
     ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
     (table,) = run_sheets(make_sheets(asked, ledger), ledger)
     (line,) = [line for line in table.lines if line.system == "END"]
-    assert line.cases > 0 == True
+    assert line.cases > 0
     assert line.failed == 0
 
 

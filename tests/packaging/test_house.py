@@ -107,7 +107,7 @@ CEILINGS = {
     "langchain_denoise": (17_300, 12_500),
     "llamaindex_denoise": (15_300, 10_500),
     "shared/lab": (20_400, 22_000),
-    "benchmarks": (29_600, 24_000),
+    "benchmarks": (29_700, 24_000),
     "tests": (171_800, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
