@@ -318,7 +318,8 @@ class _Handlers:
     ) -> str:
         """Return what the queue returns; a client that leaves ends its work."""
         kind = request.url.path
-        asking = asyncio.ensure_future(self.queue.ask(call, cost, kind))
+        turn = request.state.turn
+        asking = asyncio.ensure_future(self.queue.ask(call, cost, kind, turn))
         leaving = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             await asyncio.wait((asking, leaving), return_when="FIRST_COMPLETED")

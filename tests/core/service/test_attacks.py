@@ -18,7 +18,7 @@ from denoise_core.cli import load_app
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
-from denoise_core.service import Service, ServiceLimits, bodies
+from denoise_core.service import Service, ServiceLimits, bodies, body_limits
 from denoise_core.service.app import make_app
 from denoise_core.service.body_limits import parse_body
 from denoise_core.testing import FunctionScorer
@@ -212,6 +212,24 @@ async def test_a_body_is_not_read_where_nothing_more_would_be_done():
         assert int(refused.headers["retry-after"]) >= 1
         go.set()
         assert {r.status_code for r in await asyncio.gather(*asked)} == {200}
+
+
+async def test_a_refusal_does_not_wait_for_other_bodies_to_be_parsed(monkeypatch):
+    """Of many requests at once all were parsed, one after the other, and most then refused."""
+    parsed = []
+
+    def parse(body, limits):
+        parsed.append(body)
+        return parse_body(body, limits)
+
+    monkeypatch.setattr(body_limits, "parse_body", parse)
+    limits = ServiceLimits(workers=1, timeout=0.5)  # enough for some of them
+    async with asking(Service(BM25.denoiser, limits=limits)) as client:
+        body = {"query": "q", "passages": ["A clerk wrote it. " * 200]}
+        replies = await asyncio.gather(*(post(client, body) for _ in range(100)))
+    statuses = [reply.status_code for reply in replies]
+    assert statuses.count(503) > 50
+    assert len(parsed) == 100 - statuses.count(503)
 
 
 async def unfinished(app, held, status, *, part=b"x" * 100_000):

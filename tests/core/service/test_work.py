@@ -19,7 +19,7 @@ from denoise_core.service.request_queue import (
     RequestQueue,
     ServiceBusy,
     TooManyTokens,
-    _Turn,
+    Turn,
     estimate_reading_cost,
     tune_for_serving,
 )
@@ -73,6 +73,36 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     queue.close()
 
 
+async def test_a_request_that_was_admitted_is_not_pushed_out_by_later_ones():
+    queue = RequestQueue(ServiceLimits(workers=1, timeout=10))
+    set_rate(queue.rate, 0.001)
+    first, second = queue.reserve(2000), queue.reserve(1000)
+    with pytest.raises(ServiceBusy):
+        queue.reserve(6000)
+    assert queue.waiting == 1
+    assert await queue.ask(lambda: "less", 1900, reserved=first) == "less"
+    set_rate(queue.rate, 0.001)
+    queue._next_probe = time.monotonic() + 60
+    third = queue.reserve(4000)
+    with pytest.raises(ServiceBusy):
+        await queue.ask(lambda: None, 7000, reserved=second)  # far more than estimated
+    assert queue.waiting == 0
+    queue.release(third)
+    queue.release(third)  # a second time does nothing
+    assert await queue.ask(lambda: "all of it", 7000) == "all of it"
+    queue.close()
+
+
+async def test_a_trial_stays_one_whatever_it_costs():
+    queue = RequestQueue(ServiceLimits(workers=2, timeout=30))
+    set_rate(queue.rate, 1.0)
+    trial = queue.reserve(1)
+    with pytest.raises(ServiceBusy):
+        queue.reserve(1)
+    assert await queue.ask(lambda: "tried", 1000, reserved=trial) == "tried"
+    queue.close()
+
+
 async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
     queue = RequestQueue(ServiceLimits(workers=1, timeout=3000))
     set_rate(queue.rate, 1e6)
@@ -115,7 +145,7 @@ async def test_a_long_request_that_ran_out_of_time_keeps_its_like_out():
     tokens = 10**6
     for cpu_seconds, is_refused in ((0.5, True), (0.2, False)):
         queue = RequestQueue(ServiceLimits(workers=2, timeout=0.5))
-        turn = _Turn(tokens + FIXED_COST, 0.0, "")
+        turn = Turn(tokens + FIXED_COST, 0.0)
         queue._record_rate(turn, cpu_seconds, has_ended=False)
         set_rate(queue.rate, 1e-9)
         asking = queue.ask(lambda: "read", tokens)
