@@ -17,7 +17,7 @@ from denoise_core.service.request_queue import RequestQueue
 
 PARTS_PER_PASSAGE = 64  # quotes, commas and brackets, metadata included
 _OTHER_PARTS = 2000
-BYTES_PER_TOKEN = 4  # of a body that is not parsed yet
+BYTES_PER_TOKEN = 3  # of a body that is not parsed yet: of prose rather too few
 
 
 class _BodyReader:

@@ -223,13 +223,21 @@ async def test_a_refusal_does_not_wait_for_other_bodies_to_be_parsed(monkeypatch
         return parse_body(body, limits)
 
     monkeypatch.setattr(body_limits, "parse_body", parse)
-    limits = ServiceLimits(workers=1, timeout=0.5)  # enough for some of them
-    async with asking(Service(BM25.denoiser, limits=limits)) as client:
-        body = {"query": "q", "passages": ["A clerk wrote it. " * 200]}
-        replies = await asyncio.gather(*(post(client, body) for _ in range(100)))
+    go = threading.Event()
+    scorer = FunctionScorer(lambda query, text: go.wait(30))
+    limits = ServiceLimits(workers=1, max_waiting=9)
+    async with asking(Service(ENDDenoiser(scorer), limits=limits)) as client:
+        body = {"query": "q", "passages": TEXTS}
+        asked = [asyncio.create_task(post(client, body)) for _ in range(40)]
+        refused, _ = await asyncio.wait(
+            asked, timeout=30, return_when="FIRST_COMPLETED"
+        )
+        go.set()
+        replies = await asyncio.gather(*asked)
+    assert {task.result().status_code for task in refused} == {503}
     statuses = [reply.status_code for reply in replies]
-    assert statuses.count(503) > 50
-    assert len(parsed) == 100 - statuses.count(503)
+    assert (statuses.count(200), statuses.count(503)) == (10, 30)
+    assert len(parsed) == 10
 
 
 async def unfinished(app, held, status, *, part=b"x" * 100_000):
