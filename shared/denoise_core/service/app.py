@@ -68,7 +68,7 @@ def make_app(service: Service) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=lifespan,
     )
-    app.router.route_class = make_route_class(service.limits, handlers.queue, keys)
+    app.router.route_class = make_route_class(service.limits, handlers.queue)
     app.add_middleware(
         TrustedHostMiddleware,
         allowed_hosts=list(service.hosts or LOCAL_HOSTS),

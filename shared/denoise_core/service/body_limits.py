@@ -12,7 +12,6 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
 from denoise_core.service import ServiceLimits
-from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue
 
 PARTS_PER_PASSAGE = 64  # quotes, commas and brackets, metadata included
@@ -87,9 +86,7 @@ class _LimitedRequest(Request):
         return await self.reader.parse(body)
 
 
-def make_route_class(
-    limits: ServiceLimits, queue: RequestQueue, keys: ApiKeys
-) -> type[APIRoute]:
+def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRoute]:
     """Return the class of all routes of a service.
 
     A request is admitted by the length of its body, before that is read and again before
@@ -107,13 +104,6 @@ def make_route_class(
                 if request.method != "POST":
                     return await handle(request)
                 _check_media_type(request)
-                seconds = keys.wait(request.scope["key"])
-                if seconds:
-                    raise refuse_body(
-                        429,
-                        "the quota of this key is spent",
-                        {"retry-after": str(seconds)},
-                    )
                 length = _content_length(request)
                 queue.admit(reader.estimate_tokens(length))
                 limited_request = _LimitedRequest(request.scope, request.receive)
