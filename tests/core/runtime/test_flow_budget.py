@@ -1,4 +1,4 @@
-"""A budget is never passed: calls, tokens, money, time, in nested runs too; what was not used is given back."""
+"""A budget is never passed: calls, tokens, time, in nested runs too; what was not used is given back."""
 
 import asyncio
 import threading
@@ -14,7 +14,6 @@ from denoise_core import (
     DenoiseResult,
     InputError,
     Message,
-    Price,
     Reply,
     Usage,
 )
@@ -67,7 +66,7 @@ def test_a_budget_of_calls_is_never_passed(limit, batches, width):
     assert sum(refused) == max(0, asked - limit)
 
 
-def test_tokens_and_money_stop_before_the_next_call_and_nested_runs_draw_on_the_same_budget():
+def test_tokens_stop_before_the_next_call_and_nested_runs_draw_on_the_same_budget():
     def reply(messages):
         return Reply("y", Usage(60, 40))
 
@@ -90,7 +89,6 @@ def test_tokens_and_money_stop_before_the_next_call_and_nested_runs_draw_on_the_
 
     for budget, what in (
         (Budget(tokens=150), "tokens"),
-        (Budget(money=0.00015, price=Price(1.0, 1.0)), "money"),
         (Budget(calls=2), "calls"),
     ):
         (error, message), trace = both(
@@ -167,7 +165,6 @@ def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_cal
     ("make", "message"),
     [
         (lambda: Budget(calls=-1), "0 or more"),
-        (lambda: Budget(money=1.0), "price="),
         (lambda: run_flow(iter(()), max_concurrency=0), "max_concurrency=0"),
     ],
 )
