@@ -95,7 +95,7 @@ def fit(
     cosine, BM25 and a fit that never saw the questions, and warns where one of these is as good. Use the folder
     by: rag-denoise run --denoiser FOLDER, or denoise_core.load_denoiser(FOLDER).
 
-    With --label-with a model selects the passages that are needed. Its tokens are estimated first. Calls are stored
+    With --label-with a model selects the passages that are needed. Tokens are estimated first. Calls are stored
     next to DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
     """
     console = Console(stderr=True)
