@@ -65,6 +65,11 @@ RANKED = {"query": QUERY, "documents": TEXTS}
             {"question": "a" * 900_000, "answer": "a", "passages": ["a"]},
             "question: expected at most 10,000 characters",
         ),
+        (
+            "/v1/rerank",
+            {"query": QUERY},
+            "documents is missing: expected a list of texts",
+        ),
         ("/v1/rerank", RANKED | {"top_n": -1}, "top_n: expected 0 or more"),
         ("/v1/rerank", RANKED | {"top_n": "many"}, "top_n: expected a whole number"),
     ],
