@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_server import reranking, words
 
-from denoise_core import InputError, Passage
+from denoise_core import Guard, InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
@@ -28,7 +28,6 @@ from denoise_core.runtime.engines import (
     _parse_retry_after,
     rendezvous_order,
 )
-from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.scorers import RemoteReranker
 
@@ -96,16 +95,16 @@ def test_a_refused_key_is_a_mistake(server, fault):
 
 
 @pytest.mark.parametrize("fault", [400, 413, 422])
-def test_a_document_that_is_refused_costs_itself(server, fault):
+def test_a_text_that_is_refused_drops_none(server, fault):
+    """It had the lowest score of all, so that it was the first to be dropped."""
     server.refuses = (TEXTS[7], fault)
-    found = RemoteReranker(server.url, batch=20).score(QUERY, TEXTS[1:20]).tolist()
-    assert found[6] == min(EXPECTED[1:20])
-    assert [s for i, s in enumerate(found) if i != 6] == [
-        s for i, s in enumerate(EXPECTED[1:20]) if i != 6
-    ]
-    assert fallback_counts()["a document of a request", "BadReply"] == 1
-    with pytest.raises(BadReply, match=str(fault)):
-        RemoteReranker(server.url).score(QUERY, [TEXTS[7]])
+    scorer = RemoteReranker(server.url, batch=5)
+    with pytest.raises(BadReply, match=rf"\({fault}\): a text may be too long"):
+        scorer.score(QUERY, TEXTS)
+    passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    result = Guard(ENDDenoiser(scorer, keep=1)).denoise(QUERY, passages)
+    assert result.passages == tuple(passages)
+    assert f"({fault})" in result.fallback
 
 
 @pytest.mark.parametrize("fault", [429, 503])
