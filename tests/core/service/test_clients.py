@@ -9,6 +9,10 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
 ASKED = {"query": QUERY, "documents": TEXTS, "top_n": 2}
 
 
+def best_texts():
+    return [TEXTS[i] for i in best()[:2]]
+
+
 def load(name):
     return pytest.importorskip(name, reason=f"{name} is not installed")
 
@@ -17,7 +21,8 @@ def load(name):
 def test_coheres(default_url, version):
     client = getattr(load("cohere"), version)(api_key="none", base_url=default_url)
     ranked = client.rerank(model="any", **ASKED).results
-    assert [r.index for r in ranked] == best()[:2]
+    indices = [row.index for row in ranked]
+    assert indices == best()[:2]
     assert ranked[0].relevance_score > ranked[1].relevance_score
 
 
@@ -30,9 +35,8 @@ def test_langchains(default_url):
     )
     documents = [Document(text) for text in TEXTS]
     kept = ranking.compress_documents(documents, QUERY)
-    assert [document.page_content for document in kept] == [
-        TEXTS[i] for i in best()[:2]
-    ]
+    kept_texts = [document.page_content for document in kept]
+    assert kept_texts == best_texts()
 
 
 def test_jinas(default_url):
@@ -44,7 +48,8 @@ def test_jinas(default_url):
         model="any", base_url=f"{default_url}/v1", api_key="none", top_n=2
     )
     ranked = ranking.postprocess_nodes(nodes, query_str=QUERY)
-    assert [node.node.text for node in ranked] == [TEXTS[i] for i in best()[:2]]
+    ranked_texts = [node.node.text for node in ranked]
+    assert ranked_texts == best_texts()
 
 
 @pytest.mark.parametrize(
@@ -57,5 +62,8 @@ def test_litellms(default_url, monkeypatch, provider, path):
     litellm = load("litellm")
     asked = {"model": f"{provider}/rag-denoise", "api_key": "none", **ASKED}
     asked["api_base"] = default_url + path
-    for reply in (litellm.rerank(**asked), asyncio.run(litellm.arerank(**asked))):
-        assert [row["index"] for row in reply.results] == best()[:2]
+    sync_reply = litellm.rerank(**asked)
+    async_reply = asyncio.run(litellm.arerank(**asked))
+    for reply in (sync_reply, async_reply):
+        indices = [row["index"] for row in reply.results]
+        assert indices == best()[:2]

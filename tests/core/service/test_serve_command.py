@@ -18,7 +18,8 @@ from denoise_core.cli import load_app
 pytestmark = pytest.mark.enable_socket
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
-TEXTS = [f"The tower {i} is in Porto, and a secret. " * 8 for i in range(60)]
+SECRET_TEXT = "The tower {} is in Porto, and a secret. " * 8
+TEXTS = [SECRET_TEXT.replace("{}", str(i)) for i in range(60)]
 BODY = {"query": "Where is the tower?", "passages": TEXTS}
 
 

@@ -1,10 +1,9 @@
 """The service as any program meets it, over real HTTP: what it answers, what it refuses, and how it ends."""
 
 import json
-import math
-import re
 
 import httpx
+import numpy as np
 import pytest
 from judging import WordForWord
 from service_server import serving
@@ -39,6 +38,10 @@ def url():
         yield served_url
 
 
+def column(rows, name):
+    return [row[name] for row in rows]
+
+
 def post(url, path, status=200, **body):
     content = json.dumps(body)  # httpx spells no half characters
     headers = {"content-type": "application/json"}
@@ -50,8 +53,13 @@ def post(url, path, status=200, **body):
 def test_denoising_is_the_denoisers_own(url):
     expected = default_denoiser().denoise(QUERY, PASSAGES).as_json()
     assert post(url, "/v1/denoise", query=QUERY, passages=TEXTS) == expected
-    named = [Passage(t, f"p{i}", metadata={"n": i}) for i, t in enumerate(TEXTS)]
-    given = [{"text": p.text, "id": p.id, "metadata": p.metadata} for p in named]
+    named = []
+    given = []
+    for number, text in enumerate(TEXTS):
+        passage = Passage(text, f"p{number}", metadata={"n": number})
+        named.append(passage)
+        row = {"text": text, "id": passage.id, "metadata": passage.metadata}
+        given.append(row)
     expected = default_denoiser().denoise(QUERY, named).as_json()
     assert post(url, "/v1/denoise", query=QUERY, passages=given) == expected
 
@@ -70,18 +78,19 @@ def test_ranking_is_the_scorers_own_order(url):
     asked = {"query": QUERY, "documents": TEXTS, "model": "any"}
     # A field that only other servers know is no mistake here.
     rows = post(url, "/v1/rerank", max_tokens_per_doc=9, **asked)["results"]
-    assert [row["index"] for row in rows] == order
-    expected = [1 / (1 + math.exp(-score)) for score in ordered]
-    assert [row["relevance_score"] for row in rows] == pytest.approx(expected, abs=1e-5)
+    assert column(rows, "index") == order
+    probabilities = 1 / (1 + np.exp(-np.array(ordered)))
+    relevance_scores = column(rows, "relevance_score")
+    assert relevance_scores == pytest.approx(probabilities.tolist(), abs=1e-5)
     asked |= {"documents": [{"text": t} for t in TEXTS], "top_n": 2}
     rows = post(url, "/v2/rerank", return_documents=True, **asked)["results"]
-    assert [row["document"]["text"] for row in rows] == [TEXTS[i] for i in order[:2]]
+    ranked_texts = [TEXTS[i] for i in order]
+    assert column(column(rows, "document"), "text") == ranked_texts[:2]
     asked = {"query": QUERY, "texts": TEXTS, "raw_scores": True, "return_text": True}
     rows = post(url, "/rerank", **asked)
-    assert [(row["index"], row["text"]) for row in rows] == [
-        (i, TEXTS[i]) for i in order
-    ]
-    assert [row["score"] for row in rows] == pytest.approx(ordered, abs=1e-5)
+    assert column(rows, "index") == order
+    assert column(rows, "text") == ranked_texts
+    assert column(rows, "score") == pytest.approx(ordered, abs=1e-5)
     assert post(url, "/v1/rerank", query=QUERY, documents=[])["results"] == []
 
 
@@ -90,7 +99,8 @@ def test_our_own_remote_scorer_speaks_to_it(url):
     assert found.tolist() == pytest.approx(
         DefaultScorer().score(QUERY, TEXTS).tolist(), abs=1e-5
     )
-    assert RemoteReranker(url + "/v1").score(QUERY, TEXTS).argmax() == found.argmax()
+    jina_scores = RemoteReranker(url + "/v1").score(QUERY, TEXTS)
+    assert jina_scores.argmax() == found.argmax()
 
 
 @pytest.mark.parametrize(
@@ -113,11 +123,11 @@ def test_what_is_too_much_is_said(url, passages, status, says):
 )
 def test_odd_texts_are_answered(url, text):
     """Half a character, which JSON can spell, is a mark."""
-    given = [{"text": "x"}, {"text": text, "metadata": {"a": text}}]
-    reply = post(url, "/v1/denoise", query="where?", passages=given)
-    kept_texts = {row["id"]: row["text"] for row in reply["passages"]}
+    odd = {"text": text, "metadata": {"a": text}}
+    reply = post(url, "/v1/denoise", query="where?", passages=["x", odd])
     if text.strip():
-        assert kept_texts["1"] == text.replace("\ud83d", "\ufffd")
+        kept_texts = column(reply["passages"], "text")
+        assert kept_texts[-1] == text.replace("\ud83d", "\ufffd")
 
 
 def ask_as(url, host):
@@ -157,15 +167,17 @@ def test_health_and_figures(url):
         'fallbacks{error="ValueError",part="some part"}',
         'cache_bytes{cache="embeddings",is_limit="no"}',
     ):
-        value = re.search(re.escape(f"denoise_{figure} ") + r"([\d.e+]+)", page)
-        assert float(value[1]) > 0
+        _, _, rest = page.partition(f"denoise_{figure} ")
+        value, *_ = rest.split()
+        assert float(value) > 0
     assert "/nowhere" not in page
 
 
 def test_other_names():
     hosts = ("denoise.internal",)
     with serving(Service(ENDDenoiser(BM25Scorer()), hosts=hosts)) as url:
-        assert [ask_as(url, host) for host in ("localhost", *hosts)] == [400, 200]
+        assert ask_as(url, "localhost") == 400
+        assert ask_as(url, "denoise.internal") == 200
     with serving(Service(ENDDenoiser(BM25Scorer()), hosts=("*",))) as url:
         assert ask_as(url, "anything") == 200
 
@@ -173,7 +185,8 @@ def test_other_names():
 def test_what_scores_is_found_inside():
     scorer = BM25Scorer()
     inside = ENDDenoiser(scorer)
-    assert Service(Guard(Pipeline(default_denoiser(), Guard(inside)))).scorer is scorer
+    pipeline = Pipeline(default_denoiser(), Guard(inside))
+    assert Service(Guard(pipeline)).scorer is scorer
     silent = Service(S2ADenoiser(FunctionLLM(lambda m: "[1]")))
     assert silent.scorer is None
     with serving(silent) as url:
