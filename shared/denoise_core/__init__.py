@@ -21,7 +21,7 @@ from denoise_core.errors import (
 )
 from denoise_core.protocols import LLM, Denoiser, Retriever, Scorer
 from denoise_core.result import DenoiseResult, Trace, trace_of
-from denoise_core.runtime.budget import Budget, Price
+from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.flow import arun, run
 from denoise_core.runtime.guard import Guard
 from denoise_core.runtime.pipeline import Pipeline
@@ -67,7 +67,6 @@ __all__ = [
     "MissingExtra",
     "Passage",
     "Pipeline",
-    "Price",
     "ProbeMismatch",
     "Reply",
     "Retriever",

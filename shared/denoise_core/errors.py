@@ -39,7 +39,7 @@ class UnparsableReply(DenoiseError, ValueError):
 
 
 class BudgetExceeded(DenoiseError, RuntimeError):
-    """The next effect was not made; ``resource`` is calls, tokens, seconds or money."""
+    """The next effect was not made; ``resource`` is calls, tokens or seconds."""
 
     def __init__(self, what: str, limit: float, spent: float) -> None:
         super().__init__(

@@ -7,7 +7,7 @@ import pytest
 from openai_server import serving
 from tiny_models import build_probe, tiny_pair
 
-from denoise_core import InputError, Price
+from denoise_core import InputError
 from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.answering import llm_from_name
 from denoise_core.runtime.flow import run
@@ -68,9 +68,7 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
 def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
     model = Scripted()
     with serving(model) as server:
-        ledger = ReplyLog(
-            llm_from_name(server.url + "#scripted"), "scripted", price=Price(1, 1)
-        )
+        ledger = ReplyLog(llm_from_name(server.url + "#scripted"), "scripted")
         tables = run_sheets(make_sheets(small(protocol), ledger), ledger, workers=4)
     assert len(model.asked) == len(set(model.asked)) == ledger.call_count
     for table in tables:

@@ -27,13 +27,11 @@ def best():
 
 
 @contextmanager
-def serving(service):
+def serving(service, **settings):
+    """The address; ``settings`` are uvicorn's."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(service), log_level="warning", timeout_graceful_shutdown=10
-        )
-    )
+    settings = {"log_level": "warning", "timeout_graceful_shutdown": 10} | settings
+    server = uvicorn.Server(uvicorn.Config(make_app(service), **settings))
 
     def run():
         with listener:  # clients of a server that ended are refused, and do not wait

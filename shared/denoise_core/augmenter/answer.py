@@ -46,7 +46,7 @@ class StopReason(StrEnum):
     NOT_REPEATABLE = (
         "not_repeatable"  # asking the drafter again would have effects outside
     )
-    BUDGET = "budget"  # calls, tokens or money are spent
+    BUDGET = "budget"  # calls or tokens are spent
     DEADLINE = "deadline"  # the budget's seconds are spent
     LLM_ERROR = "llm_error"
     JUDGE_ERROR = "judge_error"

@@ -45,7 +45,6 @@ from denoise_core.evaluate.comparison.setting import (
     read_setting,
 )
 from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
-from denoise_core.runtime.budget import Price
 
 _ANSWERER_HELP = (
     "The model that answers: http://host:port/v1#name, or a folder or hub name. With 'none' only what is kept "
@@ -86,7 +85,6 @@ def evaluate_command(
         ),
     ] = False,
     budget: options.BudgetOption = None,
-    price: options.PriceOption = None,
     dry_run: options.DryRunOption = False,
     cross_encoder: Annotated[
         str | None,
@@ -127,7 +125,7 @@ def evaluate_command(
         _require_llm(needs_llm)
     error_console = Console(stderr=True)
     console = Console(highlight=False)
-    answer_log, label_log = _open_logs(llm, label_with, out, budget, price, dry_run)
+    answer_log, label_log = _open_logs(llm, label_with, out, budget, dry_run)
     strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
     if loop and answer_log is not None:
         strategies["loop"] = Strategy(
@@ -242,8 +240,7 @@ def _open_logs(
     llm: str,
     label_with: str | None,
     out: Path,
-    budget: float | None,
-    price: str | None,
+    budget: int | None,
     dry_run: bool,
 ) -> tuple[ReplyLog | None, ReplyLog | None]:
     """The model that answers and the one that labels; they may be the same.
@@ -252,21 +249,21 @@ def _open_logs(
     """
     answer_log = None
     if llm != "none":
-        answer_log = open_ledger(llm, out / ANSWERS_FILE, budget, price, dry_run)
+        answer_log = open_ledger(llm, out / ANSWERS_FILE, budget, dry_run)
     if label_with is None:
         return answer_log, None
     if label_with == llm:
         return answer_log, answer_log
     label_budget = _remaining_budget(budget, answer_log)
-    label_log = open_ledger(label_with, out / LABELS_FILE, label_budget, price, dry_run)
+    label_log = open_ledger(label_with, out / LABELS_FILE, label_budget, dry_run)
     return answer_log, label_log
 
 
-def _remaining_budget(budget: float | None, other: ReplyLog | None) -> float | None:
+def _remaining_budget(budget: int | None, other: ReplyLog | None) -> int | None:
     """What another model leaves of a shared budget."""
     if budget is None or other is None:
         return budget
-    return max(0.0, budget - other.total_spent)
+    return max(0, budget - other.total_spent)
 
 
 def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
@@ -276,36 +273,15 @@ def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
         f"about {ledger.planned_calls:,} calls, {planned_usage.input_tokens:,} tokens to read, "
         f"{planned_usage.output_tokens:,} to write"
     )
-    if ledger.price is not None:
-        text_line += f", {ledger.price.cost_of(planned_usage):.4f} in money"
     if dry:
         text_line += "; no call was made"
     print_line(console, text_line)
 
 
-def parse_price(option: str | None) -> Price | None:
-    """Return what ``--price`` says.
-
-    Raises:
-        InputError: It is not two or three numbers.
-    """
-    if option is None:
-        return None
-    try:
-        input_price, output_price, *cached_price = map(float, option.split(","))
-        return Price(input_price, output_price, *cached_price)
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"--price {option}: expected READ,WRITTEN or READ,WRITTEN,CACHED a million "
-            "tokens, such as 0.15,0.60"
-        ) from error
-
-
 def open_ledger(
     name: str,
     path: Path,
-    budget: float | None,
-    price: str | None,
+    budget: int | None,
     dry: bool,
     max_tokens: int = MAX_REPLY_TOKENS,
 ) -> ReplyLog:
@@ -315,7 +291,6 @@ def open_ledger(
         name,
         path,
         budget=budget,
-        price=parse_price(price),
         dry_run=dry,
         max_tokens=max_tokens,
     )

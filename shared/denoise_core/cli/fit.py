@@ -49,7 +49,6 @@ def fit(
     label_with: options.LabelOption = None,
     columns: options.ColumnsOption = None,
     budget: options.BudgetOption = None,
-    price: options.PriceOption = None,
     dry_run: options.DryRunOption = False,
     model: Annotated[
         str | None,
@@ -96,8 +95,8 @@ def fit(
     cosine, BM25 and a fit that never saw the questions, and warns where one of these is as good. Use the folder
     by: rag-denoise run --denoiser FOLDER, or denoise_core.load_denoiser(FOLDER).
 
-    With --label-with a model selects the passages that are needed. The price is shown first. Calls are stored next
-    to DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
+    With --label-with a model selects the passages that are needed. Tokens are estimated first. Calls are stored
+    next to DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
     """
     console = Console(stderr=True)
     check_output_folder(out, overwrite=overwrite)
@@ -107,7 +106,7 @@ def fit(
         open_log = None
         if label_with is not None:
             calls_path = data.with_suffix(".calls.jsonl")
-            open_log = partial(open_ledger, label_with, calls_path, budget, price)
+            open_log = partial(open_ledger, label_with, calls_path, budget)
         questions = _label_questions(
             console,
             partial(load_cases, console, data, documents, columns, top_k, limit),

@@ -104,16 +104,8 @@ GradingOption = Annotated[
     ),
 ]
 BudgetOption = Annotated[
-    float | None,
-    typer.Option(
-        help="The most to spend: money if --price is given, otherwise tokens."
-    ),
+    int | None, typer.Option(help="The most tokens to spend, read and written.")
 ]
-_PRICES_HELP = (
-    "Price of a million input tokens, output tokens and cached input tokens, such as "
-    "0.15,0.60,0.075."
-)
-PriceOption = Annotated[str | None, typer.Option(help=_PRICES_HELP)]
 DocumentsOption = Annotated[
     Path | None,
     typer.Option(

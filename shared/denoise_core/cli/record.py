@@ -13,7 +13,7 @@ from rich.progress import track
 
 from denoise_core._files import write_whole
 from denoise_core.cli.evaluate import open_ledger, show_plan
-from denoise_core.cli.options import BudgetOption, DryRunOption, PriceOption, app
+from denoise_core.cli.options import BudgetOption, DryRunOption, app
 from denoise_core.cli.terminal import print_line
 from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
 from denoise_core.testing import RecordedLLM
@@ -41,7 +41,6 @@ def record_command(
         ),
     ],
     budget: BudgetOption = None,
-    price: PriceOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Record a model's replies to prompts, so that tests and examples replay them without the model.
@@ -50,9 +49,7 @@ def record_command(
     run continues with the same command: OUT.calls has every reply. Ends with 1 when a call failed.
     """
     console = Console(stderr=True, highlight=False)
-    reply_log = open_ledger(
-        llm, Path(f"{out}.calls"), budget, price, dry_run, MAX_TOKENS
-    )
+    reply_log = open_ledger(llm, Path(f"{out}.calls"), budget, dry_run, MAX_TOKENS)
     prompt_rows = track(
         _read_prompts(prompts), "asking", console=console, transient=True
     )

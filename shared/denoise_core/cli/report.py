@@ -9,12 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from denoise_core.cli.evaluate import parse_price
-from denoise_core.cli.options import JsonOption, PriceOption, app
+from denoise_core.cli.options import JsonOption, app
 from denoise_core.cli.terminal import print_line
 from denoise_core.errors import InputError
 from denoise_core.shadow import ShadowRequest, summarize_requests
-from denoise_core.types import Usage
 
 
 @app.command("report")
@@ -22,7 +20,6 @@ def report_command(
     file: Annotated[
         Path, typer.Argument(help="The JSON lines that shadow mode wrote.")
     ],
-    price: PriceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print what shadow mode counted: tokens, and the requests whose answers rest on dropped text."""
@@ -38,9 +35,6 @@ def report_command(
             raise InputError(f"{file}, line {number}: {error}") from error
     summary = summarize_requests(requests)
     left_out = summary["tokens"] - summary["kept_tokens"]
-    token_price = parse_price(price)
-    if token_price is not None:
-        summary["money"] = token_price.cost_of(Usage(max(left_out, 0), 0))
     console = Console(highlight=False)
     if as_json:
         print_line(console, json.dumps(summary, ensure_ascii=False))
@@ -56,8 +50,6 @@ def report_command(
         f"{left_out:,} of about {summary['tokens']:,} tokens would be left out "
         f"({left_out_fraction:.0%}), and {summary['dropped']:,} of {summary['passages']:,} passages",
     )
-    if "money" in summary:
-        print_line(console, f"{summary['money']:.4f} in money")
     losses = summary["losses"]
     print_line(console, f"{len(losses):,} answers rest on what would be left out")
     for request_id, counts in losses.items():

@@ -47,7 +47,7 @@ def serve(
     keys: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML file with one table for each client: its key or sha256, and its quota."
+            help="A TOML file with one table for each client: its key or sha256."
         ),
     ] = None,
     access_log: Annotated[

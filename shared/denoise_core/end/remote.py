@@ -32,7 +32,6 @@ from denoise_core.runtime.engines import (
     RemoteLimits,
     RetryableError,
     document_key,
-    fill_missing_scores,
 )
 from denoise_core.runtime.thread_pool import run_in_pool
 
@@ -175,7 +174,7 @@ class RemoteScorer:
         prompt_logits = await self.engine.request_batches(
             document_keys, self.batch, request_batch
         )
-        return fill_missing_scores(prompt_logits)
+        return np.array(prompt_logits, dtype=np.float32)
 
     async def _check_replica(
         self, replica_url: str, call_meter: Meter | None

@@ -1,4 +1,4 @@
-"""What a run may use: calls, tokens, seconds and money, and how much at once.
+"""What a run may use: calls, tokens and seconds, and how much at once.
 
 `Budget` is the limits, a value. `Meter` counts what has been spent and is shared: a
 run puts its meter where the runs it starts can see it, so nested loops draw on the
@@ -8,46 +8,14 @@ same budget, also across threads and tasks.
 from __future__ import annotations
 
 import contextvars
-import math
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.types import Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Money for a million tokens, in the currency of the budget.
-
-    ``cached_per_million`` is for tokens that the server read from its prompt cache;
-    None means the input price.
-    """
-
-    input_per_million: float
-    output_per_million: float
-    cached_per_million: float | None = None
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            price = getattr(self, field.name)
-            if price is not None and not 0 <= price < math.inf:
-                raise InputError(
-                    f"Price({field.name}={price}): expected a finite price of 0 or more"
-                )
-
-    def cost_of(self, usage: Usage) -> float:
-        """Return what the tokens of ``usage`` cost, in the currency of the prices."""
-        cached_price = self.cached_per_million
-        if cached_price is None:
-            cached_price = self.input_per_million
-        cached_tokens = min(usage.cached_tokens, usage.input_tokens)
-        input_cost = (usage.input_tokens - cached_tokens) * self.input_per_million
-        output_cost = usage.output_tokens * self.output_per_million
-        return (input_cost + cached_tokens * cached_price + output_cost) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +24,21 @@ class Budget:
 
     A call is one LLM completion, one retrieval or one request of a remote scorer,
     nested ones included. ``calls`` is exact: the call that would pass it is not made.
-    ``tokens`` and ``money`` are known only after a reply, so no call starts once the
-    limit is reached, and calls under way are finished (of a batch up to
-    ``max_concurrency``). ``seconds`` counts from the start of the run; it is checked
-    before each effect, and under `arun` it also ends an effect in the middle.
+    ``tokens`` are known only after a reply, so no call starts once the limit is reached,
+    and calls under way are finished (of a batch up to ``max_concurrency``). ``seconds``
+    counts from the start of the run; it is checked before each effect, and under `arun`
+    it also ends an effect in the middle.
 
     Raises:
-        InputError: A limit is negative, or ``money`` has no ``price``.
+        InputError: A limit is negative.
     """
 
     calls: int | None = None
     tokens: int | None = None
     seconds: float | None = None
-    money: float | None = None
-    price: Price | None = None
 
     def __post_init__(self) -> None:
-        for name in ("calls", "tokens", "seconds", "money"):
+        for name in ("calls", "tokens", "seconds"):
             limit = getattr(self, name)
             # `not >=` refuses NaN too: no spending would ever pass it.
             if limit is not None and not limit >= 0:
@@ -80,11 +46,6 @@ class Budget:
                     f"Budget({name}={limit}): expected a limit of 0 or more, or None "
                     "for none"
                 )
-        if self.money is not None and self.price is None:
-            raise InputError(
-                "Budget(money=...) needs price=Price(input_per_million=..., "
-                "output_per_million=...)"
-            )
 
 
 class Meter:
@@ -98,7 +59,6 @@ class Meter:
         self.parent = parent
         self.calls = 0
         self.tokens = 0
-        self.money = 0.0
         self._lock = threading.Lock()
         self._started = time.monotonic()
 
@@ -118,7 +78,7 @@ class Meter:
     def reserve(self, calls: int = 1) -> None:
         """Count ``calls`` calls, or raise `BudgetExceeded` and count none.
 
-        ``reserve(0)`` only checks whether tokens, seconds and money allow more work.
+        ``reserve(0)`` only checks whether tokens and seconds allow more work.
         """
         with self._lock:
             refusal = self._check_limits(calls)
@@ -140,7 +100,7 @@ class Meter:
         call_limit = self.budget.calls
         if call_limit is not None and calls and self.calls + calls > call_limit:
             return BudgetExceeded("calls", call_limit, self.calls)
-        for resource in ("tokens", "seconds", "money"):
+        for resource in ("tokens", "seconds"):
             limit = getattr(self.budget, resource)
             spent = getattr(self, resource)
             if limit is not None and spent >= limit:
@@ -155,11 +115,9 @@ class Meter:
             self.parent.add_calls(calls)
 
     def add_usage(self, usage: Usage) -> None:
-        """Count the tokens of a reply, and what they cost."""
+        """Count the tokens of a reply."""
         with self._lock:
             self.tokens += usage.total
-            if self.budget.price:
-                self.money += self.budget.price.cost_of(usage)
         if self.parent:
             self.parent.add_usage(usage)
 

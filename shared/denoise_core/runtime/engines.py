@@ -21,9 +21,6 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import numpy as np
-from numpy.typing import NDArray
-
 from denoise_core._optional import require
 from denoise_core.errors import BadReply, InputError, mask_secrets
 from denoise_core.runtime.budget import Meter, current_meter
@@ -35,7 +32,7 @@ T = TypeVar("T")
 _BUSY_STATUSES = (408, 425, 429)  # the server works and asks for time
 # Other statuses of 500 and more, such as "not implemented", do not pass.
 _TRANSIENT_STATUSES = (500, 502, 503, 504, 529)
-_DOCUMENT_STATUSES = (400, 413, 422)  # may be about one document of a batch
+_SIZE_STATUSES = (400, 413, 422)  # of a request that is too large, among others
 _MAX_RETRY_SECONDS = 60.0
 _POOL_TIMEOUT = 1.0  # seconds for a connection of a pool that has more than are used
 _POOL_SLACK = 8  # connections of cancelled requests that are being closed
@@ -103,8 +100,7 @@ class Engine:
     while that is down. Status 408, 425, 429, 500, 502, 503, 504, 529 and lost connections are tried again,
     with growing random pauses and no sooner than ``Retry-After`` says. 401 and 403
     raise `InputError`: the key is wrong. Any other status, and a reply that is no JSON
-    or too long, raises `BadReply`, a failure; 400, 413 and 422 cost only the documents
-    that are refused on their own. After the last attempt httpx's own error is raised;
+    or too long, raises `BadReply`, a failure. After the last attempt httpx's own error is raised;
     past the deadline `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
     request counts as a call of that budget. A replica that let a request run out of
     time is asked again with one request per cooldown, until one is answered; others
@@ -190,41 +186,25 @@ class Engine:
         keys: Sequence[bytes],
         batch_size: int,
         send_batch: Callable[[str, list[int]], Awaitable[Sequence[T]]],
-    ) -> list[T | None]:
+    ) -> list[T]:
         """Request results for all keys, in batches at each key's replica.
 
         A batch that failed is sent again, to the next replica; results that came are
-        not requested again. A refused batch is sent in halves.
+        not requested again.
 
         Args:
             keys: The documents' keys, see `document_key`.
             batch_size: The most keys of a request.
             send_batch: ``send_batch(url, positions)`` returns a result for each.
 
-        Returns:
-            Results in order; None, which is logged, for a document that is refused on
-            its own.
-
         Raises:
-            BadReply: All documents were refused, or a reply is unusable.
+            BadReply: A batch was refused, or a reply is unusable.
         """
-        results: dict[int, T | None] = {}
-        refusals: list[BadReply] = []
+        results: dict[int, T] = {}
 
         async def send_part(url: str, positions: list[int]) -> None:
-            try:
-                values = await send_batch(url, positions)
-                results.update(zip(positions, values, strict=True))
-            except BadReply as error:
-                if error.status not in _DOCUMENT_STATUSES:
-                    raise
-                if len(positions) == 1:
-                    refusals.append(error)
-                    results[positions[0]] = None
-                    return
-                middle = len(positions) // 2
-                halves = (positions[:middle], positions[middle:])
-                await asyncio.gather(*[send_part(url, half) for half in halves])
+            values = await send_batch(url, positions)
+            results.update(zip(positions, values, strict=True))
 
         async def send_missing() -> None:
             missing = [i for i in range(len(keys)) if i not in results]
@@ -242,10 +222,6 @@ class Engine:
             raise error
 
         await self._send_with_retries(send_missing)
-        if refusals and len(refusals) == len(keys):
-            raise refusals[0]
-        for refusal in refusals:
-            log_fallback("a document of a request", refusal, "it alone has no result")
         return [results[i] for i in range(len(keys))]
 
     async def _send_with_retries(
@@ -396,7 +372,10 @@ class Engine:
         if status in _TRANSIENT_STATUSES:
             self._mark_down(url, error)
             return RetryableError(error, retry_after)
-        return BadReply(f"{address} refused the request ({status})", status)
+        hint = ""
+        if status in _SIZE_STATUSES:
+            hint = ": a text may be too long, or batch= too large for it"
+        return BadReply(f"{address} refused the request ({status}){hint}", status)
 
     def _mark_down(self, url: str, error: Exception) -> None:
         self.replicas.mark_failed(url)
@@ -444,18 +423,6 @@ def _check_url(url: str) -> None:
             "url: leave user and password out; name an environment variable with "
             "key_env="
         )
-
-
-def fill_missing_scores(scores: Sequence[float | None]) -> NDArray[np.float32]:
-    """Return float32 scores; a refused text (None) gets the lowest score of the others."""
-    known_scores = [score for score in scores if score is not None]
-    lowest_score = min(known_scores, default=0.0)
-    filled_scores = []
-    for score in scores:
-        if score is None:
-            score = lowest_score
-        filled_scores.append(score)
-    return np.array(filled_scores, dtype=np.float32)
 
 
 def _parse_retry_after(header: str | None) -> float:

@@ -149,7 +149,6 @@ class DaemonThreadPool:
         When cancelled, this waits no longer: the thread is abandoned, its slot is
         free, and a run on it makes no further effect.
         """
-        loop = asyncio.get_running_loop()
         pool = self
         if getattr(_worker_state, "pool", None) is self:
             # A call that waits for a call would hold the very slot it waits for.
@@ -157,17 +156,9 @@ class DaemonThreadPool:
         cancel_token = CancelToken()
         bound_call = partial(call, *args, **kwargs)
         future = pool.submit(partial(cancel_token.run_in, bound_call))
-        waiter: asyncio.Future[T] = loop.create_future()
-
-        def notify_loop(finished: Future[T]) -> None:
-            try:
-                loop.call_soon_threadsafe(_copy_result, finished, waiter)
-            except RuntimeError:  # the loop is closed, nobody waits
-                return
-
-        future.add_done_callback(notify_loop)
         try:
-            return await waiter
+            result: T = await asyncio.wrap_future(future)
+            return result
         finally:
             if not future.done():
                 cancel_token.cancel()
@@ -235,19 +226,6 @@ class _Job:
             self.future.set_exception(error)
         else:
             self.future.set_result(result)
-
-
-def _copy_result(finished: Future[T], waiter: asyncio.Future[T]) -> None:
-    if waiter.done():
-        return
-    if finished.cancelled():
-        waiter.cancel()
-        return
-    error = finished.exception()
-    if error is not None:
-        waiter.set_exception(error)
-    else:
-        waiter.set_result(finished.result())
 
 
 _shared_pool = DaemonThreadPool(MAX_THREADS)

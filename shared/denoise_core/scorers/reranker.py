@@ -16,7 +16,6 @@ from denoise_core.runtime.engines import (
     Engine,
     RemoteLimits,
     document_key,
-    fill_missing_scores,
 )
 
 Floats = NDArray[np.float32]
@@ -63,10 +62,8 @@ class RemoteReranker:
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Scores in the server's own unit, float32 ``(len(texts),)``.
 
-        A text that the server refuses alone has the lowest score of the others.
-
         Raises:
-            BadReply: A reply lacks a score.
+            BadReply: The server refuses a text, or a reply lacks a score.
         """
         return self.engine.run(partial(self._request_scores, query, list(texts)))
 
@@ -91,7 +88,7 @@ class RemoteReranker:
         text_scores = await self.engine.request_batches(
             document_keys, self.batch, request_batch
         )
-        return fill_missing_scores(text_scores)
+        return np.array(text_scores, dtype=np.float32)
 
     def _request_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
         request_body: dict[str, Any] = {"query": query}

@@ -67,7 +67,7 @@ class Service:
         name: What clients give as their model.
         judge: Answers ``/v1/check``; without one only differing words are found, and
             the verdict is never "supported".
-        keys: A TOML file of keys with names and quotas (`service.keys`); requests must
+        keys: A TOML file of keys with names (`service.keys`); requests must
             then send one (``Authorization: Bearer``).
         hosts: Names by which the service may be called; by default this machine's, so
             that no web page in a browser can reach it. ``("*",)`` allows any.

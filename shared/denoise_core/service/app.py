@@ -68,7 +68,7 @@ def make_app(service: Service) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=lifespan,
     )
-    app.router.route_class = make_route_class(service.limits, handlers.queue, keys)
+    app.router.route_class = make_route_class(service.limits, handlers.queue)
     app.add_middleware(
         TrustedHostMiddleware,
         allowed_hosts=list(service.hosts or LOCAL_HOSTS),
@@ -318,7 +318,8 @@ class _Handlers:
     ) -> str:
         """Return what the queue returns; a client that leaves ends its work."""
         kind = request.url.path
-        asking = asyncio.ensure_future(self.queue.ask(call, cost, kind))
+        turn = request.state.turn
+        asking = asyncio.ensure_future(self.queue.ask(call, cost, kind, turn))
         leaving = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             await asyncio.wait((asking, leaving), return_when="FIRST_COMPLETED")

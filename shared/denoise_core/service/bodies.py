@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from denoise_core.support.judging import Quotation, Quote
 from denoise_core.types import Passage, replace_surrogates
 
 MAX_PASSAGES = 10_000  # passages that any service takes; its own limit is lower
@@ -162,22 +163,6 @@ class RerankResponse(BaseModel):
     results: list[RankedDocument]
 
 
-class SpanBody(BaseModel):
-    """Characters ``[start, end)`` of a passage."""
-
-    passage_id: str
-    start: int
-    end: int
-
-
-class QuoteBody(BaseModel):
-    """Words of a passage: they support a claim, contradict it or, unjudged, are nearest."""
-
-    span: SpanBody
-    text: str
-    relation: str
-
-
 class DifferenceBody(BaseModel):
     """A number, date, name or other words of a claim that the quotes do not have."""
 
@@ -198,20 +183,10 @@ class ClaimBody(BaseModel):
     end: int
     supported: bool | None
     probability: float | None
-    quotes: list[QuoteBody]
+    quotes: list[Quote]
     differences: list[DifferenceBody]
     kind: str
     reason: str
-
-
-class QuotationBody(BaseModel):
-    """A quotation or citation of the answer, and where its words are."""
-
-    text: str
-    start: int
-    end: int
-    status: str
-    spans: list[SpanBody]
 
 
 class CheckResponse(BaseModel):
@@ -227,7 +202,7 @@ class CheckResponse(BaseModel):
     threshold: float
     calls: int
     claims: list[ClaimBody]
-    quotations: list[QuotationBody]
+    quotations: list[Quotation]
 
 
 class Health(BaseModel):

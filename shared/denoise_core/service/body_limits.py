@@ -12,20 +12,25 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
 from denoise_core.service import ServiceLimits
-from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue
 
 PARTS_PER_PASSAGE = 64  # quotes, commas and brackets, metadata included
 _OTHER_PARTS = 2000
+BYTES_PER_TOKEN = 3  # of a body that is not parsed yet: of prose rather too few
 
 
 class _BodyReader:
     """What all requests of a service share: one parser, and the bytes being read."""
 
-    def __init__(self, limits: ServiceLimits) -> None:
+    def __init__(self, limits: ServiceLimits, queue: RequestQueue) -> None:
         self.limits = limits
+        self.queue = queue
         self.parser_slot = anyio.CapacityLimiter(1)  # bodies are parsed one at a time
         self.total_bytes = 0
+
+    def estimate_tokens(self, length: int) -> int:
+        """Estimate what a body of so many bytes costs: not too much for its metadata."""
+        return min(length, self.limits.max_characters) // BYTES_PER_TOKEN
 
     async def parse(self, body: bytes) -> Any:
         try:
@@ -52,9 +57,7 @@ class _LimitedRequest(Request):
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         limits = self.reader.limits
-        header = self.headers.get("content-length", "")
-        is_number = header.isascii() and header.isdigit()
-        is_too_long = is_number and int(header[:20]) > limits.max_body_bytes
+        is_too_long = _content_length(self) > limits.max_body_bytes
         try:
             async with asyncio.timeout(limits.body_timeout):
                 async for part in super().stream():
@@ -76,17 +79,20 @@ class _LimitedRequest(Request):
             ) from None
 
     async def json(self) -> Any:
-        return await self.reader.parse(await self.body())
+        body = await self.body()
+        # Counted only now: a body that comes slowly keeps nobody out.
+        tokens = self.reader.estimate_tokens(len(body))
+        self.state.turn = self.reader.queue.reserve(tokens)
+        return await self.reader.parse(body)
 
 
-def make_route_class(
-    limits: ServiceLimits, queue: RequestQueue, keys: ApiKeys
-) -> type[APIRoute]:
+def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRoute]:
     """Return the class of all routes of a service.
 
-    When even a short body would be refused, none is read.
+    A request is admitted by the length of its body, before that is read and again before
+    it is parsed: a refusal is fast because nothing was done for it.
     """
-    reader = _BodyReader(limits)
+    reader = _BodyReader(limits, queue)
 
     class Route(APIRoute):
         def get_route_handler(
@@ -98,24 +104,28 @@ def make_route_class(
                 if request.method != "POST":
                     return await handle(request)
                 _check_media_type(request)
-                seconds = keys.wait(request.scope["key"])
-                if seconds:
-                    raise refuse_body(
-                        429,
-                        "the quota of this key is spent",
-                        {"retry-after": str(seconds)},
-                    )
-                queue.admit()
+                length = _content_length(request)
+                queue.admit(reader.estimate_tokens(length))
                 limited_request = _LimitedRequest(request.scope, request.receive)
                 limited_request.reader = reader
                 try:
                     return await handle(limited_request)
                 finally:
                     reader.total_bytes -= limited_request.body_bytes
+                    turn = getattr(request.state, "turn", None)
+                    if turn is not None:
+                        queue.release(turn)
 
             return handle_limited
 
     return Route
+
+
+def _content_length(request: Request) -> int:
+    """Return the length that the client declares; 0 where it declares none."""
+    header = request.headers.get("content-length", "")
+    is_number = header.isascii() and header.isdigit()
+    return int(header[:20]) if is_number else 0
 
 
 def _check_media_type(request: Request) -> None:

@@ -114,12 +114,15 @@ class _Rate:
             self.measured_at = time.monotonic()
 
 
-class _Turn:
-    """One call: its cost, and the slot that it holds while it computes."""
+class Turn:
+    """A request that was admitted: its cost, and the slot that it awaits or holds."""
 
-    def __init__(self, cost: float, pending_cost: float, kind: str) -> None:
+    def __init__(
+        self, cost: float, pending_cost: float, *, is_probe: bool = False
+    ) -> None:
         self.cost = cost
-        self.kind = kind
+        self.kind = ""
+        self.is_probe = is_probe  # it is tried though the estimate is against it
         self.pending_cost = pending_cost  # less where its time ends before its work
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
@@ -147,7 +150,9 @@ class RequestQueue:
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
         self.working = 0  # threads, abandoned ones included
-        self._pending_cost = 0.0  # of all that was admitted and holds or awaits a slot
+        # Of all that was admitted and holds or awaits a slot: its number and cost.
+        self._admitted_count = 0
+        self._pending_cost = 0.0
         self.rate = _Rate(limits.timeout / RATE_HALF_LIVES)
         self.reading_rates: defaultdict[str, _Rate] = defaultdict(
             lambda: _Rate(limits.timeout * READING_LIMITS)
@@ -159,28 +164,29 @@ class RequestQueue:
         self._max_threads = limits.threads * (MAX_HUNG_THREADS + 1)
         self._pool = DaemonThreadPool(self._max_threads, "denoise-service")
 
-    async def ask(self, call: Callable[[], T], tokens: int, kind: str = "") -> T:
+    async def ask(
+        self,
+        call: Callable[[], T],
+        tokens: int,
+        kind: str = "",
+        reserved: Turn | None = None,
+    ) -> T:
         """Return what ``call`` returns; calls of one ``kind`` read at one speed.
 
-        Raises `TooManyTokens` or `ServiceBusy` at once when it could not be done in
-        time, alone or now, and `TimeoutError` when it was not.
+        ``reserved`` is the request's turn, if it was admitted by an estimate. Raises
+        `TooManyTokens` or `ServiceBusy` at once when it could not be done in time, alone
+        or now, and `TimeoutError` when it was not.
         """
-        cost = tokens + FIXED_COST
         self._refuse_too_long(tokens, self.reading_rates[kind])
         deadline = time.monotonic() + self.limits.timeout
-        self.admit(tokens)
-        is_probe = self._excess_seconds(cost) > 0
-        if is_probe:
-            self._next_probe = time.monotonic() + PROBE_SECONDS
-        pending_cost = min(cost, self.limits.timeout / self.rate.current)
-        turn = _Turn(cost, pending_cost, kind)
-        self._pending_cost += turn.pending_cost
+        turn = self.reserve(tokens, reserved)
+        turn.kind = kind
         try:
             async with asyncio.timeout(self.limits.timeout):
                 await self._slots.acquire_on_behalf_of(turn)
                 turn.start_time = time.monotonic()
-                seconds = cost * self.rate.current
-                if turn.start_time + seconds > deadline and not is_probe:
+                seconds = turn.cost * self.rate.current
+                if turn.start_time + seconds > deadline and not turn.is_probe:
                     raise TimeoutError  # it would not end in time
                 if self._is_hung:
                     raise ServiceBusy(self.limits.timeout / 2)
@@ -191,7 +197,48 @@ class RequestQueue:
                 self._record_rate(turn, cpu_seconds, has_ended=False)
             raise
         finally:
-            self._release(turn)
+            self.release(turn)
+
+    def reserve(self, tokens: int, estimated: Turn | None = None) -> Turn:
+        """Admit a request, and count its cost until its turn is released.
+
+        Args:
+            tokens: To be read.
+            estimated: Its turn so far, which ends. It is admitted anew only if it costs
+                more than was estimated: those that came later do not push it out.
+
+        Raises:
+            ServiceBusy: It could not be done in time.
+        """
+        cost = tokens + FIXED_COST
+        is_probe = False
+        admitted_cost = 0.0
+        if estimated is not None:
+            self.release(estimated)
+            is_probe = estimated.is_probe
+            admitted_cost = estimated.cost
+        if cost > admitted_cost and not is_probe:
+            self.admit(tokens)
+            is_probe = self._excess_seconds(cost) > 0
+            if is_probe:
+                self._next_probe = time.monotonic() + PROBE_SECONDS
+        pending_cost = min(cost, self.limits.timeout / self.rate.current)
+        turn = Turn(cost, pending_cost, is_probe=is_probe)
+        self._admitted_count += 1
+        self._pending_cost += pending_cost
+        return turn
+
+    def release(self, turn: Turn) -> None:
+        """Free what the turn holds; a second call does nothing."""
+        if not turn.has_slot:
+            return
+        turn.has_slot = False
+        self._admitted_count -= 1
+        self._pending_cost -= turn.pending_cost
+        try:
+            self._slots.release_on_behalf_of(turn)
+        except RuntimeError:  # it never got a slot
+            return
 
     def _refuse_too_long(self, tokens: int, reading_rate: _Rate) -> None:
         if reading_rate.measured is None or tokens < LONG_TOKENS:
@@ -210,7 +257,7 @@ class RequestQueue:
 
     def _excess_seconds(self, cost: float) -> float:
         total_cost = cost
-        if self._slots.available_tokens < 1:  # else it would not wait
+        if self._admitted_count >= self.limits.threads:  # else it would not wait
             total_cost += self._pending_cost / self.limits.threads
         allowed_seconds = WAIT_FRACTION * self.limits.timeout
         return total_cost * self.rate.current - allowed_seconds
@@ -229,7 +276,7 @@ class RequestQueue:
     @property
     def waiting(self) -> int:
         """Requests that wait for a thread."""
-        return self._slots.statistics().tasks_waiting
+        return max(0, self._admitted_count - self.limits.threads)
 
     @property
     def ready(self) -> bool:
@@ -246,14 +293,14 @@ class RequestQueue:
     def _is_hung(self) -> bool:
         return self.working >= self._max_threads
 
-    async def _run_turn(self, call: Callable[[], T], turn: _Turn) -> T:
+    async def _run_turn(self, call: Callable[[], T], turn: Turn) -> T:
         watch = asyncio.create_task(self._release_when_waiting(turn))
         try:
             return await self._pool.run(self._run_timed, call, turn)
         finally:
             watch.cancel()
 
-    async def _release_when_waiting(self, turn: _Turn) -> None:
+    async def _release_when_waiting(self, turn: Turn) -> None:
         """Release the slot once the call's thread has computed next to nothing for a while."""
         seconds = self.limits.timeout / MAX_HUNG_THREADS
         last_cpu_seconds = 0.0
@@ -263,21 +310,10 @@ class RequestQueue:
             if cpu_seconds is None:  # its thread has not started, or has just ended
                 continue
             if cpu_seconds - last_cpu_seconds < MIN_CPU_SECONDS:
-                self._release(turn)
+                self.release(turn)
             last_cpu_seconds = cpu_seconds
 
-    def _release(self, turn: _Turn) -> None:
-        """Free what the turn holds; a second call does nothing."""
-        if not turn.has_slot:
-            return
-        turn.has_slot = False
-        self._pending_cost -= turn.pending_cost
-        try:
-            self._slots.release_on_behalf_of(turn)
-        except RuntimeError:  # it never got a slot
-            return
-
-    def _run_timed(self, call: Callable[[], T], turn: _Turn) -> T:
+    def _run_timed(self, call: Callable[[], T], turn: Turn) -> T:
         turn.cpu_start = time.thread_time()
         if hasattr(time, "pthread_getcpuclockid"):
             turn.cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
@@ -295,7 +331,7 @@ class RequestQueue:
         finally:
             self._record_end(turn)
 
-    def _record_end(self, turn: _Turn) -> None:
+    def _record_end(self, turn: Turn) -> None:
         with self._lock:
             self.working -= 1
             is_idle = not self.working
@@ -309,7 +345,7 @@ class RequestQueue:
                 gc.collect()
 
     def _record_rate(
-        self, turn: _Turn, cpu_seconds: float, *, has_ended: bool = True
+        self, turn: Turn, cpu_seconds: float, *, has_ended: bool = True
     ) -> None:
         with self._lock:
             self.rate.record((time.monotonic() - turn.start_time) / turn.cost)

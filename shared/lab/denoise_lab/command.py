@@ -21,7 +21,6 @@ from denoise_core.cli.options import (
     ColumnsOption,
     DryRunOption,
     GradingOption,
-    PriceOption,
     make_command,
 )
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
@@ -100,7 +99,6 @@ def protocol(
         ),
     ] = None,
     budget: BudgetOption = None,
-    price: PriceOption = None,
     dry_run: DryRunOption = False,
     out: Annotated[
         Path,
@@ -129,7 +127,7 @@ def protocol(
         raise InputError(
             f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
         )
-    ledger = open_ledger(llm, out / ANSWERS_FILE, budget, price, dry_run)
+    ledger = open_ledger(llm, out / ANSWERS_FILE, budget, dry_run)
     served = llm.startswith(("http://", "https://"))
     local, named = None if served else llm, parse_columns(columns or [])
     request = ProtocolRequest(

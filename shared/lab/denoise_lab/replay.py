@@ -32,7 +32,7 @@ from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
 _SPENT = re.compile(
-    r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)"
+    r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds) is spent \((\S+) used\)"
 )
 
 

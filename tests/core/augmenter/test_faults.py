@@ -33,7 +33,7 @@ FAULTS = st.sampled_from(
         OSError("gone"),
         TimeoutError(),
         MemoryError("full"),
-        BudgetExceeded("money", 1, 2),
+        BudgetExceeded("tokens", 1, 2),
         KeyError("x"),
         RecursionError(),
         StopAsyncIteration(),

@@ -33,10 +33,9 @@ def test_the_report_names_the_requests_that_lost_something(shadow_file):
     assert "1 answers rest on what would be left out\n  request-1: 1 fact" in output
 
 
-def test_money_is_that_of_the_tokens_left_out(shadow_file):
-    counts = json.loads(report(shadow_file, "--json", "--price", "2,4").output)
-    left_out = counts["tokens"] - counts["kept_tokens"]
-    assert counts["money"] == pytest.approx(left_out * 2 / 1e6)
+def test_the_report_as_json(shadow_file):
+    counts = json.loads(report(shadow_file, "--json").output)
+    assert counts["tokens"] > counts["kept_tokens"]
     assert counts["losses"] == {"request-1": {"fact": 1}}
 
 

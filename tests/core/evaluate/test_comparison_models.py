@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from local_server import answering, chat_reply
 
-from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
+from denoise_core import BudgetExceeded, InputError, Message, Reply, Usage
 from denoise_core.evaluate.comparison.answering import (
     LLMAnswerer,
     LLMGrader,
@@ -170,15 +170,7 @@ def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
     assert resumed_log.call_count == 0
 
 
-def test_money_is_the_budget_where_there_is_a_price(tmp_path):
-    reply_log = ReplyLog(
-        FunctionLLM(lambda messages: Reply("x", Usage(10, 1))),
-        "m",
-        budget=0.0,
-        price=Price(1, 1),
-    )
-    with pytest.raises(BudgetExceeded, match="money"):
-        reply_log.complete(messages("x"))
+def test_a_budget_below_0_is_refused():
     with pytest.raises(InputError, match="0 or more"):
         ReplyLog(FunctionLLM(lambda messages: "x"), "m", budget=-1)
 

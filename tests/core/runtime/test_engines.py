@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_server import reranking, words
 
-from denoise_core import InputError
+from denoise_core import Guard, InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
@@ -30,7 +30,6 @@ from denoise_core.runtime.engines import (
     _parse_retry_after,
     rendezvous_order,
 )
-from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.scorers import RemoteReranker
 
@@ -119,15 +118,16 @@ def test_what_does_not_pass_is_not_and_a_refused_key_is_a_mistake(
 
 
 @pytest.mark.parametrize("fault", [400, 413, 422])
-def test_a_document_that_is_refused_costs_itself(server, fault):
+def test_a_text_that_is_refused_drops_none(server, fault):
+    """It had the lowest score of all, so that it was the first to be dropped."""
     server.refuses = (TEXTS[7], fault)
-    scores = reranker(server, batch=20).score(QUERY, TEXTS[1:20]).tolist()
-    expected = EXPECTED[1:20]
-    expected[6] = min(expected)
-    assert scores == expected
-    assert fallback_counts()["a document of a request", "BadReply"] == 1
-    with pytest.raises(BadReply, match=str(fault)):
-        reranker(server).score(QUERY, [TEXTS[7]])
+    scorer = RemoteReranker(server.url, batch=5)
+    with pytest.raises(BadReply, match=rf"\({fault}\): a text may be too long"):
+        scorer.score(QUERY, TEXTS)
+    passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    result = Guard(ENDDenoiser(scorer, keep=1)).denoise(QUERY, passages)
+    assert result.passages == tuple(passages)
+    assert f"({fault})" in result.fallback
 
 
 @pytest.mark.parametrize(("fault", "replicas"), [(429, 1), (503, 2)])

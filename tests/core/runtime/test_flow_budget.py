@@ -1,4 +1,4 @@
-"""A budget is never passed: calls, tokens, money, time, in nested runs too; what was not used is given back."""
+"""A budget is never passed: calls, tokens, time, in nested runs too; what was not used is given back."""
 
 import asyncio
 import threading
@@ -12,7 +12,6 @@ from denoise_core import (
     Budget,
     BudgetExceeded,
     InputError,
-    Price,
     Reply,
     Usage,
 )
@@ -59,7 +58,6 @@ def test_a_budget_of_calls_is_never_passed(limit, batches, width):
     [
         (Budget(tokens=150), "tokens"),
         (Budget(tokens=200), "tokens"),
-        (Budget(money=0.00015, price=Price(1.0, 1.0)), "money"),
         (Budget(calls=2), "calls"),
     ],
 )
@@ -150,7 +148,6 @@ def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_cal
     ("make", "message"),
     [
         (lambda: Budget(calls=-1), "0 or more"),
-        (lambda: Budget(money=1.0), "price="),
         (lambda: run_flow(iter(()), max_concurrency=0), "max_concurrency=0"),
     ],
 )

@@ -13,7 +13,7 @@ from faults import Faulty
 from kept_texts import Keeping
 from laws import check_result
 
-from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
+from denoise_core import Budget, InputError, Passage, Pipeline, Usage
 from denoise_core._files import write_whole
 from denoise_core.end.fit.data import parse_question
 from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_folder
@@ -32,9 +32,7 @@ def test_a_budget_refuses_what_nothing_ever_passes(name, wrong):
 
 
 @pytest.mark.parametrize("wrong", [NAN, -1, float("inf")])
-def test_prices_and_usage_refuse_what_is_no_number(wrong):
-    with pytest.raises(InputError):
-        Price(wrong, 1)
+def test_usage_refuses_what_is_no_number(wrong):
     with pytest.raises(InputError):
         Usage(1, wrong)
     assert Usage.from_report(wrong, 1) is None

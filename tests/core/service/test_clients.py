@@ -3,78 +3,67 @@
 import asyncio
 
 import pytest
-from service_server import QUERY, TEXTS, best, serving
-
-from denoise_core.embedded import default_denoiser
-from denoise_core.service import Service
+from service_server import QUERY, TEXTS, best
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
+ASKED = {"query": QUERY, "documents": TEXTS, "top_n": 2}
 
 
-@pytest.fixture(scope="module")
-def url():
-    with serving(Service(default_denoiser())) as found:
-        yield found
+def best_texts():
+    return [TEXTS[i] for i in best()[:2]]
+
+
+def load(name):
+    return pytest.importorskip(name, reason=f"{name} is not installed")
 
 
 @pytest.mark.parametrize("version", ["Client", "ClientV2"])
-def test_coheres(url, version):
-    cohere = pytest.importorskip(
-        "cohere", reason="cohere is not installed: its client is not tested"
-    )
-    client = getattr(cohere, version)(api_key="none", base_url=url)
-    found = client.rerank(model="any", query=QUERY, documents=TEXTS, top_n=2).results
-    assert [r.index for r in found] == best()[:2]
-    assert found[0].relevance_score > found[1].relevance_score
+def test_coheres(default_url, version):
+    client = getattr(load("cohere"), version)(api_key="none", base_url=default_url)
+    ranked = client.rerank(model="any", **ASKED).results
+    indices = [row.index for row in ranked]
+    assert indices == best()[:2]
+    assert ranked[0].relevance_score > ranked[1].relevance_score
 
 
-def test_langchains(url):
-    cohere = pytest.importorskip(
-        "cohere", reason="cohere is not installed: LangChain's reranker is not tested"
-    )
-    langchain = pytest.importorskip(
-        "langchain_cohere", reason="langchain-cohere is not installed"
-    )
+def test_langchains(default_url):
     from langchain_core.documents import Document
 
-    client = cohere.ClientV2(api_key="none", base_url=url)
-    ranking = langchain.CohereRerank(
+    client = load("cohere").ClientV2(api_key="none", base_url=default_url)
+    ranking = load("langchain_cohere").CohereRerank(
         client=client, model="any", cohere_api_key="none", top_n=2
     )
-    found = ranking.compress_documents([Document(t) for t in TEXTS], QUERY)
-    assert [d.page_content for d in found] == [TEXTS[i] for i in best()[:2]]
+    documents = [Document(text) for text in TEXTS]
+    kept = ranking.compress_documents(documents, QUERY)
+    kept_texts = [document.page_content for document in kept]
+    assert kept_texts == best_texts()
 
 
-def test_jinas(url):
-    jina = pytest.importorskip(
-        "llama_index.postprocessor.jinaai_rerank", reason="not installed"
-    )
+def test_jinas(default_url):
+    jina = load("llama_index.postprocessor.jinaai_rerank")
     from llama_index.core.schema import NodeWithScore, TextNode
 
-    nodes = [NodeWithScore(node=TextNode(text=t)) for t in TEXTS]
+    nodes = [NodeWithScore(node=TextNode(text=text)) for text in TEXTS]
     ranking = jina.JinaRerank(
-        model="any", base_url=f"{url}/v1", api_key="none", top_n=2
+        model="any", base_url=f"{default_url}/v1", api_key="none", top_n=2
     )
-    found = ranking.postprocess_nodes(nodes, query_str=QUERY)
-    assert [n.node.text for n in found] == [TEXTS[i] for i in best()[:2]]
+    ranked = ranking.postprocess_nodes(nodes, query_str=QUERY)
+    ranked_texts = [node.node.text for node in ranked]
+    assert ranked_texts == best_texts()
 
 
 @pytest.mark.parametrize(
     ("provider", "path"),
     [("hosted_vllm", ""), ("cohere", ""), ("jina_ai", "/v1/rerank")],
 )
-def test_litellms(url, monkeypatch, provider, path):
+def test_litellms(default_url, monkeypatch, provider, path):
     # Without it LiteLLM asks the network when it is imported.
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    litellm = pytest.importorskip("litellm", reason="litellm is not installed")
-    asked = {
-        "model": f"{provider}/rag-denoise",
-        "query": QUERY,
-        "documents": TEXTS,
-        "top_n": 2,
-        "api_base": url + path,
-        "api_key": "none",
-    }
-    for found in (litellm.rerank(**asked), asyncio.run(litellm.arerank(**asked))):
-        assert [r["index"] for r in found.results] == best()[:2]
-        assert found.results[0]["relevance_score"] > found.results[1]["relevance_score"]
+    litellm = load("litellm")
+    asked = {"model": f"{provider}/rag-denoise", "api_key": "none", **ASKED}
+    asked["api_base"] = default_url + path
+    sync_reply = litellm.rerank(**asked)
+    async_reply = asyncio.run(litellm.arerank(**asked))
+    for reply in (sync_reply, async_reply):
+        indices = [row["index"] for row in reply.results]
+        assert indices == best()[:2]

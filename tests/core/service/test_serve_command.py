@@ -4,54 +4,52 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
+
+from denoise_core import InputError
+from denoise_core.cli import load_app
 
 pytestmark = pytest.mark.enable_socket
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
+SECRET_TEXT = "The tower {} is in Porto, and a secret. " * 8
+TEXTS = [SECRET_TEXT.replace("{}", str(i)) for i in range(60)]
+BODY = {"query": "Where is the tower?", "passages": TEXTS}
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_serves_and_ends_after_what_is_under_way(by):
-    with subprocess.Popen(
-        [COMMAND, "serve", "--port", "0", "--cache-bytes", "10000"],
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as running:
-        said = ""
-        while not (
-            found := re.search(r"serving 'end' at (http://127\.0\.0\.1:\d+)/", said)
-        ):
-            line = running.stderr.readline()
-            assert line, said
-            said += line
-        metrics = httpx.get(found[1] + "/metrics", timeout=60).text
-        bounds = re.findall(r'is_limit="yes"} (\S+)', metrics)
-        assert {float(bound) for bound in bounds} == {10_000.0}
-        answered = []
-        texts = [f"The tower {i} is in Porto, and a secret. " * 8 for i in range(60)]
-
-        def ask():
-            body = {"query": "Where is the tower?", "passages": texts}
-            answered.append(
-                httpx.post(found[1] + "/v1/denoise", json=body, timeout=60).json()
-            )
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        while not httpx.get(found[1] + "/livez", timeout=60).json()["working"]:
-            time.sleep(0.01)
-        running.send_signal(by)
-        thread.join()
-        said += running.stderr.read()
-    assert answered[0]["passages"]
+    options = ["--port", "0", "--cache-bytes", "10000", "--access-log"]
+    with (
+        subprocess.Popen(
+            [COMMAND, "serve", *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as running,
+        ThreadPoolExecutor() as pool,
+    ):
+        said = running.stderr.readline()
+        found = re.search(r"serving 'end' at (http://127\.0\.0\.1:\d+)/", said)
+        assert found, said + running.stderr.read()
+        with httpx.Client(base_url=found[1], timeout=60) as client:
+            metrics = client.get("/metrics").text
+            bounds = re.findall(r'is_limit="yes"} (\S+)', metrics)
+            assert {float(bound) for bound in bounds} == {10_000.0}
+            asked = pool.submit(client.post, "/v1/denoise", json=BODY)
+            while not client.get("/livez").json()["working"]:
+                time.sleep(0.01)
+            running.send_signal(by)
+            assert asked.result().json()["passages"]
+        said = running.stderr.read()
     assert said.endswith("closed\n")
+    assert " - POST /v1/denoise 200 " in said
     assert running.returncode == 0
     assert "secret" not in said
 
@@ -63,16 +61,11 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
         (["--port", "70000"], "--port"),
         (["--keys", "no/keys.toml"], "no/keys.toml"),
         (["--denoiser", "missing/folder"], "missing/folder"),
-        (["--method", "s2a-select"], "--method"),
     ],
 )
 def test_what_cannot_be_served_is_said(arguments, says):
-    found = subprocess.run(
-        [COMMAND, "serve", "--port", "0", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert found.returncode != 0
-    assert says in found.stderr
-    assert "Traceback" not in found.stderr
+    command = ["serve", "--port", "0", *arguments]
+    asked = CliRunner().invoke(load_app("serve"), command)
+    assert asked.exit_code != 0
+    assert says in f"{asked.output} {asked.exception}"
+    assert isinstance(asked.exception, (InputError, SystemExit))

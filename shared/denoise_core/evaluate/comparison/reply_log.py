@@ -16,7 +16,6 @@ from pathlib import Path
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.protocols import LLM
-from denoise_core.runtime.budget import Price
 from denoise_core.runtime.caches import Cache
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.token_budget import estimate_usage
@@ -37,17 +36,16 @@ class ReplyLog:
         llm: The model that answers.
         model: Its name; replies of another model are not used.
         path: The file; without it replies are only kept in memory.
-        budget: The most that may be spent, in money when there is a ``price``, else in
-            tokens. A call is refused if it could exceed the budget at its worst: every byte
-            of the prompt a token, and ``max_tokens`` of reply.
-        price: The model's price.
+        budget: The most tokens that may be spent. A call is refused if it could exceed the
+            budget at its worst: every byte of the prompt a token, and ``max_tokens`` of
+            reply.
         max_tokens: The longest reply.
         dry_run: Make no call. `planned_calls` and `planned_usage` count what would be asked,
             and each call is answered with `PLANNED_REPLY`.
 
     Attributes:
         call_count: Calls made by this object.
-        total_spent: Money, or tokens without a price, of all calls in the file and here.
+        total_spent: Tokens of all calls in the file and here.
 
     Raises:
         InputError: The file is no reply log, or the budget is below 0.
@@ -59,8 +57,7 @@ class ReplyLog:
         model: str,
         path: str | Path | None = None,
         *,
-        budget: float | None = None,
-        price: Price | None = None,
+        budget: int | None = None,
         max_tokens: int = 256,
         dry_run: bool = False,
     ) -> None:
@@ -69,7 +66,6 @@ class ReplyLog:
         self.llm = llm
         self.path = None if path is None else Path(path)
         self.budget = budget
-        self.price = price
         self.max_tokens = max_tokens
         self.dry_run = dry_run
         self.call_count = 0
@@ -80,9 +76,7 @@ class ReplyLog:
         self._key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
         recorded_usages = [model_reply.usage for model_reply in self._replies.values()]
-        self.total_spent = sum(
-            self._cost(call_usage) for call_usage in recorded_usages if call_usage
-        )
+        self.total_spent = sum(usage.total for usage in recorded_usages if usage)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Return the reply from the log or from the model.
@@ -120,13 +114,10 @@ class ReplyLog:
 
     def _call(self, prompt_key: str, messages: Sequence[Message]) -> Reply:
         format_overhead = MESSAGE_OVERHEAD * (len(messages) + 1)
-        worst_cost = self._cost(
-            Usage(_count_bytes(messages) + format_overhead, self.max_tokens)
-        )
+        worst_cost = _count_bytes(messages) + format_overhead + self.max_tokens
         with self._lock:
             if self.budget is not None and self.total_spent + worst_cost > self.budget:
-                budget_unit = "tokens" if self.price is None else "money"
-                raise BudgetExceeded(budget_unit, self.budget, self.total_spent)
+                raise BudgetExceeded("tokens", self.budget, self.total_spent)
             # Reserved until the reply tells the cost, so that parallel calls keep to it.
             self.total_spent += worst_cost
             self.call_count += 1
@@ -141,15 +132,10 @@ class ReplyLog:
             call_usage = estimate_usage(messages, model_reply.text)
         model_reply = Reply(model_reply.text, call_usage)
         with self._lock:
-            self.total_spent += self._cost(call_usage) - worst_cost
+            self.total_spent += call_usage.total - worst_cost
             self._replies[prompt_key] = model_reply
             self._append(prompt_key, model_reply)
         return model_reply
-
-    def _cost(self, call_usage: Usage) -> float:
-        if self.price is None:
-            return float(call_usage.total)
-        return self.price.cost_of(call_usage)
 
     def _append(self, prompt_key: str, model_reply: Reply) -> None:
         if self.path is None:
