@@ -10,11 +10,12 @@ from string import ascii_letters, digits
 from denoise_core.spans import Ranges
 from denoise_core.text.line_groups import group_lines, split_long
 from denoise_core.text.prose import line_kind
-from denoise_core.text.text_chunk import TextChunk
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
 
 _DETECTION_CHARACTERS = 8_000
 _MAX_TURN_CHARACTERS = 240  # a longer turn is no context of its answer
 _MAX_TURNS_BEFORE = 3
+_MAX_TURNS_AFTER = 3
 _LONGEST_TIME = 12  # characters of a time of day without a date
 _MIN_SHARE = 0.6  # of the lines must begin alike in a log or transcript
 _MIN_STARTS = 4
@@ -23,6 +24,7 @@ _TURN = re.compile(
     r"(?:[\[(]?(?P<time>\d[\d:.,/-]{0,20}(?:,?[ ]\d[\d:.]{0,11})?(?:[ ]?[AaPp][Mm])?)"
     r"[\])]?[ ]+(?:[-\u2013][ ]+)?)?(?P<name>[^\W\d_][\w .'-]{0,40}):[ \t]"
 )
+_ASKS = re.compile(r"[?\uff1f\u061f](?=\s|[\"'\u201d)*_]|$)")
 _SHAPES = str.maketrans(
     digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters)
 )
@@ -83,10 +85,7 @@ def entry_chunks(text: str) -> list[TextChunk]:
     known_starts = entry_starts(head_lines(text))
 
     def starts_entry(start: int, end: int) -> bool:
-        line = text[start:end]
-        if _speaker(line) in known_starts:
-            return True
-        return _time_shape(line) in known_starts
+        return _starts_entry(text[start:end], known_starts)
 
     entries = group_lines(text, starts_entry)
     speakers = [_speaker(text[start:end]) for start, end in entries]
@@ -131,6 +130,58 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
         if speaker != speakers[index]:
             break
     return turns
+
+
+def answering_turns(text: str, chunks: Sequence[TextChunk]) -> dict[int, list[int]]:
+    """Return for chunks that end with a question the next turn by somebody else.
+
+    A question shares its words with what is asked, its answer often none: "four, all
+    from the rear third".
+
+    Returns:
+        Indices by index; no answer is looked for beyond a few turns.
+    """
+    known_starts = entry_starts(head_lines(text))
+    turns_of_chunks = []
+    for chunk in chunks:
+        turns_of_chunks.append(_turns_of(chunk.text_of(text), known_starts))
+    answers: dict[int, list[int]] = {}
+    for index, turns in enumerate(turns_of_chunks):
+        if not turns or not _ASKS.search(turns[-1]):
+            continue
+        asker = _speaker(turns[-1])
+        next_indices = range(index + 1, len(chunks))
+        for later_index in next_indices[:_MAX_TURNS_AFTER]:
+            later_turns = turns_of_chunks[later_index]
+            is_long = chunks[later_index].length > MAX_CHUNK_CHARACTERS
+            if not later_turns or is_long:
+                break
+            if any(_speaker(turn) != asker for turn in later_turns):
+                answers[index] = [later_index]
+                break
+    return answers
+
+
+def _turns_of(chunk_text: str, known_starts: Container[str]) -> list[str]:
+    """Return the turns of a chunk; none if one of them has no speaker.
+
+    A chunk of a long transcript holds several turns.
+    """
+    turns: list[str] = []
+    for line in chunk_text.splitlines(keepends=True):
+        if _starts_entry(line, known_starts):
+            turns.append(line)
+        elif turns:
+            turns[-1] += line
+    if all(map(_speaker, turns)):
+        return turns
+    return []
+
+
+def _starts_entry(line: str, known_starts: Container[str]) -> bool:
+    if _speaker(line) in known_starts:
+        return True
+    return _time_shape(line) in known_starts
 
 
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
