@@ -169,7 +169,8 @@ class TokenLimit:
     """The best chunks, down by score, that fit into ``limit`` tokens.
 
     `ENDDenoiser` cuts the first chunk that does not fit at its sentences or rows
-    (`denoise_core.end.budget`); worse chunks never replace it.
+    (`denoise_core.end.budget`); worse chunks never replace it. It counts the header of
+    each passage that is kept, which prompts show with the text.
 
     Attributes:
         limit: Tokens, 1 or more.
