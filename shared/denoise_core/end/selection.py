@@ -11,9 +11,9 @@ holds the margins, found by conformal risk control (`denoise_core.end.calibratio
 The best of many irrelevant scores is higher than the best of few, so distances grow
 with the length of the list. They are counted in units of ``log(1 + n) / log(11)``:
 a margin is that of a list of ten. It grows no further than to `LONG_LIST` chunks or the
-longest list of the calibration: in lists of five sets, filled up to 400 and 800
+longest list of the calibration: in lists of six sets, filled up to 400 and 800
 passages, the margin of 30 loses less of the relevant ones than in the sets' own lists
-(.08 against .10), in .08 of the text. An unbounded margin keeps half of the text.
+(.09 and .07 against .11), in .07 of the passages. An unbounded margin keeps half of them.
 """
 
 from __future__ import annotations
