@@ -250,7 +250,6 @@ class _Spending:
     all_headers: set[Span] = field(default_factory=set)
     passage_ids: set[str] = field(default_factory=set)
     _token_counts: dict[Span, int] = field(default_factory=dict)
-    _header_counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def evicted_headers(self) -> frozenset[Span]:
@@ -292,10 +291,7 @@ class _Spending:
 
     def count_header(self, passage_id: str) -> int:
         """Tokens of a passage's header."""
-        if passage_id not in self._header_counts:
-            header = self.trimmer.passages[passage_id].header
-            self._header_counts[passage_id] = self.budget.count_tokens(header)
-        return self._header_counts[passage_id]
+        return self.budget.count_tokens(self.trimmer.passages[passage_id].header)
 
     def count_tokens(self, chunk_span: Span) -> int:
         """Tokens of a range without its context."""

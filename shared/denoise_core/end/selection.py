@@ -402,11 +402,7 @@ class MarginRule:
     def _best_of_documents(self, scores: Floats) -> Mask:
         """True for the first best chunk of each document within the wider margin."""
         is_kept = np.zeros(len(scores), dtype=np.bool_)
-        finite_scores = scores[np.isfinite(scores)]
-        if not len(finite_scores):
-            return is_kept
-        limit = DOCUMENT_FACTOR * self._limit(finite_scores)
-        lowest_score = finite_scores.max() - limit
+        lowest_score = self.keep_threshold(scores, DOCUMENT_FACTOR)
         seen_documents = set()
         for i in rank_by_score(scores).tolist():
             document = self.documents[i]
@@ -416,13 +412,13 @@ class MarginRule:
             is_kept[i] = scores[i] >= lowest_score
         return is_kept
 
-    def keep_threshold(self, chunk_scores: Floats) -> float:
-        """The lowest score within the margin; plus infinity if no chunk is scored."""
+    def keep_threshold(self, chunk_scores: Floats, margins: float = 1.0) -> float:
+        """The lowest score within so many margins; infinity if no chunk is scored."""
         finite_scores = chunk_scores[np.isfinite(chunk_scores)]
         if not len(finite_scores):
             return math.inf
         best_score = float(finite_scores.max())
-        return best_score - self._limit(finite_scores) - 1e-9
+        return best_score - margins * self._limit(finite_scores) - 1e-9
 
     def _limit(self, finite_scores: Floats) -> float:
         risk_margin = self.margin

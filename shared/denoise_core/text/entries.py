@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from string import ascii_letters, digits
 
 from denoise_core.spans import Ranges
 from denoise_core.text.line_groups import group_lines, split_long
 from denoise_core.text.prose import line_kind
-from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
+from denoise_core.text.text_chunk import TextChunk
 
 _DETECTION_CHARACTERS = 8_000
 _MAX_TURN_CHARACTERS = 240  # a longer turn is no context of its answer
 _MAX_TURNS_BEFORE = 3
-_MAX_TURNS_AFTER = 3
 _LONGEST_TIME = 12  # characters of a time of day without a date
 _MIN_SHARE = 0.6  # of the lines must begin alike in a log or transcript
 _MIN_STARTS = 4
@@ -85,7 +85,10 @@ def entry_chunks(text: str) -> list[TextChunk]:
     known_starts = entry_starts(head_lines(text))
 
     def starts_entry(start: int, end: int) -> bool:
-        return _starts_entry(text[start:end], known_starts)
+        line = text[start:end]
+        if _speaker(line) in known_starts:
+            return True
+        return _time_shape(line) in known_starts
 
     entries = group_lines(text, starts_entry)
     speakers = [_speaker(text[start:end]) for start, end in entries]
@@ -113,6 +116,24 @@ def entry_chunks(text: str) -> list[TextChunk]:
     return chunks
 
 
+def answering_turns(
+    text: str, chunks: Sequence[TextChunk]
+) -> Iterator[tuple[int, int]]:
+    """Yield which chunk asks and which of the next few answers it, as indices.
+
+    A question shares its words with what is asked, its answer often none: "four, all
+    from the rear third". An answer has the turn that asks as context.
+    """
+    for index, chunk in enumerate(chunks):
+        answerer = _speaker(chunk.text_of(text))
+        for start, end in chunk.context_spans:
+            turn = text[start:end]
+            asking = bisect_right(chunks, start, key=lambda chunk: chunk.start) - 1
+            is_near = index - asking <= _MAX_TURNS_BEFORE
+            if is_near and _speaker(turn) not in ("", answerer) and _ASKS.search(turn):
+                yield asking, index
+
+
 def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Ranges:
     """Return what a turn answers: the last turn of another, and the turns since then.
 
@@ -130,58 +151,6 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
         if speaker != speakers[index]:
             break
     return turns
-
-
-def answering_turns(text: str, chunks: Sequence[TextChunk]) -> dict[int, list[int]]:
-    """Return for chunks that end with a question the next turn by somebody else.
-
-    A question shares its words with what is asked, its answer often none: "four, all
-    from the rear third".
-
-    Returns:
-        Indices by index; no answer is looked for beyond a few turns.
-    """
-    known_starts = entry_starts(head_lines(text))
-    turns_of_chunks = []
-    for chunk in chunks:
-        turns_of_chunks.append(_turns_of(chunk.text_of(text), known_starts))
-    answers: dict[int, list[int]] = {}
-    for index, turns in enumerate(turns_of_chunks):
-        if not turns or not _ASKS.search(turns[-1]):
-            continue
-        asker = _speaker(turns[-1])
-        next_indices = range(index + 1, len(chunks))
-        for later_index in next_indices[:_MAX_TURNS_AFTER]:
-            later_turns = turns_of_chunks[later_index]
-            is_long = chunks[later_index].length > MAX_CHUNK_CHARACTERS
-            if not later_turns or is_long:
-                break
-            if any(_speaker(turn) != asker for turn in later_turns):
-                answers[index] = [later_index]
-                break
-    return answers
-
-
-def _turns_of(chunk_text: str, known_starts: Container[str]) -> list[str]:
-    """Return the turns of a chunk; none if one of them has no speaker.
-
-    A chunk of a long transcript holds several turns.
-    """
-    turns: list[str] = []
-    for line in chunk_text.splitlines(keepends=True):
-        if _starts_entry(line, known_starts):
-            turns.append(line)
-        elif turns:
-            turns[-1] += line
-    if all(map(_speaker, turns)):
-        return turns
-    return []
-
-
-def _starts_entry(line: str, known_starts: Container[str]) -> bool:
-    if _speaker(line) in known_starts:
-        return True
-    return _time_shape(line) in known_starts
 
 
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:

@@ -363,8 +363,8 @@ def _chunk_string(text: str) -> ChunkedText:
     if text_format in (lines.PLAIN_TEXT, lines.LOG_ENTRIES):
         references = later_references(text, chunks)
     if text_format == lines.LOG_ENTRIES:
-        for index, answers in answering_turns(text, chunks).items():
-            references.setdefault(index, []).extend(answers)
+        for asking, answering in answering_turns(text, chunks):
+            references.setdefault(asking, []).append(answering)
     return ChunkedText(text, text_format, tuple(chunks), references=references)
 
 

@@ -370,8 +370,8 @@ def test_a_turn_with_a_date_keeps_what_it_answers():
 
 CHAT = (
     "[09:12] Mara: how many crates came in warm last night?",
-    "[09:13] Mara: the truck from Lund",
     "[09:30] Petra: four, all from the rear third",
+    "[09:30] Petra: quality has them",
     "[09:31] Mara: fine",
     "[09:40] Tom: lunch at the van?",
     "[09:41] Petra: on my way",
@@ -383,7 +383,7 @@ CHAT = (
 @pytest.mark.parametrize(
     ("asked", "kept_turns"),
     [
-        ("how many crates", CHAT[:3]),  # with the turn between, which Petra read
+        ("how many crates", CHAT[:3]),  # all that she answers
         ("lunch", CHAT[3:6]),  # a turn also keeps what it may answer
         ("today", CHAT[5:7]),  # a question mark in an address asks nothing
     ],
