@@ -2,8 +2,8 @@
 
 ``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are places of the files, verbatim, all of which
 the answer needs; ``identity`` the title, sender, date, header row or key without which they cannot be attributed.
-Another set of the same form, on which nothing was tuned, asks about the files that ship with the
-package; its questions are in ``benchmarks/data/unseen``. Files are asked whole
+Two sets of the same form, on which nothing was tuned, ask about the files that ship with the package
+(``benchmarks/data/unseen``) and about six files of a depot (``benchmarks/data/depot``). Files are asked whole
 and in the pieces of 600 characters that a retriever returns, with and without the position of each piece.
 
 With a model, replayed from recorded replies: S2A's ``select`` over whole files, one call a question, and whether
@@ -33,6 +33,7 @@ from denoise_core.testing import RecordedLLM
 from denoise_core.types import Passage
 
 UNSEEN = Path(__file__).parent / "data" / "unseen"
+DEPOT = Path(__file__).parent / "data" / "depot"
 PIECE_CHARACTERS = 600
 ABSENT_KINDS = ("unanswerable_on_topic", "off_topic")
 LEAST_BOTH = {
@@ -104,7 +105,10 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("company", options)
     limit = 6 if options.quick else None
-    sets = {"unseen set": read_questions(UNSEEN, limit)}
+    sets = {
+        "unseen set": read_questions(UNSEEN, limit),
+        "depot set": read_questions(DEPOT, limit),
+    }
     if options.data is not None:
         folder = options.data / "company"
         sets = {"development half": read_questions(folder, limit), **sets}
@@ -120,11 +124,12 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             outcomes = measure_outcomes(questions, splitter)
             least = LEAST_BY_FORM.get(form) if rows.has_targets else None
             report_kinds(rows.under(f"{form}, "), outcomes, least)
-        selected = bench.under(f"{set_name}, select")
-        report_selection(selected, questions, is_development)
+        if set_name != "depot set":  # no replies are recorded for it
+            selected = bench.under(f"{set_name}, select")
+            report_selection(selected, questions, is_development)
         if is_development:
             report_siblings(bench, questions)
-    bench.about["tuned on"] = "the development half; nothing on the unseen set"
+    bench.about["tuned on"] = "the development half; nothing on the other sets"
     if records("company"):
         bench.about["model"] = "a large language model, replies recorded 2026-11-28"
     return bench.finish()

@@ -4,7 +4,8 @@ Chunks are taken down by score. If one does not fit, its best sentences or lines
 kept instead, scored by the same scorer. Lower-ranked chunks may use the rest only if
 their score is within the ``keep="auto"`` margin: irrelevant text never replaces what
 was too long. Context spans (headings, header rows) count too. To fit a chunk they are
-dropped, the outermost first, those of the worst chunk first; the note says so.
+dropped, the outermost first, those of the worst chunk first; the note says so. The
+header of a passage, such as a node's metadata, counts once: prompts show it.
 """
 
 from __future__ import annotations
@@ -151,6 +152,7 @@ class BudgetTrimmer:
         too_long = []
         for i in unfit:
             chunk_tokens = spending.count_tokens(self.spans[i])
+            chunk_tokens += spending.count_header(self.spans[i].passage_id)
             if chunk_tokens > token_limit:
                 too_long.append(i)
         return Selection(
@@ -238,13 +240,15 @@ class _Spending:
     """What a budget has been spent on while chunks are added, best first.
 
     ``budget`` is charged for chunks alone; the tokens of their headers must fit into
-    what remains. ``headers`` has those of each chunk added, outermost first.
+    what remains, and so must the headers of passages. ``headers`` has those of each
+    chunk added, outermost first; ``passage_ids`` are the chunks' passages.
     """
 
     trimmer: BudgetTrimmer
     budget: TokenBudget
     headers: list[list[Span]] = field(default_factory=list)
     all_headers: set[Span] = field(default_factory=set)
+    passage_ids: set[str] = field(default_factory=set)
     _token_counts: dict[Span, int] = field(default_factory=dict)
 
     @property
@@ -263,7 +267,8 @@ class _Spending:
         last = len(kept_headers) - 1
         chunk_tokens = self.count_tokens(chunk_span)
         token_room = self.budget.remaining_tokens - chunk_tokens
-        while sum(map(self.count_tokens, set().union(*kept_headers))) > token_room:
+        passage_ids = self.passage_ids | {chunk_span.passage_id}
+        while self._context_tokens(kept_headers, passage_ids) > token_room:
             while last >= 0 and not kept_headers[last]:
                 last -= 1
             if last < 0 or not trimmer.rule.drop_headers_first:
@@ -272,7 +277,21 @@ class _Spending:
         self.budget.try_spend(chunk_tokens)
         self.headers = kept_headers
         self.all_headers.update(own_headers)
+        self.passage_ids = passage_ids
         return True
+
+    def _context_tokens(
+        self, kept_headers: Sequence[Sequence[Span]], passage_ids: set[str]
+    ) -> int:
+        """Tokens of context spans and of the headers of all passages kept from."""
+        context_spans: set[Span] = set().union(*kept_headers)
+        shown_ids = {span.passage_id for span in context_spans} | passage_ids
+        header_tokens = sum(map(self.count_header, shown_ids))
+        return header_tokens + sum(map(self.count_tokens, context_spans))
+
+    def count_header(self, passage_id: str) -> int:
+        """Tokens of a passage's header."""
+        return self.budget.count_tokens(self.trimmer.passages[passage_id].header)
 
     def count_tokens(self, chunk_span: Span) -> int:
         """Tokens of a range without its context."""

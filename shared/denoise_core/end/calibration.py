@@ -167,8 +167,10 @@ def calibrate_margins(
             "no question has a relevant passage: there is nothing to calibrate on"
         )
     best_scores: list[float] = []
+    list_lengths: list[int] = []
     for gold_lists in question_sets.values():
         best_scores += [float(list_scores.max()) for list_scores, _ in gold_lists]
+        list_lengths += [len(list_scores) for list_scores, _ in gold_lists]
     floor_score = None
     if miss_rate is not None:
         floor_score = float(np.quantile(best_scores, miss_rate))
@@ -179,6 +181,7 @@ def calibrate_margins(
         max(best_scores),
         len(best_scores),
         tuple(question_sets),
+        longest_list=max(list_lengths),
     )
 
 
@@ -202,7 +205,9 @@ def _smallest_margin(
         for chunk_scores, is_gold in scored_lists:
             exact_scores = chunk_scores.astype(np.float64)
             score_distance = exact_scores.max() - exact_scores[is_gold]
-            margin_costs.append(score_distance / list_length_factor(len(chunk_scores)))
+            # No bound: none of these lists is longer than the longest of them.
+            length_factor = list_length_factor(len(chunk_scores), None)
+            margin_costs.append(score_distance / length_factor)
             question_weight = 1 / (len(question_sets) * len(scored_lists))
             chunk_weight = question_weight / len(score_distance)
             loss_weights.append(np.full(len(score_distance), chunk_weight))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from string import ascii_letters, digits
 
 from denoise_core.spans import Ranges
@@ -23,6 +24,7 @@ _TURN = re.compile(
     r"(?:[\[(]?(?P<time>\d[\d:.,/-]{0,20}(?:,?[ ]\d[\d:.]{0,11})?(?:[ ]?[AaPp][Mm])?)"
     r"[\])]?[ ]+(?:[-\u2013][ ]+)?)?(?P<name>[^\W\d_][\w .'-]{0,40}):[ \t]"
 )
+_ASKS = re.compile(r"[?\uff1f\u061f](?=\s|[\"'\u201d)*_]|$)")
 _SHAPES = str.maketrans(
     digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters)
 )
@@ -112,6 +114,24 @@ def entry_chunks(text: str) -> list[TextChunk]:
             context_spans.remove(span)
         chunks += split_long(text, span, tuple(context_spans), by_lines=by_lines)
     return chunks
+
+
+def answering_turns(
+    text: str, chunks: Sequence[TextChunk]
+) -> Iterator[tuple[int, int]]:
+    """Yield which chunk asks and which of the next few answers it, as indices.
+
+    A question shares its words with what is asked, its answer often none: "four, all
+    from the rear third". An answer has the turn that asks as context.
+    """
+    for index, chunk in enumerate(chunks):
+        answerer = _speaker(chunk.text_of(text))
+        for start, end in chunk.context_spans:
+            turn = text[start:end]
+            asking = bisect_right(chunks, start, key=lambda chunk: chunk.start) - 1
+            is_near = index - asking <= _MAX_TURNS_BEFORE
+            if is_near and _speaker(turn) not in ("", answerer) and _ASKS.search(turn):
+                yield asking, index
 
 
 def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Ranges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from string import punctuation
 
 from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
@@ -10,7 +10,7 @@ from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
 _MIN_IDENTIFIER = 4  # characters; "A4" or "3rd" names no decision, part or ticket
 
 
-def later_references(text: str, chunks: Sequence[TextChunk]) -> Mapping[int, list[int]]:
+def later_references(text: str, chunks: Sequence[TextChunk]) -> dict[int, list[int]]:
     """Return for chunks the later ones that name the same identifier.
 
     An identifier has letters and digits, such as ``D-25-01``. It links two chunks if no

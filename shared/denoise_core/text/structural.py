@@ -33,6 +33,7 @@ from denoise_core.spans import (
 )
 from denoise_core.text import lines, markup, records, tree_records
 from denoise_core.text.chunk import sentence_ranges
+from denoise_core.text.entries import answering_turns
 from denoise_core.text.json_spans import (
     JsonCuts,
     TextEdit,
@@ -73,7 +74,8 @@ class ChunkedText:
             ``"rows"`` (a list of tuples as Python prints it).
         chunks: The chunks in order.
         references: By index of a chunk those of later ones that name the same
-            identifier (`later_references`); for text and entries.
+            identifier (`later_references`) or answer it (`answering_turns`); for text
+            and entries.
         source_value: The argument of `chunk_text` if it was not a string; `apply`
             returns this type.
     """
@@ -112,7 +114,8 @@ class ChunkedText:
         """Return the ranges that keeping ``text[start:end]`` must also keep.
 
         These are the context spans of every chunk it touches, the sentence that a
-        pronoun at a chunk's start refers to, and later chunks that refer to it.
+        pronoun at a chunk's start refers to, and later chunks that refer to it or
+        answer it.
         """
         last_position = max(start, end - 1)
         first_index = self.chunk_index(start)
@@ -356,9 +359,12 @@ def _chunk_string(text: str) -> ChunkedText:
         text_start = text[:MAX_CONTEXT_CHARACTERS]
         whole_chunk = TextChunk(0, len(text), display_text=text_start)
         chunks = [whole_chunk]
-    references: Mapping[int, Sequence[int]] = {}
+    references: dict[int, list[int]] = {}
     if text_format in (lines.PLAIN_TEXT, lines.LOG_ENTRIES):
         references = later_references(text, chunks)
+    if text_format == lines.LOG_ENTRIES:
+        for asking, answering in answering_turns(text, chunks):
+            references.setdefault(asking, []).append(answering)
     return ChunkedText(text, text_format, tuple(chunks), references=references)
 
 

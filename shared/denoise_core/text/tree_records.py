@@ -98,7 +98,8 @@ def load_yaml_nodes(text: str) -> list[Any] | None:
     """Return the root nodes of the documents of a YAML text, with their positions.
 
     None for a text that is not valid or has an alias, and without PyYAML. An alias
-    makes nodes share parts, or contain themselves, so they would not be a tree.
+    makes nodes share parts, or contain themselves, so they would not be a tree. Keys
+    that repeat are not valid, although PyYAML reads them: speakers repeat in a chat.
     Nothing is constructed from the nodes, so tags in the text have no effect.
     """
     if yaml is None:
@@ -113,12 +114,22 @@ def load_yaml_nodes(text: str) -> list[Any] | None:
         return None
     if not nodes or not _are_collections(nodes):
         return None
+    if any(map(_repeats_key, nodes)):
+        return None
     return nodes
 
 
 def _has_alias(text: str, loader: Any) -> bool:
     events = yaml.parse(text, Loader=loader)
     return any(isinstance(event, yaml.AliasEvent) for event in events)
+
+
+def _repeats_key(node: Any) -> bool:
+    """Whether a mapping has a key twice."""
+    if not isinstance(node, yaml.MappingNode):
+        return False
+    keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    return len(set(keys)) < len(keys)
 
 
 def _are_collections(nodes: Iterable[Any]) -> bool:

@@ -5,7 +5,8 @@
 ``FOLDER`` holds the files of `split.SETS`. Everything is fitted on one half of the questions of seven sets
 (`split.halves`) and printed for the other half by ``make bench ONLY=default``. A signal stays in the stack only if
 sets that the fit has not seen gain by it. Controls run with every fit: the same with the question taken away, and
-with a network of random weights. ``--keep`` keeps what is read of passages for another run.
+with a network of random weights. ``--keep`` keeps what is read of passages for another run. The margins for pieces
+of files are those of `denoise_lab.file_margins`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import SignalSource, Stack, collect_signals
+from denoise_lab import file_margins
 from denoise_lab.split import NQ, SETS, halves, write_sample
 
 HERE = Path(shipped.__file__).parent / "data"
@@ -85,9 +87,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=given.keep)
     made = fit(fitting, encoder)
+    scale = replace(
+        made.scale, piece_calibration=file_margins.piece_calibration(given.data)
+    )
     records = {
         "stack.json": made.stack.to_dict(),
-        "scale.json": made.scale.to_dict(),
+        "scale.json": scale.to_dict(),
         "card.json": made.card,
     }
     for file_name, record in records.items():

@@ -484,3 +484,21 @@ def test_any_list_is_scored_with_a_second_look_and_without(texts, query):
         assert scores.shape == (len(texts),)
         assert np.isfinite(scores).all()
         assert len(set(scores.tolist())) <= len(set(texts))
+
+
+def test_one_of_many_records_is_kept_with_few_others():
+    cities = ("Oslo", "Lyon", "Porto", "Graz", "Bern", "Ghent", "Turin", "Cork")
+    items = ("desk lamp", "office chair", "paper shredder", "whiteboard", "floor fan")
+    records = []
+    for number in range(120):
+        city = cities[number % 8]
+        item = items[number % 5]
+        amount = 20 + 7 * number
+        record = f"id: R{number}, city: {city}, item: {item}, amount: {amount}"
+        records.append(Passage(record, str(number)))
+    wanted_text = "id: R999, city: Graz, item: espresso grinder, amount: 312"
+    passages = [*records[:50], Passage(wanted_text, "wanted"), *records[50:]]
+    question = "What was the amount of the espresso grinder?"
+    result = default_denoiser().denoise(question, passages)
+    assert "wanted" in [passage.id for passage in result.passages]
+    assert len(result.passages) < 0.2 * len(passages)

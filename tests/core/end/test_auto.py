@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_all_within_the_margin_stay_and_at_least_two(chunk_scores):
     chunk_scores = [float(np.float32(score_value)) for score_value in chunk_scores]
     denoise_result = auto(chunk_scores)
     stays = kept(denoise_result)
-    margin = list_length_factor(len(chunk_scores))
+    margin = list_length_factor(len(chunk_scores), SCALE.longest_list)
     assert all(
         score_value in stays
         for score_value in chunk_scores
@@ -106,6 +107,32 @@ def test_the_margin_grows_with_the_list():
     chunk_scores = [5, 3.9, 3.9] + [-9] * 7
     assert kept(auto(chunk_scores)) == [5, 3.9]  # two at least
     assert kept(auto(chunk_scores + [-9] * 20)) == [5, 3.9, 3.9]
+
+
+def test_the_margin_does_not_grow_beyond_the_longest_calibration_list():
+    record_scores = [5.0, 3.0] + [1.0] * 798
+    grown = list_length_factor(800, None)
+    assert grown > 2.5  # the records would be within reach
+    scale = ScoreCalibration({0.10: 2.0}, None, 9.0, 300, longest_list=20)
+    records = np.float32(record_scores)
+    assert scale.rule(0.10).choose(records, [""] * 800).sum() == 2
+    assert (
+        replace(scale, longest_list=None).rule(0.10).choose(records, [""] * 800).sum()
+        == 800
+    )
+
+
+def test_a_calibration_knows_its_longest_list():
+    rng = np.random.default_rng(0)
+    scored_lists = []
+    for length in (10, 40, 20) * 10:
+        scored_lists.append((rng.normal(size=length), [True] + [False] * (length - 1)))
+    scale = calibrate_margins({"mine": scored_lists})
+    assert scale.longest_list == 40
+    assert ScoreCalibration.from_dict(scale.to_dict()) == scale
+    earlier_release = scale.to_dict()
+    del earlier_release["longest_list"]
+    assert ScoreCalibration.from_dict(earlier_release).longest_list is None
 
 
 @pytest.mark.parametrize(

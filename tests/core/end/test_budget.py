@@ -165,3 +165,23 @@ def test_max_keep_holds_with_a_budget(most):
     denoise_result = denoised(500, [Passage(LONG, "a"), *NOISE], max_keep=most)
     assert len(denoise_result.passages) == most
     assert denoise_result.passages[0].id == "a"
+
+
+@pytest.mark.parametrize("token_limit", [4, 8, 12, 20, 40])
+def test_the_header_of_a_passage_counts_once(token_limit):
+    header = "file_name: halls.md author: Ada"  # four words
+    input_passages = [Passage(LONG, "a", header=header)]
+    input_passages += [Passage(p.text, p.id, header=header) for p in NOISE]
+    denoise_result = denoised(token_limit, input_passages, min_keep=0)
+    shown_words = [words(p.text_with_header) for p in denoise_result.passages]
+    assert sum(shown_words) <= token_limit
+    kept_text = "".join(p.text for p in denoise_result.passages)
+    assert ("1903" in kept_text) is (token_limit > 12)
+    if token_limit == 40:
+        assert LONG in kept_text
+
+
+def test_a_header_longer_than_the_budget_is_said():
+    passage = Passage("The hall was built in 1903.", "a", header="word " * 20)
+    denoise_result = denoised(10, [passage, *NOISE])
+    assert "1 too long for 10 tokens" in denoise_result.note

@@ -133,7 +133,7 @@ def test_overlapping_pieces_are_each_kept_or_dropped_once(positions, overlap, da
 
 def test_the_best_piece_of_each_document_may_be_further_below_the_best_score():
     rule = ScoreCalibration({0.1: 1.0}, None, 9.0, 100).rule(0.1)
-    scores = np.array([5, 4.9, 4.8, 4.6, 3.4, 3.3, 2.0, 1.9], dtype=np.float32)
+    scores = np.array([5, 4.9, 4.8, 4.6, 3.7, 3.66, 2.0, 1.9], dtype=np.float32)
     by_document = replace(rule, documents=(0, 0, 0, 0, 1, 1, 2, 2))
     for choosing, count in ((by_document, 5), (rule, 4)):
         kept_mask = choosing.choose(scores, [""] * 8)

@@ -293,6 +293,55 @@ Bo
 """
 
 
+CHAT = (
+    "[09:12] Mara: how many crates came in warm last night?",
+    "[09:30] Petra: four, all from the rear third",
+    "[09:30] Petra: quality has them",
+    "[09:31] Mara: fine",
+    "[09:40] Tom: lunch at the van?",
+    "[09:41] Petra: on my way",
+    "[09:55] Mara: the van is at http://van.example/day?where=hall today",
+    "[09:58] Petra: thanks",
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept_turns"),
+    [
+        ("how many crates", CHAT[:3]),  # all that she answers
+        ("lunch", CHAT[3:6]),  # a turn also keeps what it may answer
+        ("today", CHAT[5:7]),  # a question mark in an address asks nothing
+    ],
+)
+def test_a_question_in_a_chat_keeps_the_answer_of_somebody_else(asked, kept_turns):
+    kept_text = kept_with("\n".join(CHAT), asked)
+    assert kept_text.splitlines() == list(kept_turns)
+
+
+def test_a_chat_without_times_is_no_yaml():
+    turns = ("Ada: who pays?", "Bo: they do", "Ada: all of it?", "Bo: yes") * 2
+    assert chunk_text("\n".join(turns)).text_format == "entries"
+    fields = "\n".join(f"field_{n}: value" for n in range(8))
+    assert chunk_text(fields).text_format == "yaml"
+
+
+def test_a_question_without_an_answer_keeps_nothing_more():
+    turns = ["Ada: who pays?", *[f"Ada: note {n}" for n in range(4)], "Bo: fine"]
+    assert kept_with("\n".join([*turns, "Bo: yes"]), "who pays") == turns[0] + "\n"
+
+
+def test_a_long_chat_keeps_answers_too():
+    """Its chunks hold several turns each."""
+    turns = []
+    for number in range(400):
+        turns.append(f"Ada: where is box {number}?\nBo: shelf {number}\n")
+    text = "".join(turns)
+    longest_chunk = max(chunk.length for chunk in chunk_text(text).chunks)
+    assert longest_chunk > 2 * len(turns[0])
+    for number in range(0, 400, 7):
+        assert f"shelf {number}\n" in kept_with(text, f"box {number}?")
+
+
 MINUTES = """# Council
 
 ## 14 January
