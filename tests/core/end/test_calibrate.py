@@ -14,46 +14,35 @@ from denoise_core.end.calibration import (
     rank_depths,
 )
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.probe import Probe
+from denoise_core.end.probe import HiddenStateSpec, Probe
+from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.question import Question
 from denoise_core.testing import FunctionScorer
 
 
-def drawn(n, seed, golds=1, message_list=12):
+def drawn(n, seed, golds=1, passages=12):
     """Scored questions: relevant chunks score higher by 1.5 deviations, and every question has its own level."""
     generator = np.random.default_rng(seed)
-    gold_labels = np.arange(message_list) < golds
-    levels = generator.normal(size=n)
-    return [
-        (
-            (generator.normal(size=message_list) + 1.5 * gold_labels + level).astype(
-                np.float32
-            ),
-            gold_labels,
-        )
-        for level in levels
-    ]
+    labels = np.arange(passages) < golds
+    levels = generator.normal(size=(n, 1))
+    scores = generator.normal(size=(n, passages)) + 1.5 * labels + levels
+    return [(row, labels) for row in scores.astype(np.float32)]
 
 
-def losses(keep_rule, new_calibration):
+def losses(rule, unseen):
     """Share of questions that lose a relevant chunk, mean share of relevant chunks lost."""
-    is_lost = new_calibration.depth > keep_rule.limit
-    lost_fractions = np.bincount(new_calibration.question, is_lost)
-    return (lost_fractions > 0).mean(), (
-        lost_fractions / np.bincount(new_calibration.question)
-    ).mean()
+    lost_counts = np.bincount(unseen.question, unseen.depth > rule.limit)
+    lost_shares = lost_counts / np.bincount(unseen.question)
+    return {"any": (lost_counts > 0).mean(), "share": lost_shares.mean()}
 
 
 @pytest.mark.parametrize("risk", [0.05, 0.1])
 def test_on_average_over_calibration_sets_the_risk_is_kept_and_not_undershot(risk):
-    new_calibration = calibrate_from_scores(drawn(4000, seed=99))
-    lost_fractions = [
-        losses(
-            calibrate_from_scores(drawn(100, seed=sample_seed)).rule(risk),
-            new_calibration,
-        )[0]
-        for sample_seed in range(60)
-    ]
+    unseen = calibrate_from_scores(drawn(4000, seed=99))
+    lost_fractions = []
+    for seed in range(60):
+        rule = calibrate_from_scores(drawn(100, seed)).rule(risk)
+        lost_fractions.append(losses(rule, unseen)["any"])
     # k = floor(risk * 101) questions of 101: the mean loss is k / 101, or a little less by ties.
     assert np.mean(lost_fractions) <= risk + 0.008
     assert np.mean(lost_fractions) >= 0.4 * risk, "keeps far more than it must"
@@ -61,53 +50,33 @@ def test_on_average_over_calibration_sets_the_risk_is_kept_and_not_undershot(ris
 
 @pytest.mark.parametrize("loss", ["any", "share"])
 def test_with_confidence_few_calibration_sets_fail(loss):
-    new_calibration = calibrate_from_scores(drawn(3000, seed=98, golds=3))
-    which = 0 if loss == "any" else 1
-    calibrations = [
-        calibrate_from_scores(drawn(100, sample_seed, golds=3))
-        for sample_seed in range(80)
-    ]
-    sure = [c.rule(0.1, loss=loss, confidence=0.9) for c in calibrations]
-    plain_rules = [c.rule(0.1, loss=loss) for c in calibrations]
-    fails = np.mean(
-        [losses(keep_rule, new_calibration)[which] > 0.1 for keep_rule in sure]
-    )
-    assert fails <= 0.1 + 0.1
-    assert (
-        np.mean(
-            [
-                losses(keep_rule, new_calibration)[which] > 0.1
-                for keep_rule in plain_rules
-            ]
-        )
-        > fails
-    )
-    assert np.mean([each_rule.limit for each_rule in sure]) > np.mean(
-        [each_rule.limit for each_rule in plain_rules]
-    ), "confidence must cost something"
+    unseen = calibrate_from_scores(drawn(3000, seed=98, golds=3))
+    calibrations = [calibrate_from_scores(drawn(100, n, golds=3)) for n in range(80)]
+    fails, limits = [], []
+    for confidence in (0.9, None):
+        rules = [c.rule(0.1, loss=loss, confidence=confidence) for c in calibrations]
+        fails.append(np.mean([losses(rule, unseen)[loss] > 0.1 for rule in rules]))
+        limits.append(np.mean([rule.limit for rule in rules]))
+    assert fails[0] <= 0.1 + 0.1
+    assert fails[1] > fails[0]
+    assert limits[0] > limits[1], "confidence must cost something"
 
 
 def test_risk_control_keeps_less_than_losing_none_of_several():
     calibration = calibrate_from_scores(drawn(300, seed=1, golds=4))
-    new_calibration = calibrate_from_scores(drawn(3000, seed=97, golds=4))
-    none_lost, some_lost = (
-        calibration.rule(0.1, loss="any"),
-        calibration.rule(0.1, loss="share"),
-    )
-    assert losses(none_lost, new_calibration)[0] < 0.14
-    assert 0.06 < losses(some_lost, new_calibration)[1] < 0.13
+    unseen = calibrate_from_scores(drawn(3000, seed=97, golds=4))
+    none_lost, some_lost = (calibration.rule(0.1, loss=x) for x in ("any", "share"))
+    assert losses(none_lost, unseen)["any"] < 0.14
+    assert 0.06 < losses(some_lost, unseen)["share"] < 0.13
     assert some_lost.limit < none_lost.limit
 
 
 @given(st.integers(19, 60), st.sampled_from([0.05, 0.2, 0.5]))
 def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk):
     scored = drawn(n, seed=n)
-    keep_rule = calibrate_from_scores(scored).rule(risk)
-    lost_fractions = sum(
-        bool((~keep_rule.choose(list_scores, [""] * len(list_scores)) & y).any())
-        for list_scores, y in scored
-    )
-    assert lost_fractions <= int(risk * (n + 1) + 1e-9) - 1
+    rule = calibrate_from_scores(scored).rule(risk)
+    kept_golds = [rule.choose(row, [""] * len(row))[y].all() for row, y in scored]
+    assert kept_golds.count(False) <= int(risk * (n + 1) + 1e-9) - 1
 
 
 @pytest.mark.parametrize(
@@ -118,19 +87,17 @@ def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk):
 def test_too_few_questions_are_an_error_that_names_how_many(
     risk, confidence, needed, loss
 ):
+    def make(n):
+        calibration = calibrate_from_scores(drawn(n, seed=0))
+        return calibration.rule(risk, loss=loss, confidence=confidence)
+
     assert min_question_count(risk, confidence) == needed
-    calibrate_from_scores(drawn(needed, seed=0)).rule(
-        risk, loss=loss, confidence=confidence
-    )
-    with pytest.raises(
-        InputError,
-        match=f"needs {needed} calibration questions .* here are {needed - 1}",
-    ):
-        calibrate_from_scores(drawn(needed - 1, seed=0)).rule(
-            risk, loss=loss, confidence=confidence
-        )
+    make(needed)
+    message = f"needs {needed} calibration questions .* here are {needed - 1}"
+    with pytest.raises(InputError, match=message):
+        make(needed - 1)
     with pytest.raises(InputError, match="here are 0"):
-        calibrate_from_scores([]).rule(risk, loss=loss, confidence=confidence)
+        make(0)
 
 
 def test_depth_is_the_share_ranked_above():
@@ -160,56 +127,44 @@ def test_a_calibration_refuses_arrays_that_do_not_belong_together():
         Calibration.from_arrays({"question": np.zeros(1)})
 
 
-LENGTH = FunctionScorer(lambda asked_query, input_text: len(input_text))
-
-
-def asked(n, gold_length):
-    input_texts = ["x" * (i + 1) for i in range(10)]
-    input_passages = tuple(Passage(t, f"p{i}") for i, t in enumerate(input_texts))
-    return Question(f"question {n}", input_passages, frozenset({f"p{gold_length - 1}"}))
+LENGTH = FunctionScorer(lambda query, text: len(text))
+PASSAGES = tuple(Passage("x" * n, f"p{n}") for n in range(1, 11))
+QUESTIONS = [
+    Question(f"question {n}", PASSAGES, frozenset({f"p{10 - n % 4}"}))
+    for n in range(40)
+]
 
 
 def test_calibrating_a_scorer_leaves_out_questions_without_gold():
-    labelled_questions = [asked(n, 10 - n % 4) for n in range(40)]
-    calibration = calibrate(
-        LENGTH,
-        [
-            *labelled_questions,
-            Question("none", labelled_questions[0].passages, frozenset()),
-        ],
-    )
+    unlabelled = Question("none", PASSAGES, frozenset())
+    calibration = calibrate(LENGTH, [*QUESTIONS, unlabelled])
     assert calibration.n == 40
     assert sorted(set(calibration.depth.tolist())) == [0, 0.1, 0.2, 0.3]
     assert calibration.rule(0.05).limit == 0.3
 
 
+class Calibrated(FunctionScorer):
+    calibration = calibrate(LENGTH, QUESTIONS)
+
+
 def test_the_denoiser_keeps_by_its_scorers_calibration_and_says_what_that_promises():
-    class Calibrated:
-        calibration = calibrate(LENGTH, [asked(n, 10 - n % 4) for n in range(40)])
-
-        def score(self, asked_query, input_texts):
-            return LENGTH.score(asked_query, input_texts)
-
-    denoise_result = ENDDenoiser(Calibrated(), keep="calibrated", risk=0.05).denoise(
-        "q", asked(0, 1).passages
-    )
-    assert [passage.id for passage in denoise_result.passages] == [
-        "p6",
-        "p7",
-        "p8",
-        "p9",
-    ]
-    assert "risk of 5 %" in denoise_result.dropped[0].reason
-    promised = denoise_result.trace.events[0].effect.guarantee
+    scorer = Calibrated(LENGTH.score_one)
+    denoiser = ENDDenoiser(scorer, keep="calibrated", risk=0.05)
+    result = denoiser.denoise("q", PASSAGES)
+    kept_ids = [passage.id for passage in result.passages]
+    assert kept_ids == ["p7", "p8", "p9", "p10"]
+    assert "risk of 5 %" in result.dropped[0].reason
+    promised = result.trace.events[0].effect.guarantee
     assert "at most 5 % of questions" in promised
     assert "40 calibration questions" in promised
     assert "void" in promised
-    with pytest.raises(InputError, match="needs 99"):
-        ENDDenoiser(Calibrated(), keep="calibrated", risk=0.01)
-    with pytest.raises(InputError, match="max_keep"):
-        ENDDenoiser(Calibrated(), keep="calibrated", max_keep=5)
-    with pytest.raises(InputError, match="one of the two"):
-        ENDDenoiser(Calibrated(), keep="calibrated", threshold=0.0)
+    for settings, message in (
+        ({"risk": 0.01}, "needs 99"),
+        ({"max_keep": 5}, "max_keep"),
+        ({"threshold": 0.0}, "one of the two"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ENDDenoiser(scorer, keep="calibrated", **settings)
 
 
 def test_a_scorer_without_calibration_cannot_keep_by_it():
@@ -218,16 +173,9 @@ def test_a_scorer_without_calibration_cannot_keep_by_it():
 
 
 def test_a_probe_takes_its_calibration_along(tmp_path):
-    from denoise_core.end.probe import HiddenStateSpec
-    from denoise_core.local.fingerprint import ModelFingerprint
-
     calibration = calibrate_from_scores(drawn(30, seed=5, golds=2))
     reading = HiddenStateSpec(ModelFingerprint("m", "bert", 3, "float32"), 1, "pair")
     Probe(np.ones(3), 0.0, reading, calibration=calibration).save(tmp_path / "p")
-    loaded_calibration = Probe.load(tmp_path / "p").calibration
-    assert loaded_calibration is not None
-    for array_name, values in calibration.to_arrays().items():
-        assert loaded_calibration.to_arrays()[array_name].tobytes() == values.tobytes()
-    assert loaded_calibration.rule(0.1, confidence=0.9) == calibration.rule(
-        0.1, confidence=0.9
-    )
+    loaded = Probe.load(tmp_path / "p").calibration
+    for name, values in calibration.to_arrays().items():
+        assert loaded.to_arrays()[name].tobytes() == values.tobytes()
