@@ -1,5 +1,6 @@
 """Tiny random models of every family, and a byte tokenizer: nothing is downloaded."""
 
+import functools
 import logging
 
 import pytest
@@ -152,6 +153,15 @@ def build(family, auto="AutoModel", seed=0, **changes):
 def tiny():
     """``tiny("llama", "AutoModelForCausalLM", hidden_size=64)``: a random model of that family in eval mode."""
     return build
+
+
+build_once = functools.cache(build)
+
+
+@pytest.fixture
+def decoder_model(decoder):
+    """A random model of a family, one for all tests: none changes it."""
+    return build_once(decoder)
 
 
 @pytest.fixture(scope="session")

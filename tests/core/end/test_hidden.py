@@ -88,8 +88,8 @@ def alone_and_together(partial_forward, pooling, tolerance):
         assert error <= tolerance * max(1.0, row.abs().max())
 
 
-def test_decoders_are_read_exactly(decoder, tiny):
-    partial_forward = exact(tiny(decoder))
+def test_decoders_are_read_exactly(decoder_model):
+    partial_forward = exact(decoder_model)
     assert partial_forward.is_causal
     alone_and_together(partial_forward, "last", 2e-5)
 

@@ -48,16 +48,17 @@ def off(reader):
         return reader._no_cache_reason(3)
 
 
-def test_kept_prefixes_change_nothing_in_any_family(decoder, tiny, byte_tokenizer):
-    readers = pair_of_readers(tiny(decoder), byte_tokenizer())
+def test_kept_prefixes_change_nothing_in_any_family(
+    decoder, decoder_model, byte_tokenizer
+):
+    readers = pair_of_readers(decoder_model, byte_tokenizer())
     check_equal(readers)
-    caching_reader = readers[0]
-    kept_items, why = caching_reader.prefix, off(caching_reader)
+    cache, why = readers[0].prefix, off(readers[0])
     if decoder in HYBRIDS:
         assert "not plain keys and values" in why
-        assert len(kept_items) == 0
+        assert len(cache) == 0
     else:
-        assert (why, kept_items.hits, kept_items.misses) == (None, 4, 4)
+        assert (why, cache.hits, cache.misses) == (None, 4, 4)
 
 
 @pytest.fixture(scope="module")

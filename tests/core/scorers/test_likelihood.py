@@ -16,25 +16,26 @@ def model_pair():
     return tiny_pair()
 
 
-def plain_likelihood(model, tokenizer, query, text):
-    """From one whole pass of one prompt."""
-    prompt = f"Passage: {text}\n\nQuestion: {query}"
+def token_scores(model, tokenizer, prompt):
+    """Log probabilities of all tokens but the first, from one whole pass."""
     ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-    count = len(tokenizer(query, add_special_tokens=False)["input_ids"])
     with torch.inference_mode():
         logits = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    scores = [logits[i - 1, ids[i]] for i in range(len(ids) - count, len(ids))]
-    return float(torch.stack(scores).mean())
+    return [float(logits[i - 1, ids[i]]) for i in range(1, len(ids))]
 
 
 def test_the_score_is_the_mean_log_probability_of_the_question(model_pair):
     model, tokenizer = model_pair
-    scorer = QueryLikelihood(model, tokenizer)
-    wanted = [plain_likelihood(model, tokenizer, QUESTION, text) for text in TEXTS]
-    assert np.abs(scorer.score(QUESTION, TEXTS) - np.array(wanted)).max() < 1e-5
-    small = QueryLikelihood(model, tokenizer, max_tokens=1)
-    assert np.abs(small.score(QUESTION, TEXTS) - np.array(wanted)).max() < 1e-5
-    check_scorer(scorer, QUESTION, [*TEXTS, "", "a" * 3000])
+    wanted = []
+    for text in TEXTS:
+        prompt = f"Passage: {text}\n\nQuestion: {QUESTION}"
+        scores = token_scores(model, tokenizer, prompt)
+        wanted.append(np.mean(scores[-len(QUESTION) :]))  # a byte is a token here
+    for settings in ({}, {"max_tokens": 1}):
+        scores = QueryLikelihood(model, tokenizer, **settings).score(QUESTION, TEXTS)
+        np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    texts = [*TEXTS, "", "a" * 3000]
+    check_scorer(QueryLikelihood(model, tokenizer), QUESTION, texts)
 
 
 def test_what_cannot_be_scored_is_said(model_pair):
@@ -47,40 +48,36 @@ def test_what_cannot_be_scored_is_said(model_pair):
         QueryLikelihood(model, tokenizer).score("q" * 2000, TEXTS)
 
 
-def completions(model, tokenizer, breaks=lambda reply: reply):
+def completions(model, tokenizer):
     """A server of ``/completions`` with ``echo``, one token a byte."""
 
     def reply(body):
         assert body["echo"]
         choices = []
         for index, prompt in enumerate(body["prompt"]):
-            ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-            with torch.inference_mode():
-                logits = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-            scores = [float(logits[i - 1, ids[i]]) for i in range(1, len(ids))]
+            scores = [None, *token_scores(model, tokenizer, prompt), -0.5]
             logprobs = {
-                "text_offset": [*range(len(ids)), len(ids)],
-                "token_logprobs": [None, *scores, -0.5],
+                "text_offset": list(range(len(scores))),
+                "token_logprobs": scores,
             }
             choices.append({"index": index, "logprobs": logprobs})
-        return json_reply(breaks({"choices": choices[::-1]}))
+        return json_reply({"choices": choices[::-1]})
 
     return answering(reply)
 
 
 @pytest.mark.enable_socket
 def test_a_server_gives_the_same_order_and_bad_replies_fail(model_pair):
-    model, tokenizer = model_pair
     texts = [text for text in TEXTS if text.isascii()]
-    with completions(model, tokenizer) as url:
+    with completions(*model_pair) as url:
         served = RemoteQueryLikelihood(url, "m", batch=2).score(QUESTION, texts)
-    local = QueryLikelihood(model, tokenizer).score(QUESTION, texts)
+    local = QueryLikelihood(*model_pair).score(QUESTION, texts)
     # One more token counts there: the space before the question.
-    assert np.abs(served - local).max() < 0.1
+    np.testing.assert_allclose(served, local, atol=0.1)
     assert served.argsort().tolist() == local.argsort().tolist()
     for broken in ({}, {"choices": [{"index": 0, "logprobs": None}]}):
         with (
-            completions(model, tokenizer, lambda reply, broken=broken: broken) as url,
+            answering(lambda body, broken=broken: json_reply(broken)) as url,
             pytest.raises(BadReply, match="echo"),
         ):
             RemoteQueryLikelihood(url, "m").score(QUESTION, texts)
