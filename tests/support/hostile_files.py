@@ -109,7 +109,7 @@ def write_hostile_files(folder, marker):
             _write_docx(folder / f"{kind}-{number}.docx", kind, address)
         for n, action in enumerate(PDF_ACTIONS):
             path = folder / f"action{n}-{number}.pdf"
-            path.write_bytes(_pdf_bytes(action.format(address)))
+            path.write_bytes(pdf_bytes(action.format(address)))
         doctype = f'<!DOCTYPE a [<!ENTITY b SYSTEM "{address}">]>'
         path = folder / f"entity-{number}.docx"
         _write_docx(
@@ -170,7 +170,7 @@ def _write_docx(path, kind, target, doctype="", entity=""):
         package.writestr("word/document.xml", document)
 
 
-def _pdf_bytes(action):
+def pdf_bytes(action):
     """One page with a text, which acts when it is opened and when it is clicked."""
     content = b"BT /F1 12 Tf 10 10 Td (The tower is old.) Tj ET"
     objects = [

@@ -151,12 +151,13 @@ def answering(reply: Callable[[Any], Sent | None]) -> Iterator[str]:
             self._send(reply(self.read_json()))
 
         def _send(self, sent: Sent | None) -> None:
-            self.close_connection = True
             if sent is None:
+                self.close_connection = True
                 self.connection.close()
                 return
             status, headers, body = sent
-            self.send_bytes(status, body, headers)
+            # Announced, so that no client sends its next request into a closed connection.
+            self.send_bytes(status, body, headers | {"connection": "close"})
 
     with listening(LocalServer(Handler)) as served:
         yield served.url

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from denoise_core.end import HiddenReader, Probe
@@ -31,16 +32,7 @@ def tiny_pair(seed=0):
     config = LlamaConfig(
         vocab_size=300, bos_token_id=0, eos_token_id=1, pad_token_id=2, **size, **heads
     )
-    backend = Tokenizer(
-        models.BPE(vocab={c: i for i, c in enumerate(_alphabet())}, merges=[])
-    )
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, chat_template=CHAT, **names
-    )
-    return LlamaForCausalLM(config).eval(), tokenizer
+    return LlamaForCausalLM(config).eval(), build_tokenizer(start="", template=CHAT)
 
 
 def build_probe(model, tokenizer):
@@ -58,5 +50,25 @@ def addresses(module):
     return {p.data_ptr() for p in module.parameters()}
 
 
-def _alphabet():
-    return ["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+def build_tokenizer(*, pair=False, pad=True, start="<s> ", template=None):
+    """One id for each byte, after three special ones; ``pair`` joins two texts as BERT's do."""
+    alphabet = ["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    vocabulary = {letter: number for number, letter in enumerate(alphabet)}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = TemplateProcessing(
+        single=f"{start}$A </s>" if pair else f"{start}$A",
+        pair="<s> $A </s> $B:1 </s>:1" if pair else None,
+        special_tokens=[("<s>", 0), ("</s>", 1)],
+    )
+    names = {"bos_token": "<s>", "eos_token": "</s>"}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        chat_template=template,
+        **(names | {"pad_token": "<pad>"} if pad else names),
+    )
+    if pair:
+        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+        tokenizer.model_input_names = inputs
+    return tokenizer

@@ -22,18 +22,18 @@ class Quotes:
     id = "quotes for tests"
 
     def judge(self, question, claims, passages):
-        out = []
-        for c in claims:
-            where = next((p for p in passages if c.text in p.text), None)
-            at = where.text.index(c.text) if where else 0
-            quotes = (
-                (Quote(Span(where.id, at, at + len(c.text)), c.text),) if where else ()
-            )
-            kind = "" if where else "unsupported"
-            place = (c.text, c.start, c.end)
-            score = 0.9 if where else 0.1
-            out.append(ClaimVerdict(*place, bool(where), score, quotes, (), kind, kind))
-        return AnswerVerdict.of_claims(out, answers_question=True)
+        verdicts = []
+        for claim in claims:
+            place = (claim.text, claim.start, claim.end)
+            verdict = ClaimVerdict(*place, False, 0.1, (), (), *["unsupported"] * 2)
+            for passage in passages:
+                start = passage.text.find(claim.text)
+                if start >= 0:
+                    span = Span(passage.id, start, start + len(claim.text))
+                    quote = Quote(span, claim.text)
+                    verdict = ClaimVerdict(*place, True, 0.9, (quote,))
+            verdicts.append(verdict)
+        return AnswerVerdict.of_claims(verdicts, answers_question=True)
 
     async def ajudge(self, question, claims, passages):
         return self.judge(question, claims, passages)
@@ -68,15 +68,14 @@ def test_claims_are_shown_with_verdict_and_line(seen_prompts):
 
 
 def test_json_holds_verdicts_and_places(seen_prompts):
-    results = json.loads(
-        seen_prompts("The tower was completed in 1889.", "--json").output
-    )
+    run = seen_prompts("The tower was completed in 1889.", "--json")
+    results = json.loads(run.output)
     assert (results["outcome"], results["judge"]) == ("supported", "quotes for tests")
-    (quote,) = results["claims"][0]["quotes"]
-    assert (quote["file"], quote["line"]) == ("tower.md", 2)
-    assert TEXT[quote["start"] : quote["end"]] == quote["text"]
     (claim,) = results["claims"]
     assert (claim["verdict"], claim["differences"]) == ("supported", [])
+    (quote,) = claim["quotes"]
+    assert (quote["file"], quote["line"]) == ("tower.md", 2)
+    assert TEXT[quote["start"] : quote["end"]] == quote["text"]
 
 
 def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(
@@ -93,10 +92,9 @@ def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(seen_prompts, tmp_
     answer = "The tower was completed in 1889. It stands in <Paris>."
     seen_prompts(answer, f"--html {tmp_path}/page.html")
     html = (tmp_path / "page.html").read_text("utf-8")
-    targets = set(re.findall(r'href="#([^"]+)"', html))
-    ids = set(re.findall(r'id="([^"]+)"', html))
-    assert targets <= ids
+    targets, ids = (set(re.findall(rf'{x}="([^"]+)"', html)) for x in ("href", "id"))
     assert len(targets) >= 2
+    assert {target.removeprefix("#") for target in targets} <= ids
     assert "<Paris>" not in html
     assert 'class="quote supports"' in html
 

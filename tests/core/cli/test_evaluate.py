@@ -1,6 +1,7 @@
 """``rag-denoise evaluate`` as a user types it, and the file it writes with ``run`` and both frameworks."""
 
 import json
+import re
 
 import pytest
 from command_line import command_caller
@@ -9,66 +10,79 @@ from openai_server import serving
 from denoise_core.cli import main
 from denoise_core.evaluate.comparison.setting import load_denoiser
 
-ROWS = [
-    {
+
+def tower_row(n):
+    others = [f"{text} {n}." for text in ("Bananas", "Chess", "Lava", "Rust")]
+    return {
         "query": f"When was tower {n} finished?",
-        "hits": [
-            f"Bananas {n}.",
-            f"Tower {n} was finished in {1800 + n}.",
-            f"Chess {n}.",
-            f"Lava {n}.",
-            f"Rust {n}.",
-        ],
+        "hits": [others[0], f"Tower {n} was finished in {1800 + n}.", *others[1:]],
         "answers": [str(1800 + n)],
     }
-    for n in range(10, 14)
-]
 
 
+ROWS = [tower_row(n) for n in range(10, 14)]
 COLUMNS = "--columns question=query,passages=hits --columns answers=answers"
 EVALUATE = f"evaluate questions.jsonl {COLUMNS}"
 
 
+def json_lines(rows):
+    return "\n".join(map(json.dumps, rows))
+
+
+class Selects:
+    """A model that names the passage about the tower of the question."""
+
+    def reply(self, text):
+        (number,) = re.findall(r"When was tower (\d+)", text)
+        return re.search(rf"(?m)^(\S+) Tower {number} was finished", text)[1], 10
+
+
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path):
+    """Runs a line that has to succeed; returns what it prints and what it says."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "questions.jsonl").write_text(
-        "{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8"
-    )
-    return command_caller(main, capsys, monkeypatch)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "questions.jsonl").write_text(f"{{broken\n{json_lines(ROWS)}", "utf-8")
+    call = command_caller(main, capsys, monkeypatch)
+
+    def run(line, expected_status=0):
+        status, out, err = call(line)
+        assert status == expected_status, err
+        return out, err
+
+    return run
+
+
+def check_costs(command, line, server, calls):
+    """A dry run says how many calls, and makes none."""
+    assert f"about {calls} calls" in "".join(command(f"{line} --dry-run"))
+    assert server.requests == []
 
 
 def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
-    status, out, err = command(f"{EVALUATE} -o found")
-    assert status == 0, err
+    out, err = command(f"{EVALUATE} -o found")
     assert "left out: line 1: not JSON" in err
-    for reply_text in (
-        "strategy",
-        "everything",
-        "BM25",
-        "Recommended (*)",
-        "no difference found".capitalize(),
-    ):
-        assert reply_text in out
+    shown = ("strategy", "everything", "BM25", "Recommended (*)", "No difference found")
+    for text in shown:
+        assert text in out
     assert "hurt/help" not in out, "nobody answered"
     assert max(map(len, out.split("4 questions;")[0].splitlines())) <= 80
-    record = json.loads((tmp_path / "found/results.json").read_text("utf-8"))
+    found = tmp_path / "found"
+    record = json.loads((found / "results.json").read_text("utf-8"))
     assert record["rejected_records"][0]["line_number"] == 1
     assert len(record["by_question"]["default"]) == 4
-    page = (tmp_path / "found/report.html").read_text("utf-8")
+    page = (found / "report.html").read_text("utf-8")
     assert "<script" not in page
     assert "Recommended" in page
-    question = ROWS[0]["query"]
-    line = f"run -q '{question}' -p questions.jsonl --denoiser found/denoise.json"
-    status, out, err = command(f"{line} --skip-bad")
-    assert status in (0, 3), err
+    (tmp_path / "hits.txt").write_text("\n\n".join(ROWS[0]["hits"]))
+    question = f"-q '{ROWS[0]['query']}' -p hits.txt"
+    assert command(f"run {question} --denoiser found/denoise.json")[0]
 
 
 def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
     model = "--llm http://127.0.0.1:9/v1#m --dry-run"
-    status, out, err = command(f"{EVALUATE} {model}")
-    assert status == 0, err
+    out, _ = command(f"{EVALUATE} {model}")
     assert "calls" in out
     assert "to write; no call was made" in out
     assert not (tmp_path / "denoise-evaluation").exists()
@@ -76,31 +90,18 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
 
 @pytest.mark.enable_socket
 def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
-    class Selects:
-        def reply(self, text):
-            return next(
-                line.split()[0]
-                for line in text.splitlines()
-                if "was finished in" in line
-            ), 10
-
-    rows = [{"question": r["query"], "passages": r["hits"]} for r in ROWS]
-    (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    rows = [{"question": row["query"], "passages": row["hits"]} for row in ROWS]
+    (tmp_path / "plain.jsonl").write_text(json_lines(rows), "utf-8")
     with serving(Selects()) as server:
         line = f"evaluate plain.jsonl --label-with {server.url}#m"
-        status, out, err = command(f"{line} --dry-run")
-        assert (status, server.requests) == (0, []), err
-        assert f"about {len(ROWS)} calls" in out
-        status, out, err = command(line)
-        assert status == 0, err
+        check_costs(command, line, server, len(ROWS))
+        out, _ = command(line)
     assert len(server.requests) == len(ROWS)
     assert "4 by a model's labels" in out
-    (tmp_path / "notes").mkdir()
-    for n, r in enumerate(ROWS):
-        text = f"{r['hits'][1]} Many people of the town came to see it on that day. It rained."
+    for n, row in enumerate(ROWS):
+        text = f"{row['hits'][1]} Many people of the town came to see it on that day. It rained."
         (tmp_path / "notes" / f"{n}.md").write_text(text)
-    status, out, err = command("evaluate --documents notes -n 3 -k 4")
-    assert status == 0, err
+    out, _ = command("evaluate --documents notes -n 3 -k 4")
     assert "sentences taken out of the documents" in out
 
 
@@ -109,53 +110,31 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
     command, tmp_path
 ):
     """Labels lie beside the questions; what a person corrects there is taken without asking the model again."""
-
-    class Selects:
-        def reply(self, text):
-            seen_prompts = next(
-                line for line in text.splitlines() if line.startswith("When was tower")
-            )
-            name = seen_prompts.split()[3]
-            return next(
-                (
-                    p.split()[0]
-                    for p in text.splitlines()
-                    if f"Tower {name} was finished" in p
-                ),
-                "NONE",
-            ), 10
-
-    (tmp_path / "asked.txt").write_text(
-        "\n".join(f"When was tower {n} finished?" for n in range(24))
-    )
-    (tmp_path / "notes").mkdir()
-    for n in range(24):
+    questions = [tower_row(n)["query"] for n in range(20)]
+    (tmp_path / "asked.txt").write_text("\n".join(questions))
+    for n in range(20):
         text = f"Tower {n} was finished in {1800 + n} by the river. Chess came to tower {n} in May.\n"
         (tmp_path / "notes" / f"{n}.md").write_text(text)
+    unlabelled = "calibrate asked.txt --documents notes"
+    labels = tmp_path / "asked.labels.jsonl"
     with serving(Selects()) as server:
-        unlabelled = "calibrate asked.txt --documents notes"
         line = f"{unlabelled} -k 6 --label-with {server.url}#m"
-        status, _, err = command(f"{line} --dry-run")
-        assert (status, server.requests) == (0, []), err
-        assert "about 24 calls" in err
-        assert "to write; no call was made" in err
-        status, out, err = command(f"{line} -o mine")
-        assert status == 0, err
-        assert len(server.requests) == 24
-        assert "about 24 calls" in err
+        check_costs(command, line, server, 20)
+        out, err = command(f"{line} -o mine")
+        assert len(server.requests) == 20
+        assert "about 20 calls" in err
         assert max(map(len, out.split("weights:")[0].splitlines())) <= 80
         assert "labelled" in out
-        labels = tmp_path / "asked.labels.jsonl"
-        lines = [json.loads(line) for line in labels.read_text().splitlines()]
-        lines[0]["question"] = "When was the first tower finished?"
-        labels.write_text("\n".join(map(json.dumps, lines)))
-        status, out, err = command(f"{line} -o again")
+        first, *rest = map(json.loads, labels.read_text().splitlines())
+        first["question"] = "When was the first tower finished?"
+        labels.write_text(json_lines([first, *rest]))
+        _, err = command(f"{line} -o again")
         assert "labels are those in asked.labels.jsonl" in err
         labels.unlink()
-        assert command(f"{line} -o once-more")[0] == 0  # every call is known
-        assert len(server.requests) == 24
+        command(f"{line} -o once-more")  # every call is known
+        assert len(server.requests) == 20
     labels.unlink()
-    assert command(unlabelled)[0] == 2
+    command(unlabelled, expected_status=2)
     assert load_denoiser(tmp_path / "mine") is not None
 
 
@@ -174,6 +153,5 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):
-    status, _, err = command(f"evaluate {arguments}")
-    assert status == 2
+    _, err = command(f"evaluate {arguments}", expected_status=2)
     assert message in err

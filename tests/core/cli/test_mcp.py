@@ -34,73 +34,76 @@ def folder(tmp_path):
     return tmp_path / "in"
 
 
-def built(folder, denoiser=None):
+def build(folder, denoiser=None):
     return build_server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), None, [folder])
 
 
+async def call(client, tool, **arguments):
+    """What a tool gives as structured content."""
+    reply = await client.call_tool(tool, arguments)
+    return reply.structured_content
+
+
+async def refusal(client, tool, **arguments):
+    """What a tool says that refuses."""
+    reply = await client.call_tool(tool, arguments)
+    assert reply.is_error
+    return reply.content[0].text
+
+
+async def check_kept(client, results, texts):
+    """What is kept is in its place in the whole texts, which the server still knows."""
+    assert results["passages"]
+    for kept in results["passages"]:
+        whole = await call(client, "recall", result=results["result"], id=kept["id"])
+        text = whole["text"]
+        assert text in texts
+        parts = [text[span["start"] : span["end"]] for span in kept["spans"]]
+        assert kept["text"] == "".join(parts)
+
+
 async def test_the_three_tools_give_spans_as_structured_content(folder):
-    async with mcp.Client(built(folder)) as client:
-        tools = {t.name: t for t in (await client.list_tools()).tools}
-        assert sorted(tools) == ["check", "denoise", "recall"]
-        assert all(t.description for t in tools.values())
-        results = (
-            await client.call_tool("denoise", {"question": QUESTION, "passages": TEXTS})
-        ).structured_content
-        (remaining_steps,) = results["passages"]
-        assert all(
-            remaining_steps["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]]
-            for s in remaining_steps["spans"]
-        )
+    async with mcp.Client(build(folder)) as client:
+        tools = (await client.list_tools()).tools
+        assert sorted(tool.name for tool in tools) == ["check", "denoise", "recall"]
+        assert all(tool.description for tool in tools)
+        results = await call(client, "denoise", question=QUESTION, passages=TEXTS)
+        await check_kept(client, results, TEXTS[:1])
         (dropped,) = results["dropped"]
-        seen_prompts = {
-            "result": results["result"],
-            "id": dropped["id"],
-            "start": dropped["start"],
-            "end": dropped["end"],
-        }
-        assert (await client.call_tool("recall", seen_prompts)).structured_content[
-            "text"
-        ] == TEXTS[1]
-        full_answer = {"result": results["result"], "id": "0"}
-        assert (await client.call_tool("recall", full_answer)).structured_content[
-            "text"
-        ] == TEXTS[0]
-        seen_prompts = {
-            "answer": "The tower was built in 1894.",
-            "sources": TEXTS,
-            "question": QUESTION,
-        }
-        reply_text = (await client.call_tool("check", seen_prompts)).structured_content
-        assert reply_text["claims"][0]["text"] == "The tower was built in 1894."
-        assert reply_text["outcome"] in ("supported", "unsupported", "unknown")
-        for quote in reply_text["claims"][0]["quotes"]:
-            assert (
-                TEXTS[int(quote["file"])][quote["start"] : quote["end"]]
-                == quote["text"]
-            )
+        place = {name: dropped[name] for name in ("id", "start", "end")}
+        recalled = await call(client, "recall", result=results["result"], **place)
+        assert recalled["text"] == TEXTS[1]
+        answer = TEXTS[0].partition(". ")[2]
+        verdict = await call(
+            client, "check", answer=answer, sources=TEXTS, question=QUESTION
+        )
+        (claim,) = verdict["claims"]
+        assert claim["text"] == answer
+        assert verdict["outcome"] in ("supported", "unsupported", "unknown")
+        for quote in claim["quotes"]:
+            text = TEXTS[int(quote["file"])]
+            assert text[quote["start"] : quote["end"]] == quote["text"]
 
 
 async def test_files_are_read_below_the_folders_alone(folder):
-    async with mcp.Client(built(folder)) as client:
-        seen_prompts = {"question": QUESTION, "files": [str(folder / "notes.md")]}
-        results = (await client.call_tool("denoise", seen_prompts)).structured_content
+    outside = folder.parent / "secret.md"
+    inside = str(folder / "notes.md")
+    async with mcp.Client(build(folder)) as client:
+        results = await call(client, "denoise", question=QUESTION, files=[inside])
         assert "1894" in results["passages"][0]["text"]
         for path in (
             folder / "link.md",
-            folder.parent / "secret.md",
-            folder / ".." / "secret.md",
+            outside,
+            folder / ".." / outside.name,
             "/etc/hostname",
         ):
-            reply = await client.call_tool(
-                "denoise", {"question": QUESTION, "files": [str(path)]}
-            )
-            assert reply.is_error
-            assert "not below a folder" in reply.content[0].text
-            assert "4711" not in reply.content[0].text
+            says = await refusal(client, "denoise", question="q", files=[str(path)])
+            assert "not below a folder" in says
+            assert "4711" not in says
 
 
 @pytest.mark.parametrize(
-    ("tool", "seen_prompts", "says"),
+    ("tool", "arguments", "says"),
     [
         ("denoise", {"question": QUESTION}, "expected 1 to 1000 passages"),
         (
@@ -112,58 +115,47 @@ async def test_files_are_read_below_the_folders_alone(folder):
         ("check", {"answer": "It is old."}, "expected 1 to 1000 passages"),
     ],
 )
-async def test_what_cannot_be_done_is_said(folder, tool, seen_prompts, says):
-    async with mcp.Client(built(folder)) as client:
-        reply = await client.call_tool(tool, seen_prompts)
-        assert reply.is_error
-        assert says in reply.content[0].text
+async def test_what_cannot_be_done_is_said(folder, tool, arguments, says):
+    async with mcp.Client(build(folder)) as client:
+        assert says in await refusal(client, tool, **arguments)
 
 
 async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
     caplog.set_level(logging.DEBUG, "denoise")
 
-    def fails(query, text):
+    def fail(query, text):
         raise OSError(f"{text} sk-live-5Zq8mYv2LkQ")
 
-    async with mcp.Client(built(folder, ENDDenoiser(FunctionScorer(fails)))) as client:
-        reply = await client.call_tool(
-            "denoise", {"question": QUESTION, "passages": ["my diary"]}
-        )
-        assert reply.is_error
-        assert reply.content[0].text.endswith("failed: OSError")
-    seen_events = "".join(capfd.readouterr()) + caplog.text
-    assert "diary" not in seen_events
-    assert "sk-live" not in seen_events
+    async with mcp.Client(build(folder, ENDDenoiser(FunctionScorer(fail)))) as client:
+        says = await refusal(client, "denoise", question="q", passages=["my diary"])
+    assert says.endswith("failed: OSError")
+    written = "".join(capfd.readouterr()) + caplog.text
+    assert "diary" not in written
+    assert "sk-live" not in written
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
 async def test_a_pipe_is_refused_and_a_bad_file_is_named(folder):
-    os.mkfifo(folder / "pipe")
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
     (folder / "bad.pdf").write_bytes(b"no pdf")
-    async with mcp.Client(built(folder)) as client:
-        arguments = {"question": QUESTION, "files": [str(folder / "pipe")]}
-        reply = await client.call_tool("denoise", arguments)
-        assert reply.is_error
-        assert "cannot be read" in reply.content[0].text
-        arguments = {"question": QUESTION, "files": [str(folder)]}
-        reply = await client.call_tool("denoise", arguments)
-        (warning,) = reply.structured_content["warnings"]
-        assert "bad.pdf" in warning
+    async with mcp.Client(build(folder)) as client:
+        says = await refusal(client, "denoise", question=QUESTION, files=[str(pipe)])
+        assert "cannot be read" in says
+        files = [str(folder)]
+        results = await call(client, "denoise", question=QUESTION, files=files)
+    (warning,) = results["warnings"]
+    assert "bad.pdf" in warning
 
 
 @pytest.fixture
 def url(folder):
+    """The address of the command, which serves in a process of its own."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [
-        Path(sys.executable).with_name("rag-denoise"),
-        "mcp",
-        "--http",
-        str(port),
-        "--folder",
-        str(folder),
-    ]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+    program = Path(sys.executable).with_name("rag-denoise")
+    arguments = ["mcp", "--http", str(port), "--folder", str(folder)]
+    with subprocess.Popen([program, *arguments], stderr=subprocess.DEVNULL) as running:
         while running.poll() is None:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
@@ -174,19 +166,7 @@ def url(folder):
 
 @pytest.mark.enable_socket
 async def test_the_command_serves_over_http(folder, url):
+    files = [str(folder / "notes.md")]
     async with mcp.Client(url) as client:
-        seen_prompts = {
-            "question": QUESTION,
-            "passages": TEXTS,
-            "files": [str(folder / "notes.md")],
-        }
-        results = (await client.call_tool("denoise", seen_prompts)).structured_content
-        assert results["passages"]
-        for remaining_steps in results["passages"]:
-            seen_prompts = {"result": results["result"], "id": remaining_steps["id"]}
-            text = (await client.call_tool("recall", seen_prompts)).structured_content[
-                "text"
-            ]
-            assert remaining_steps["text"] == "".join(
-                text[s["start"] : s["end"]] for s in remaining_steps["spans"]
-            )
+        results = await call(client, "denoise", question=QUESTION, files=files)
+        await check_kept(client, results, [(folder / "notes.md").read_text()])

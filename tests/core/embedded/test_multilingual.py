@@ -32,9 +32,8 @@ CASES = {
 
 def passages_of(language):
     query, needed, others = CASES[language]
-    texts = [others[0], needed, *others[1:]]
-    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
-    return query, passages
+    texts = (others[0], needed, others[1])
+    return query, [Passage(text, str(number)) for number, text in enumerate(texts)]
 
 
 @pytest.fixture(scope="module")

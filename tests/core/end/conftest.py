@@ -1,12 +1,12 @@
 """Tiny random models of every family, and a byte tokenizer: nothing is downloaded."""
 
-from __future__ import annotations
-
+import functools
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+import torch
+import transformers
+from tiny_models import build_tokenizer
 
 SIZES = {
     "vocab_size": 320,
@@ -30,45 +30,22 @@ LINEAR = {
 }
 EXPERTS = {"num_experts": 4, "moe_intermediate_size": 16, "num_experts_per_tok": 2}
 
+# Families whose model_type and the common sizes say everything.
+PLAIN_DECODERS = """
+    llama qwen2 qwen3 mistral gemma gemma2 phi3 gpt2 gpt_neox olmo2 olmo3 cohere cohere2 granite
+    starcoder2 stablelm nemotron glm4 smollm3 ernie4_5 ministral3 gemma3_text
+"""
+PLAIN_ENCODERS = "bert roberta xlm-roberta mpnet deberta-v2 distilbert"
+GEMMA_4 = {
+    "head_dim": 8,
+    "hidden_size_per_layer_input": 8,
+    "num_kv_shared_layers": 0,
+    "global_head_dim": 8,
+}
+
 # What a family needs besides the common sizes; the name is the model_type, or "type-variant".
-DECODERS: dict[str, dict[str, Any]] = {
-    **{
-        name: {}
-        for name in (
-            "llama",
-            "qwen2",
-            "qwen3",
-            "mistral",
-            "gemma",
-            "gemma2",
-            "phi3",
-            "gpt2",
-            "gpt_neox",
-        )
-    },
-    **{
-        name: {}
-        for name in (
-            "olmo2",
-            "olmo3",
-            "cohere",
-            "cohere2",
-            "granite",
-            "starcoder2",
-            "stablelm",
-        )
-    },
-    **{
-        name: {}
-        for name in (
-            "nemotron",
-            "glm4",
-            "smollm3",
-            "ernie4_5",
-            "ministral3",
-            "gemma3_text",
-        )
-    },
+DECODERS = {
+    **{name: {} for name in PLAIN_DECODERS.split()},
     "qwen2-sliding": {"use_sliding_window": True, "max_window_layers": 2},
     "phi": {"partial_rotary_factor": 0.5},
     "persimmon": {"partial_rotary_factor": 0.5},
@@ -102,19 +79,9 @@ DECODERS: dict[str, dict[str, Any]] = {
         "intermediate_size_mlp": 48,
         "attention_chunk_size": 16,
     },
-    "gemma4_text": {
-        "head_dim": 8,
-        "vocab_size_per_layer_input": 320,
-        "hidden_size_per_layer_input": 8,
-        "num_kv_shared_layers": 0,
-        "global_head_dim": 8,
-    },
-    "gemma4_text-plain": {  # without what its small sizes add to every block
-        "head_dim": 8,
-        "hidden_size_per_layer_input": 0,
-        "num_kv_shared_layers": 0,
-        "global_head_dim": 8,
-    },
+    "gemma4_text": GEMMA_4 | {"vocab_size_per_layer_input": 320},
+    # without what its small sizes add to every block
+    "gemma4_text-plain": GEMMA_4 | {"hidden_size_per_layer_input": 0},
     "deepseek_v3": {
         "num_key_value_heads": 4,
         "q_lora_rank": 16,
@@ -130,13 +97,12 @@ DECODERS: dict[str, dict[str, Any]] = {
         "first_k_dense_replace": 1,
     },
 }
-ENCODERS: dict[str, dict[str, Any]] = {
-    **{name: {} for name in ("bert", "roberta", "xlm-roberta", "mpnet", "deberta-v2")},
+ENCODERS = {
+    **{name: {} for name in PLAIN_ENCODERS.split()},
     "electra": {"embedding_size": 32},
-    "distilbert": {},
     "modernbert": {"local_attention": 16, "cls_token_id": 0, "sep_token_id": 1},
 }
-STATE_SPACE: dict[str, dict[str, Any]] = {
+STATE_SPACE = {
     "mamba2": {
         "num_heads": 8,
         "state_size": 8,
@@ -145,7 +111,7 @@ STATE_SPACE: dict[str, dict[str, Any]] = {
         "chunk_size": 8,
     },
 }
-UNREADABLE: dict[str, dict[str, Any]] = {
+UNREADABLE = {
     "gemma3n_text": {
         "vocab_size_per_layer_input": 320,
         "hidden_size_per_layer_input": 8,
@@ -159,98 +125,54 @@ UNREADABLE: dict[str, dict[str, Any]] = {
 ALL = DECODERS | ENCODERS | STATE_SPACE | UNREADABLE
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for name, families in (
-        ("decoder", DECODERS),
-        ("encoder", ENCODERS),
-        ("state_space", STATE_SPACE),
-    ):
-        if name in metafunc.fixturenames:
-            metafunc.parametrize(name, list(families))
+def pytest_generate_tests(metafunc):
+    families = {"decoder": DECODERS, "encoder": ENCODERS, "state_space": STATE_SPACE}
+    for name in families.keys() & metafunc.fixturenames:
+        metafunc.parametrize(name, list(families[name]))
 
 
-def build(family: str, auto: str = "AutoModel", seed: int = 0, **changes: Any) -> Any:
-    import torch
-    import transformers
-
+def build(family, auto="AutoModel", seed=0, **changes):
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    config_class = transformers.CONFIG_MAPPING[
-        family.partition("-")[0] if family in DECODERS else family
-    ]
-    special = {**ALL[family], **changes}
+    model_type = family.partition("-")[0] if family in DECODERS else family
+    config_class = transformers.CONFIG_MAPPING[model_type]
     known = config_class()
+    special = ALL[family] | changes
     sizes = {k: v for k, v in SIZES.items() if k not in special and hasattr(known, k)}
-    config = config_class(
-        **sizes, **{k: v for k, v in special.items() if v is not None}
-    )
-    with torch.random.fork_rng():
+    sizes |= {k: v for k, v in special.items() if v is not None}
+    config = config_class(**sizes)
+    with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
         model = getattr(transformers, auto).from_config(config).eval()
-        with (
-            torch.no_grad()
-        ):  # gains away from one, or a norm applied twice would not show
-            for p in model.parameters():
-                p.add_(torch.randn_like(p) * 0.05)
+        # Gains away from one, or a norm applied twice would not show.
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.05)
     return model
 
 
 @pytest.fixture(scope="session")
-def tiny() -> Callable[..., Any]:
+def tiny():
     """``tiny("llama", "AutoModelForCausalLM", hidden_size=64)``: a random model of that family in eval mode."""
     return build
 
 
+build_once = functools.cache(build)
+
+
+@pytest.fixture
+def decoder_model(decoder):
+    """A random model of a family, one for all tests: none changes it."""
+    return build_once(decoder)
+
+
 @pytest.fixture(scope="session")
-def byte_tokenizer() -> Callable[..., Any]:
+def byte_tokenizer():
     """``byte_tokenizer(pair=False, pad=True, template=None)``: one id for each byte, and a few special ones."""
-
-    def make(
-        *, pair: bool = False, pad: bool = True, template: str | None = None
-    ) -> Any:
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-        from tokenizers.processors import TemplateProcessing
-        from transformers import PreTrainedTokenizerFast
-
-        special = ["<s>", "</s>", "<pad>"]
-        alphabet = special + sorted(pre_tokenizers.ByteLevel.alphabet())
-        backend = Tokenizer(
-            models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[])
-        )
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        backend.decoder = decoders.ByteLevel()
-        names = {"bos_token": "<s>", "eos_token": "</s>"} | (
-            {"pad_token": "<pad>"} if pad else {}
-        )
-        if pair:
-            backend.post_processor = TemplateProcessing(
-                single="<s> $A </s>",
-                pair="<s> $A </s> $B:1 </s>:1",
-                special_tokens=[("<s>", 0), ("</s>", 1)],
-            )
-        else:
-            backend.post_processor = TemplateProcessing(
-                single="<s> $A", special_tokens=[("<s>", 0)]
-            )
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=backend, chat_template=template, **names
-        )
-        if pair:
-            tokenizer.model_input_names = [
-                "input_ids",
-                "token_type_ids",
-                "attention_mask",
-            ]
-        return tokenizer
-
-    return make
-
-
-CHAT = (
-    "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
-)
+    return build_tokenizer
 
 
 @pytest.fixture(scope="session")
-def chat_template() -> str:
-    return CHAT
+def chat_template():
+    return (
+        "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>{% endfor %}"
+        "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
+    )

@@ -33,14 +33,12 @@ class Scaled(FunctionScorer):
     scale = SCALE
 
     def __init__(self):
-        super().__init__(lambda asked_query, input_text: float(input_text))
+        super().__init__(lambda query, text: float(text))
 
 
-def auto(chunk_scores, **settings):
-    input_passages = [
-        Passage(str(score_value), f"p{i}") for i, score_value in enumerate(chunk_scores)
-    ]
-    return ENDDenoiser(Scaled(), keep="auto", **settings).denoise("q", input_passages)
+def auto(scores, **settings):
+    passages = [Passage(str(score), f"p{i}") for i, score in enumerate(scores)]
+    return ENDDenoiser(Scaled(), keep="auto", **settings).denoise("q", passages)
 
 
 def kept(denoise_result):
@@ -48,46 +46,35 @@ def kept(denoise_result):
 
 
 @given(SCORES)
-def test_all_within_the_margin_stay_and_at_least_two(chunk_scores):
-    chunk_scores = [float(np.float32(score_value)) for score_value in chunk_scores]
-    denoise_result = auto(chunk_scores)
-    stays = kept(denoise_result)
-    margin = list_length_factor(len(chunk_scores), SCALE.longest_list)
-    assert all(
-        score_value in stays
-        for score_value in chunk_scores
-        if score_value >= max(chunk_scores) - margin
-    )
-    assert len(stays) >= min(2, len(chunk_scores))
-    if len(chunk_scores) > SHORT_LIST and len(stays) > 2:
-        assert min(stays) >= max(chunk_scores) - margin - 1e-6
-    assert denoise_result.relevant is (False if max(chunk_scores) < 0 else None)
+def test_all_within_the_margin_stay_and_at_least_two(scores):
+    result = auto(scores)
+    kept_scores = kept(result)
+    lowest = max(scores) - list_length_factor(len(scores), SCALE.longest_list)
+    assert {score for score in scores if score >= lowest} <= set(kept_scores)
+    assert len(kept_scores) >= min(2, len(scores))
+    if len(scores) > SHORT_LIST and len(kept_scores) > 2:
+        assert min(kept_scores) >= lowest - 1e-6
+    assert result.relevant is (False if max(scores) < 0 else None)
 
 
 @given(SCORES)
-def test_a_smaller_risk_keeps_all_that_a_larger_one_does(chunk_scores):
-    assert set(kept(auto(chunk_scores, risk=0.10))) <= set(
-        kept(auto(chunk_scores, risk=0.05))
-    )
+def test_a_smaller_risk_keeps_all_that_a_larger_one_does(scores):
+    larger, smaller = (set(kept(auto(scores, risk=risk))) for risk in (0.10, 0.05))
+    assert larger <= smaller
 
 
 def test_laws_hold():
-    input_passages = [
-        Passage(t, str(i))
-        for i, t in enumerate(["1", "", "2", " ", "-4", "0.5", "1.9", "-3"])
-    ]
+    texts = ["1", "", "2", " ", "-4", "0.5", "1.9", "-3"]
+    passages = [Passage(text, str(i)) for i, text in enumerate(texts)]
     check_denoiser(
-        lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"),
-        "q",
-        input_passages,
+        lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages
     )
 
 
 def test_of_a_few_only_the_worst_goes_and_that_is_said():
-    denoise_result = auto([5, 1, 0.5, -3])
-    assert kept(denoise_result) == [5, 1, 0.5]
-    assert denoise_result.note is not None
-    assert denoise_result.note.startswith(TOO_CLOSE)
+    result = auto([5, 1, 0.5, -3])
+    assert kept(result) == [5, 1, 0.5]
+    assert result.note.startswith(TOO_CLOSE)
 
 
 def test_flat_scores_all_stay_and_that_is_said():
@@ -135,33 +122,20 @@ def test_a_calibration_knows_its_longest_list():
     assert ScoreCalibration.from_dict(earlier_release).longest_list is None
 
 
-@pytest.mark.parametrize(
-    "around",
-    [
-        lambda depth_value: depth_value,
-        lambda depth_value: Guard(depth_value),
-        lambda depth_value: Pipeline(depth_value),
-    ],
-)
+@pytest.mark.parametrize("around", [lambda denoiser: denoiser, Guard, Pipeline])
 def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(around):
-    input_passages = [
-        Passage(str(score_value), str(score_value))
-        for score_value in (-5, -3, -9, -8, -7, -1)
-    ]
-    caching_reader = around(ENDDenoiser(Scaled(), keep="auto")).denoise(
-        "q", input_passages
-    )
-    assert caching_reader.relevant is False
-    assert caching_reader.passages
-    dropping = around(ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")).denoise(
-        "q", input_passages
-    )
+    passages = [Passage(str(n), str(n)) for n in (-5, -3, -9, -8, -7, -1)]
+    keeping = around(ENDDenoiser(Scaled(), keep="auto")).denoise("q", passages)
+    assert keeping.relevant is False
+    assert keeping.passages
+    dropper = ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")
+    dropping = around(dropper).denoise("q", passages)
     assert dropping.relevant is False
     assert dropping.passages == ()
-    assert {depth_value.span.passage_id for depth_value in dropping.dropped} == {
-        passage.id for passage in input_passages
+    assert {drop.span.passage_id for drop in dropping.dropped} == {
+        passage.id for passage in passages
     }
-    assert result_summary(input_passages, dropping)["relevant"] is False
+    assert result_summary(passages, dropping)["relevant"] is False
 
 
 def test_the_trace_says_the_risk():
@@ -190,33 +164,26 @@ def test_a_scorer_without_a_scale_says_what_to_do():
 
 
 def test_a_scale_survives_json_and_damage_is_refused():
-    assert ScoreCalibration.from_dict(json.loads(json.dumps(SCALE.to_dict()))) == SCALE
-    for bad in (
-        {},
-        {**SCALE.to_dict(), "margins": {"0.1": "wide"}},
-        {**SCALE.to_dict(), "margins": {"0.1": math.nan}},
-    ):
+    record = json.loads(json.dumps(SCALE.to_dict()))
+    assert ScoreCalibration.from_dict(record) == SCALE
+    for bad in ({}, {"margins": {"0.1": "wide"}}, {"margins": {"0.1": math.nan}}):
         with pytest.raises(InputError):
-            ScoreCalibration.from_dict(bad)
+            ScoreCalibration.from_dict(bad and record | bad)
 
 
 def test_the_stated_risk_holds_on_new_questions_on_average():
     generator = np.random.default_rng(0)
+    is_gold = np.arange(10) < 2
 
     def drawn(number):
-        gold_labels = [[True, True] + [False] * 8] * number
-        return [
-            (np.float32(generator.normal(size=10) + 2 * np.array(y)), y)
-            for y in gold_labels
-        ]
+        scores = np.float32(generator.normal(size=(number, 10)) + 2 * is_gold)
+        return [(row, is_gold) for row in scores]
 
     lost_fractions = []
     for _ in range(40):
-        keep_rule = calibrate_margins({"a": drawn(60), "b": drawn(60)}).rule(0.10)
-        for chunk_scores, y in drawn(30):
-            lost_fractions.append(
-                1 - keep_rule.choose(chunk_scores, [""] * 10)[np.array(y)].mean()
-            )
+        rule = calibrate_margins({"a": drawn(60), "b": drawn(60)}).rule(0.10)
+        for scores, _ in drawn(30):
+            lost_fractions.append(1 - rule.choose(scores, [""] * 10)[is_gold].mean())
     assert 0.04 < np.mean(lost_fractions) <= 0.105
 
 

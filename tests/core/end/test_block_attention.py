@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 import torch
@@ -33,31 +33,32 @@ def sample_ids(count, seed):
     return tuple(torch.randint(3, 300, (count,), generator=generator).tolist())
 
 
-def sample_prompt(lengths=(8, 5, 9, 6, 7), tail=4):
-    passages = tuple(sample_ids(length, length) for length in lengths)
-    return BlockPrompt(sample_ids(3, 90), passages, sample_ids(tail, 91))
+def sample_prompt():
+    passages = tuple(sample_ids(length, length) for length in (8, 5, 9, 6, 7))
+    return BlockPrompt(sample_ids(3, 90), passages, sample_ids(4, 91))
 
 
-def make_reading(model, max_bytes=1 << 20):
+def open_attention(model):
     partial_forward = get_partial_forward(model)
     partial_forward.check_readable()
-    return BlockAttention(partial_forward, PrefixCache(max_bytes), lambda n: n, 64)
+    return BlockAttention(partial_forward, PrefixCache(1 << 20), lambda n: n, 64)
 
 
 def reference_weights(model, prompt):
     """Of an eager model, by transformers' own ``output_attentions`` over all tokens and a mask."""
-    model.set_attn_implementation("eager")
     starts = [len(prompt.head)]
-    for passage in prompt.passages:
-        starts.append(starts[-1] + len(passage))
-    ids = [*prompt.head, *sum(prompt.passages, ()), *prompt.tail]
     positions = [*range(starts[0])]
     for passage in prompt.passages:
+        starts.append(starts[-1] + len(passage))
         positions += range(starts[0], starts[0] + len(passage))
     positions += range(prompt.tail_start, prompt.tail_start + len(prompt.tail))
-    mask = torch.full((len(ids), len(ids)), torch.finfo(torch.float32).min).triu(1)
+    ids = [*prompt.head, *chain(*prompt.passages), *prompt.tail]
+    lowest = torch.finfo(torch.float32).min
+    mask = torch.full((len(ids), len(ids)), lowest).triu(1)
     for start, end in pairwise(starts):
-        mask[start:end, starts[0] : start] = torch.finfo(torch.float32).min
+        mask[start:end, starts[0] : start] = lowest
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")
     with torch.inference_mode():
         output = model(
             input_ids=torch.tensor([ids]),
@@ -65,22 +66,21 @@ def reference_weights(model, prompt):
             attention_mask=mask[None, None],
             output_attentions=True,
         )
+    model.set_attn_implementation(implementation)
     return [weights[0, :, -len(prompt.tail) :] for weights in output.attentions]
 
 
-def test_weights_are_those_of_a_masked_pass(decoder, tiny):
-    model = tiny(decoder)
-    reading = make_reading(model)
+def test_weights_are_those_of_a_masked_pass(decoder, decoder_model):
+    attention = open_attention(decoder_model)
     if decoder in REFUSED:
         with pytest.raises(InputError, match=REFUSED[decoder]):
-            reading.check(LAYER)
+            attention.check(LAYER)
         return
-    reading.check(LAYER)
+    attention.check(LAYER)
     prompt = sample_prompt()
-    weights = reading.attend(prompt, range(LAYER), lambda kept: kept)
-    expected = reference_weights(model, prompt)
+    by_block = attention.attend(prompt, range(LAYER), lambda kept: kept)
+    expected = reference_weights(decoder_model, prompt)
     for block in range(LAYER):
-        keys = weights[block].shape[-1]
-        torch.testing.assert_close(
-            weights[block], expected[block][..., :keys], atol=1e-5, rtol=0
-        )
+        weights = by_block[block]
+        wanted = expected[block][..., : weights.shape[-1]]
+        torch.testing.assert_close(weights, wanted, atol=1e-5, rtol=0)

@@ -1,7 +1,5 @@
 """A budget trims and never skips: parts of the best before worse pieces; headings are paid for."""
 
-import asyncio
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,6 +20,9 @@ NOISE = [
 ]
 
 
+QUESTION = "who built the hall in 1903"
+
+
 def words(input_text):
     return len(input_text.split())
 
@@ -37,84 +38,47 @@ class Scaled(FunctionScorer):
     scale = ScoreCalibration({0.1: 0.5}, None, 99.0, 10)
 
 
-def denoised(token_limit, input_passages, text_scorer=None, **reader_settings):
-    budget_scorer = text_scorer or FunctionScorer(overlap)
-    end_denoiser = ENDDenoiser(
-        budget_scorer,
-        keep=TokenLimit(token_limit, words),
-        chunker="auto",
-        **reader_settings,
+def denoised(token_limit, passages, scorer=None, **settings):
+    rule = TokenLimit(token_limit, words)
+    denoiser = ENDDenoiser(
+        scorer or FunctionScorer(overlap), keep=rule, chunker="auto", **settings
     )
-    return end_denoiser.denoise("who built the hall in 1903", input_passages)
+    return denoiser.denoise(QUESTION, passages)
 
 
 def test_the_best_is_cut_at_its_sentences_and_no_rubbish_fills_the_rest():
-    denoise_result = denoised(12, [Passage(LONG, "a"), *NOISE])
-    assert [passage.text.strip() for passage in denoise_result.passages] == [
-        "The hall was built by Emil Brandt in 1903."
-    ]
-    assert denoise_result.note is None
-    assert all(
-        dropped_span.score is not None for dropped_span in denoise_result.dropped
-    )
+    result = denoised(12, [Passage(LONG, "a"), *NOISE])
+    (kept,) = result.passages
+    assert kept.text.strip() == "The hall was built by Emil Brandt in 1903."
+    assert result.note is None
+    assert all(drop.score is not None for drop in result.dropped)
 
 
 def test_what_lies_within_the_margin_may_fill_the_rest_and_no_other():
+    best = LONG.replace("The hall was", "Who built the hall in 1903: it was")
     near = Passage("Who built the hall in 1903 nobody knows.", "n")
-    input_passages = [
-        Passage(
-            LONG.replace(
-                "The hall was built", "Who built the hall in 1903: it was built"
-            ),
-            "a",
-        ),
-        near,
-    ]
-    denoise_result = denoised(22, [*input_passages, *NOISE], Scaled(overlap))
-    assert [passage.id for passage in denoise_result.passages] == ["a", "n"]
-    assert not {"b", "c"} & {passage.id for passage in denoise_result.passages}
+    result = denoised(22, [Passage(best, "a"), near, *NOISE], Scaled(overlap))
+    assert [passage.id for passage in result.passages] == ["a", "n"]
 
 
 def test_what_cannot_be_cut_is_named():
-    table = "\n".join(
-        [
-            "name,what,year",
-            *(
-                f"hall {number} built in 1903,{'word ' * 30},{number}"
-                for number in range(4)
-            ),
-        ]
-    )
-    denoise_result = denoised(12, [Passage(table, "t")], min_keep=0)
-    assert denoise_result.passages == ()
-    assert (
-        "too long for 12 tokens and not to be cut, left out: t [15:"
-        in denoise_result.note
-    )
-    over = denoised(12, [Passage(table, "t")])
-    assert "kept over the budget" in over.note
-
-
-def test_headings_that_come_along_are_paid_for():
-    heading = "Welcome.\n\n# A heading of six words here\n\n"
-    input_text = heading + "The hall was built in 1903.\n\nWho built it in 1903?"
-    for token_limit in (8, 14, 20):
-        denoise_result = denoised(token_limit, [Passage(input_text, "a")], min_keep=0)
-        assert (
-            sum(words(passage.text) for passage in denoise_result.passages)
-            <= token_limit
-        )
+    rows = [f"hall {n} built in 1903,{'word ' * 30},{n}" for n in range(4)]
+    table = [Passage("\n".join(["name,what,year", *rows]), "t")]
+    result = denoised(12, table, min_keep=0)
+    assert result.passages == ()
+    note = "too long for 12 tokens and not to be cut, left out: t [15:"
+    assert note in result.note
+    assert "kept over the budget" in denoised(12, table).note
 
 
 def test_a_heading_gives_way_to_a_piece_and_the_note_says_so():
-    input_text = "Welcome.\n\n# A heading of many words\n\nThe hall was built in 1903.\n\nWho built it in 1903?"
-    denoise_result = denoised(11, [Passage(input_text, "a")])
-    assert (
-        "".join(passage.text for passage in denoise_result.passages).split()
-        == input_text.split("\n\n", 2)[2].split()
-    )
-    assert "1 headings or header rows gave way" in denoise_result.note
-    roomy_result = denoised(100, [Passage(input_text, "a")])
+    pieces = "The hall was built in 1903.\n\nWho built it in 1903?"
+    passages = [Passage(f"Welcome.\n\n# A heading of many words\n\n{pieces}", "a")]
+    result = denoised(11, passages)
+    kept_text = "".join(passage.text for passage in result.passages)
+    assert kept_text.split() == pieces.split()
+    assert "1 headings or header rows gave way" in result.note
+    roomy_result = denoised(100, passages)
     assert "# A heading" in roomy_result.passages[0].text
     assert roomy_result.note is None
 
@@ -122,42 +86,31 @@ def test_a_heading_gives_way_to_a_piece_and_the_note_says_so():
 @given(
     st.lists(st.text(alphabet="ab. \n#", max_size=60), max_size=4), st.integers(1, 40)
 )
-def test_a_budget_holds_whatever_the_text_and_its_laws_too(input_texts, token_limit):
-    input_passages = [Passage(t, str(number)) for number, t in enumerate(input_texts)]
-    text_scorer = FunctionScorer(lambda q, t: float(len(t) % 5))
-    denoise_result = ENDDenoiser(
-        text_scorer, keep=TokenLimit(token_limit, len), chunker="auto", min_keep=0
-    ).denoise("q", input_passages)
-    assert (
-        sum(len(passage.text.strip()) for passage in denoise_result.passages)
-        <= token_limit
-    )
-    check_denoiser(
-        lambda: ENDDenoiser(
-            text_scorer, keep=TokenLimit(token_limit, len), chunker="auto"
-        ),
-        "q",
-        input_passages,
-    )
+def test_a_budget_holds_whatever_the_text_and_its_laws_too(texts, token_limit):
+    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
+    scorer = FunctionScorer(lambda query, text: float(len(text) % 5))
+
+    def make(**settings):
+        rule = TokenLimit(token_limit, len)
+        return ENDDenoiser(scorer, keep=rule, chunker="auto", **settings)
+
+    kept = make(min_keep=0).denoise("q", passages).passages
+    assert sum(len(passage.text.strip()) for passage in kept) <= token_limit
+    check_denoiser(make, "q", passages)
 
 
-class Awaited(FunctionScorer):
-    """The same scores from afar."""
+async def test_sync_and_async_trim_alike():
+    class Awaited(FunctionScorer):
+        async def ascore(self, query, texts):
+            return np.asarray(self.score(query, texts))
 
-    async def ascore(self, asked_query, input_texts):
-        return np.asarray(self.score(asked_query, input_texts))
-
-
-def test_sync_and_async_trim_alike():
-    input_passages = [Passage(LONG, "a"), *NOISE]
-    here = ENDDenoiser(
-        FunctionScorer(overlap), keep=TokenLimit(12, words), chunker="auto"
-    )
-    afar = ENDDenoiser(Awaited(overlap), keep=TokenLimit(12, words), chunker="auto")
-    one = here.denoise("who built the hall in 1903", input_passages)
-    two = asyncio.run(afar.adenoise("who built the hall in 1903", input_passages))
-    assert one.passages == two.passages
-    assert one.dropped == two.dropped
+    passages = [Passage(LONG, "a"), *NOISE]
+    result = denoised(12, passages)
+    rule = TokenLimit(12, words)
+    afar = ENDDenoiser(Awaited(overlap), keep=rule, chunker="auto")
+    other = await afar.adenoise(QUESTION, passages)
+    assert other.passages == result.passages
+    assert other.dropped == result.dropped
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -21,10 +21,10 @@ from denoise_core.local.loading import load_model, load_tokenizer
 @pytest.fixture(autouse=True)
 def cache_root(tmp_path, monkeypatch):
     """A cache folder of this test alone."""
-    cached_assets_path = huggingface_hub.cached_assets_path
-    here = partial(cached_assets_path, assets_dir=tmp_path / "c")
+    folder = tmp_path / "c"
+    here = partial(huggingface_hub.cached_assets_path, assets_dir=folder)
     monkeypatch.setattr(huggingface_hub, "cached_assets_path", here)
-    return tmp_path / "c"
+    return folder
 
 
 @pytest.fixture
@@ -34,28 +34,31 @@ def gguf_folder(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     writer = writer_class(str(folder / "tiny.gguf"), "llama")
-    writer.add_context_length(1024)
-    writer.add_embedding_length(16)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(32)
-    writer.add_head_count(2)
-    writer.add_head_count_kv(1)
-    writer.add_rope_dimension_count(8)
-    writer.add_layer_norm_rms_eps(1e-5)
     tokens = ["<s>", "</s>", "ab", *map(chr, range(33, 127))]
-    writer.add_vocab_size(len(tokens))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(tokens)
-    writer.add_token_merges(["a b"])
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
+    for name, value in {
+        "context_length": 1024,
+        "embedding_length": 16,
+        "block_count": 1,
+        "feed_forward_length": 32,
+        "head_count": 2,
+        "head_count_kv": 1,
+        "rope_dimension_count": 8,
+        "layer_norm_rms_eps": 1e-5,
+        "vocab_size": len(tokens),
+        "tokenizer_model": "gpt2",
+        "token_list": tokens,
+        "token_merges": ["a b"],
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }.items():
+        getattr(writer, f"add_{name}")(value)
     generator = np.random.default_rng(0)
-    shapes = {
+    for name, shape in {
         "token_embd": (len(tokens), 16),
         "output": (len(tokens), 16),
-        "output_norm": (16,),
-        "blk.0.attn_norm": (16,),
-        "blk.0.ffn_norm": (16,),
+        "output_norm": 16,
+        "blk.0.attn_norm": 16,
+        "blk.0.ffn_norm": 16,
         "blk.0.attn_q": (16, 16),
         "blk.0.attn_k": (8, 16),
         "blk.0.attn_v": (8, 16),
@@ -63,8 +66,7 @@ def gguf_folder(tmp_path):
         "blk.0.ffn_gate": (32, 16),
         "blk.0.ffn_up": (32, 16),
         "blk.0.ffn_down": (16, 32),
-    }
-    for name, shape in shapes.items():
+    }.items():
         values = generator.standard_normal(shape).astype(np.float32)
         writer.add_tensor(f"{name}.weight", values)
     writer.write_header_to_file()
@@ -93,20 +95,15 @@ def test_readers_and_generators_take_the_file(gguf_folder):
     assert llm.model.config.hidden_size == 16
 
 
-def test_it_is_dequantised_once(gguf_folder, monkeypatch):
+def test_it_is_dequantised_once_and_another_file_of_the_name_is_another_model(
+    gguf_folder, monkeypatch
+):
     first = resolve_model(gguf_folder)
-
-    def refuse(*_):
-        raise AssertionError("dequantised twice")
-
-    monkeypatch.setattr(gguf, "_convert_file", refuse)
-    assert resolve_model(gguf_folder) == first
-
-
-def test_another_file_of_the_name_is_another_model(gguf_folder):
-    first = resolve_model(gguf_folder)
-    path = gguf_folder / "tiny.gguf"
-    path.write_bytes(path.read_bytes() + bytes(32))
+    with monkeypatch.context() as patched:
+        patched.setattr(gguf, "_convert_file", pytest.fail)
+        assert resolve_model(gguf_folder) == first
+    with (gguf_folder / "tiny.gguf").open("ab") as file:
+        file.write(bytes(32))
     assert resolve_model(gguf_folder) != first
 
 

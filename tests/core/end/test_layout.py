@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from denoise_core import InputError
 from denoise_core.end import PAIR, PASSAGE, QUERY, SCQ, Layout
 from denoise_core.local.batching import MAX_PADDING, batch_by_length, split_windows
-from denoise_core.local.layout import LAYOUTS
 from denoise_lab.layouts import DISTINGUISH, QSC, SC, SQC
 
 MINE = Layout("mine", ("Read this note.\n\n", PASSAGE, "\n\nSomeone asks: ", QUERY))
+
+
+WORDINGS = (SCQ, SQC, QSC, SC, DISTINGUISH, MINE)
 
 
 @pytest.fixture(scope="module")
@@ -36,22 +39,20 @@ def prompt_of(layout, tokenizer, question, passage):
 @given(
     question=st.text(max_size=20),
     passage=st.text(max_size=40),
-    layout=st.sampled_from([*LAYOUTS.values(), MINE]),
+    layout=st.sampled_from(WORDINGS),
 )
 def test_the_spans_hold_the_texts_ids_and_nothing_is_retokenised(
     plain, question, passage, layout
 ):
-    if layout.pair:
-        return
     bound = layout.bind(plain)
     passage_ids, question_ids = bound.encode([passage, question])
+    if layout is SC:
+        question_ids = []
     prompt = bound.assemble(passage_ids, question_ids)
     assert list(prompt.ids[slice(*prompt.passage_span)]) == passage_ids
-    assert len(prompt.ids) == bound.overhead_tokens + len(passage_ids) + (
-        len(question_ids) if layout is not SC else 0
-    )
-    if layout is not SC:
-        assert list(prompt.ids[slice(*prompt.query_span)]) == question_ids
+    assert list(prompt.ids[slice(*prompt.query_span)]) == question_ids
+    own_length = len(prompt.ids) - bound.overhead_tokens
+    assert own_length == len(passage_ids) + len(question_ids)
 
 
 @settings(max_examples=25, deadline=None)
@@ -76,11 +77,8 @@ def test_what_stands_before_the_question_does_not_depend_on_it(
 def test_the_parts_come_in_the_order_of_the_name(layout, order, kind, request):
     tokenizer = request.getfixturevalue(kind)
     text = tokenizer.decode(prompt_of(layout, tokenizer, "QQQ", "CCC").ids)
-    marks = {
-        "S": "passage to" if layout is not DISTINGUISH else "You judge",
-        "C": "CCC",
-        "Q": "QQQ",
-    }
+    system = "You judge" if layout is DISTINGUISH else "passage to"
+    marks = {"S": system, "C": "CCC", "Q": "QQQ"}
     places = [text.index(marks[letter]) for letter in order]
     assert places == sorted(places)
     assert layout.bind(tokenizer).is_prefix_reusable == (order in ("SCQ", "SC"))
@@ -89,17 +87,14 @@ def test_the_parts_come_in_the_order_of_the_name(layout, order, kind, request):
 def test_a_plain_prompt_begins_with_the_start_token_and_a_chat_prompt_with_the_template(
     plain, chat
 ):
-    assert prompt_of(SCQ, plain, "q", "c").ids[0] == plain.bos_token_id
+    no_chat = replace(SCQ, chat=False)
+    for layout, tokenizer in ((SCQ, plain), (no_chat, chat)):
+        first_id = prompt_of(layout, tokenizer, "q", "c").ids[0]
+        assert first_id == plain.bos_token_id
     text = chat.decode(prompt_of(SCQ, chat, "q", "c").ids)
     assert text.startswith("<s>system\n")
     assert "</s><s>user\n" in text
     assert text.endswith("</s><s>assistant\n")
-    assert (
-        prompt_of(
-            SCQ.__class__("x", SCQ.parts, SCQ.system, chat=False), chat, "q", "c"
-        ).ids[0]
-        == 0
-    )
 
 
 def test_a_template_without_a_system_role_gets_one_user_message(byte_tokenizer):
@@ -117,7 +112,7 @@ def test_a_template_that_hides_the_passage_is_refused(byte_tokenizer):
     tokenizer = byte_tokenizer(template="<s>hello</s>")
     with pytest.raises(InputError, match="chat=False"):
         SCQ.bind(tokenizer)
-    Layout("x", SCQ.parts, SCQ.system, chat=False).bind(tokenizer)
+    replace(SCQ, chat=False).bind(tokenizer)
 
 
 def test_a_template_that_prints_the_date_prints_a_fixed_one(byte_tokenizer):
@@ -147,18 +142,11 @@ def test_a_pair_is_joined_as_the_tokenizer_joins_two_texts(byte_tokenizer):
 
 
 def test_fingerprints_differ_by_wording_order_and_template(plain, chat):
-    bound = [
-        layout.bind(t)
-        for t in (plain, chat)
-        for layout in (SCQ, SQC, QSC, SC, DISTINGUISH, MINE)
-    ]
-    prints = [body_item.fingerprint for body_item in bound]
-    assert len(set(prints)) == len(prints)
-    assert prints == [
-        layout.bind(t).fingerprint
-        for t in (plain, chat)
-        for layout in (SCQ, SQC, QSC, SC, DISTINGUISH, MINE)
-    ]
+    def prints():
+        return [w.bind(t).fingerprint for t in (plain, chat) for w in WORDINGS]
+
+    assert len(set(prints())) == 2 * len(WORDINGS)
+    assert prints() == prints()
 
 
 @pytest.mark.parametrize(
@@ -174,40 +162,33 @@ def test_layouts_that_make_no_sense_are_refused(make, says):
         make()
 
 
-@given(lengths=st.lists(st.integers(1, 50), max_size=30), cap=st.integers(1, 100))
-def test_batches_hold_every_row_once_under_the_cap(lengths, cap):
+@given(lengths=st.lists(st.integers(1, 900), max_size=40), cap=st.integers(1, 4096))
+def test_batches_hold_every_row_once_without_much_padding_and_none_ends_without_need(
+    lengths, cap
+):
     plan = batch_by_length(lengths, cap)
-    assert sorted(i for body_item in plan for i in body_item) == list(
-        range(len(lengths))
-    )
-    for row_batch in plan:
-        assert (
-            len(row_batch) == 1
-            or len(row_batch) * max(lengths[i] for i in row_batch) <= cap
-        )
-    flat = [lengths[i] for body_item in plan for i in body_item]
-    assert flat == sorted(flat)
+    rows = [row for batch in plan for row in batch]
+    assert sorted(rows) == list(range(len(lengths)))
+    assert [lengths[row] for row in rows] == sorted(lengths)
 
+    def is_too_large(sizes):
+        padded = len(sizes) * sizes[-1]
+        return padded > cap or padded - sum(sizes) > MAX_PADDING
 
-@given(lengths=st.lists(st.integers(1, 900), max_size=40))
-def test_no_batch_holds_much_padding_and_none_ends_without_need(lengths):
-    plan = [
-        [lengths[i] for i in row_batch] for row_batch in batch_by_length(lengths, 4096)
-    ]
-    for row_batch in plan:
-        assert len(row_batch) * row_batch[-1] - sum(row_batch) <= MAX_PADDING
-    for row_batch, following in itertools.pairwise(plan):
-        batched_states = [*row_batch, following[0]]
-        padded = len(batched_states) * batched_states[-1]
-        assert padded > 4096 or padded - sum(batched_states) > MAX_PADDING
+    batches = [[lengths[row] for row in batch] for batch in plan]
+    for sizes in batches:
+        assert len(sizes) == 1 or not is_too_large(sizes)
+    for sizes, following in itertools.pairwise(batches):
+        assert is_too_large([*sizes, following[0]])
 
 
 @given(ids=st.lists(st.integers(), max_size=60), room=st.integers(1, 20))
 def test_windows_tile_the_ids_evenly(ids, room):
-    text_parts = split_windows(ids, room)
-    assert [i for p in text_parts for i in p] == ids
-    assert len(text_parts) == max(1, -(-len(ids) // room))
-    assert max(map(len, text_parts)) - min(map(len, text_parts)) <= 1
+    windows = split_windows(ids, room)
+    assert list(itertools.chain(*windows)) == ids
+    assert len(windows) == max(1, -(-len(ids) // room))
+    sizes = [len(window) for window in windows]
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_no_room_for_the_text_is_an_error():

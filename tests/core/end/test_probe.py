@@ -1,6 +1,8 @@
 """A probe scores what it should, refuses what it must, and survives the disk."""
 
+import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,15 +20,10 @@ MODEL = ModelFingerprint(
 READING = HiddenStateSpec(MODEL, layer=2, layout="S|C|Q v1")
 
 
-def a_probe(**changes) -> Probe:
-    given = {
-        "weight": np.arange(4.0),
-        "bias": -1.0,
-        "reading": READING,
-        "threshold": 0.25,
-        "card": {"fit": {"C": 0.1}},
-    }
-    return Probe(**{**given, **changes})
+def a_probe(**changes):
+    card = {"fit": {"C": 0.1}}
+    settings = {"weight": np.arange(4.0), "bias": -1.0, "threshold": 0.25, "card": card}
+    return Probe(reading=READING, **(settings | changes))
 
 
 @given(arrays(np.float32, (3, 4), elements=st.floats(-1e3, 1e3, width=32)))
@@ -71,92 +68,69 @@ def test_a_probe_does_not_follow_later_changes_of_its_weight():
 
 
 def test_a_mismatch_names_every_difference():
-    other_reader = HiddenStateSpec(
-        ModelFingerprint(
-            "tiny/model", "llama", 4, "float32", weights="cc", tokenizer="bb"
-        ),
-        3,
-        "S|Q|C v1",
-    )
+    other = HiddenStateSpec(replace(MODEL, weights="cc"), 3, "S|Q|C v1")
     with pytest.raises(ProbeMismatch) as raised_error:
-        a_probe().check(other_reader)
-    for message_part in (
-        "weights",
-        "layer: the probe was fitted with 2, this scorer uses 3",
-        "layout",
-    ):
+        a_probe().check(other)
+    layers = "layer: the probe was fitted with 2, this scorer uses 3"
+    for message_part in ("weights", layers, "layout"):
         assert message_part in str(raised_error.value)
     a_probe().check(READING)
 
 
 def test_a_saved_probe_comes_back_equal(tmp_path):
-    line_probe = a_probe(
-        card={
-            "fit": {"C": 0.1, "note": "zwölf 🐝 | pipes"},
-            "layers": [{"layer": 1, "recall": 0.5}],
-        }
-    )
-    second_run = Probe.load(line_probe.save(tmp_path / "p"))
-    assert second_run.weight.tobytes() == line_probe.weight.tobytes()
-    assert (
-        second_run.bias,
-        second_run.reading,
-        second_run.threshold,
-        second_run.card,
-    ) == (
-        -1.0,
-        READING,
-        0.25,
-        line_probe.card,
-    )
-    assert {passage.name for passage in (tmp_path / "p").iterdir()} == {
-        "probe.safetensors",
-        "probe.json",
-        "README.md",
-    }
-    assert "zwölf 🐝 | pipes" in (tmp_path / "p" / "README.md").read_text(
-        encoding="utf-8"
-    )
+    note = "zwölf 🐝 | pipes"
+    card = {"fit": {"C": 0.1, "note": note}, "layers": [{"layer": 1, "recall": 0.5}]}
+    probe = a_probe(card=card)
+    folder = probe.save(tmp_path / "p")
+    loaded = Probe.load(folder)
+    assert loaded.weight.tobytes() == probe.weight.tobytes()
+    assert (loaded.bias, loaded.reading, loaded.threshold) == (-1.0, READING, 0.25)
+    assert loaded.card == card
+    names = {"probe.safetensors", "probe.json", "README.md"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert note in (folder / "README.md").read_text("utf-8")
 
 
 def test_saving_again_replaces_the_old_probe_and_leaves_nothing_else(tmp_path):
-    a_probe().save(tmp_path / "p")
-    a_probe(bias=5.0).save(tmp_path / "p")
+    for bias in (-1.0, 5.0):
+        a_probe(bias=bias).save(tmp_path / "p")
     assert Probe.load(tmp_path / "p").bias == 5.0
-    assert [passage.name for passage in tmp_path.iterdir()] == ["p"]
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match=r"thesis\.txt"):
         a_probe().save(tmp_path)
-    assert [passage.name for passage in tmp_path.iterdir()] == ["thesis.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_what_somebody_put_there_meanwhile_is_not_touched(tmp_path):
-    a_probe().save(tmp_path / "p")
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a saved probe, alone in its place."""
+    return a_probe().save(tmp_path / "p")
 
+
+def test_what_somebody_put_there_meanwhile_is_not_touched(folder):
     def filling():
-        with replace_folder(tmp_path / "p", own_names=frozenset(PROBE_FILES)):
-            (tmp_path / "p" / "notes.txt").write_text("an hour of work")
+        with replace_folder(folder, own_names=frozenset(PROBE_FILES)):
+            (folder / "notes.txt").write_text("an hour of work")
 
     with pytest.raises(InputError, match=r"notes\.txt"):
         filling()
-    assert (tmp_path / "p" / "notes.txt").exists()
+    assert (folder / "notes.txt").exists()
 
 
-def test_an_interrupted_save_leaves_the_old_probe(tmp_path):
-    a_probe().save(tmp_path / "p")
-
+def test_an_interrupted_save_leaves_the_old_probe(folder):
     def interrupted():
-        with replace_folder(tmp_path / "p", own_names=frozenset(PROBE_FILES)) as stage:
+        with replace_folder(folder, own_names=frozenset(PROBE_FILES)) as stage:
             (stage / "probe.json").write_text("half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert Probe.load(tmp_path / "p").bias == -1.0
-    assert [passage.name for passage in tmp_path.iterdir()] == ["p"]
+    assert Probe.load(folder).bias == -1.0
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_a_card_that_is_no_json_is_refused_before_anything_is_written(tmp_path):
@@ -165,73 +139,44 @@ def test_a_card_that_is_no_json_is_refused_before_anything_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def _rewrite(probe_folder, **changes):
-    manifest = json.loads((probe_folder / "probe.json").read_text())
-    (probe_folder / "probe.json").write_text(json.dumps({**manifest, **changes}))
+def rewritten(**changes):
+    """Return what makes a folder's manifest another one."""
+
+    def rewrite(folder):
+        manifest = json.loads((folder / "probe.json").read_text())
+        (folder / "probe.json").write_text(json.dumps(manifest | changes))
+
+    return rewrite
 
 
-DAMAGE = {
-    "no manifest": (
-        lambda target_folder: (target_folder / "probe.json").unlink(),
-        "cannot be read",
-    ),
-    "no tensors": (
-        lambda target_folder: (target_folder / "probe.safetensors").unlink(),
-        "cannot be read",
-    ),
-    "manifest cut short": (
-        lambda target_folder: (target_folder / "probe.json").write_text(
-            '{"format": "rag'
-        ),
-        "not JSON",
-    ),
-    "manifest not text": (
-        lambda target_folder: (target_folder / "probe.json").write_bytes(
-            b"\xff\xfe\x00"
-        ),
-        "not JSON",
-    ),
-    "tensors cut short": (
-        lambda target_folder: (target_folder / "probe.safetensors").write_bytes(b"abc"),
-        "sha256",
-    ),
-    "another format": (
-        lambda target_folder: _rewrite(target_folder, format="pickle"),
-        "not a probe",
-    ),
-    "a newer version": (
-        lambda target_folder: _rewrite(target_folder, version=99),
-        "upgrade",
-    ),
-    "no reading": (
-        lambda target_folder: _rewrite(target_folder, reading=None),
-        "layer",
-    ),
-    "a layer that is no number": (
-        lambda target_folder: _rewrite(target_folder, reading={"layer": "two"}),
-        "layer",
-    ),
-    "a card that is no object": (
-        lambda target_folder: _rewrite(target_folder, card=[]),
-        "card",
-    ),
-}
+def written(name, content):
+    """Return what writes a file of a folder."""
+    return lambda folder: (folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_or_foreign_file_is_a_clear_error(tmp_path, how):
-    damage, message_part = DAMAGE[how]
-    damage(a_probe().save(tmp_path / "p") and tmp_path / "p")
-    with pytest.raises(InputError, match=message_part) as raised_error:
-        Probe.load(tmp_path / "p")
-    assert str(tmp_path / "p") in str(raised_error.value)
+def no_tensors_with_a_right_digest(folder):
+    written("probe.safetensors", b"not tensors")(folder)
+    rewritten(sha256=hashlib.sha256(b"not tensors").hexdigest())(folder)
 
 
-def test_a_file_that_only_claims_to_be_safetensors_is_a_clear_error(tmp_path):
-    import hashlib
-
-    probe_folder = a_probe().save(tmp_path / "p")
-    (probe_folder / "probe.safetensors").write_bytes(b"not tensors")
-    _rewrite(probe_folder, sha256=hashlib.sha256(b"not tensors").hexdigest())
-    with pytest.raises(InputError, match="safetensors"):
-        Probe.load(probe_folder)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "probe.json").unlink(), "cannot be read"),
+        (lambda folder: (folder / "probe.safetensors").unlink(), "cannot be read"),
+        (written("probe.json", b'{"format": "rag'), "not JSON"),
+        (written("probe.json", b"\xff\xfe\x00"), "not JSON"),
+        (written("probe.safetensors", b"abc"), "sha256"),
+        (no_tensors_with_a_right_digest, "safetensors"),
+        (rewritten(format="pickle"), "not a probe"),
+        (rewritten(version=99), "upgrade"),
+        (rewritten(reading=None), "layer"),
+        (rewritten(reading={"layer": "two"}), "layer"),
+        (rewritten(card=[]), "card"),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_a_clear_error(folder, damage, message):
+    damage(folder)
+    with pytest.raises(InputError, match=message) as raised_error:
+        Probe.load(folder)
+    assert str(folder) in str(raised_error.value)

@@ -30,14 +30,10 @@ class KindScorer(FunctionScorer):
 def make_passages(scores_by_document, padding=""):
     passages = []
     for name, scores in scores_by_document.items():
+        source = {"source": f"{name}.md"}
         for number, score in enumerate(scores):
-            passages.append(
-                Passage(
-                    f"{score} {padding}",
-                    f"{name}{number}",
-                    metadata={"source": f"{name}.md"},
-                )
-            )
+            text = f"{score} {padding}"
+            passages.append(Passage(text, f"{name}{number}", metadata=source))
     return passages
 
 
@@ -82,15 +78,13 @@ def test_a_document_almost_as_good_is_kept_too():
     assert {"a3", "b3"} <= keep_passages("summary", passages)[0]
 
 
-def test_a_list_whose_pieces_are_far_apart_needs_no_more_than_the_margin():
-    passages = make_passages({"a": [9, 5, 4, 3, -9]})
-    lookup_ids, _ = keep_passages("lookup", passages)
-    assert keep_passages("list", passages) == (lookup_ids, "")
-    assert keep_passages("summary", passages)[0] > lookup_ids
-
-
-def test_prose_in_paragraphs_is_no_list():
-    passages = make_passages({"a": [5, 4, 4, -9, -9]}, padding="x" * 600)
+@pytest.mark.parametrize(
+    ("scores", "padding"),
+    [([9, 5, 4, 3, -9], ""), ([5, 4, 4, -9, -9], "x" * 600)],
+    ids=["pieces far apart", "prose in paragraphs"],
+)
+def test_what_is_no_list_needs_no_more_than_the_margin(scores, padding):
+    passages = make_passages({"a": scores}, padding)
     lookup_ids, _ = keep_passages("lookup", passages)
     assert keep_passages("list", passages) == (lookup_ids, "")
     assert keep_passages("summary", passages)[0] > lookup_ids
@@ -129,13 +123,17 @@ def test_a_lookup_and_a_limit_change_nothing():
 
 
 @pytest.mark.parametrize("kind", ["compare", "two_step"])
-def test_no_note_claims_what_was_not_done(kind):
-    passages = make_passages({"a": [5], "b": [-9], "c": [-8]})
+@pytest.mark.parametrize(
+    "passages",
+    [
+        make_passages({"a": [5], "b": [-9], "c": [-8]}),
+        # A source that is no file makes each passage a document by itself.
+        [
+            Passage(str(score), str(number), metadata={"source": "wiki"})
+            for number, score in enumerate([5, 4, 4, -9, -8])
+        ],
+    ],
+    ids=["documents of one piece", "no documents"],
+)
+def test_no_note_claims_what_was_not_done(kind, passages):
     assert keep_passages(kind, passages) == keep_passages("lookup", passages)
-
-
-def test_passages_that_name_no_file_are_documents_by_themselves():
-    passages = []
-    for number, score in enumerate([5, 4, 4, -9, -9]):
-        passages.append(Passage(f"{score}", f"{number}", metadata={"source": "wiki"}))
-    assert keep_passages("compare", passages) == keep_passages("lookup", passages)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from readings import states_of
-from transformers import LlamaModel
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import (
@@ -50,21 +50,20 @@ def tokenizer(byte_tokenizer):
     return byte_tokenizer()
 
 
-def probe_for(reader, layer_index=3, seed=0):
-    width = reader.backbone.partial_forward.hidden_size * (
-        1 if reader.pooling == "last" else 3
-    )
-    probe_weight = np.random.default_rng(seed).normal(size=width)
-    return Probe(probe_weight.astype(np.float32), 0.25, reader.reading(layer_index))
+def probe_for(reader, layer=3):
+    parts = 1 if reader.pooling == "last" else 3
+    width = reader.backbone.partial_forward.hidden_size * parts
+    weight = np.random.default_rng(0).normal(size=width)
+    return Probe(weight.astype(np.float32), 0.25, reader.reading(layer))
 
 
-def scorer_of(tiny_model, tokenizer, layer_index=3, **options):
-    line_probe = probe_for(
-        HiddenReader(tiny_model, tokenizer=tokenizer, settings=SHORT), layer_index
-    )
-    return ProbeScorer(
-        tiny_model, line_probe, tokenizer=tokenizer, settings=SHORT, **options
-    )
+def reader_of(model, tokenizer, **options):
+    return HiddenReader(model, tokenizer=tokenizer, settings=SHORT, **options)
+
+
+def scorer_of(model, tokenizer):
+    probe = probe_for(reader_of(model, tokenizer))
+    return ProbeScorer(model, probe, tokenizer=tokenizer, settings=SHORT)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "qwen3_next"])
@@ -74,72 +73,49 @@ def test_a_decoders_scores_keep_the_scorer_laws(family, tiny, tokenizer):
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
 def test_an_encoders_scores_keep_the_scorer_laws(family, tiny, byte_tokenizer):
-    tiny_model, tokenizer = tiny(family), byte_tokenizer(pair=True)
-    text_scorer = ProbeScorer(
-        tiny_model,
-        probe_for(HiddenReader(tiny_model, tokenizer=tokenizer)),
-        tokenizer=tokenizer,
-    )
-    check_scorer(text_scorer, "who?", TEXTS)
+    reader = HiddenReader(tiny(family), tokenizer=byte_tokenizer(pair=True))
+    check_scorer(ProbeScorer(reader, probe_for(reader)), "who?", TEXTS)
 
 
 def test_an_encoders_state_is_first_token_mean_of_passage_mean_of_question(
     tiny, byte_tokenizer
 ):
-    tiny_model, tokenizer = tiny("bert"), byte_tokenizer(pair=True)
-    layer_state = states_of(
-        HiddenReader(tiny_model, tokenizer=tokenizer), "who?", ["he was"], [3]
-    )[3][0]
-    call_options = tokenizer("who?", "he was", return_tensors="pt")
+    model, tokenizer = tiny("bert"), byte_tokenizer(pair=True)
+    reader = HiddenReader(model, tokenizer=tokenizer)
+    state = states_of(reader, "who?", ["he was"], [3])[3][0]
+    inputs = tokenizer("who?", "he was", return_tensors="pt")
     with torch.inference_mode():
-        hidden_values = tiny_model(
-            **call_options, output_hidden_states=True
-        ).hidden_states[3][0]
-    reference = torch.cat(
-        [hidden_values[0], hidden_values[6:12].mean(0), hidden_values[1:5].mean(0)]
-    )
-    assert np.abs(layer_state - reference.numpy()).max() < 1e-5
+        full_run = model(**inputs, output_hidden_states=True)
+    raw = full_run.hidden_states[3][0]
+    expected = torch.cat([raw[0], raw[6:12].mean(0), raw[1:5].mean(0)])
+    np.testing.assert_allclose(state, expected, atol=1e-5)
 
 
 def test_a_state_is_the_plain_one_normed(llama, tokenizer):
-    reader = HiddenReader(llama, tokenizer=tokenizer, settings=SHORT)
-    layer_states = states_of(reader, "who?", TEXTS, [4])
-    ids = torch.tensor(
-        [
-            [
-                0,
-                *tokenizer("Read:gamma\n\n\nQ: who?", add_special_tokens=False)[
-                    "input_ids"
-                ],
-            ]
-        ]
-    )
+    states = states_of(reader_of(llama, tokenizer), "who?", TEXTS, [4])[4]
+    ids = tokenizer("Read:gamma\n\n\nQ: who?", return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         raw = llama(ids, output_hidden_states=True).hidden_states[4][0, -1]
-    reference = raw / torch.sqrt(raw.square().mean() + 1e-6)
-    assert np.abs(layer_states[4][2] - reference.numpy()).max() < 1e-5
+    expected = raw / torch.sqrt(raw.square().mean() + 1e-6)
+    np.testing.assert_allclose(states[2], expected, atol=1e-5)
 
 
 def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(
     llama, tokenizer
 ):
-    text_scorer = scorer_of(llama, tokenizer)
+    scorer = scorer_of(llama, tokenizer)
     long_text = "".join(chr(97 + i % 26) for i in range(1200))
-    actual = text_scorer.score_with_windows("who?", ["short", long_text])
-    assert actual.window_counts == (1, 3)
-    denoise_result = ENDDenoiser(text_scorer, keep=1).denoise(
-        "who?", [Passage("short", "a"), Passage(long_text, "b")]
-    )
-    assert [
-        split_span.passage_id
-        for split_span in denoise_result.trace.events[0].effect.split_spans
-    ] == ["b"]
-    text_parts = text_scorer.score(
-        "who?", [long_text[:400], long_text[400:800], long_text[800:]]
-    )
-    assert actual.scores[1] == pytest.approx(text_parts.max(), abs=1e-5)
+    scored = scorer.score_with_windows("who?", ["short", long_text])
+    assert scored.window_counts == (1, 3)
+    passages = [Passage("short", "a"), Passage(long_text, "b")]
+    result = ENDDenoiser(scorer, keep=1).denoise("who?", passages)
+    (split_span,) = result.trace.events[0].effect.split_spans
+    assert split_span.passage_id == "b"
+    parts = [long_text[start : start + 400] for start in (0, 400, 800)]
+    best = scorer.score("who?", parts).max()
+    assert scored.scores[1] == pytest.approx(best, abs=1e-5)
     with pytest.raises(InputError, match="fill the model's window"):
-        text_scorer.score("w" * 600, ["x"])
+        scorer.score("w" * 600, ["x"])
 
 
 class Small(LlamaModel):
@@ -148,47 +124,36 @@ class Small(LlamaModel):
     rows = 2
 
     def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        position_ids=None,
-        use_cache=None,
-        **call_options,
+        self, input_ids=None, attention_mask=None, position_ids=None, **settings
     ):
         if input_ids.shape[0] > self.rows:
             raise torch.OutOfMemoryError("CUDA out of memory (as a device says it)")
-        return super().forward(
-            input_ids, attention_mask, position_ids, use_cache=use_cache, **call_options
-        )
+        return super().forward(input_ids, attention_mask, position_ids, **settings)
 
 
-@pytest.mark.parametrize(
-    "keeping", [PrefixCache(1 << 24), PrefixCache(0)], ids=["keeping", "plain"]
-)
+@pytest.fixture
+def small(llama):
+    model = Small(llama.config).eval()
+    model.load_state_dict(llama.state_dict())
+    return model
+
+
+@pytest.mark.parametrize("bytes_kept", [1 << 24, 0], ids=["keeping", "plain"])
 def test_a_batch_that_does_not_fit_is_halved_and_none_is_lost(
-    keeping, llama, tokenizer
+    bytes_kept, small, llama, tokenizer
 ):
-    small = Small(llama.config).eval()
-    small.load_state_dict(llama.state_dict())
-    reference = states_of(
-        HiddenReader(llama, tokenizer=tokenizer, settings=SHORT), "who?", TEXTS, [3]
-    )[3]
-    reader = HiddenReader(small, tokenizer=tokenizer, settings=SHORT, prefix=keeping)
+    expected = states_of(reader_of(llama, tokenizer), "who?", TEXTS, [3])[3]
+    reader = reader_of(small, tokenizer, prefix=PrefixCache(bytes_kept))
     for _ in range(2):  # the second time from kept prefixes
-        assert np.abs(states_of(reader, "who?", TEXTS, [3])[3] - reference).max() < 1e-5
-    small.rows = 0
-    with pytest.raises(InputError, match="single prompt does not fit into memory"):
-        HiddenReader(
-            small, tokenizer=tokenizer, settings=SHORT, prefix=PrefixCache(0)
-        ).read([("q", "t")], [3])
+        states = states_of(reader, "who?", TEXTS, [3])[3]
+        np.testing.assert_allclose(states, expected, atol=1e-5)
 
 
-def test_memory_that_is_full_once_is_no_property_of_the_model(llama, tokenizer):
-    small = Small(llama.config).eval()
-    small.load_state_dict(llama.state_dict())
-    states = HiddenReader(small, tokenizer=tokenizer, settings=SHORT)
+def test_memory_that_is_full_once_is_no_property_of_the_model(small, tokenizer):
+    states = reader_of(small, tokenizer)
     states.backbone.partial_forward.check_layer(3)
-    for reader in (states, HeadReader(small, tokenizer=tokenizer)):
+    plain = reader_of(small, tokenizer, prefix=PrefixCache(0))
+    for reader in (states, plain, HeadReader(small, tokenizer=tokenizer)):
         small.rows = 0
         with pytest.raises(InputError, match="fit into memory"):
             reader.read([("q", "t")], [3])
@@ -205,128 +170,92 @@ def test_no_texts_have_no_rows(llama, tokenizer, pooling):
 
 
 def test_other_errors_of_the_model_come_through(tiny, tokenizer):
-    tiny_model = tiny("llama")
-    reader = HiddenReader(
-        tiny_model, tokenizer=tokenizer, settings=SHORT, prefix=PrefixCache(0)
-    )
+    model = tiny("llama")
+    reader = reader_of(model, tokenizer, prefix=PrefixCache(0))
     reader.reading(3)
 
-    def broken(module, args):
+    def fail(module, args):
         raise RuntimeError("a bug of the model")
 
-    tiny_model.layers[1].register_forward_pre_hook(broken)
+    model.layers[1].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="a bug of the model"):
         states_of(reader, "q", ["t"], [3])
 
 
 def test_states_that_are_not_numbers_are_refused_with_what_to_do(tiny, tokenizer):
-    tiny_model = tiny("llama")
-    reader = HiddenReader(tiny_model, tokenizer=tokenizer, settings=SHORT)
-    text_scorer = ProbeScorer(
-        reader, Probe(np.ones(32, dtype=np.float32), 0.0, reader.reading(3))
-    )
+    model = tiny("llama")
+    reader = reader_of(model, tokenizer)
+    scorer = ProbeScorer(reader, probe_for(reader))
+    (z,) = tokenizer("z", add_special_tokens=False)["input_ids"]
     with torch.no_grad():
-        tiny_model.embed_tokens.weight[
-            tokenizer("z", add_special_tokens=False)["input_ids"][0]
-        ] = torch.nan
-    with pytest.raises(
-        InputError, match=r"rows \[1\] are not finite .* load it in bfloat16"
-    ):
-        text_scorer.score("q", ["alpha", "ozzy"])
+        model.embed_tokens.weight[z] = torch.nan
+    message = r"rows \[1\] are not finite .* load it in bfloat16"
+    with pytest.raises(InputError, match=message):
+        scorer.score("q", ["alpha", "ozzy"])
 
 
 def test_the_wrong_model_is_refused_with_every_difference(
     tiny, llama, tokenizer, byte_tokenizer
 ):
-    line_probe = scorer_of(llama, tokenizer).probe
-    refused_cases = [
+    probe = scorer_of(llama, tokenizer).probe
+    wide = tiny("llama", hidden_size=64, head_dim=16)
+    raw = ReadingSettings(layout=SHORT.layout, normalisation="none")
+    for difference, message in (
+        ({"model": tiny("llama", seed=5)}, "weights: the same name, but other values"),
+        ({"model": tiny("llama").bfloat16()}, "dtype: the probe was fitted on 'float"),
+        ({"model": wide}, "hidden_size: the probe was fitted on 32"),
+        ({"model": tiny("gpt2")}, "architecture: the probe was fitted on 'llama'"),
+        ({"tokenizer": byte_tokenizer(pair=True)}, "tokenizer: another vocabulary"),
         (
-            tiny("llama", seed=5),
-            tokenizer,
-            SHORT,
-            "weights: the same name, but other values",
+            {"settings": ReadingSettings(layout=SQC)},
+            "layout: the probe was fitted with",
         ),
-        (
-            tiny("llama").to(torch.bfloat16),
-            tokenizer,
-            SHORT,
-            "dtype: the probe was fitted on 'float32'",
-        ),
-        (
-            tiny("llama", hidden_size=64, head_dim=16),
-            tokenizer,
-            SHORT,
-            "hidden_size: the probe was fitted on 32",
-        ),
-        (
-            tiny("gpt2"),
-            tokenizer,
-            SHORT,
-            "architecture: the probe was fitted on 'llama'",
-        ),
-        (llama, byte_tokenizer(pair=True), SHORT, "tokenizer: another vocabulary"),
-        (
-            llama,
-            tokenizer,
-            ReadingSettings(layout=SQC),
-            "layout: the probe was fitted with 'short:",
-        ),
-        (
-            llama,
-            tokenizer,
-            ReadingSettings(layout=SHORT.layout, normalisation="none"),
-            "normalisation: the probe",
-        ),
-    ]
-    for tiny_model, tok, settings, says in refused_cases:
-        with pytest.raises(ProbeMismatch, match=says):
-            ProbeScorer(tiny_model, line_probe, tokenizer=tok, settings=settings).score(
-                "q", ["t"]
-            )
+        ({"settings": raw}, "normalisation: the probe"),
+    ):
+        same = {"model": llama, "tokenizer": tokenizer, "settings": SHORT}
+        scorer = ProbeScorer(probe=probe, **(same | difference))
+        with pytest.raises(ProbeMismatch, match=message):
+            scorer.score("q", ["t"])
 
 
 def test_a_model_changed_under_the_same_name_is_refused(tiny, tokenizer):
-    tiny_model = tiny("llama")
-    text_scorer = scorer_of(tiny_model, tokenizer)
-    with torch.no_grad():
-        tiny_model.layers[5].mlp.up_proj.weight.mul_(
-            2
-        )  # above the probe's layer: nothing it reads has changed
-    text_scorer.score("q", ["t"])
-    with torch.no_grad():
-        tiny_model.layers[1].mlp.up_proj.weight.mul_(1.01)
-    with pytest.raises(
-        ProbeMismatch, match="other values in the layers the probe reads"
-    ):
-        ProbeScorer(
-            tiny_model, text_scorer.probe, tokenizer=tokenizer, settings=SHORT
-        ).score("q", ["t"])
+    model = tiny("llama")
+    scorer = scorer_of(model, tokenizer)
+
+    def score_after_changing(block):
+        with torch.no_grad():
+            model.layers[block].mlp.up_proj.weight.mul_(1.01)
+        changed = reader_of(model, tokenizer)
+        return ProbeScorer(changed, scorer.probe).score("q", ["t"])
+
+    score_after_changing(5)  # above the probe's layer: nothing it reads has changed
+    message = "other values in the layers the probe reads"
+    with pytest.raises(ProbeMismatch, match=message):
+        score_after_changing(1)
 
 
 def test_built_in_layouts_are_taken_from_the_probe(tiny, tokenizer):
     bert = tiny("bert")  # an encoder, whose own layout is another
-    reader = HiddenReader(
-        bert, tokenizer=tokenizer, settings=ReadingSettings(layout=SCQ, pooling="last")
-    )
-    text_scorer = ProbeScorer(bert, probe_for(reader), tokenizer=tokenizer)
-    assert np.isfinite(text_scorer.score("q", ["t"])).all()
+    settings = ReadingSettings(layout=SCQ, pooling="last")
+    reader = HiddenReader(bert, tokenizer=tokenizer, settings=settings)
+    scorer = ProbeScorer(bert, probe_for(reader), tokenizer=tokenizer)
+    assert np.isfinite(scorer.score("q", ["t"])).all()
 
 
 def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(
     tiny, tokenizer, tmp_path
 ):
-    tiny_model = tiny("qwen3", "AutoModelForCausalLM")
-    tiny_model.save_pretrained(tmp_path)
+    model = tiny("qwen3", "AutoModelForCausalLM")
+    model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    whole_scorer = scorer_of(tiny_model, tokenizer)
-    reference = whole_scorer.score("who?", TEXTS)
+    whole = scorer_of(model, tokenizer)
+    expected = whole.score("who?", TEXTS)
+    load = LoadOptions(device="cpu")
     for source in (tmp_path, str(tmp_path)):
-        text_scorer = ProbeScorer(
-            source, whole_scorer.probe, settings=SHORT, load=LoadOptions(device="cpu")
-        )
-        assert np.abs(text_scorer.score("who?", TEXTS) - reference).max() < 1e-5
-        assert text_scorer.reader.layers == 3
-        assert text_scorer.reader.backbone.block_count == 6
+        scorer = ProbeScorer(source, whole.probe, settings=SHORT, load=load)
+        np.testing.assert_allclose(scorer.score("who?", TEXTS), expected, atol=1e-5)
+        assert scorer.reader.layers == 3
+        assert scorer.reader.backbone.block_count == 6
 
 
 @pytest.mark.parametrize(
@@ -353,46 +282,34 @@ def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
     )  # a per-layer list left whole would stop this
 
 
-def states_are_those_of_the_whole(tiny_model, part, layer_index):
+def states_are_those_of_the_whole(model, part, layer):
     ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
-    layer_states = []
-    for loaded in (tiny_model, part):
+    states = []
+    for loaded in (model, part):
         partial_forward = get_partial_forward(loaded)
-        partial_forward.check_layer(layer_index)
-        layer_states.append(
-            partial_forward.read_layers(
-                partial_forward._inputs(ids),
-                [layer_index],
-                lambda hidden_values: hidden_values,
-            )[layer_index]
-        )
-    assert get_partial_forward(part).block_count == layer_index
-    assert float((layer_states[0] - layer_states[1]).abs().max()) < 1e-6
+        partial_forward.check_layer(layer)
+        inputs = partial_forward._inputs(ids)
+        by_layer = partial_forward.read_layers(inputs, [layer], lambda states: states)
+        states.append(by_layer[layer])
+    assert get_partial_forward(part).block_count == layer
+    torch.testing.assert_close(*states, atol=1e-6, rtol=0)
 
 
 def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
-    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
-
-    input_text = {
+    sizes = {
         "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 320, "sliding_window": 16,
+        "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 320, "image_size": 28, "patch_size": 14,
     }  # fmt: skip
-    vision = {
-        "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2,
-        "image_size": 28, "patch_size": 14,
-    }  # fmt: skip
-    tiny_model = Gemma3ForConditionalGeneration(
-        Gemma3Config(
-            text_config=input_text,
-            vision_config=vision,
-            mm_tokens_per_image=1,
-            image_token_index=3,
-        )
-    ).eval()
-    tiny_model.save_pretrained(tmp_path)
-    states_are_those_of_the_whole(
-        tiny_model, load_model(tmp_path, layers=2, load=LoadOptions(device="cpu")), 2
+    config = Gemma3Config(
+        text_config=sizes,
+        vision_config=sizes,
+        mm_tokens_per_image=1,
+        image_token_index=3,
     )
+    model = Gemma3ForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path)
+    part = load_model(tmp_path, layers=2, load=LoadOptions(device="cpu"))
+    states_are_those_of_the_whole(model, part, 2)
 
 
 def test_more_layers_than_there_are_is_refused(tiny, tmp_path):
@@ -410,15 +327,9 @@ def test_a_missing_tokenizer_says_what_to_pass(llama):
 def test_a_tokenizer_without_padding_or_template_is_enough(
     llama, byte_tokenizer, tokenizer
 ):
-    bare = byte_tokenizer(pad=False)
-    actual = states_of(HiddenReader(llama, tokenizer=bare), "q", TEXTS, [3])[3]
-    assert (
-        np.abs(
-            actual
-            - states_of(HiddenReader(llama, tokenizer=tokenizer), "q", TEXTS, [3])[3]
-        ).max()
-        < 1e-5
-    )
+    readers = [reader_of(llama, t) for t in (byte_tokenizer(pad=False), tokenizer)]
+    bare, padded = (states_of(reader, "q", TEXTS, [3])[3] for reader in readers)
+    np.testing.assert_allclose(bare, padded, atol=1e-5)
 
 
 def test_nothing_is_loaded_before_the_first_use_and_no_texts_cost_nothing(

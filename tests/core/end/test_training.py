@@ -1,16 +1,18 @@
 """From labelled questions to a probe: captured once, resumable, judged on unseen questions, controlled."""
 
+import itertools
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from readings import shouting, states_of
 
 from denoise_core import InputError
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.fit.probe import LineFit, choose_layer, fit_layers
+from denoise_core.end.fit.probe import LineFit, choose_layer
 from denoise_core.end.fit.states import BLOCK, capture_states
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
@@ -48,78 +50,61 @@ def reader(tiny, byte_tokenizer):
 
 
 def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
-    labelled_questions = shouting(3)
-    hidden_states = capture_states(reader(), labelled_questions)
-    assert sorted(hidden_states.by_layer) == [1, 2, 3, 4, 5, 6]
-    assert hidden_states.question_index.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert hidden_states.labels.tolist() == [
-        label for query in labelled_questions for label in query.labels
-    ]
-    own_states = states_of(
-        reader(),
-        labelled_questions[1].text,
-        [passage.text for passage in labelled_questions[1].passages],
-        [2, 5],
-    )
-    for layer_index in (2, 5):
-        assert np.allclose(
-            hidden_states.by_layer[layer_index][4:8], own_states[layer_index], atol=2e-3
-        ), "float16 of normed states"
+    questions = shouting(3)
+    states = capture_states(reader(), questions)
+    assert sorted(states.by_layer) == [1, 2, 3, 4, 5, 6]
+    assert states.question_index.tolist() == np.repeat(range(3), 4).tolist()
+    labels = [label for question in questions for label in question.labels]
+    assert states.labels.tolist() == labels
+    texts = [passage.text for passage in questions[1].passages]
+    own_states = states_of(reader(), questions[1].text, texts, [2, 5])
+    for layer, rows in own_states.items():
+        # float16 of normed states
+        np.testing.assert_allclose(states.by_layer[layer][4:8], rows, atol=2e-3)
 
 
 def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
-    labelled_questions = shouting(2 * BLOCK + 3)
-    killed = reader(Counting)
+    questions = shouting(2 * BLOCK + 3)
+    progress = []
+
+    def capture(reader, folder=tmp_path / "s"):
+        return capture_states(
+            reader,
+            questions,
+            layers=[2],
+            folder=folder,
+            progress=lambda done, count: progress.append((done, count)),
+        ).by_layer[2]
+
+    killed, resumed, finished = (reader(Counting) for _ in range(3))
     killed.stop = 1
     with pytest.raises(KeyboardInterrupt):
-        capture_states(killed, labelled_questions, layers=[2], folder=tmp_path / "s")
-    second_run = reader(Counting)
-    hidden_states = capture_states(
-        second_run, labelled_questions, layers=[2], folder=tmp_path / "s"
-    )
+        capture(killed)
+    rows = capture(resumed)
     assert killed.pairs_read == 4 * BLOCK
-    assert second_run.pairs_read == 4 * (BLOCK + 3)
-    assert np.array_equal(
-        hidden_states.by_layer[2],
-        capture_states(reader(), labelled_questions, layers=[2]).by_layer[2],
-    )
-    finished = reader(Counting)
-    capture_states(finished, labelled_questions, layers=[2], folder=tmp_path / "s")
+    assert resumed.pairs_read == 4 * (BLOCK + 3)
+    capture(finished)
     assert finished.calls == 0
-
-
-def test_progress_is_told(reader):
-    seen_calls = []
-    capture_states(
-        reader(),
-        shouting(BLOCK + 1),
-        layers=[1],
-        progress=lambda done, of: seen_calls.append((done, of)),
-    )
-    assert seen_calls == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
+    progress.clear()
+    assert np.array_equal(rows, capture(reader(), folder=None))
+    dones = (BLOCK, 2 * BLOCK, 2 * BLOCK + 3)
+    assert progress == [(done, 2 * BLOCK + 3) for done in dones]
 
 
 def test_states_of_something_else_are_never_taken_up(reader, tmp_path):
-    labelled_questions = shouting(3)
+    questions = shouting(3)
     (tmp_path / "notes.txt").write_text("mine")
-    capture_states(reader(), labelled_questions, layers=[2], folder=tmp_path)
-    others = [
+    capture_states(reader(), questions, layers=[2], folder=tmp_path)
+    for asked, layers, settings in (
         (shouting(3, seed=1), [2], {}),
-        (labelled_questions, [1, 2], {}),
-        (labelled_questions, [2], {"normalisation": "none"}),
-    ]
-    for asked_questions, layers, settings in others:
+        (questions, [1, 2], {}),
+        (questions, [2], {"normalisation": "none"}),
+    ):
         counting = reader(Counting, **settings)
-        kept_items = capture_states(
-            counting, asked_questions, layers=layers, folder=tmp_path
-        )
+        kept = capture_states(counting, asked, layers=layers, folder=tmp_path)
         assert counting.pairs_read == 12
-        assert np.array_equal(
-            kept_items.by_layer[2],
-            capture_states(reader(**settings), asked_questions, layers=layers).by_layer[
-                2
-            ],
-        )
+        fresh = capture_states(reader(**settings), asked, layers=layers)
+        assert np.array_equal(kept.by_layer[2], fresh.by_layer[2])
 
 
 def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path):
@@ -149,30 +134,24 @@ def test_nothing_to_read(reader):
 
 def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp_path):
     read = reader()
-    probe_fit = fit_probe(
+    fit = fit_probe(
         read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"}
     )
-    probe = probe_fit.probe
-    swept = {(layer_fit.layer, layer_fit.pooling) for layer_fit in probe_fit.layers}
+    swept = {(layer_fit.layer, layer_fit.pooling) for layer_fit in fit.layers}
     poolings = ("last", "mean_question", "last_mean_question")
-    assert swept == {(layer, name) for layer in range(1, 7) for name in poolings}
-    assert choose_layer(probe_fit.layers) is probe_fit.chosen
-    assert probe_fit.chosen.recall["30 %"].mean() > 0.9
-    second_run = Probe.load(probe.save(tmp_path / "p"))
-    end_denoiser = ENDDenoiser(ProbeScorer(read, second_run), keep="auto", risk=0.05)
-    unseen = shouting(20, seed=9)
-    kept_items = [
-        end_denoiser.denoise(query.text, query.passages).passages for query in unseen
-    ]
-    assert (
-        np.mean(
-            [
-                bool(query.gold & {passage.id for passage in entry_name})
-                for query, entry_name in zip(unseen, kept_items)
-            ]
-        )
-        >= 0.9
-    )
+    assert swept == set(itertools.product(range(1, 7), poolings))
+    assert choose_layer(fit.layers) is fit.chosen
+    recall = fit.chosen.recall
+    assert set(recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
+    assert {len(values) for values in recall.values()} == {40}
+    assert recall["30 %"].mean() > 0.9
+    probe = Probe.load(fit.probe.save(tmp_path / "p"))
+    denoiser = ENDDenoiser(ProbeScorer(read, probe), keep="auto", risk=0.05)
+    found = 0
+    for question in shouting(20, seed=9):
+        kept = denoiser.denoise(question.text, question.passages).passages
+        found += not question.gold.isdisjoint(passage.id for passage in kept)
+    assert found >= 0.9 * 20
     assert "made up" in (tmp_path / "p" / "README.md").read_text()
     assert json.dumps(dict(probe.card)), "plain JSON values"
 
@@ -186,29 +165,19 @@ def test_a_style_leak_shows_in_the_control_without_question(reader):
 
 
 def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
-    import torch
-
     backbone = reader().backbone
-    values_before = torch.get_rng_state()
-    fresh = with_fresh_blocks(backbone)
-    assert torch.equal(torch.get_rng_state(), values_before)
-    own_states, fresh_states = backbone.model.state_dict(), fresh.state_dict()
-    same = {
-        entry_name
-        for entry_name in own_states
-        if torch.equal(own_states[entry_name], fresh_states[entry_name])
-    }
-    assert any("embed" in entry_name for entry_name in same)
+    state_before = torch.get_rng_state()
+    own, fresh, again = (
+        model.state_dict()
+        for model in (backbone.model, *(with_fresh_blocks(backbone) for _ in range(2)))
+    )
+    assert torch.equal(torch.get_rng_state(), state_before)
+    same = {name for name, values in own.items() if torch.equal(values, fresh[name])}
+    assert any("embed" in name for name in same)
     # A norm's gain starts at one in both; everything drawn at random has to differ.
-    assert not [
-        entry_name
-        for entry_name in same
-        if "layers." in entry_name and "norm" not in entry_name
-    ]
-    assert all(
-        torch.equal(with_fresh_blocks(backbone).state_dict()[entry_name], item_value)
-        for entry_name, item_value in fresh_states.items()
-    ), "seeded"
+    assert not [name for name in same if "layers." in name and "norm" not in name]
+    for name, values in again.items():
+        assert torch.equal(values, fresh[name]), "seeded"
 
 
 def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
@@ -271,12 +240,10 @@ def test_headers_are_read_in_fitting_as_in_use(reader):
     """Only the headers tell these passages apart."""
     questions = []
     for question in shouting(24):
-        passages = [
-            replace(
-                p, text="the same text", header="!!!" if p.id in question.gold else "."
-            )
-            for p in question.passages
-        ]
+        passages = []
+        for passage, is_gold in zip(question.passages, question.labels, strict=True):
+            header = "!!!" if is_gold else "."
+            passages.append(replace(passage, text="the same text", header=header))
         questions.append(replace(question, passages=tuple(passages)))
     read = reader()
     fitted = fit_probe(read, questions[:20], layers=[2], calibration=questions[20:])
@@ -288,41 +255,20 @@ def test_headers_are_read_in_fitting_as_in_use(reader):
         assert kept.id in question.gold
 
 
-def test_a_sweep_names_what_it_measured(reader):
-    (actual,) = fit_layers(capture_states(reader(), shouting(10), layers=[2]))
-    assert set(actual.recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
-    assert all(len(item_value) == 10 for item_value in actual.recall.values())
-    assert actual.summary()["layer"] == 2
-
-
 def test_the_study_is_drawn(reader, tmp_path):
-    probe_fit = fit_probe(reader(), shouting(10), layers=[1, 3])
+    fit = fit_probe(reader(), shouting(10), layers=[1, 3])
     control = controls(reader(), shouting(10), 1)
-    blob = plot_layers(probe_fit, tmp_path / "layers.png", control).read_bytes()
+    blob = plot_layers(fit, tmp_path / "layers.png", control).read_bytes()
     assert blob.startswith(b"\x89PNG")
-    assert "<svg" in plot_layers(probe_fit, tmp_path / "layers.svg").read_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
+    # Of a path its end alone is shown.
+    for name, shown in (
         ("/home/someone/minilm", "minilm"),
         (r"C:\Users\someone\minilm", "minilm"),
-        (
-            "sentence-transformers/all-MiniLM-L6-v2",
-            "sentence-transformers/all-MiniLM-L6-v2",
-        ),
+        ("sentence-transformers/all-MiniLM-L6-v2",) * 2,
         ("gpt2", "gpt2"),
-    ],
-)
-def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
-    probe_fit = fit_probe(reader(), shouting(10), layers=[1])
-    reading = probe_fit.probe.reading
-    reading = replace(reading, model=replace(reading.model, name=name))
-    probe = Probe(
-        probe_fit.probe.weight, probe_fit.probe.bias, reading, probe_fit.probe.threshold
-    )
-    drawn = plot_layers(
-        replace(probe_fit, probe=probe), tmp_path / "layers.svg"
-    ).read_text()
-    assert f"<!-- Held-out questions, {shown} -->" in drawn
+    ):
+        reading = fit.probe.reading
+        reading = replace(reading, model=replace(reading.model, name=name))
+        probe = Probe(fit.probe.weight, fit.probe.bias, reading, fit.probe.threshold)
+        drawn = plot_layers(replace(fit, probe=probe), tmp_path / "layers.svg")
+        assert f"<!-- Held-out questions, {shown} -->" in drawn.read_text()

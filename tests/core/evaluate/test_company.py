@@ -9,7 +9,7 @@ from denoise_core.evaluate.comparison.figures import NEEDED_KEPT
 from denoise_core.evaluate.comparison.setting import STANDARD_STRATEGIES
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "data" / "unseen"
-QUESTION_COUNT = 6
+QUESTION_COUNT = 4
 
 
 def company_record(row):

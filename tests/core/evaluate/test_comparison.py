@@ -45,16 +45,12 @@ NOISE = [
 def question(n, gold_at=2):
     texts = [f"{text} {n}" for text in NOISE]
     texts.insert(gold_at, f"Tower {n} was finished in {1800 + n}.")
-    passages = tuple(
-        Passage(text, f"p{index}", metadata={"source": f"s{index % 2}"})
-        for index, text in enumerate(texts)
-    )
-    return Question(
-        f"When was tower {n} finished?",
-        passages,
-        frozenset({f"p{gold_at}"}),
-        (str(1800 + n),),
-    )
+    passages = tuple(Passage(text, f"p{index}") for index, text in enumerate(texts))
+    gold, answers = frozenset({f"p{gold_at}"}), (str(1800 + n),)
+    return Question(f"When was tower {n} finished?", passages, gold, answers)
+
+
+TOWERS = [question(n) for n in range(10, 30)]
 
 
 class YearReader:
@@ -62,13 +58,7 @@ class YearReader:
 
     name = "years"
 
-    def __init__(self, fails=()):
-        self.fails, self.seen = fails, []
-
     def answer(self, question, passages):
-        self.seen.append(question)
-        if question in self.fails:
-            raise RuntimeError("the model is away")
         words = " ".join(p.text for p in passages).replace(".", "").split()
         return Reply(next((w for w in words if w.isdigit() and len(w) == 4), "unknown"))
 
@@ -83,40 +73,28 @@ GOOD, BAD = ranking("good", 1), ranking("bad", -1)
 
 
 def write(path, *records):
-    path.write_text(
-        "\n".join(r if isinstance(r, str) else json.dumps(r) for r in records), "utf-8"
-    )
+    lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
+    path.write_text("\n".join(lines), "utf-8")
     return path
 
 
 def test_a_file_gives_labels_answers_or_neither_and_bad_lines_are_named(tmp_path):
+    with_keys = [{"body": TOWER, "key": "a"}, {"body": "y", "key": "b"}]
+    plain = {"q": "plain?", "hits": ["one", "two"]}
     path = write(
         tmp_path / "q.jsonl",
-        {
-            "q": "when?",
-            "hits": [{"body": TOWER, "key": "a"}, {"body": "Lava."}],
-            "truth": "1889",
-        },
+        {"q": "when?", "hits": with_keys, "truth": "1889"},
         "{broken",
         {"q": "no passages?"},
-        {
-            "q": "gold by id?",
-            "hits": [{"body": "x", "key": "a"}, {"body": "y", "key": "b"}],
-            "gold": "b",
-        },
-        {"q": "neither?", "hits": ["one", "two"]},
-        {"q": "no answer?", "hits": ["one", "two"], "truth": ["three"]},
-        {"q": "unknown gold?", "hits": ["one"], "gold": ["z"]},
-        {"q": "labels?", "hits": ["one", "two"], "labels": [0, 1]},
+        {"q": "gold by id?", "hits": with_keys, "gold": "b"},
+        plain,
+        plain | {"truth": ["three"]},
+        plain | {"gold": ["z"]},
+        plain | {"labels": [0, 1]},
     )
-    names = {
-        "question": "q",
-        "passages": "hits",
-        "text": "body",
-        "id": "key",
-        "answers": "truth",
-    }
-    cases = read_cases(path, columns=names)
+    ours = ("question", "passages", "text", "id", "answers")
+    theirs = ("q", "hits", "body", "key", "truth")
+    cases = read_cases(path, columns=dict(zip(ours, theirs, strict=True)))
     assert [
         (case.line_number, case.gold_from, sorted(case.question.gold))
         for case in cases.cases
@@ -128,9 +106,9 @@ def test_a_file_gives_labels_answers_or_neither_and_bad_lines_are_named(tmp_path
         (8, "labels", ["passage-1"]),
     ]
     assert [problem.line_number for problem in cases.rejected_records] == [2, 3, 7]
-    assert [(warning.line_number, warning.reason) for warning in cases.warnings] == [
-        (6, "no answer in the retrieved passages")
-    ]
+    (warning,) = cases.warnings
+    assert warning.line_number == 6
+    assert warning.reason == "no answer in the retrieved passages"
 
 
 def test_a_file_without_a_usable_line_and_a_foreign_column_are_mistakes(tmp_path):
@@ -144,25 +122,22 @@ def test_a_file_without_a_usable_line_and_a_foreign_column_are_mistakes(tmp_path
 
 
 def test_documents_are_cut_and_searched(tmp_path):
-    pages = [
-        Passage(f"# Tower\n\n{TOWER}\n\n" + "The sea is deep. " * 90, "tower.md"),
-        Passage("Lava.", "lava.md"),
-    ]
-    path = write(
-        tmp_path / "q.jsonl",
-        {"question": "When was the Eiffel Tower finished?", "answers": ["1889"]},
+    page = f"# Tower\n\n{TOWER}\n\n" + "The sea is deep. " * 90
+    search = build_search(
+        [Passage(page, "tower.md"), Passage("Lava.", "lava.md")], top_k=3
     )
-    (case,) = read_cases(path, search_passages=build_search(pages, top_k=3)).cases
+    record = {"question": "When was the Eiffel Tower finished?", "answers": ["1889"]}
+    path = write(tmp_path / "q.jsonl", record)
+    (case,) = read_cases(path, search_passages=search).cases
     assert 1 <= len(case.question.passages) <= 3
     (gold,) = (p for p in case.question.passages if p.id in case.question.gold)
     assert TOWER in gold.text
     assert gold.metadata["source"] == "tower.md"
-    assert gold.text in pages[0].text
+    assert gold.text in page
 
 
 def test_figures_count_what_is_kept_answered_harmed_and_helped():
-    questions = [question(n) for n in range(10, 30)]
-    evaluation = evaluate(questions, [GOOD, BAD], answerer=YearReader())
+    evaluation = evaluate(TOWERS, [GOOD, BAD], answerer=YearReader())
     everything, good, bad = evaluation.figures
     assert (everything.name, everything.kept_fraction) == ("everything", 1)
     recalls = [figures.gold_recall.value for figures in evaluation.figures]
@@ -178,22 +153,17 @@ def test_figures_count_what_is_kept_answered_harmed_and_helped():
 def test_where_the_best_strategy_costs_answers_everything_is_recommended():
     class NeedsAll(YearReader):
         def answer(self, question, passages):
-            if len(passages) < 5:
-                return Reply("unknown")
-            return super().answer(question, passages)
+            return super().answer(question, passages if len(passages) == 5 else ())
 
-    questions = [question(n) for n in range(10, 30)]
-    recommendation = evaluate(questions, [GOOD], answerer=NeedsAll()).recommendation
+    recommendation = evaluate(TOWERS, [GOOD], answerer=NeedsAll()).recommendation
     assert recommendation.name == "everything"
     assert "costs right answers: -100.0 points" in recommendation.reason
 
 
 def test_equal_strategies_show_no_difference():
     twins = [replace(GOOD, name=name) for name in ("one", "two")]
-    evaluation = evaluate([question(n) for n in range(10, 20)], twins)
-    (comparison,) = evaluation.comparisons
-    sentence = str(comparison)
-    assert "no difference found between one and two in needed kept" in sentence
+    (comparison,) = evaluate(TOWERS[:10], twins).comparisons
+    assert "no difference found between one and two in needed kept" in str(comparison)
     assert not comparison.is_significant
 
 
@@ -206,10 +176,21 @@ def test_paired_intervals_hold_their_mean_and_turn_with_their_sides(pairs):
     assert (one.low, one.high) == pytest.approx((-two.high, -two.low), abs=0.2)
 
 
+class FailingReader(YearReader):
+    """Raises an error at one question."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def answer(self, question, passages):
+        if question == TOWERS[2].text:
+            raise self.error
+        return super().answer(question, passages)
+
+
 def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
-    questions = [question(n) for n in range(10, 16)]
-    reader = YearReader(fails={questions[2].text})
-    evaluation = evaluate(questions, [GOOD], answerer=reader)
+    reader = FailingReader(RuntimeError("the model is away"))
+    evaluation = evaluate(TOWERS[:6], [GOOD], answerer=reader)
     failures = ((3, "RuntimeError: the model is away"),)
     for figures in evaluation.figures:
         assert (figures.questions, figures.failures) == (5, failures)
@@ -217,18 +198,15 @@ def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
 
 
 def test_a_mistake_raises():
-    class Mistaken(YearReader):
-        def answer(self, question, passages):
-            raise InputError("a wrong setting")
-
+    reader = FailingReader(InputError("a wrong setting"))
     with pytest.raises(InputError, match="a wrong setting"):
-        evaluate([question(10)], [GOOD], answerer=Mistaken())
+        evaluate(TOWERS[:6], [GOOD], answerer=reader)
     with pytest.raises(InputError, match="no question"):
         evaluate(EvaluationCases(()))
 
 
 def test_strategies_of_equal_length_keep_at_most_what_the_default_keeps():
-    evaluation = evaluate([question(n) for n in range(10, 14)])
+    evaluation = evaluate(TOWERS[:4])
     kept = {figures.name: figures.kept_tokens for figures in evaluation.figures}
     assert list(kept) == ["everything", "default", "first", "BM25", "cosine"]
     assert evaluation.budget == round(kept["default"])
@@ -239,24 +217,25 @@ def test_strategies_of_equal_length_keep_at_most_what_the_default_keeps():
 
 def test_a_denoiser_and_a_setting_are_strategies():
     sources = {"mine": BAD.denoiser, "k": {"kind": "first", "tokens": 5}}
-    evaluation = evaluate([question(n) for n in range(10, 13)], sources)
+    evaluation = evaluate(TOWERS[:3], sources)
     assert {"mine", "k", "default"} <= {row.name for row in evaluation.figures}
     # A denoiser that only Python knows cannot be written down.
     assert evaluation.recommendation.name != "mine"
 
 
 def test_a_saved_setting_loads_as_the_same_denoiser(tmp_path):
-    evaluation = evaluate([question(n) for n in range(10, 14)])
+    evaluation = evaluate(TOWERS[:4])
     path = evaluation.save_setting(tmp_path / "denoise.json")
     setting = dict(evaluation.recommendation.setting)
     record = json.loads(path.read_text("utf-8"))
     assert record["denoiser"] == setting
     assert record["evidence"]["figures"]["name"] == evaluation.recommendation.name
-    results = [
-        denoiser.denoise(question(20).text, question(20).passages)
+    unseen = question(40)
+    loaded, built = [
+        denoiser.denoise(unseen.text, unseen.passages).passages
         for denoiser in (load_denoiser(path), denoiser_from_setting(setting))
     ]
-    assert results[0].passages == results[1].passages
+    assert loaded == built
     with pytest.raises(InputError, match="says itself how much is kept"):
         load_denoiser(path, keep=3)
 
@@ -289,14 +268,11 @@ def test_a_cross_encoder_that_cannot_be_loaded_is_an_error_before_the_first_ques
 
 
 def test_a_folder_is_written_as_seen_from_the_file_and_found_again(tmp_path):
-    (tmp_path / "probe").mkdir()
-    path = save_setting(
-        tmp_path / "denoise.json",
-        {"kind": "fitted", "folder": str(tmp_path / "probe")},
-        {},
-    )
+    probe = tmp_path / "probe"
+    setting = {"kind": "fitted", "folder": str(probe)}
+    path = save_setting(tmp_path / "denoise.json", setting, {})
     assert json.loads(path.read_text("utf-8"))["denoiser"]["folder"] == "probe"
-    assert Path(read_setting(path)["folder"]) == (tmp_path / "probe").resolve()
+    assert Path(read_setting(path)["folder"]) == probe.resolve()
 
 
 @pytest.mark.parametrize(
@@ -314,7 +290,7 @@ def test_a_setting_that_cannot_be_used_says_why(setting, message):
 
 
 def test_everything_keeps_everything_and_first_keeps_from_the_front():
-    query, passages = question(11).text, question(11).passages
+    query, passages = TOWERS[1].text, TOWERS[1].passages
 
     def kept_by(**setting):
         return denoiser_from_setting(setting).denoise(query, passages).passages
@@ -322,22 +298,19 @@ def test_everything_keeps_everything_and_first_keeps_from_the_front():
     assert [p.text for p in kept_by(kind="everything")] == [p.text for p in passages]
     token_count = shared_encoder().count_tokens(passages[0].text)
     assert [p.id for p in kept_by(kind="first", tokens=token_count)] == ["p0"]
-    assert OriginalOrderScorer().score("q", ["a", "b"]).tolist() == [0, -1]
 
 
 def test_needed_texts_must_all_be_kept_with_the_title_that_names_them():
     text = "# Pump 260\n\n| Noise | 58 dB |"
     record = {
         "question": "How loud is pump 260?",
-        "passages": [{"id": "a", "text": text}, {"id": "b", "text": "Rain fell."}],
+        "passages": [text, "Rain fell."],
         "needs": ["Noise | 58 dB", {"text": "#  Pump\n260"}],
     }
 
-    fact_start = text.index("| Noise")
-
     def cut_there(document):
-        middle = fact_start if document.text == text else len(document.text)
-        edges = sorted({0, middle, len(document.text)})
+        fact_start = document.text.find("| Noise")
+        edges = sorted({0, max(0, fact_start), len(document.text)})
         return [Span(document.id, *pair) for pair in pairwise(edges)]
 
     loud_first = FunctionScorer(lambda query, piece: float("Noise" in piece))
@@ -350,21 +323,19 @@ def test_needed_texts_must_all_be_kept_with_the_title_that_names_them():
 
 
 def test_an_answer_in_a_dropped_part_of_a_gold_passage_is_not_kept():
-    asked = [question(n) for n in (10, 11)]
     shortest_first = FunctionScorer(lambda query, piece: -float(len(piece)))
     shortest = ENDDenoiser(shortest_first, keep=1)
-    evaluation = evaluate(asked, {"shortest": shortest})
+    evaluation = evaluate(TOWERS[:2], {"shortest": shortest})
     assert evaluation.figures_for("everything").needed_kept.value == 1
     assert evaluation.figures_for("shortest").needed_kept.value == 0
 
 
 def test_below_the_bar_everything_is_recommended():
-    evaluation = evaluate(
-        [question(n, gold_at=4) for n in range(10, 30)],
-        [Strategy("front", {"kind": "first", "tokens": 12})],
-    )
-    assert evaluation.recommendation.name == "everything"
-    assert "no strategy keeps 95%" in evaluation.recommendation.reason
+    questions = [question(n, gold_at=4) for n in range(20)]
+    front = Strategy("front", {"kind": "first", "tokens": 12})
+    recommendation = evaluate(questions, [front]).recommendation
+    assert recommendation.name == "everything"
+    assert "no strategy keeps 95%" in recommendation.reason
 
 
 def test_a_peer_that_is_as_good_and_cheaper_is_recommended():
@@ -372,9 +343,9 @@ def test_a_peer_that_is_as_good_and_cheaper_is_recommended():
         Strategy("default", {"kind": "default", "keep": "auto"}),
         Strategy("BM25", {"kind": "bm25", "tokens": "same"}),
     ]
-    evaluation = evaluate([question(n) for n in range(10, 20)], strategies)
-    assert evaluation.recommendation.name == "BM25"
-    assert "cheaper than default" in evaluation.recommendation.reason
+    recommendation = evaluate(TOWERS[:10], strategies).recommendation
+    assert recommendation.name == "BM25"
+    assert "cheaper than default" in recommendation.reason
 
 
 def test_what_the_passages_never_had_counts_for_no_strategy():
@@ -393,49 +364,41 @@ def test_what_the_passages_never_had_counts_for_no_strategy():
     assert "by gold passages of which something is kept" in lines
 
 
-def test_a_retriever_for_questions_with_passages_is_refused():
-    class NeverAsked:
-        def retrieve(self, query):
-            raise AssertionError
+class YearRetriever:
+    """Finds the passages of `question`."""
 
-    with pytest.raises(InputError, match="retriever= finds"):
-        evaluate([question(10)], retriever=NeverAsked())
-
-
-def test_everything_cannot_be_replaced():
-    with pytest.raises(InputError, match="take another name"):
-        evaluate([question(10)], {"everything": ENDDenoiser(OriginalOrderScorer())})
+    def retrieve(self, query):
+        return question(int(query.split()[3])).passages
 
 
 def test_the_users_own_retriever_finds_the_passages():
-    class YearRetriever:
-        def retrieve(self, query):
-            return question(int(query.split()[3])).passages
-
-    records = [
-        {"question": question(n).text, "answers": [str(1800 + n)]} for n in (10, 11)
-    ]
+    records = [{"question": q.text, "answers": q.answers} for q in TOWERS[:2]]
     evaluation = evaluate(records, retriever=YearRetriever())
     assert evaluation.questions == 2
     assert evaluation.figures_for("everything").needed_kept.value == 1
     with pytest.raises(InputError, match="no 'passages'"):
         evaluate(records)
+    with pytest.raises(InputError, match="retriever= finds"):
+        evaluate(TOWERS[:1], retriever=YearRetriever())
+
+
+def test_everything_cannot_be_replaced():
+    with pytest.raises(InputError, match="take another name"):
+        evaluate(TOWERS[:1], {"everything": ENDDenoiser(OriginalOrderScorer())})
 
 
 def test_the_plot_has_a_point_and_a_name_for_each_strategy(tmp_path):
-    questions = [question(n) for n in (10, 11)]
-    evaluation = evaluate(questions, {"<mine>": GOOD})
+    evaluation = evaluate(TOWERS[:2], {"<mine>": GOOD})
     page = evaluation.save_page(tmp_path / "report.html").read_text("utf-8")
     picture = ElementTree.fromstring(re.search("<svg.*?</svg>", page, re.DOTALL)[0])
     texts = [element.text for element in picture.iterfind(".//{*}text")]
-    points = list(picture.iterfind(".//{*}circle"))
-    assert len(points) == len(evaluation.figures)
+    assert len(picture.findall(".//{*}circle")) == len(evaluation.figures)
     for figures in evaluation.figures:
         assert any(text.startswith(figures.name) for text in texts)
 
 
 def test_tables_have_a_row_per_strategy_and_no_empty_columns():
-    unlabelled = [replace(question(n), gold=frozenset(), answers=()) for n in (10, 11)]
+    unlabelled = [replace(q, gold=frozenset(), answers=()) for q in TOWERS[:2]]
     evaluation = evaluate(unlabelled)
     assert table_rows(evaluation)[0] == ["strategy", "tokens", "s"]
     assert len(table_rows(evaluation, short=True)) == 1 + len(evaluation.figures)

@@ -45,59 +45,42 @@ def labelled(*records, skip_bad=False):
     ).questions
 
 
-def question_of(record):
-    return labelled(record)[0]
-
-
-@pytest.mark.parametrize("record", [OURS, BY_HAND, RETRIEVED])
-def test_every_shape_gives_the_same_passages_and_gold(record):
-    question = question_of(record)
-    assert question.text == "who?"
+@pytest.mark.parametrize(
+    ("record", "ids", "answers"),
+    [
+        (OURS, ["a", "b"], ("Ann",)),
+        (BY_HAND, ["passage-0", "passage-1"], ()),
+        (RETRIEVED, ["7", "passage-1"], ("Ann", "Anna")),
+    ],
+)
+def test_every_shape_gives_the_same_passages_and_gold(record, ids, answers):
+    (question,) = labelled(record)
+    assert (question.id, question.text) == (record["id"], "who?")
     assert [passage.text for passage in question.passages] == ["T\nAnn did.", "Bob."]
+    assert [passage.id for passage in question.passages] == ids
     assert question.labels == (True, False)
-
-
-def test_ids_and_answers_are_kept():
-    assert (
-        question_of(OURS).id,
-        [passage.id for passage in question_of(OURS).passages],
-    ) == (
-        "q1",
-        ["a", "b"],
-    )
-    assert question_of(RETRIEVED).answers == ("Ann", "Anna")
-    assert [passage.id for passage in question_of(RETRIEVED).passages] == [
-        "7",
-        "passage-1",
-    ]
+    assert question.answers == answers
 
 
 @pytest.mark.parametrize("file_name", ["q.jsonl", "q.jsonl.gz", "q.json", "q.json.gz"])
 def test_files_lines_or_array_packed_or_not(tmp_path, file_name):
-    file_text = (
-        json.dumps([OURS, BY_HAND])
-        if ".jsonl" not in file_name
-        else f"\ufeff{json.dumps(OURS)}\n\n{json.dumps(BY_HAND)}\n"
-    )
-    file_bytes = file_text.encode("utf-8")
-    (tmp_path / file_name).write_bytes(
-        gzip.compress(file_bytes) if file_name.endswith("gz") else file_bytes
-    )
-    assert [
-        question_item.id
-        for question_item in read_questions(tmp_path / file_name).questions
-    ] == ["q1", "h"]
+    text = json.dumps([OURS, BY_HAND])
+    if ".jsonl" in file_name:
+        text = f"\ufeff{json.dumps(OURS)}\n\n{json.dumps(BY_HAND)}\n"
+    pack = gzip.compress if file_name.endswith("gz") else bytes
+    (tmp_path / file_name).write_bytes(pack(text.encode()))
+    questions = read_questions(tmp_path / file_name).questions
+    assert [question.id for question in questions] == ["q1", "h"]
 
 
 def test_a_malformed_line_is_named_by_number_and_can_be_passed_over(tmp_path):
     path = tmp_path / "q.jsonl"
-    path.write_text(
-        f"{json.dumps(OURS)}\n\n{{oops\n[1]\n{json.dumps({'question': 'x'})}\n{json.dumps(BY_HAND)}\n"
-    )
+    lines = (json.dumps(OURS), "", "{oops", "[1]", '{"question": "x"}')
+    path.write_text("\n".join([*lines, json.dumps(BY_HAND)]))
     with pytest.raises(InputError, match="record 3: not JSON"):
         read_questions(path)
     cases = read_questions(path, skip_bad=True)
-    assert [question_item.id for question_item in cases.questions] == ["q1", "h"]
+    assert [question.id for question in cases.questions] == ["q1", "h"]
     assert [problem.line_number for problem in cases.rejected_records] == [3, 4, 5]
 
 
@@ -146,17 +129,20 @@ def test_what_a_record_lacks_is_said(case_name):
     assert len(labelled(record, OURS, skip_bad=True)) == 1
 
 
-def test_an_unreadable_file(tmp_path):
-    for file_name, file_bytes in {
-        "a.jsonl": b"\xff\xfe",
-        "b.jsonl.gz": b"no gzip",
-        "c.json": b"[1,",
-    }.items():
-        (tmp_path / file_name).write_bytes(file_bytes)
-        with pytest.raises(InputError, match=file_name):
-            read_questions(tmp_path / file_name)
-    with pytest.raises(InputError, match=r"none\.jsonl"):
-        read_questions(tmp_path / "none.jsonl")
+@pytest.mark.parametrize(
+    ("file_name", "content"),
+    [
+        ("a.jsonl", b"\xff\xfe"),
+        ("b.jsonl.gz", b"no gzip"),
+        ("c.json", b"[1,"),
+        ("none.jsonl", None),
+    ],
+)
+def test_an_unreadable_file(tmp_path, file_name, content):
+    if content:
+        (tmp_path / file_name).write_bytes(content)
+    with pytest.raises(InputError, match=file_name):
+        read_questions(tmp_path / file_name)
 
 
 @pytest.mark.parametrize(

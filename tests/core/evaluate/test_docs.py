@@ -19,12 +19,10 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("questions.jsonl").write_text(f"{line}\n{line}\n", "utf-8")
     Path("denoise-evaluation").mkdir()
-    evaluate(read_cases("questions.jsonl")).save_setting(
-        "denoise-evaluation/denoise.json"
-    )
+    evaluation = evaluate(read_cases("questions.jsonl"))
+    evaluation.save_setting("denoise-evaluation/denoise.json")
     names = {}
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    for block in blocks:
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, str(PAGE), "exec"), names)
     assert names["result"].passages
     assert names["found"].figures_for("shortest").questions == 2
@@ -33,21 +31,9 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
 
 
 def test_every_option_it_speaks_of_is_there():
-    help_text = (
-        CliRunner()
-        .invoke(
-            load_app("evaluate"),
-            ["evaluate", "--help"],
-            env={"COLUMNS": "200", "NO_COLOR": "1"},
-        )
-        .output
-    )
-    help_text += (
-        CliRunner()
-        .invoke(lab, ["protocol", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
-        .output
-    )
-    for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {
-        "--no-deps"
-    }:
+    runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
+    help_text = runner.invoke(load_app("evaluate"), ["evaluate", "--help"]).output
+    help_text += runner.invoke(lab, ["protocol", "--help"]).output
+    options = set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8")))
+    for option in options - {"--no-deps"}:
         assert option in help_text, option

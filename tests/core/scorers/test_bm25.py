@@ -13,9 +13,8 @@ from denoise_core.testing import check_scorer
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=30), max_size=6))
 def test_any_text_gets_a_finite_score_whatever_its_place(query, texts):
-    chunk_scores = check_scorer(BM25Scorer(), query, texts, listwise=True)
-    assert np.isfinite(chunk_scores).all()
-    assert (chunk_scores >= 0).all()
+    scores = check_scorer(BM25Scorer(), query, texts, listwise=True)
+    assert ((scores >= 0) & (scores < np.inf)).all()
 
 
 def test_shared_stems_count_and_rare_words_count_more():
@@ -56,12 +55,10 @@ def test_a_retriever_and_a_scorer_of_the_same_texts_agree():
     texts = [
         "The river Alva runs through Belmor.",
         "Belmor is a town.",
-        "Chess is a board game.",
+        "Chess is fun.",
     ]
     query = "Which rivers are in the town of Belmor?"
-    retriever = BM25Retriever(
-        [Passage(input_text, str(number)) for number, input_text in enumerate(texts)]
-    )
+    retriever = BM25Retriever([Passage(text, text) for text in texts])
     assert BM25Scorer().score(query, texts).tolist() == retriever.scores(query)
 
 

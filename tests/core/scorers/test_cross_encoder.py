@@ -2,6 +2,12 @@
 
 import numpy as np
 import pytest
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizerFast,
+    set_seed,
+)
 
 from denoise_core import InputError
 from denoise_core.scorers.encoders import CrossEncoderScorer
@@ -9,9 +15,7 @@ from denoise_core.testing import check_scorer
 
 
 def shared(pairs):
-    return np.array(
-        [len(set(query) & set(text)) for query, text in pairs], dtype=np.float64
-    )
+    return np.array([len(set(query) & set(text)) for query, text in pairs], float)
 
 
 class Model:
@@ -43,32 +47,21 @@ def test_what_is_no_model_is_named():
 
 
 def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
-    import torch
-    from transformers import (
-        BertConfig,
-        BertForSequenceClassification,
-        BertTokenizerFast,
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sea", "tree", "salt"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    config = BertConfig(
+        vocab_size=8,
+        num_labels=1,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        initializer_range=1.0,
     )
-
-    word_list = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sea", "tree", "salt"]
-    (tmp_path / "vocab.txt").write_text("\n".join(word_list))
-    config_sizes = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "initializer_range": 1.0,
-    }
-    with torch.random.fork_rng():
-        torch.manual_seed(
-            0
-        )  # of weights left to chance one in thirty give all texts the same score
-        model = BertForSequenceClassification(
-            BertConfig(vocab_size=8, num_labels=1, **config_sizes)
-        )
-    model.save_pretrained(tmp_path)
+    # Of weights left to chance one in thirty give all texts the same score.
+    set_seed(0)
+    BertForSequenceClassification(config).save_pretrained(tmp_path)
     BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    chunk_scores = check_scorer(
-        CrossEncoderScorer(str(tmp_path)), "salt sea", ["sea", "tree", "salt salt salt"]
-    )
-    assert len(set(chunk_scores.tolist())) > 1
+    scorer = CrossEncoderScorer(str(tmp_path))
+    scores = check_scorer(scorer, "salt sea", ["sea", "tree", "salt salt salt"])
+    assert len(set(scores.tolist())) > 1
