@@ -139,7 +139,7 @@ def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
 
 def test_a_budget_below_0_is_refused():
     with pytest.raises(InputError, match="0 or more"):
-        ReplyLog(llm, "m", budget=-1)
+        ReplyLog(FunctionLLM(lambda messages: "x"), "m", budget=-1)
 
 
 def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refused(
