@@ -19,7 +19,6 @@ from denoise_core.augmenter import (
     WorkingMemory,
 )
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.testing import ListRetriever
 from denoise_lab.policy import (
     LinearPolicy,
@@ -35,6 +34,7 @@ from denoise_lab.policy.trained import (
     allowed,
     memory_features,
 )
+from denoise_lab.recording import from_lines, to_lines
 
 
 def turns(count):

@@ -30,7 +30,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utility import Groundedness, Utility, When, as_utility
-from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
@@ -261,7 +261,8 @@ class Augmenter:
             try:
                 memory = yield from self._take_action(memory, action, parts)
             except steps.BudgetExhausted as exhausted:
-                stop_reason = _exhausted_reason(exhausted.error)
+                is_late = exhausted.error.resource == "seconds"
+                stop_reason = StopReason.DEADLINE if is_late else StopReason.BUDGET
                 return self._finish(exhausted.memory, stop_reason)
 
     def _take_action(
@@ -340,12 +341,6 @@ def _expect_settings(name: str, value: Any, settings_class: type) -> None:
         raise InputError(
             f"{name}: expected {settings_class.__name__}(...), got {value!r:.60}"
         )
-
-
-def _exhausted_reason(error: Exception) -> StopReason:
-    if isinstance(error, BudgetExceeded):
-        return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
-    return StopReason.NOT_RECORDED
 
 
 def answer_with_citations(

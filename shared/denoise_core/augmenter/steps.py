@@ -36,12 +36,7 @@ from denoise_core.augmenter.prompts import (
     self_ask_prompt,
 )
 from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
-from denoise_core.errors import (
-    BudgetExceeded,
-    NotRecorded,
-    UnparsableReply,
-    is_user_error,
-)
+from denoise_core.errors import BudgetExceeded, UnparsableReply, is_user_error
 from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
@@ -60,8 +55,6 @@ FAILURE_REASONS = {
 
 WrapServer: TypeAlias = Callable[[LLM | None], LLM]
 
-# Errors that end the loop: nothing more can be asked for.
-LOOP_ENDING_ERRORS = (BudgetExceeded, NotRecorded)
 _FALLBACKS = {
     "source": "the other sources were searched",
     "denoise": "the passages were taken as they are",
@@ -72,7 +65,7 @@ _FALLBACKS = {
 class BudgetExhausted(Exception):
     """Nothing more can be asked for; carries the memory with what was paid for."""
 
-    def __init__(self, memory: WorkingMemory, error: Exception) -> None:
+    def __init__(self, memory: WorkingMemory, error: BudgetExceeded) -> None:
         super().__init__(str(error))
         self.memory = memory
         self.error = error
@@ -142,7 +135,7 @@ def search(
     """Search, and add the evidence to the memory within the token limit."""
     try:
         gathered = yield from consolidator.gather(memory, wide=wide)
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(
@@ -189,7 +182,7 @@ def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
     """
     try:
         reply = yield from complete(self_ask_prompt(memory), tag="self_ask")
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         memory = record_failure(memory, "self_ask", error, "knowledge is consulted")
@@ -202,7 +195,7 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     """Write one draft, judge it once, and write feedback on one that failed."""
     try:
         reply = yield from _ask_for_draft(memory, parts)
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(memory, "draft", error, "there is no draft")
@@ -256,7 +249,7 @@ def _with_feedback(
         feedback_text = yield from feedback.write(
             memory, attempt.candidate, attempt.verdict
         )
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(
@@ -371,7 +364,7 @@ def _judge_attempt(
                     f"got {type(verdict).__name__}"
                 )
             return memory, replace(verdict, threshold=parts.limits.threshold)
-        except LOOP_ENDING_ERRORS as error:
+        except BudgetExceeded as error:
             raise BudgetExhausted(memory.with_attempt(attempt), error) from error
         except Exception as error:
             fallback = "it is asked once more, then nothing is known"

@@ -10,7 +10,6 @@ from augmenter_laws import check_answer
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.drafting import DraftReply, FixedText, RetrievedEvidence
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever
 
@@ -230,24 +229,6 @@ def test_drafter_and_retriever_work_together(passages, question):
         drafter=Chain(DraftReply(RIGHT, retrieved=(RetrievedEvidence(passages),))),
     )
     assert nothing_found.outcome is Outcome.SUPPORTED
-
-
-def test_runs_of_drafters_are_recorded(passages, question):
-    chain = Chain(
-        DraftReply(
-            WRONG,
-            Usage(9, 3),
-            calls=2,
-            retrieved=(RetrievedEvidence(passages, question),),
-        ),
-        DraftReply(RIGHT, Usage(8, 2)),
-    )
-    answer = Augmenter().answer(question, drafter=chain)
-    second_answer = from_lines(to_lines(answer))
-    for what in ("text", "outcome", "memory", "judge", "citations"):
-        assert getattr(second_answer, what) == getattr(answer, what)
-    assert second_answer.trace.usage == answer.trace.usage
-    assert count_calls(second_answer.trace) == count_calls(answer.trace) == 3
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from denoise_core.augmenter.drafting.contamination import rejected_draft_words
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import history_block, question_block
-from denoise_core.errors import BudgetExceeded, NotRecorded
+from denoise_core.errors import BudgetExceeded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
@@ -105,7 +105,7 @@ class LLMQueries:
         try:
             reply = yield from complete(messages, tag="queries", llm=self.llm)
             lines = reply.text.splitlines()
-        except (BudgetExceeded, NotRecorded):
+        except BudgetExceeded:
             raise
         except Exception as error:
             log_fallback("LLMQueries", error, "the question alone was searched for")
