@@ -110,7 +110,6 @@ def test_reinforce_learns_when_to_search_and_passes_every_fixed_policy():
     for rules in (
         Rules(without_evidence="draft"),
         Rules(consult="never"),
-        Rules(consult="self_ask"),
     ):
         assert found > mean(rules, test)
 

@@ -15,7 +15,6 @@ from denoise_core.augmenter import (
     StopReason,
 )
 from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
-from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.record import count_calls
@@ -84,10 +83,10 @@ def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
     assert len(judge.received_messages) == 1
 
 
-def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
+def test_a_model_for_queries_is_not_asked_again(passages, question):
     def make(llm, retriever, other):
         consolidator = Consolidator(retriever, queries=LLMQueries(other))
-        return Augmenter(llm, consolidator, feedback=ModelFeedback(other))
+        return Augmenter(llm, consolidator)
 
     answer = make(
         scripted(WRONG, RIGHT), ListRetriever(passages), scripted("tower")

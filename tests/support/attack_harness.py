@@ -20,7 +20,7 @@ from laws import check_result
 from denoise_core import Message, Passage, run
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
-from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
+from denoise_core.augmenter.prompts import draft_prompt
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
@@ -30,7 +30,7 @@ from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import sanitize_text
 
 DATA = Path(__file__).parents[1] / "data" / "attacks"
-METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query")
+METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "search_query")
 QUESTION = "When does the harbour bus leave?"
 TRUSTED = Passage(
     "The harbour bus leaves at 08:10. It does not run on Sundays.", "trusted"
@@ -231,14 +231,9 @@ def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
     kinds = {
         "draft": "answer",
         "judge": "verdict",
-        "self_ask": "yes_no",
         "search_query": "query",
     }
-    model = Obeying(
-        attack,
-        kinds[method],
-        {"self_ask": "no"}.get(method, "The bus leaves at 08:10 [1]."),
-    )
+    model = Obeying(attack, kinds[method], "The bus leaves at 08:10 [1].")
     if method == "judge":
         candidate = placed.get("draft", ["The bus leaves at 08:10 [1]."])[0]
         verdict = run(Groundedness(model.llm).assess(memory, candidate))[0]
@@ -261,19 +256,9 @@ def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
                 "a model that writes queries searches for what it is told to"
             )
     else:
-        prompt = (
-            self_ask_prompt(memory)
-            if method == "self_ask"
-            else draft_prompt(memory, _task())
-        )
-        run(_ask(prompt), llm=model.llm)
+        run(_ask(draft_prompt(memory, _task())), llm=model.llm)
         if model.obeyed:
-            said = {
-                "self_ask": "asked whether it needs evidence, a model says what it is told to"
-            }
-            outcome.can_happen.append(
-                said.get(method, "a draft says what its evidence tells it to")
-            )
+            outcome.can_happen.append("a draft says what its evidence tells it to")
     _told(attack, model, placed, outcome)
 
 

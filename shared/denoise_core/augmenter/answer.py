@@ -137,7 +137,6 @@ _UNKNOWN_REASONS = {
 _PART_NAMES = {
     "draft": "the writing of a draft",
     "search": "the search",
-    "self_ask": "the question whether to search",
     "policy": "the policy",
 }
 

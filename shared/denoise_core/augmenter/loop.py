@@ -19,7 +19,6 @@ from denoise_core.augmenter.actions import (
     Draft,
     Readmit,
     Search,
-    SelfAsk,
     Send,
 )
 from denoise_core.augmenter.answer import Answer, StopReason, finish_answer
@@ -225,16 +224,11 @@ class Augmenter:
                 f"{type(drafter).__name__}; for a text that is written already use "
                 "FixedText(text, evidence)"
             )
-        if self.llm is None:
-            if drafter is None:
-                raise InputError(
-                    "nobody writes: give Augmenter(llm, ...) a model, or "
-                    "answer(..., drafter=...) a drafter"
-                )
-            if isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
-                raise InputError(
-                    "consult='self_ask' asks a model: give Augmenter(llm, ...) one"
-                )
+        if self.llm is None and drafter is None:
+            raise InputError(
+                "nobody writes: give Augmenter(llm, ...) a model, or "
+                "answer(..., drafter=...) a drafter"
+            )
         if not isinstance(question, str) or not question.strip():
             raise InputError(
                 f"question: expected a text that is not blank, got {question!r}"
@@ -275,8 +269,6 @@ class Augmenter:
                         memory, self.consolidator, self.limits, wide=action.wide
                     )
                 )
-            case SelfAsk():
-                return (yield from steps.self_ask(memory))
             case Readmit():
                 return steps.restore_evidence(memory, action.count, self.limits)
             case _:

@@ -6,7 +6,6 @@ user errors (`denoise_core.errors.is_user_error`) are raised.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -30,11 +29,7 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
 )
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import (
-    Task,
-    draft_prompt,
-    self_ask_prompt,
-)
+from denoise_core.augmenter.prompts import Task, draft_prompt
 from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
 from denoise_core.errors import BudgetExceeded, UnparsableReply, is_user_error
 from denoise_core.protocols import LLM, SupportsSampling
@@ -49,7 +44,6 @@ from denoise_core.types import Message, Passage, Reply
 FAILURE_REASONS = {
     "search": StopReason.RETRIEVER_ERROR,
     "draft": StopReason.LLM_ERROR,
-    "self_ask": StopReason.LLM_ERROR,
 }
 """The failures that end a loop when there are too many, and the reason reported."""
 
@@ -173,22 +167,6 @@ def restore_evidence(
             changed.append(passage)
     without_evidence = replace(restored, evidence=())
     return _fit_evidence(without_evidence, tuple(unchanged), changed, limits)
-
-
-def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
-    """Ask whether knowledge is needed.
-
-    Anything but a clear "yes, I can answer" means that it is.
-    """
-    try:
-        reply = yield from complete(self_ask_prompt(memory), tag="self_ask")
-    except BudgetExceeded as error:
-        raise BudgetExhausted(memory, error) from error
-    except Exception as error:
-        memory = record_failure(memory, "self_ask", error, "knowledge is consulted")
-        return replace(memory, needs_knowledge=True)
-    can_answer = re.fullmatch(r"\W*yes\W*", reply.text, re.IGNORECASE) is not None
-    return replace(memory, needs_knowledge=not can_answer)
 
 
 def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:

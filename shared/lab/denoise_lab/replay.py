@@ -31,7 +31,7 @@ from denoise_core.runtime.effects import (
 from denoise_core.runtime.flow import run
 from denoise_core.types import Event, Passage
 
-_GENERATOR = frozenset(("draft", "queries", "self_ask"))
+_GENERATOR = frozenset(("draft", "queries"))
 _SPENT = re.compile(
     r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)"
 )

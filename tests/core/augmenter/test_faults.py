@@ -133,7 +133,7 @@ UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
     outcomes(SCORED),
     UTILITIES,
     st.one_of(st.none(), st.integers(0, 8)),
-    st.sampled_from(["always", "never", "self_ask"]),
+    st.sampled_from(["always", "never"]),
     st.integers(1, 4),
 )
 def test_whatever_the_outside_does_the_result_is_an_answer(

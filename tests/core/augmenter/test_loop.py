@@ -142,22 +142,6 @@ def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, ques
     assert [p.id for p in answer.memory.evidence] == ["rome", "banana", "eiffel"]
 
 
-def test_self_ask_consults_knowledge_first_when_the_model_wants_it_and_later_when_there_is_nothing_to_judge_by(
-    passages, question
-):
-    for reply, order in (
-        ("Yes.", ["self_ask", "draft", "search", "draft"]),
-        ("no", ["self_ask", "search", "draft"]),
-        ("Yes, but not since yesterday", ["self_ask", "search", "draft"]),
-    ):
-        policy = Rules(consult="self_ask", without_evidence="draft", widen=False)
-        answer = Augmenter(
-            scripted(reply, RIGHT), ListRetriever(passages), policy=policy
-        ).answer(question)
-        assert [event.tag for event in answer.trace.events] == order
-        assert answer.outcome is Outcome.SUPPORTED
-
-
 def test_a_model_that_never_consults_can_be_supported_by_what_is_at_hand(
     passages, question
 ):

@@ -144,6 +144,21 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
             assert "the search failed (OSError)" in answer.text
 
 
+def test_feedback_that_fails_does_not_end_the_loop(passages, question):
+    class Down:
+        def write(self, memory, candidate, verdict):
+            raise OSError("down")
+
+    answer = check_loop(
+        lambda: Augmenter(
+            scripted(WRONG, RIGHT), ListRetriever(passages), feedback=Down()
+        ),
+        question,
+    )
+    assert answer.text == RIGHT
+    assert answer.memory.failures == (("feedback", "OSError: down"),)
+
+
 def test_mistakes_are_raised_whoever_makes_them(passages, question):
     class Wrong:
         def assess(self, memory, candidate):

@@ -95,7 +95,7 @@ def test_settings_that_make_no_loop_are_refused(passages):
             "expected Passages, got a str",
         ),
         (lambda: Passage("x", "x", provenance="web"), "provenance='web'"),
-        (lambda: Rules(consult="often"), "'always', 'never' or 'self_ask'"),
+        (lambda: Rules(consult="often"), "'always' or 'never'"),
         (lambda: Rules(readmit=-1), "readmit=-1"),
         (lambda: Rules(without_evidence="guess"), "'abstain' or 'draft'"),
         (

@@ -106,7 +106,7 @@ def test_a_plain_prompt_is_the_one_that_end_answers_by(passages, question):
     plain = draft_prompt(memory, QUESTION_ANSWERING, is_plain=True)
     assert plain == answer_messages(question, passages)
     assert plain[1].content.endswith(f"Question: {question}")
-    own = Task("own", "Answer in rhymes.")
+    own = Task(instruction="Answer in rhymes.")
     assert draft_prompt(memory, own, is_plain=True)[0].content == own.instruction
 
 
