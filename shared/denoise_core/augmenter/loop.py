@@ -279,17 +279,14 @@ class Augmenter:
 
     def _stop_reason(self, memory: WorkingMemory) -> StopReason | None:
         """What ends the loop before the policy is asked; None to go on."""
-        if memory.last is not None and memory.last.verdict.passed:
+        last = memory.last
+        if last is not None and last.verdict.passed:
             return StopReason.PASSED
-        if memory.last is not None and memory.last.verdict.kind == "unjudged":
+        if last is not None and last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
-        failure_reasons = [
-            steps.FAILURE_REASONS[what]
-            for what, _ in memory.failures
-            if what in steps.FAILURE_REASONS
-        ]
-        if len(failure_reasons) >= self.limits.failures:
-            return failure_reasons[-1]
+        failed = [what for what, _ in memory.failures if what in steps.FAILURE_REASONS]
+        if len(failed) >= self.limits.failures:
+            return steps.FAILURE_REASONS[failed[-1]]
         if len(memory.actions) >= self.limits.steps:
             return StopReason.STEPS
         return None

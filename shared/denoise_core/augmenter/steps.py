@@ -20,7 +20,11 @@ from denoise_core.augmenter.drafting.drafter import (
     request_messages,
 )
 from denoise_core.augmenter.feedback import Feedback
-from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge_by_rank
+from denoise_core.augmenter.knowledge.consolidate import (
+    Consolidator,
+    merge_by_rank,
+    merge_new,
+)
 from denoise_core.augmenter.knowledge.evidence_budget import (
     blank_over_budget,
     count_tokens,
@@ -30,14 +34,19 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task, draft_prompt
-from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
+from denoise_core.augmenter.utility import (
+    Groundedness,
+    Utility,
+    When,
+    unjudged_verdict,
+)
 from denoise_core.errors import BudgetExceeded, UnparsableReply, is_user_error
 from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import expect_passages, verdict_without_claims
-from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
+from denoise_core.support.judging import ABSTENTION, NO_CLAIMS, AnswerVerdict
 from denoise_core.text.delimit import copies_envelope, envelope_markers
 from denoise_core.types import Message, Passage, Reply
 
@@ -102,20 +111,10 @@ def with_evidence(
     memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
 ) -> WorkingMemory:
     """Return a new memory with the evidence that the caller has at hand."""
-    passages = merge_by_rank((), [expect_passages(evidence, "evidence")])
-    counted = []
-    excluded = []
-    for passage in passages:
-        if passage.counts:
-            counted.append(passage)
-        else:
-            excluded.append(passage)
-    shown = blank_over_budget(counted, limits.evidence_tokens, memory.question)
+    counted, excluded = merge_new(memory, [expect_passages(evidence, "evidence")])
+    shown = _fit_numbered(counted, limits, memory.question)
     return replace(
-        memory,
-        evidence=shown,
-        retrieved=tuple(counted),
-        excluded_evidence=tuple(excluded),
+        memory, evidence=shown, retrieved=counted, excluded_evidence=excluded
     )
 
 
@@ -196,7 +195,7 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
     verdict = None
     if draft_reply.fields is None:
-        verdict = _verdict_without_judge(memory.question, candidate)
+        verdict = _verdict_of_form(memory.question, candidate, parts.utility)
     if verdict is None:
         memory, verdict = yield from _judge_attempt(memory, parts, attempt)
     attempt = replace(attempt, verdict=verdict)
@@ -242,23 +241,24 @@ def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
 
     A draft after a failed one is sampled, where the model can sample.
     """
+    rejected_draft = feedback = ""
     last = memory.last
-    has_feedback = False
-    if last is not None:
-        has_feedback = last.verdict.outcome == "fail" and bool(last.feedback)
+    if last is not None and last.verdict.outcome == "fail" and last.feedback:
+        rejected_draft = last.text_without_reasoning
+        feedback = last.feedback
     if parts.drafter is None:
         server: LLM | None = None
-        if has_feedback and isinstance(parts.llm, SupportsSampling):
+        if feedback and isinstance(parts.llm, SupportsSampling):
             server = parts.llm.with_sampling(memory.draft_count)
         return (yield from _ask_model_for_draft(memory, parts, server))
     request = DraftRequest(
         memory.question,
         memory.history,
         memory.evidence,
-        rejected_draft=last.text_without_reasoning if last and has_feedback else "",
-        feedback=last.feedback if last and has_feedback else "",
+        rejected_draft=rejected_draft,
+        feedback=feedback,
         attempt=memory.draft_count,
-        should_resample=has_feedback,
+        should_resample=bool(feedback),
     )
     messages = request_messages(request)
     drafter_server = DraftServer(parts.drafter, request)
@@ -307,20 +307,31 @@ def _with_draft_evidence(
     if not draft_reply.retrieved:
         return memory
     counted, excluded = split_evidence(draft_reply, memory)
-    known_evidence = (*memory.retrieved, *memory.excluded_evidence)
-    new_counted = merge_by_rank(known_evidence, [counted])
-    new_excluded = merge_by_rank((*known_evidence, *new_counted), [excluded])
-    evidence = blank_over_budget(
-        (*memory.evidence, *new_counted),
-        limits.evidence_tokens,
-        f"{memory.question} {candidate}",
-    )
+    new_counted = merge_by_rank(memory.retrieved, [counted])
+    known_evidence = (*memory.retrieved, *memory.excluded_evidence, *new_counted)
+    new_excluded = merge_by_rank(known_evidence, [excluded])
+    topic = f"{memory.question} {candidate}"
+    evidence = _fit_numbered((*memory.evidence, *new_counted), limits, topic)
     return replace(
         memory,
         evidence=evidence,
         retrieved=(*memory.retrieved, *new_counted),
         excluded_evidence=(*memory.excluded_evidence, *new_excluded),
     )
+
+
+def _fit_numbered(
+    passages: Sequence[Passage], limits: LoopLimits, topic: str
+) -> tuple[Passage, ...]:
+    """The passages within the token limit, emptied rather than left out; this is logged."""
+    shown = blank_over_budget(passages, limits.evidence_tokens, topic)
+    if shown != tuple(passages):
+        log_fallback(
+            "Augmenter",
+            "LoopLimits(evidence_tokens=) is less than the evidence given",
+            "the judge does not see all of it",
+        )
+    return shown
 
 
 def _judge_attempt(
@@ -376,11 +387,19 @@ def _fit_evidence(
     )
 
 
-def _verdict_without_judge(question: str, candidate: str) -> AnswerVerdict | None:
-    """The verdict on a draft without an answer, whatever the judge; None for others."""
+def _verdict_of_form(
+    question: str, candidate: str, utility: Utility
+) -> AnswerVerdict | None:
+    """The verdict on a draft without an answer, whatever the judge; None for others.
+
+    `Groundedness` asks its judge whether the evidence answers what such JSON declines.
+    """
     parsed = parse_answer(candidate, question)
     verdict = verdict_without_claims(question, candidate, parsed)
-    if verdict is None or verdict.kind in ("length", NO_CLAIMS):
+    judged_kinds = ["length", NO_CLAIMS]
+    if isinstance(utility, Groundedness):
+        judged_kinds.append(ABSTENTION)
+    if verdict is None or verdict.kind in judged_kinds:
         return None
     return verdict
 

@@ -439,7 +439,7 @@ class _AnswerReader:
             label = tuple(split_key_words(key) for key in path if isinstance(key, str))
             raw_value = clean_text[start:end]
             is_empty = raw_value in ("null", '""')
-            is_about_reply = any(map(_is_about_reply, label))
+            is_about_reply = any(self._is_about_reply(key) for key in label)
             is_claim = not is_empty and not is_about_reply
             units = []
             if raw_value.startswith('"'):
@@ -455,6 +455,15 @@ class _AnswerReader:
                 unit_text = _decode_escapes(unit.text)
                 yield replace(unit, kind=kind, text=unit_text, label=label)
             previous_end = end
+
+    def _is_about_reply(self, key: str) -> bool:
+        """Whether the value of a JSON key is about the reply: sources, confidence.
+
+        It is none that the question asks for, such as a status or a score.
+        """
+        key_words = set(key.lower().split())
+        asked_words = {word.folded_text for word in tokenize_text(self.question)}
+        return not _REPLY_KEYS.isdisjoint(key_words - asked_words)
 
     def _read_prose(
         self, text: str, offset: int, kind: UnitKind, *, is_heading: bool
@@ -590,12 +599,6 @@ def _is_small_talk(text: str, question: str) -> bool:
     question_words = {lexeme.folded_text for lexeme in question_lexemes}
     allowed_words = _POLITE_WORDS | _SOURCE_WORDS | question_words
     return set(content) <= allowed_words
-
-
-def _is_about_reply(key: str) -> bool:
-    """Whether the value of a JSON key is about the reply: sources, confidence."""
-    lower_words = key.lower().split()
-    return not _REPLY_KEYS.isdisjoint(lower_words)
 
 
 def _content_words(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Down, check_loop, scripted
@@ -27,6 +28,7 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
     truncate_to_budget,
 )
 from denoise_core.augmenter.utility import without_effects
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 from denoise_core.text.words import content_words
@@ -179,9 +181,15 @@ def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
     assert [p.id for p in answer.memory.attempts[0].evidence][:2] == ["p0", "p1"]
     for messages in model.received_messages:
         assert sum(len(message.content) for message in messages) < 3000 * 4 * 1.5
+    kind = (
+        "Augmenter",
+        "LoopLimits(evidence_tokens=) is less than the evidence given",
+    )
+    before = fallback_counts().get(kind, 0)
     chain = Augmenter(limits=LoopLimits(evidence_tokens=3000)).answer(
         question, drafter=FixedText(RIGHT, rows)
     )
+    assert fallback_counts()[kind] == before + 1
     assert count_tokens(chain.memory.evidence) <= 3000
     assert len(chain.memory.evidence) == 10_000
 
@@ -226,27 +234,41 @@ def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(
     assert count_tokens(numbered) <= tokens
 
 
+def test_what_did_not_count_counts_once_it_is_retrieved(passages, question):
+    """A user's copy of a passage hid it from the judge for good."""
+    copy = replace(passages[0], id="pasted", provenance="user")
+    sources = ListRetriever([copy, passages[0]])
+    searched = Augmenter(scripted(RIGHT), sources).answer(question, evidence=[copy])
+    given = (copy, passages[0])
+    fixed = Augmenter().answer(question, drafter=FixedText(RIGHT), evidence=given)
+    chain = FixedText(RIGHT, passages)
+    brought = Augmenter().answer(question, drafter=chain, evidence=[copy])
+    for answer in (searched, fixed, brought):
+        assert answer.outcome is Outcome.SUPPORTED
+
+
 MADE_UP = "Otto Brenner Grand Hall 1912 built completed tower river opera in the by"
 
 
-@given(st.lists(st.sampled_from(MADE_UP.split()), max_size=12))
+def drafts_as_queries(memory, wide):
+    drafts = [attempt.candidate for attempt in memory.attempts]
+    return without_effects((memory.question, *drafts))
+
+
+@given(st.lists(st.sampled_from(MADE_UP.split()), min_size=1, max_size=12))
 def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
+    question = "When was the opera house completed?"
     house = Passage("The opera house was completed by the river.", "house")
     draft = " ".join(drafted).capitalize() + "."
     retriever = ListRetriever([house])
-    loop = Augmenter(
-        scripted(draft),
-        retriever,
-        judge=lambda question, evidence, claim: 0.0,
+    consolidator = Consolidator(retriever, queries=drafts_as_queries)
+    loop = Augmenter(scripted(draft), consolidator, judge=lambda claim: 0.0)
+    failures = loop.answer(question).memory.failures
+    is_made_up = not set(content_words(f"{question} {house.text}")).issuperset(
+        content_words(draft)
     )
-    loop.answer("When was the opera house completed?")
-    known_words = set(content_words("When was the opera house completed?")) | set(
-        content_words(house.text)
-    )
-    assert all(
-        set(content_words(query_text)) <= known_words
-        for query_text in retriever.queries
-    )
+    assert (draft in retriever.queries) is not is_made_up
+    assert [what for what, _ in failures] == ["query"] * is_made_up
 
 
 def test_when_decides_what_is_judged_at_all(passages, question):

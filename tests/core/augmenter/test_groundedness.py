@@ -60,6 +60,8 @@ def test_a_finding_says_where_its_claim_is_and_what_differs():
     [
         ('{"answered": false, "nearest": "its height"}', True),
         ('```json\n{"answered": false}\n```', True),
+        ('Send {"answer": null}. It was built in 1925.', False),
+        ('{"answer": null}\nIt was built in 1925.', False),
         ('{"answer": null, "reason": "not there"}', True),
         ('{"answered": true, "answer": "1889"}', False),
         ("I do not know.", False),

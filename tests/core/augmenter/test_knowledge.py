@@ -20,9 +20,7 @@ from denoise_core.augmenter.knowledge import (
 )
 from denoise_core.augmenter.knowledge.chain import Chain, find_chains, pack_chains
 from denoise_core.augmenter.knowledge.link import find_links
-from denoise_core.augmenter.knowledge.queries import LLMQueries, claim_queries
-from denoise_core.augmenter.memory import Attempt
-from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
+from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
 CELLS = (
@@ -280,22 +278,3 @@ def test_queries_that_a_model_did_not_write_are_heard_of(caplog):
     assert "LLMQueries" in caplog.text
     assert "ConnectionError" in caplog.text
     assert "no route" not in caplog.text, "its text may be a user's"
-
-
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "मीनार गुस्ताव एफिल की कंपनी ने बनाई।",
-        "内藤多仲が設計しました。",
-        "C++ tools in the U.S. work.",
-    ],
-)
-def test_a_query_has_the_words_of_its_claim_as_they_are_written(claim):
-    verdict = AnswerVerdict.of_claims(
-        [ClaimVerdict(claim, 0, len(claim), supported=False, reason="not stated")],
-        answers_question=True,
-    )
-    passages = (Passage(claim, "a"),)
-    memory = WorkingMemory(question="?", evidence=passages)
-    memory = memory.with_attempt(Attempt("Another draft.", verdict, evidence=passages))
-    assert claim in claim_queries(memory)

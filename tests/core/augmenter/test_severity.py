@@ -75,9 +75,12 @@ def test_a_contradicted_draft_is_written_again_and_never_sent_for_an_unjudged_on
         assert (answer.text, answer.outcome) == (RIGHT, outcome)
 
 
-def test_a_refusal_that_the_evidence_answers_is_written_again(passages, question):
+@pytest.mark.parametrize("refusal", [REFUSAL, '{"answer": null}'])
+def test_a_refusal_that_the_evidence_answers_is_written_again(
+    passages, question, refusal
+):
     """The paper's table 6: the first response declines although the knowledge answers."""
-    drafter = scripted(REFUSAL, RIGHT)
+    drafter = scripted(refusal, RIGHT)
     replies = ("1 no_claim\nwrongly_abstains 1.1", "1 supported 1.1\nanswers")
     answer = Augmenter(
         drafter, ListRetriever(passages), judge=judge_of(*replies)

@@ -207,6 +207,41 @@ def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
     ] == [("1",), ("0",)]
 
 
+NEAREST = '{"answer": null, "nearest": "It is blue."}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "judge", "outcome", "kind"),
+    [
+        ('{"answer": null}', "abstains", "unknown", "abstention"),
+        ('{"answer": null}', "off_question", "unknown", "abstention"),
+        ('{"answer": null}', "Fine.", "unknown", "abstention"),
+        ('{"answer": null}', "wrongly_abstains 1.1", "fail", "wrong_abstention"),
+        (NEAREST, "2 contradicted 1.1\nabstains", "fail", "contradicted"),
+        (NEAREST, "2 supported 1.1\nanswers", "pass", "abstention"),
+        (NEAREST, lambda claim: False, "fail", "unsupported"),
+        (NEAREST, lambda claim: True, "pass", "abstention"),
+        ('{"answer": null}', lambda claim: False, "unknown", "abstention"),
+        ('{"answer": null}', None, "unknown", "abstention"),
+    ],
+)
+def test_json_that_declines_is_an_abstention_unless_it_is_refuted(
+    answer, judge, outcome, kind
+):
+    """It was sent without a look, although the evidence answered, and its claims, too."""
+    if isinstance(judge, str):
+        reply = f"1 no_claim\n{judge}"
+        judge = FunctionLLM(lambda messages: reply)
+    verdict = check("What is it?", answer, [Passage("It is red.", "a")], judge=judge)
+    assert (verdict.outcome, verdict.kind) == (outcome, kind)
+
+
+def test_a_field_that_the_question_asks_for_is_a_claim():
+    order = '{"status": "shipped"}'
+    assert parse_answer(order, "What is the status of my order?").claims
+    assert not parse_answer(order, "Where is my order?").claims
+
+
 WORDS = st.sampled_from(
     [
         "The",

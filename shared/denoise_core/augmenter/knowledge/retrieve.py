@@ -52,22 +52,18 @@ class BM25Retriever:
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """The best passages, with their scores."""
-        scores = self.scores(query)
-        order = [index for index, score in enumerate(scores) if score > 0]
-        order.sort(key=lambda index: -scores[index])
-        return tuple(
-            replace(self.passages[index], score=float(scores[index]))
-            for index in order[: self.k]
-        )
+        scores = self.term_scores(query).sum(0)
+        order = (-scores).argsort(kind="stable")
+        results = []
+        for index in order[: self.k]:
+            if scores[index] > 0:
+                score = float(scores[index])
+                results.append(replace(self.passages[index], score=score))
+        return tuple(results)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         """Retrieve on a thread of the pool."""
         return await run_in_pool(self.retrieve, query)
-
-    def scores(self, query: str) -> Sequence[float]:
-        """One BM25 score for each passage, in their order; 0.0 without shared words."""
-        scores: Sequence[float] = self.term_scores(query).sum(0).tolist()
-        return scores
 
     def term_scores(self, query: str) -> NDArray[np.float32]:
         """The score that each word of the query adds.

@@ -95,10 +95,10 @@ class _FusedSearch:
         by_similarity = order[: self._ranking_k].tolist()
         indexes = {passage.id: i for i, passage in enumerate(self._bm25.passages)}
         by_words = [indexes[passage.id] for passage in self._bm25.retrieve(question)]
-        found = []
+        results = []
         for index, score in _fuse_rankings((by_words, by_similarity), self._texts):
-            found.append(replace(self._bm25.passages[index], score=score))
-        return tuple(found[: self._top_k])
+            results.append(replace(self._bm25.passages[index], score=score))
+        return tuple(results[: self._top_k])
 
 
 def _fuse_rankings(
