@@ -1,7 +1,6 @@
 """Whoever writes the drafts, a chain, an agent, an engine or a text that stands: the loop is the same."""
 
 import asyncio
-import itertools
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Chain, scripted
@@ -280,29 +279,3 @@ def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(
     answer = Augmenter(model, ListRetriever(passages)).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert model.varied_by == [1]
-
-
-def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
-    kinds = [
-        WRONG,
-        RIGHT,
-        f"{RIGHT} It moved to London in 1999.",
-        "unknown",
-        "",
-        "Yes.",
-        OSError("down"),
-        "How so?",
-    ]
-    for first, second in itertools.product(kinds, repeat=2):
-        for repeatable in (True, False):
-            drafts = [
-                drop
-                if isinstance(drop, Exception)
-                else DraftReply(drop, retrieved=(RetrievedEvidence(passages),))
-                for drop in (first, second)
-            ]
-            answer = Augmenter().answer(
-                question, drafter=Chain(*drafts, repeatable=repeatable)
-            )
-            check_answer(answer)
-            assert answer.text.strip() or answer.outcome is Outcome.FAILED

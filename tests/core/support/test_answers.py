@@ -265,6 +265,21 @@ def test_what_is_shown_is_in_normal_form_and_of_code_on_one_line() -> None:
     assert shown == ['Café "X" was completed.', "a = 1 ⏎ b"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "units"),
+    [
+        ("1889.", ["1889"]),
+        ("12.", ["12."]),
+        ("1889. It is high.", ["1889", "It is high."]),
+        ("1. It is high.", ["It is high."]),
+        ("It is high.\n\n[1] [2]", ["It is high."]),
+    ],
+)
+def test_a_number_alone_is_a_claim_and_no_list(answer, units) -> None:
+    """Nobody judged "1889.": Markdown reads it as the number of an empty item."""
+    assert [p.text for p in parse_answer(answer, "When?").claims] == units
+
+
 def test_a_list_carries_the_line_before_it() -> None:
     answer = (
         "It comes in two kinds:\n\n- a lager\n- **a dark** [2]\n\nBoth are exported."
