@@ -98,12 +98,6 @@ class Quoting(FlowJudge):
         yield
 
 
-def test_a_judge_decides_and_is_named():
-    results = said("The tower was completed in 1889.", judge=Quoting())
-    assert (results.passed, results.score, results.judge) == (True, 1.0, "Quoting")
-    assert said("It is purple.", judge=Quoting(False, "not_stated")).supported is False
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

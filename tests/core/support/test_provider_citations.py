@@ -96,24 +96,6 @@ def test_it_counts_exactly_as_a_label_in_brackets():
     assert [q.status for q in inside.quotations] == ["verbatim", "verbatim"]
 
 
-def test_a_unit_in_other_words_is_still_judged():
-    prompts = []
-
-    def reply(messages):
-        prompts.append(messages[-1].content)
-        return '1 contradicted 1.1 "1890"\nanswers'
-
-    answer = "The tower was completed in 1890."
-    verdict = check(
-        QUESTION,
-        answer,
-        PASSAGES,
-        judge=CitationJudge(FunctionLLM(reply)),
-        citations=[cite(answer, FIRST, answer)],
-    )
-    assert (len(prompts), verdict.outcome) == (1, "fail")
-
-
 @pytest.mark.parametrize(
     ("citation", "reason"),
     [
