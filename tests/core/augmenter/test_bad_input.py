@@ -43,30 +43,24 @@ class Lenient:
         return without_effects(AnswerVerdict(True, 1.0))
 
 
-EMPTY = ["", "  \n", "[1]", "...", "\u200b"]
-REFUSALS = ['{"answered": false}', '{"answer": null}']
-
-
 @pytest.mark.parametrize(
-    "draft",
+    ("draft", "outcome"),
     [
-        *EMPTY,
-        *REFUSALS,
-        "When was the Eiffel Tower completed?",
-        "when was the eiffel tower completed",
+        ("", Outcome.FAILED),
+        ("  \n", Outcome.FAILED),
+        ("[1]", Outcome.FAILED),
+        ("\u200b", Outcome.FAILED),
+        ('{"answered": false}', Outcome.ABSTAINED),
+        ('{"answer": null}', Outcome.ABSTAINED),
+        ("when was the eiffel tower completed", Outcome.UNSUPPORTED),
     ],
 )
-def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
+def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft, outcome):
     for drafter, model in ((FixedText(draft, passages), None), (None, scripted(draft))):
-        answer = Augmenter(model, judge=Lenient()).answer(
-            question, drafter=drafter, evidence=passages
-        )
+        loop = Augmenter(model, judge=Lenient())
+        answer = loop.answer(question, drafter=drafter, evidence=passages)
         check_answer(answer)
-        assert answer.outcome in (
-            Outcome.FAILED,
-            Outcome.ABSTAINED,
-            Outcome.UNSUPPORTED,
-        )
+        assert answer.outcome is outcome
         assert answer.memory.attempts[0].verdict.reasons
         assert (answer.text == draft) is bool(draft.strip())
 
@@ -118,26 +112,18 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(
     assert (len(judged_texts), len(model.received_messages)) == (2, 1)
 
 
-def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
+def test_a_judge_that_hangs_is_no_judge(passages, question):
     release = threading.Event()
-
-    class Nan:
-        def assess(self, memory, candidate):
-            return without_effects(AnswerVerdict(True, float("nan")))
-
-    hanging = judges.function_judge(lambda claim: float(release.wait(30)))
-    nan = judges.function_judge(lambda claim: float("nan"))
+    judge = judges.function_judge(lambda claim: float(release.wait(30)))
     limits = LoopLimits(call_seconds=0.05)
+    loop = Augmenter(judge=judge, limits=limits)
     try:
-        for judge in (hanging, nan, Nan()):
-            model = scripted(RIGHT)
-            loop = Augmenter(model, ListRetriever(passages), judge=judge, limits=limits)
-            answer = loop.answer(question)
-            check_answer(answer)
-            assert (answer.text, answer.outcome) == (RIGHT, Outcome.UNKNOWN)
-            assert answer.memory.attempts[0].verdict.reasons
+        answer = loop.answer(question, drafter=FixedText(RIGHT, passages))
     finally:
         release.set()
+    check_answer(answer)
+    assert (answer.text, answer.outcome) == (RIGHT, Outcome.UNKNOWN)
+    assert answer.memory.attempts[0].verdict.reasons
 
 
 def test_two_of_five_sources_down_still_answer_from_the_evidence_in_hand(

@@ -48,28 +48,24 @@ def test_the_best_attempt_is_sent_not_the_last(passages, question):
     )
 
 
-def test_no_evidence_is_an_abstention_without_a_call_to_the_model(question):
+@pytest.mark.parametrize(
+    ("policy", "outcome", "calls"),
+    [
+        (Rules(), Outcome.ABSTAINED, 0),
+        (Rules(without_evidence="draft"), Outcome.UNKNOWN, 1),
+        (Rules(consult="never"), Outcome.UNKNOWN, 1),
+    ],
+)
+def test_without_evidence_nothing_the_model_says_is_supported(
+    passages, question, policy, outcome, calls
+):
     model = scripted(RIGHT)
-    answer = check_loop(lambda: Augmenter(model, ListRetriever([])), question)
-    assert (answer.outcome, answer.stop_reason) == (
-        Outcome.ABSTAINED,
-        StopReason.NO_EVIDENCE,
-    )
-    assert model.received_messages == []
-
-
-def test_without_evidence_nothing_the_model_says_is_supported(question):
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(RIGHT), ListRetriever([]), policy=Rules(without_evidence="draft")
-        ),
-        question,
-    )
-    assert (answer.outcome, answer.stop_reason) == (
-        Outcome.UNKNOWN,
-        StopReason.NO_EVIDENCE,
-    )
-    assert answer.memory.attempts[0].verdict.outcome == "unknown"
+    loop = Augmenter(model, ListRetriever([]), policy=policy)
+    answer = check_loop(lambda: loop, question)
+    assert (answer.outcome, answer.stop_reason) == (outcome, StopReason.NO_EVIDENCE)
+    assert len(model.received_messages) == 2 * calls
+    at_hand = loop.answer(question, evidence=passages)
+    assert at_hand.outcome is Outcome.SUPPORTED
 
 
 @pytest.mark.parametrize(
@@ -121,11 +117,3 @@ def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, ques
     answer = Augmenter(model, Consolidator(narrow, wide=(wide,))).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert [p.id for p in answer.memory.evidence] == ["rome", "banana", "eiffel"]
-
-
-def test_a_model_that_never_consults_can_be_supported_by_what_is_at_hand(
-    passages, question
-):
-    loop = Augmenter(scripted(RIGHT), ListRetriever([]), policy=Rules(consult="never"))
-    assert loop.answer(question, evidence=passages).outcome is Outcome.SUPPORTED
-    assert loop.answer(question).outcome is Outcome.UNKNOWN

@@ -91,21 +91,6 @@ def test_a_refusal_that_the_evidence_answers_is_written_again(
     assert tags == ["search", "draft", "judge", "draft", "judge"]
 
 
-def test_a_refusal_ranks_above_a_contradicted_correction(passages, question):
-    replies = (
-        "1 no_claim\nwrongly_abstains 1.1",
-        '1 contradicted 1.1 "1925"\nanswers',
-    )
-    loop = Augmenter(
-        scripted(REFUSAL, "In 1925."),
-        ListRetriever(passages),
-        judge=judge_of(*replies),
-        limits=LoopLimits(attempts=2),
-    )
-    answer = loop.answer(question)
-    assert (answer.text, answer.outcome) == (REFUSAL, Outcome.UNSUPPORTED)
-
-
 def test_an_honest_abstention_is_sent_as_written(passages):
     answer = Augmenter(
         scripted("No lo sé."),

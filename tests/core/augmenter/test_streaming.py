@@ -65,19 +65,6 @@ def events(make, show):
     return results
 
 
-def test_the_draft_is_shown_first_and_then_what_became_of_it():
-    shown_events = events(lambda: loop(GOOD), "draft")
-    assert "".join(e.text for e in shown_events[:-1]) == GOOD
-    assert len(shown_events) > 5
-    assert isinstance(shown_events[-1], Finished)
-    revised = events(lambda: loop(BAD, GOOD), "draft")
-    assert "".join(e.text for e in revised[:-1]) == BAD
-    assert isinstance(revised[-1], Revised)
-    assert revised[-1].answer.text == GOOD
-    kept_items = events(lambda: loop(BAD), "draft")
-    assert isinstance(kept_items[-1], Finished)
-
-
 @pytest.mark.parametrize("show", ["draft", "checked"])
 @pytest.mark.parametrize("calls", [3, 9])
 def test_each_draft_is_judged_exactly_once_within_the_budget(show, calls):

@@ -282,7 +282,7 @@ ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14
 ANY_TEXT = ODD | st.lists(WORDS, max_size=40).map(" ".join)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ODD)
 def test_laws_of_any_check(question, answer, text, header):
     passages = [Passage(text, "p", header=header), TOWER]

@@ -1,6 +1,5 @@
 """The model as judge: what it says of a unit counts as far as code can prove it."""
 
-import asyncio
 import itertools
 import json
 from dataclasses import replace
@@ -219,18 +218,10 @@ def test_a_long_answer_takes_several_calls_and_loses_no_unit():
     assert [unit.text for unit in verdict.units] == sentences
 
 
-def test_both_drivers_budget_and_the_model_of_the_run():
+def test_the_model_of_the_run_judges_within_its_budget():
     good = '1 supported 1.1\n2 contradicted 1.1 "1890"\n3 no_claim\nanswers'
-    judge = LLMJudge(FunctionLLM(lambda messages: good))
-    claims = AnswerClaims(ANSWER)
-    assert asyncio.run(judge.ajudge(QUESTION, claims, PASSAGES)) == judge.judge(
-        QUESTION, claims, PASSAGES
-    )
-    verdict, trace = run(
-        ask_judge(LLMJudge(), QUESTION, claims, PASSAGES),
-        llm=scripted(good),
-        budget=Budget(calls=1),
-    )
+    flow = ask_judge(LLMJudge(), QUESTION, AnswerClaims(ANSWER), PASSAGES)
+    verdict, trace = run(flow, llm=scripted(good), budget=Budget(calls=1))
     assert verdict.kind == "contradicted"
     assert [event.tag for event in trace.events] == ["judge"]
 
