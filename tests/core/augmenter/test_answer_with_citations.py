@@ -146,7 +146,11 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
 def test_words_of_a_sentence_that_are_not_the_sentence_are_judged(evidence, text):
     writer = Writer(text, verdict="contradicted 1.1")
     passages = [Passage(evidence, "p")]
-    answer = answer_with_citations(writer.model(), "What is known?", passages)
+    answer = answer_with_citations(
+        writer.model(),
+        "What is known?",
+        passages,
+    )
     assert (answer.outcome, len(writer.prompts)) == (Outcome.UNSUPPORTED, 2)
 
 

@@ -205,7 +205,11 @@ def test_what_did_not_count_counts_once_it_is_retrieved(passages, question):
     sources = ListRetriever([copy, passages[0]])
     searched = Augmenter(scripted(RIGHT), sources).answer(question, evidence=[copy])
     given = (copy, passages[0])
-    fixed = Augmenter().answer(question, drafter=FixedText(RIGHT), evidence=given)
+    fixed = Augmenter().answer(
+        question,
+        drafter=FixedText(RIGHT),
+        evidence=given,
+    )
     chain = FixedText(RIGHT, passages)
     brought = Augmenter().answer(question, drafter=chain, evidence=[copy])
     for answer in (searched, fixed, brought):
@@ -227,7 +231,11 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
     draft = " ".join(drafted).capitalize() + "."
     retriever = ListRetriever([house])
     consolidator = Consolidator(retriever, queries=drafts_as_queries)
-    loop = Augmenter(scripted(draft), consolidator, judge=lambda claim: 0.0)
+    loop = Augmenter(
+        scripted(draft),
+        consolidator,
+        judge=lambda claim: 0.0,
+    )
     failures = loop.answer(question).memory.failures
     is_made_up = not set(content_words(f"{question} {house.text}")).issuperset(
         content_words(draft)
@@ -305,5 +313,9 @@ def test_a_passage_without_sentence_ends_leaves_the_others_their_place():
     assert shown[1].text == short.text
     long = Passage("The tower opened in 1889. " + "x" * 6000, "long")
     notes = [Passage(f"Fact {n}: the tower has {n} doors.", str(n)) for n in range(5)]
-    shown = blank_over_budget([long, *notes], 1000, "tower opened doors 1889")
+    shown = blank_over_budget(
+        [long, *notes],
+        1000,
+        "tower opened doors 1889",
+    )
     assert [p.text for p in shown[1:]] == [note.text for note in notes]

@@ -31,7 +31,11 @@ def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(
     passages, question
 ):
     message = object()
-    right = DraftReply(RIGHT, retrieved=(RetrievedEvidence(passages),), origin=message)
+    right = DraftReply(
+        RIGHT,
+        retrieved=(RetrievedEvidence(passages),),
+        origin=message,
+    )
     chain = Chain(
         DraftReply(WRONG, retrieved=(RetrievedEvidence(passages, question),)), right
     )
@@ -168,7 +172,11 @@ def test_what_a_tool_only_says_back_is_no_evidence(question, text, query, shown)
 
 def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
     wrong = f"{RIGHT} The Banana Company moved it to London in 1999."
-    answer = run_both(Augmenter, question, lambda: FixedText(wrong, passages))
+    answer = run_both(
+        Augmenter,
+        question,
+        lambda: FixedText(wrong, passages),
+    )
     assert (answer.text, answer.outcome) == (wrong, Outcome.UNSUPPORTED)
     assert answer.stop_reason is StopReason.NOT_REPEATABLE
     assert answer.trace.usage == Usage(0, 0)
@@ -217,9 +225,17 @@ def test_structured_output_is_judged_field_by_field(passages, question):
     def draft(year):
         tower = {"name": "Eiffel Tower", "completed": f"completed in {year}"}
         fields = {"tower": tower, "notes": None}
-        return DraftReply("", fields=fields, retrieved=(RetrievedEvidence(passages),))
+        return DraftReply(
+            "",
+            fields=fields,
+            retrieved=(RetrievedEvidence(passages),),
+        )
 
-    answer = run_both(Augmenter, question, lambda: Chain(draft(1925), draft(1889)))
+    answer = run_both(
+        Augmenter,
+        question,
+        lambda: Chain(draft(1925), draft(1889)),
+    )
     assert answer.outcome is Outcome.SUPPORTED
     assert answer.best.fields == draft(1889).fields
     (finding,) = answer.memory.attempts[0].verdict.findings

@@ -188,7 +188,11 @@ def test_packing_passes_over_what_does_not_fit():
 
 
 def test_the_chain_denoiser_keeps_every_law():
-    result = check_denoiser(lambda: ChainDenoiser(tokens=25), ASKED, CORPUS)
+    result = check_denoiser(
+        lambda: ChainDenoiser(tokens=25),
+        ASKED,
+        CORPUS,
+    )
     assert [p.id for p in result.passages] == ["rovers#row0", "arden"]
     scores = [drop.score for drop in result.dropped]
     assert all(s is not None for s in scores)

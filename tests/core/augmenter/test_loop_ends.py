@@ -47,7 +47,12 @@ def test_drafts_that_bring_nothing_end_the_loop(
 
     def make():
         sources = ListRetriever(passages)
-        return Augmenter(scripted(*drafts), sources, judge=scores, limits=limits)
+        return Augmenter(
+            scripted(*drafts),
+            sources,
+            judge=scores,
+            limits=limits,
+        )
 
     answer = check_loop(make, question)
     assert (answer.text, answer.stop_reason) == ("a", reason)
@@ -204,7 +209,11 @@ def test_a_policy_may_send_or_abstain_early(
 ):
     def make():
         policy = Script(*actions)
-        return Augmenter(scripted(WRONG), ListRetriever(passages), policy=policy)
+        return Augmenter(
+            scripted(WRONG),
+            ListRetriever(passages),
+            policy=policy,
+        )
 
     answer = check_loop(make, question)
     assert (answer.outcome, answer.stop_reason) == (outcome, reason)

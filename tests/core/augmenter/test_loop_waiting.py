@@ -63,7 +63,11 @@ def test_a_hanging_call_is_given_up_after_its_time(passages, question, what, rea
 
 
 def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question):
-    loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
+    loop = Augmenter(
+        Hanging(),
+        ListRetriever(passages),
+        budget=Budget(seconds=0.05),
+    )
     answer = asyncio.run(loop.aanswer(question))
     assert (answer.stop_reason, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
 

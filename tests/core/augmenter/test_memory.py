@@ -15,7 +15,11 @@ verdicts = st.builds(
     units=st.sampled_from([(), tuple(PARTS)]),
     kind=st.sampled_from(["", "empty", "abstention", "wrong_abstention"]),
 )
-attempts = st.builds(Attempt, st.sampled_from(["", "It is red."]), verdicts)
+attempts = st.builds(
+    Attempt,
+    st.sampled_from(["", "It is red."]),
+    verdicts,
+)
 
 
 @given(st.lists(attempts, min_size=1, max_size=4))
@@ -46,7 +50,12 @@ def test_dropped_ranges_come_back_at_their_place_the_highest_score_first():
         Drop(Span("p", 10, 17), "low", -5.0),
         Drop(Span("p", 17, 22), "low", 0.2),
     )
-    memory = WorkingMemory("q", (shown,), retrieved=(source,), dropped=drops)
+    memory = WorkingMemory(
+        "q",
+        (shown,),
+        retrieved=(source,),
+        dropped=drops,
+    )
     once = restore_dropped(memory, 1)
     assert [p.text for p in once.evidence] == ["One. Four."]
     assert set(once.dropped) == set(drops[:2])
@@ -57,8 +66,18 @@ def test_dropped_ranges_come_back_at_their_place_the_highest_score_first():
 
 def test_a_range_of_a_rewritten_passage_comes_back_as_a_passage():
     source = Passage("One. Two.", "p")
-    rewritten = Passage("Uno.", "p", spans=(Span("p", 0, 5),), is_rewritten=True)
+    rewritten = Passage(
+        "Uno.",
+        "p",
+        spans=(Span("p", 0, 5),),
+        is_rewritten=True,
+    )
     drop = Drop(Span("p", 5, 9), "low")
-    memory = WorkingMemory("q", (rewritten,), retrieved=(source,), dropped=(drop,))
+    memory = WorkingMemory(
+        "q",
+        (rewritten,),
+        retrieved=(source,),
+        dropped=(drop,),
+    )
     restored = restore_dropped(memory, 1).evidence
     assert [(p.id, p.text) for p in restored] == [("p", "Uno."), ("p#2", "Two.")]

@@ -148,7 +148,11 @@ def test_a_reader_of_the_stream_sees_every_line_but_a_copied_envelope(
         copied = copy_or(RIGHT).complete(messages).text
         return copied if copied == RIGHT else first_reply.replace(COPY, copied)
 
-    loop = Augmenter(Streaming(reply), ListRetriever(passages), judge="off")
+    loop = Augmenter(
+        Streaming(reply),
+        ListRetriever(passages),
+        judge="off",
+    )
     *pieces, last = stream_verified(loop, question)
     shown = "".join(piece.text for piece in pieces)
     if last.answer.text == RIGHT:
@@ -165,6 +169,10 @@ def test_an_envelope_of_another_text_may_be_quoted(passages, question):
     quoted = wrap_in_envelope("The tower", "evidence 1")
     model = scripted(quoted)
     quoting = Passage(quoted, "log")
-    loop = Augmenter(model, ListRetriever([*passages, quoting]), judge="off")
+    loop = Augmenter(
+        model,
+        ListRetriever([*passages, quoting]),
+        judge="off",
+    )
     assert loop.answer(question).text == quoted
     assert all(map(copies_envelope, prompts_of(model)))

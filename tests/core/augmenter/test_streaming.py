@@ -34,7 +34,11 @@ BAD = "The tower was moved to London in 1999 [1]."
 
 
 def loop(*drafts, size=7, **options):
-    return Augmenter(Pieces(*drafts, size=size), ListRetriever(EVIDENCE), **options)
+    return Augmenter(
+        Pieces(*drafts, size=size),
+        ListRetriever(EVIDENCE),
+        **options,
+    )
 
 
 def comparable(event):
@@ -69,7 +73,13 @@ def events(make, show):
 @pytest.mark.parametrize("calls", [3, 9])
 def test_each_draft_is_judged_exactly_once_within_the_budget(show, calls):
     judge = quoting("not_stated")
-    running = loop(BAD, HALF, GOOD, judge=judge, budget=Budget(calls=calls))
+    running = loop(
+        BAD,
+        HALF,
+        GOOD,
+        judge=judge,
+        budget=Budget(calls=calls),
+    )
     *_, last = stream_verified(running, QUESTION, show=show)
     tags = [event.tag for event in last.answer.trace.events]
     assert tags.count("judge") >= len(judge.received_messages)

@@ -20,7 +20,12 @@ async def test_streamed_equals_returned_equals_written(judge_name, show):
         loop = Augmenter(Pieces(text, size=40), judge=judge)
         answer = loop.answer(QUESTION, evidence=evidence)
         assert answer.text == text
-        stream = stream_verified(loop, QUESTION, evidence=evidence, show=show)
+        stream = stream_verified(
+            loop,
+            QUESTION,
+            evidence=evidence,
+            show=show,
+        )
         for events in (list(stream), [event async for event in stream]):
             *shown, last = events
             assert "".join(e.text for e in shown) == text

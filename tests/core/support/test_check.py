@@ -173,7 +173,12 @@ def test_a_number_behind_a_word_is_no_citation_unless_it_was_handed_out(name):
     passages = [Passage("TCP resends what is lost.", "a"), Passage("Ports.", "b")]
     answer = f"TCP resends what is lost [{name}]."
     assert find_citations(answer, passages) == []
-    verdict = check("?", answer, passages, judge=lambda question, evidence, claim: True)
+    verdict = check(
+        "?",
+        answer,
+        passages,
+        judge=lambda question, evidence, claim: True,
+    )
     assert verdict.passed
     (unit,) = parse_answer(answer, ids=["a", "b"]).claims
     assert name in unit.text
@@ -226,7 +231,12 @@ def test_json_that_declines_is_an_abstention_unless_it_is_refuted(
     if isinstance(judge, str):
         reply = f"1 no_claim\n{judge}"
         judge = FunctionLLM(lambda messages: reply)
-    verdict = check("What is it?", answer, [Passage("It is red.", "a")], judge=judge)
+    verdict = check(
+        "What is it?",
+        answer,
+        [Passage("It is red.", "a")],
+        judge=judge,
+    )
     assert (verdict.outcome, verdict.kind) == (outcome, kind)
 
 
@@ -320,5 +330,10 @@ def test_a_wrong_abstention_is_one_when_its_last_line_comes_late():
     replies = iter(["1 no_claim", "wrongly_abstains 1.1"])
     judge = LLMJudge(FunctionLLM(lambda messages: next(replies)))
     passages = [Passage("The tower was built in 1889.", "a")]
-    verdict = check("When was it built?", "I do not know.", passages, judge=judge)
+    verdict = check(
+        "When was it built?",
+        "I do not know.",
+        passages,
+        judge=judge,
+    )
     assert (verdict.outcome, verdict.kind) == ("fail", "wrong_abstention")

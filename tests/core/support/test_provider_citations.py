@@ -86,7 +86,13 @@ def test_what_names_no_source_cites_nothing():
 def test_it_counts_exactly_as_a_label_in_brackets():
     judge = CitationJudge(FunctionLLM(lambda messages: "answers"))
     citations = [cite(FIRST, FIRST), cite(SECOND, SECOND)]
-    provided = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=citations)
+    provided = check(
+        QUESTION,
+        ANSWER,
+        PASSAGES,
+        judge=judge,
+        citations=citations,
+    )
     marked = f"{FIRST[:-1]} [1.1]. {SECOND[:-1]} [2.1]."
     inside = check(QUESTION, marked, PASSAGES, judge=judge)
     assert provided.passed
@@ -110,7 +116,13 @@ def test_a_wrong_citation_refutes_its_sentence_alone(citation, reason):
     judge = CitationJudge(
         FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
     )
-    verdict = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=[citation])
+    verdict = check(
+        QUESTION,
+        ANSWER,
+        PASSAGES,
+        judge=judge,
+        citations=[citation],
+    )
     assert [unit.supported for unit in verdict.units] == [True, False]
     assert verdict.units[1].reason == reason
     assert verdict.units[1].differences[-1].kind == "citation"
@@ -131,7 +143,11 @@ def test_a_block_that_begins_with_the_end_of_a_sentence_does_not_cite_it():
 
 def test_quotations_show_a_cited_text_that_is_nowhere():
     words = "Visitors pay"
-    quotations = check_quotations(ANSWER, PASSAGES, [cite(words, "not there")])
+    quotations = check_quotations(
+        ANSWER,
+        PASSAGES,
+        [cite(words, "not there")],
+    )
     statuses = [(quotation.text, quotation.status) for quotation in quotations]
     assert statuses == [(words, "nowhere"), (SECOND, "verbatim")]
 
@@ -147,7 +163,11 @@ class Cited:
     def draft(self, request):
         evidence = RetrievedEvidence(PASSAGES, request.question)
         citations = self.citations[min(request.attempt, len(self.citations) - 1)]
-        return DraftReply(ANSWER, retrieved=(evidence,), citations=citations)
+        return DraftReply(
+            ANSWER,
+            retrieved=(evidence,),
+            citations=citations,
+        )
 
     async def adraft(self, request):
         return self.draft(request)

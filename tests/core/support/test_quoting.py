@@ -115,7 +115,11 @@ def test_code_proves_a_verdict_or_it_is_weaker(line, supported, kind):
 def test_headers_prove_numbers_and_neither_names_nor_the_question_do(
     question, answer, passes
 ):
-    named = Passage("It was completed late.", "p", header="The tower of 1889")
+    named = Passage(
+        "It was completed late.",
+        "p",
+        header="The tower of 1889",
+    )
     described = Passage("", "p", metadata={"completed": 1889})
     for passage, label in ((named, "1.1"), (described, "1.0")):
         judge = replying(f"1 supported {label}\nanswers")
@@ -213,7 +217,12 @@ def test_a_long_answer_takes_several_calls_and_loses_no_unit():
         numbers = range(int(words[-3]), int(words[-1]) + 1)
         return "\n".join([f"{number} inferred 1.1" for number in numbers] + ["answers"])
 
-    verdict = check("", " ".join(sentences), PASSAGES, judge=FunctionLLM(reply))
+    verdict = check(
+        "",
+        " ".join(sentences),
+        PASSAGES,
+        judge=FunctionLLM(reply),
+    )
     assert (verdict.passed, verdict.calls) == (True, 3)
     assert [unit.text for unit in verdict.units] == sentences
 
