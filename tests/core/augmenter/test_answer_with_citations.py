@@ -134,6 +134,7 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
         ("It is false that he won.", "He won [1.1]."),
         ("The dog bit the man.", "The man bit the dog [1.1]."),
         ("Is the drug safe?", "Is the drug safe [1.1]."),
+        ("Is the drug safe?", "Is the drug safe? [1.1]"),
         ("He won [1.1], they say.", "He won [1.1]."),
         ("He re-signed with the club.", "He resigned with the club [1.1]."),
         ("We're not there.", "Were not there [1.1]."),

@@ -95,22 +95,16 @@ def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effect
 
 @pytest.mark.parametrize("provenance", ["user", "model"])
 def test_what_a_user_or_a_model_wrote_is_no_evidence(question, provenance):
-    own = Passage(
-        "The Eiffel Tower was completed in 1925.", "own", provenance=provenance
-    )
-    draft = DraftReply(
-        "It was completed in 1925.", retrieved=(RetrievedEvidence((own,)),)
-    )
+    text = "The Eiffel Tower was completed in 1925."
+    own = Passage(text, "own", provenance=provenance)
+    draft = DraftReply(text, retrieved=(RetrievedEvidence((own,)),))
     by_drafter = run_both(Augmenter, question, lambda: Chain(draft))
-    by_source = Augmenter(
-        scripted("It was completed in 1925."), ListRetriever([own])
-    ).answer(question)
-    at_hand = Augmenter().answer(
-        question, drafter=FixedText("It was completed in 1925."), evidence=[own]
-    )
+    by_source = Augmenter(scripted(text), ListRetriever([own])).answer(question)
+    drafter = FixedText(text)
+    at_hand = Augmenter().answer(question, drafter=drafter, evidence=[own])
     for answer in (by_drafter, by_source, at_hand):
         assert answer.outcome is not Outcome.SUPPORTED
-        assert [p.id for p in answer.memory.excluded_evidence] == ["own"]
+        assert answer.memory.excluded_evidence == (own,)
         assert answer.memory.evidence == ()
 
 

@@ -1,7 +1,7 @@
 """The loop sends the best attempt it made, told from feedback what was wrong, and says how far it is supported."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, check_loop, scripted
 
 from denoise_core.augmenter import (
     Augmenter,
@@ -31,21 +31,6 @@ def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_see
     assert "(nearest evidence: [1]); not found there: 1925" in feedback
     assert '…": ' in feedback
     assert "and 3 more of the same kind" in feedback
-
-
-def test_the_best_attempt_is_sent_not_the_last(passages, question):
-    utility = Scores(a=0.5, b=0.7, c=0.2)
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted("a", "b", "c"), ListRetriever(passages), judge=utility
-        ),
-        question,
-    )
-    assert (answer.text, answer.outcome, answer.score) == (
-        "b",
-        Outcome.UNSUPPORTED,
-        0.7,
-    )
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,7 @@ def test_yes_and_no_are_claims_with_their_question() -> None:
     ]
     assert kinds("No, it was 1889.", question)[0][0] == "polarity"
     assert kinds("Yes, it was.")[0][0] == "sentence"
+    assert kinds("In 1889. No, in 1890.", question)[1][0] == "sentence"
     assert kinds("No single ship sank.", question) == [
         ("sentence", "No single ship sank.")
     ]
@@ -292,6 +293,22 @@ def test_a_list_carries_the_line_before_it() -> None:
     ]
     item = parse_answer(answer).claims[1]
     assert [answer[a:b] for a, b in item.citations] == ["[2]"]
+
+
+def test_a_lead_that_nothing_follows_is_a_claim() -> None:
+    answer = "It is one of these:\n- a tower\n\nIt was built in 1889:\n\nThanks:"
+    assert [p.kind for p in parse_answer(answer).units] == [
+        "lead",
+        "item",
+        "sentence",
+        "talk",
+    ]
+
+
+def test_a_fence_of_text_is_read_as_an_answer() -> None:
+    answer = "```text\nIt is high. It is red.\n```"
+    shown = ["It is high.", "It is red."]
+    assert [p.text for p in parse_answer(answer).claims] == shown
 
 
 def test_names_of_passages_in_brackets_are_citations() -> None:
