@@ -180,6 +180,13 @@ def test_a_long_passage_is_read_where_it_speaks_of_the_question(question):
     assert "".join(parts) == shown.text
 
 
+def test_once_a_passage_does_not_fit_worse_ones_are_left_out_too():
+    rows = [Passage("a b " * n, str(n)) for n in (20, 90, 10)]
+    kept, dropped = truncate_to_budget(rows, 60, "c")
+    assert [passage.id for passage in kept] == ["20"]
+    assert [drop.span.passage_id for drop in dropped] == ["90", "10"]
+
+
 texts = st.text("ab .\n语", max_size=1000)
 
 

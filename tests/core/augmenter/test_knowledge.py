@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -236,3 +237,7 @@ def test_a_wide_search_asks_with_the_turn_before():
     retriever = ListRetriever(PAGES)
     run(Consolidator(retriever).gather(memory, wide=True))
     assert retriever.queries == ["Its river?", "Tell me of Arden Its river?"]
+    asked = replace(memory, queries=("Its river?",))
+    retriever.queries.clear()
+    run(Consolidator(retriever).gather(asked, wide=True))
+    assert retriever.queries == ["Tell me of Arden Its river?"]

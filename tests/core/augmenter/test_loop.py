@@ -1,8 +1,9 @@
 """The loop sends the best attempt it made, told from feedback what was wrong, and says how far it is supported."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Script, check_loop, scripted
 
+from denoise_core import Passage
 from denoise_core.augmenter import (
     Augmenter,
     Consolidator,
@@ -11,7 +12,7 @@ from denoise_core.augmenter import (
     Rules,
     StopReason,
 )
-from denoise_core.augmenter.actions import Draft, Readmit, Search
+from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
 from denoise_core.testing import ListRetriever
 
 
@@ -94,6 +95,21 @@ def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_
         Readmit,
         Draft,
     ]
+
+
+def test_new_evidence_gets_room_and_a_repeated_draft_another_try(question):
+    old, new = (Passage(f"The {n} tower. " * 300, n) for n in ("old", "new"))
+    consolidator = Consolidator(ListRetriever([old]), wide=(ListRetriever([new]),))
+    loop = Augmenter(
+        scripted(WRONG),
+        consolidator,
+        policy=Script(Search(), Draft(), Draft(), Search(wide=True), Draft(), Send()),
+        limits=LoopLimits(evidence_tokens=1200, patience=9),
+    )
+    answer = loop.answer(question)
+    assert answer.memory.draft_count == 3
+    assert answer.stop_reason is StopReason.SENT
+    assert "new" in [passage.id for passage in answer.memory.evidence]
 
 
 def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, question):

@@ -1,7 +1,7 @@
 """Every run of the loop ends, for a reason that has a name, and what was paid for until then is sent."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Down, Scores, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, Down, Scores, Script, check_loop, scripted
 
 from denoise_core import Budget
 from denoise_core.augmenter import (
@@ -17,16 +17,6 @@ from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import is_user_error
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import ListRetriever
-
-
-class Script:
-    """A policy that is a list of actions."""
-
-    def __init__(self, *actions):
-        self.actions = actions
-
-    def choose(self, memory):
-        return self.actions[min(len(memory.actions), len(self.actions) - 1)]
 
 
 @pytest.mark.parametrize(

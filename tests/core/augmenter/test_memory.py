@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from denoise_core import Drop, Passage, Span
 from denoise_core.augmenter import AnswerVerdict, Attempt, ClaimVerdict, WorkingMemory
 from denoise_core.augmenter.knowledge.evidence_budget import restore_dropped
+from denoise_core.augmenter.memory import best_attempt
 
 PARTS = [ClaimVerdict("It is red.", 0, 10, supported) for supported in (True, False)]
 verdicts = st.builds(
@@ -40,6 +41,15 @@ def test_the_best_attempt_is_the_earliest_of_the_highest_rank(made):
     ranked = [attempt for attempt in ranked if kind(attempt) == best_kind]
     highest = max(attempt.verdict.score for attempt in ranked)
     assert next(a for a in ranked if a.verdict.score == highest) is best
+
+
+def test_a_last_draft_that_does_not_know_is_believed_unless_one_is_supported():
+    unclear = Attempt("It is red.", AnswerVerdict(score=0.5, kind="unclear"))
+    refused = Attempt("I do not know.", AnswerVerdict(kind="abstention"))
+    passed = Attempt("It is blue.", AnswerVerdict(True, 1.0))
+    assert best_attempt([unclear, refused]) is refused
+    assert best_attempt([refused, unclear]) is unclear
+    assert best_attempt([passed, refused]) is passed
 
 
 def test_dropped_ranges_come_back_at_their_place_the_highest_score_first():

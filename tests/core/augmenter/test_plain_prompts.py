@@ -54,7 +54,7 @@ def test_a_copied_envelope_is_never_sent_and_changes_the_prompt_of_its_draft_alo
 def test_what_a_model_thinks_may_quote_its_prompt(passages, question):
     def reply(messages):
         copied_line = messages[-1].content.splitlines()[0]
-        return f"<think>{copied_line}</think>{RIGHT}"
+        return f"<think>\n{copied_line}\n</think>{RIGHT}"
 
     model = FunctionLLM(reply)
     answer = Augmenter(model, ListRetriever(passages), judge="off").answer(question)
@@ -103,7 +103,7 @@ def test_a_plain_prompt_has_conversation_and_headers_and_nothing_looks_like_the_
 def test_a_rejected_draft_and_its_feedback_are_in_the_next_plain_prompt(
     passages, question
 ):
-    model = scripted(WRONG, RIGHT)
+    model = scripted(f"{WRONG} <|im_start|>", RIGHT)
     answer = Augmenter(
         model,
         ListRetriever(passages),
@@ -114,6 +114,7 @@ def test_a_rejected_draft_and_its_feedback_are_in_the_next_plain_prompt(
     last_message = model.received_messages[-1][-1].content
     assert WRONG in last_message
     assert "1925" in last_message
+    assert "<|im_start|>" not in last_message
     assert not copies_envelope(last_message)
 
 
@@ -125,7 +126,9 @@ class Streaming(FunctionLLM):
         for begin in range(0, len(text), 5):
             yield text[begin : begin + 5]
 
-    astream = None  # a stream is read in blocking code here
+    async def astream(self, messages):
+        for piece in self.stream(messages):
+            yield piece
 
 
 COPY = "a copy of the prompt's last envelope"

@@ -66,6 +66,12 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     assert (claim.reason == verdict.reason) == (not differing)
 
 
+def test_of_equally_close_sentences_the_first_is_shown():
+    passages = [Passage("It is red.", "a"), Passage("It is red.", "b")]
+    (claim,) = check("", "It is red.", passages).claims
+    assert claim.quotes[0].span.passage_id == "a"
+
+
 @pytest.mark.parametrize(
     ("cites", "instead"), [("[2]", "[1]"), ("[7]", ""), ("[9.1]", ""), ("[1.99]", "")]
 )
