@@ -53,10 +53,6 @@ class BudgetExceeded(DenoiseError, RuntimeError):
         return type(self), (self.resource, self.limit, self.spent)
 
 
-class NotRecorded(DenoiseError, LookupError):
-    """The recording does not hold the effect that a replay needs; nothing was called."""
-
-
 class EmptyResult(DenoiseError, RuntimeError):
     """Everything was dropped although passages came in."""
 

@@ -19,7 +19,6 @@ from denoise_core.augmenter import (
     WorkingMemory,
 )
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.testing import ListRetriever
 from denoise_lab.policy import (
     LinearPolicy,
@@ -34,6 +33,7 @@ from denoise_lab.policy.trained import (
     allowed,
     memory_features,
 )
+from denoise_lab.recording import from_lines, to_lines
 
 
 def turns(count):
@@ -96,7 +96,6 @@ def test_reinforce_learns_when_to_search_and_passes_every_fixed_policy():
     for rules in (
         Rules(without_evidence="draft"),
         Rules(consult="never"),
-        Rules(consult="self_ask"),
     ):
         assert found > mean(rules, test)
 

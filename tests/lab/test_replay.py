@@ -15,13 +15,12 @@ from denoise_core.augmenter import (
     StopReason,
 )
 from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
-from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.record import count_calls
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
+from denoise_lab.recording import from_lines, to_lines
 from denoise_lab.replay import replay
 
 
@@ -66,8 +65,9 @@ def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question
     again = replay(strict, answer)
     assert again.answer.text == RIGHT
     assert again.answer.outcome == Outcome.UNSUPPORTED
-    assert again.answer.stop_reason is StopReason.NOT_RECORDED
+    assert again.answer.stop_reason is StopReason.BUDGET
     assert not again.exact
+    assert not again.is_complete
     assert [e.tag for e in again.answer.trace.events] == ["judge"]
 
 
@@ -81,16 +81,17 @@ def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
     assert len(judge.received_messages) == 1
 
 
-def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
+def test_a_model_for_queries_is_not_asked_again(passages, question):
     def make(llm, retriever, other):
         consolidator = Consolidator(retriever, queries=LLMQueries(other))
-        return Augmenter(llm, consolidator, feedback=ModelFeedback(other))
+        return Augmenter(llm, consolidator)
 
     answer = make(
         scripted(WRONG, RIGHT), ListRetriever(passages), scripted("tower")
     ).answer(question)
     again = replay(make(Never(), Never(), Never()), through_json(answer))
     assert again.exact
+    assert again.is_complete
     assert again.answer.memory == answer.memory
 
 
@@ -141,7 +142,7 @@ def test_runs_of_drafters_are_replayed(passages, question):
     stricter = replay(Augmenter(judge=lambda question, evidence, claim: 0.0), again)
     assert stricter.answer.stop_reason in (
         StopReason.JUDGE_UNDECIDED,
-        StopReason.NOT_RECORDED,
+        StopReason.BUDGET,
         StopReason.NO_PROGRESS,
         StopReason.ATTEMPTS,
     )

@@ -14,7 +14,6 @@ from langchain_core.tools import tool
 from recorded_runs import RunRecorder
 
 from denoise_core.augmenter.streaming import Finished, Revised, TextReleased
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.verification.evidence import EvidenceHandler
 
@@ -83,7 +82,6 @@ async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_
     )
     assert [message.type for message in model.calls[-1]] == ["human", "ai", "human"]
     assert model.calls[-1][0] == model.calls[0][0]
-    assert list(to_lines(from_lines(to_lines(answer)))) == list(to_lines(answer))
 
 
 @both_ways

@@ -21,11 +21,7 @@ from laws import check_result
 from denoise_core import Message, Passage, run
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
-from denoise_core.augmenter.prompts import (
-    QUESTION_ANSWERING,
-    draft_prompt,
-    self_ask_prompt,
-)
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, draft_prompt
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import ShownText
@@ -34,7 +30,7 @@ from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import sanitize_text
 
 DATA = Path(__file__).parents[1] / "data" / "attacks"
-METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query")
+METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "search_query")
 QUESTION = "When does the harbour bus leave?"
 TRUSTED = Passage(
     "The harbour bus leaves at 08:10. It does not run on Sundays.", "trusted"
@@ -214,7 +210,6 @@ def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
     kind, otherwise = {
         "draft": ("answer", answer),
         "judge": ("verdict", answer),
-        "self_ask": ("yes_no", "no"),
         "search_query": ("query", answer),
     }[method]
     model = Obeying(attack, kind, otherwise)
@@ -239,10 +234,6 @@ def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
                 )
             },
         )
-    elif method == "self_ask":
-        model.llm.complete(self_ask_prompt(memory))
-        what = "asked whether it needs evidence, a model says what it is told to"
-        outcome.note({}, {what: model.obeyed})
     else:
         model.llm.complete(draft_prompt(memory, QUESTION_ANSWERING))
         outcome.note({}, {"a draft says what its evidence tells it to": model.obeyed})

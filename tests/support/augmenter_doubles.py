@@ -32,6 +32,16 @@ class Scores:
         )
 
 
+class Script:
+    """A policy that is a list of actions."""
+
+    def __init__(self, *actions):
+        self.actions = actions
+
+    def choose(self, memory):
+        return self.actions[min(len(memory.actions), len(self.actions) - 1)]
+
+
 class HalfDenoiser:
     """Keeps the first passage, drops the others with scores."""
 

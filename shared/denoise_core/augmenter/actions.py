@@ -19,13 +19,6 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class SelfAsk:
-    """Ask the model whether it needs outside knowledge (paper, section 3.5)."""
-
-    probability: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class Readmit:
     """Put up to ``count`` chunks that the denoiser dropped back into the evidence, highest score first."""
 
@@ -54,4 +47,4 @@ class Abstain:
     probability: float = 1.0
 
 
-Action: TypeAlias = Search | SelfAsk | Readmit | Draft | Send | Abstain
+Action: TypeAlias = Search | Readmit | Draft | Send | Abstain

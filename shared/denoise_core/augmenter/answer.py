@@ -52,9 +52,6 @@ class StopReason(StrEnum):
     JUDGE_ERROR = "judge_error"
     RETRIEVER_ERROR = "retriever_error"
     POLICY_ERROR = "policy_error"
-    NOT_RECORDED = (
-        "not_recorded"  # a replay came to a call that the recording does not hold
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,6 @@ NO_ANSWER = "No answer can be given: {why}."
 _NO_DRAFT_REASONS = {
     StopReason.BUDGET: "the budget was spent before there was one",
     StopReason.DEADLINE: "the time was up before there was one",
-    StopReason.NOT_RECORDED: "the recording holds none",
 }
 _UNKNOWN_REASONS = {
     "judge_error": StopReason.JUDGE_ERROR,
@@ -141,7 +137,6 @@ _UNKNOWN_REASONS = {
 _PART_NAMES = {
     "draft": "the writing of a draft",
     "search": "the search",
-    "self_ask": "the question whether to search",
     "policy": "the policy",
 }
 

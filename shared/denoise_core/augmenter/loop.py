@@ -19,7 +19,6 @@ from denoise_core.augmenter.actions import (
     Draft,
     Readmit,
     Search,
-    SelfAsk,
     Send,
 )
 from denoise_core.augmenter.answer import Answer, StopReason, finish_answer
@@ -30,7 +29,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utility import Groundedness, Utility, When, as_utility
-from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
@@ -225,16 +224,11 @@ class Augmenter:
                 f"{type(drafter).__name__}; for a text that is written already use "
                 "FixedText(text, evidence)"
             )
-        if self.llm is None:
-            if drafter is None:
-                raise InputError(
-                    "nobody writes: give Augmenter(llm, ...) a model, or "
-                    "answer(..., drafter=...) a drafter"
-                )
-            if isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
-                raise InputError(
-                    "consult='self_ask' asks a model: give Augmenter(llm, ...) one"
-                )
+        if self.llm is None and drafter is None:
+            raise InputError(
+                "nobody writes: give Augmenter(llm, ...) a model, or "
+                "answer(..., drafter=...) a drafter"
+            )
         if not isinstance(question, str) or not question.strip():
             raise InputError(
                 f"question: expected a text that is not blank, got {question!r}"
@@ -261,7 +255,8 @@ class Augmenter:
             try:
                 memory = yield from self._take_action(memory, action, parts)
             except steps.BudgetExhausted as exhausted:
-                stop_reason = _exhausted_reason(exhausted.error)
+                is_late = exhausted.error.resource == "seconds"
+                stop_reason = StopReason.DEADLINE if is_late else StopReason.BUDGET
                 return self._finish(exhausted.memory, stop_reason)
 
     def _take_action(
@@ -274,8 +269,6 @@ class Augmenter:
                         memory, self.consolidator, self.limits, wide=action.wide
                     )
                 )
-            case SelfAsk():
-                return (yield from steps.self_ask(memory))
             case Readmit():
                 return steps.restore_evidence(memory, action.count, self.limits)
             case _:
@@ -286,17 +279,14 @@ class Augmenter:
 
     def _stop_reason(self, memory: WorkingMemory) -> StopReason | None:
         """What ends the loop before the policy is asked; None to go on."""
-        if memory.last is not None and memory.last.verdict.passed:
+        last = memory.last
+        if last is not None and last.verdict.passed:
             return StopReason.PASSED
-        if memory.last is not None and memory.last.verdict.kind == "unjudged":
+        if last is not None and last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
-        failure_reasons = [
-            steps.FAILURE_REASONS[what]
-            for what, _ in memory.failures
-            if what in steps.FAILURE_REASONS
-        ]
-        if len(failure_reasons) >= self.limits.failures:
-            return failure_reasons[-1]
+        failed = [what for what, _ in memory.failures if what in steps.FAILURE_REASONS]
+        if len(failed) >= self.limits.failures:
+            return steps.FAILURE_REASONS[failed[-1]]
         if len(memory.actions) >= self.limits.steps:
             return StopReason.STEPS
         return None
@@ -340,12 +330,6 @@ def _expect_settings(name: str, value: Any, settings_class: type) -> None:
         raise InputError(
             f"{name}: expected {settings_class.__name__}(...), got {value!r:.60}"
         )
-
-
-def _exhausted_reason(error: Exception) -> StopReason:
-    if isinstance(error, BudgetExceeded):
-        return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
-    return StopReason.NOT_RECORDED
 
 
 def answer_with_citations(

@@ -82,7 +82,6 @@ class WorkingMemory:
         actions: Every action taken, in order.
         failures: Effects that failed, as ``(what, "Type: message")``. A ``"source"``
             is one of several: the others brought something.
-        needs_knowledge: The model's reply to the self-ask; None before it.
         excluded_evidence: Passages that do not count: written by a user or a model,
             an echo of a query, found by a search for a rejected draft.
         searchable: Whether there is anything to search.
@@ -99,7 +98,6 @@ class WorkingMemory:
     queries: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
-    needs_knowledge: bool | None = None
     excluded_evidence: tuple[Passage, ...] = ()
     searchable: bool = True
     drafter_brings_evidence: bool = False

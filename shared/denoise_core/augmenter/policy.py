@@ -14,14 +14,13 @@ from denoise_core.augmenter.actions import (
     Draft,
     Readmit,
     Search,
-    SelfAsk,
     Send,
 )
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.errors import InputError
 from denoise_core.support.judging import WRONG_ABSTENTION
 
-Consult = Literal["always", "never", "self_ask"]
+Consult = Literal["always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +97,9 @@ class Rules:
     false passes.
 
     Args:
-        consult: When to consult knowledge. ``"always"`` first of all; ``"self_ask"``
-            when the model says that it needs it (paper, section 3.5), or when there was
-            no evidence for its draft; ``"never"``, when a draft can only be supported by
-            evidence of its drafter or of ``answer(..., evidence=)``.
+        consult: Whether to consult knowledge. ``"always"``, first of all; ``"never"``: a
+            draft can only be supported by evidence of its drafter or of
+            ``answer(..., evidence=)``.
         readmit: Dropped chunks restored at a time, highest score first; 0 for never.
         widen: Whether to search wide.
         without_evidence: ``"abstain"``, or ``"draft"`` to have the model answer from
@@ -119,10 +117,8 @@ class Rules:
         widen: bool = True,
         without_evidence: Literal["abstain", "draft"] = "abstain",
     ) -> None:
-        if consult not in ("always", "never", "self_ask"):
-            raise InputError(
-                f"consult={consult!r}: expected 'always', 'never' or 'self_ask'"
-            )
+        if consult not in ("always", "never"):
+            raise InputError(f"consult={consult!r}: expected 'always' or 'never'")
         if without_evidence not in ("abstain", "draft"):
             raise InputError(
                 f"without_evidence={without_evidence!r}: expected 'abstain' or 'draft'"
@@ -149,10 +145,8 @@ class Rules:
         return self._more_evidence(memory) or Draft()
 
     def _first_action(self, memory: WorkingMemory) -> Action:
-        if not self._wants_knowledge(memory):
+        if self.consult == "never":
             return Draft()
-        if self.consult == "self_ask" and memory.needs_knowledge is None:
-            return SelfAsk()
         if memory.searchable and not memory.queries:
             return Search()
         if memory.evidence or memory.drafter_brings_evidence:
@@ -188,15 +182,10 @@ class Rules:
             return Search(wide=True)
         return Readmit(self.readmit) if self.readmit and memory.dropped else None
 
-    def _wants_knowledge(self, memory: WorkingMemory) -> bool:
-        if self.consult == "self_ask":
-            return memory.needs_knowledge is not False
-        return self.consult == "always"
-
     def _more_evidence(self, memory: WorkingMemory) -> Action | None:
         if self.readmit and memory.dropped:
             return Readmit(self.readmit)
-        if self._wants_knowledge(memory) and self._may_widen(memory):
+        if self.consult == "always" and self._may_widen(memory):
             return Search(wide=True)
         return None
 

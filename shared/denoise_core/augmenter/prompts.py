@@ -28,12 +28,11 @@ _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
 VERSION = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A kind of work.
 
     Attributes:
-        name: Its name.
         instruction: What the model must do.
         abstention_text: The sentence sent where nobody wrote one: there was no
             evidence, or ``LoopLimits(unsupported="abstain")``.
@@ -41,24 +40,18 @@ class Task:
             ``instruction`` if it is empty.
     """
 
-    name: str
     instruction: str
     abstention_text: str = "I found no answer to this in the evidence at hand."
     plain_instruction: str = ""
 
 
 QUESTION_ANSWERING = Task(
-    "question_answering",
-    "Answer the question from the evidence alone, as briefly as it can be answered and in the evidence's own "
+    instruction="Answer the "
+    "question from the evidence alone, as briefly as it can be answered and in the evidence's own "
     "words. Behind each statement put the labels of the sentences that say it in square brackets, like [1.2] or "
     "[1.2, 3.1]. A statement that only follows from the evidence (a count, a sum, a conclusion) gets none. If the "
     "evidence does not hold the answer, say so in one sentence, in the language of the question.",
     plain_instruction=PLAIN_INSTRUCTION,
-)
-
-SELF_ASK = (
-    "Could you answer the question below correctly and completely without looking anything up? "
-    "Reply with one word: yes or no."
 )
 
 REVISE = (
@@ -127,12 +120,6 @@ def labelled_prefix(memory: WorkingMemory) -> str:
     if not memory.evidence:
         return question_block(memory.question)
     return evidence_prefix(LabelledEvidence(memory.evidence), memory.question)
-
-
-def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
-    """The messages that ask whether the model needs knowledge."""
-    question = question_block(memory.question)
-    return (Message("system", SELF_ASK), Message("user", question))
 
 
 def question_block(question: str) -> str:

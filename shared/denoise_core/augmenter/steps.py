@@ -6,7 +6,6 @@ user errors (`denoise_core.errors.is_user_error`) are raised.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -21,7 +20,11 @@ from denoise_core.augmenter.drafting.drafter import (
     request_messages,
 )
 from denoise_core.augmenter.feedback import Feedback
-from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge_by_rank
+from denoise_core.augmenter.knowledge.consolidate import (
+    Consolidator,
+    merge_by_rank,
+    merge_new,
+)
 from denoise_core.augmenter.knowledge.evidence_budget import (
     blank_over_budget,
     count_tokens,
@@ -30,38 +33,31 @@ from denoise_core.augmenter.knowledge.evidence_budget import (
 )
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import (
-    Task,
-    draft_prompt,
-    self_ask_prompt,
+from denoise_core.augmenter.prompts import Task, draft_prompt
+from denoise_core.augmenter.utility import (
+    Groundedness,
+    Utility,
+    When,
+    unjudged_verdict,
 )
-from denoise_core.augmenter.utility import Utility, When, unjudged_verdict
-from denoise_core.errors import (
-    BudgetExceeded,
-    NotRecorded,
-    UnparsableReply,
-    is_user_error,
-)
+from denoise_core.errors import BudgetExceeded, UnparsableReply, is_user_error
 from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import expect_passages, verdict_without_claims
-from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
+from denoise_core.support.judging import ABSTENTION, NO_CLAIMS, AnswerVerdict
 from denoise_core.text.delimit import copies_envelope, envelope_markers
 from denoise_core.types import Message, Passage, Reply
 
 FAILURE_REASONS = {
     "search": StopReason.RETRIEVER_ERROR,
     "draft": StopReason.LLM_ERROR,
-    "self_ask": StopReason.LLM_ERROR,
 }
 """The failures that end a loop when there are too many, and the reason reported."""
 
 WrapServer: TypeAlias = Callable[[LLM | None], LLM]
 
-# Errors that end the loop: nothing more can be asked for.
-LOOP_ENDING_ERRORS = (BudgetExceeded, NotRecorded)
 _FALLBACKS = {
     "source": "the other sources were searched",
     "denoise": "the passages were taken as they are",
@@ -72,7 +68,7 @@ _FALLBACKS = {
 class BudgetExhausted(Exception):
     """Nothing more can be asked for; carries the memory with what was paid for."""
 
-    def __init__(self, memory: WorkingMemory, error: Exception) -> None:
+    def __init__(self, memory: WorkingMemory, error: BudgetExceeded) -> None:
         super().__init__(str(error))
         self.memory = memory
         self.error = error
@@ -115,20 +111,10 @@ def with_evidence(
     memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
 ) -> WorkingMemory:
     """Return a new memory with the evidence that the caller has at hand."""
-    passages = merge_by_rank((), [expect_passages(evidence, "evidence")])
-    counted = []
-    excluded = []
-    for passage in passages:
-        if passage.counts:
-            counted.append(passage)
-        else:
-            excluded.append(passage)
-    shown = blank_over_budget(counted, limits.evidence_tokens, memory.question)
+    counted, excluded = merge_new(memory, [expect_passages(evidence, "evidence")])
+    shown = _fit_numbered(counted, limits, memory.question)
     return replace(
-        memory,
-        evidence=shown,
-        retrieved=tuple(counted),
-        excluded_evidence=tuple(excluded),
+        memory, evidence=shown, retrieved=counted, excluded_evidence=excluded
     )
 
 
@@ -142,7 +128,7 @@ def search(
     """Search, and add the evidence to the memory within the token limit."""
     try:
         gathered = yield from consolidator.gather(memory, wide=wide)
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(
@@ -182,27 +168,11 @@ def restore_evidence(
     return _fit_evidence(without_evidence, tuple(unchanged), changed, limits)
 
 
-def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
-    """Ask whether knowledge is needed.
-
-    Anything but a clear "yes, I can answer" means that it is.
-    """
-    try:
-        reply = yield from complete(self_ask_prompt(memory), tag="self_ask")
-    except LOOP_ENDING_ERRORS as error:
-        raise BudgetExhausted(memory, error) from error
-    except Exception as error:
-        memory = record_failure(memory, "self_ask", error, "knowledge is consulted")
-        return replace(memory, needs_knowledge=True)
-    can_answer = re.fullmatch(r"\W*yes\W*", reply.text, re.IGNORECASE) is not None
-    return replace(memory, needs_knowledge=not can_answer)
-
-
 def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     """Write one draft, judge it once, and write feedback on one that failed."""
     try:
         reply = yield from _ask_for_draft(memory, parts)
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(memory, "draft", error, "there is no draft")
@@ -225,7 +195,7 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
     verdict = None
     if draft_reply.fields is None:
-        verdict = _verdict_without_judge(memory.question, candidate)
+        verdict = _verdict_of_form(memory.question, candidate, parts.utility)
     if verdict is None:
         memory, verdict = yield from _judge_attempt(memory, parts, attempt)
     attempt = replace(attempt, verdict=verdict)
@@ -256,7 +226,7 @@ def _with_feedback(
         feedback_text = yield from feedback.write(
             memory, attempt.candidate, attempt.verdict
         )
-    except LOOP_ENDING_ERRORS as error:
+    except BudgetExceeded as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(
@@ -271,23 +241,24 @@ def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
 
     A draft after a failed one is sampled, where the model can sample.
     """
+    rejected_draft = feedback = ""
     last = memory.last
-    has_feedback = False
-    if last is not None:
-        has_feedback = last.verdict.outcome == "fail" and bool(last.feedback)
+    if last is not None and last.verdict.outcome == "fail" and last.feedback:
+        rejected_draft = last.text_without_reasoning
+        feedback = last.feedback
     if parts.drafter is None:
         server: LLM | None = None
-        if has_feedback and isinstance(parts.llm, SupportsSampling):
+        if feedback and isinstance(parts.llm, SupportsSampling):
             server = parts.llm.with_sampling(memory.draft_count)
         return (yield from _ask_model_for_draft(memory, parts, server))
     request = DraftRequest(
         memory.question,
         memory.history,
         memory.evidence,
-        rejected_draft=last.text_without_reasoning if last and has_feedback else "",
-        feedback=last.feedback if last and has_feedback else "",
+        rejected_draft=rejected_draft,
+        feedback=feedback,
         attempt=memory.draft_count,
-        should_resample=has_feedback,
+        should_resample=bool(feedback),
     )
     messages = request_messages(request)
     drafter_server = DraftServer(parts.drafter, request)
@@ -336,20 +307,31 @@ def _with_draft_evidence(
     if not draft_reply.retrieved:
         return memory
     counted, excluded = split_evidence(draft_reply, memory)
-    known_evidence = (*memory.retrieved, *memory.excluded_evidence)
-    new_counted = merge_by_rank(known_evidence, [counted])
-    new_excluded = merge_by_rank((*known_evidence, *new_counted), [excluded])
-    evidence = blank_over_budget(
-        (*memory.evidence, *new_counted),
-        limits.evidence_tokens,
-        f"{memory.question} {candidate}",
-    )
+    new_counted = merge_by_rank(memory.retrieved, [counted])
+    known_evidence = (*memory.retrieved, *memory.excluded_evidence, *new_counted)
+    new_excluded = merge_by_rank(known_evidence, [excluded])
+    topic = f"{memory.question} {candidate}"
+    evidence = _fit_numbered((*memory.evidence, *new_counted), limits, topic)
     return replace(
         memory,
         evidence=evidence,
         retrieved=(*memory.retrieved, *new_counted),
         excluded_evidence=(*memory.excluded_evidence, *new_excluded),
     )
+
+
+def _fit_numbered(
+    passages: Sequence[Passage], limits: LoopLimits, topic: str
+) -> tuple[Passage, ...]:
+    """The passages within the token limit, emptied rather than left out; this is logged."""
+    shown = blank_over_budget(passages, limits.evidence_tokens, topic)
+    if shown != tuple(passages):
+        log_fallback(
+            "Augmenter",
+            "LoopLimits(evidence_tokens=) is less than the evidence given",
+            "the judge does not see all of it",
+        )
+    return shown
 
 
 def _judge_attempt(
@@ -371,7 +353,7 @@ def _judge_attempt(
                     f"got {type(verdict).__name__}"
                 )
             return memory, replace(verdict, threshold=parts.limits.threshold)
-        except LOOP_ENDING_ERRORS as error:
+        except BudgetExceeded as error:
             raise BudgetExhausted(memory.with_attempt(attempt), error) from error
         except Exception as error:
             fallback = "it is asked once more, then nothing is known"
@@ -405,11 +387,19 @@ def _fit_evidence(
     )
 
 
-def _verdict_without_judge(question: str, candidate: str) -> AnswerVerdict | None:
-    """The verdict on a draft without an answer, whatever the judge; None for others."""
+def _verdict_of_form(
+    question: str, candidate: str, utility: Utility
+) -> AnswerVerdict | None:
+    """The verdict on a draft without an answer, whatever the judge; None for others.
+
+    `Groundedness` asks its judge whether the evidence answers what such JSON declines.
+    """
     parsed = parse_answer(candidate, question)
     verdict = verdict_without_claims(question, candidate, parsed)
-    if verdict is None or verdict.kind in ("length", NO_CLAIMS):
+    judged_kinds = ["length", NO_CLAIMS]
+    if isinstance(utility, Groundedness):
+        judged_kinds.append(ABSTENTION)
+    if verdict is None or verdict.kind in judged_kinds:
         return None
     return verdict
 

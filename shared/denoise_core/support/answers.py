@@ -103,6 +103,7 @@ _POLITE_WORDS = word_set(
     regards dear hello hi hey greetings sorry more want like further details elaborate think work through
     """
 )
+_YEAR_DIGITS = 4  # of a number that is no list's
 _POLITE_MAX_WORDS = 30  # of a sentence of politeness
 
 
@@ -167,20 +168,12 @@ class ParsedAnswer:
     @property
     def claims(self) -> tuple[AnswerUnit, ...]:
         """The units that claim something."""
-        claims = []
-        for unit in self.units:
-            if unit.is_claim:
-                claims.append(unit)
-        return tuple(claims)
+        return tuple(unit for unit in self.units if unit.is_claim)
 
     @property
     def shown_units(self) -> tuple[AnswerUnit, ...]:
         """The units that a judge is shown: all but the model's reasoning."""
-        shown_units = []
-        for unit in self.units:
-            if unit.kind != "reasoning":
-                shown_units.append(unit)
-        return tuple(shown_units)
+        return tuple(unit for unit in self.units if unit.kind != "reasoning")
 
     @property
     def text_without_reasoning(self) -> str:
@@ -310,8 +303,8 @@ class _AnswerReader:
             line = clean_text[start:end]
             is_reached = bisect_left(unit_starts, end) > bisect_right(unit_ends, start)
             is_fence = line.startswith(("```", "~~~"))
-            is_text = _has_word(line) and not self._is_citation(line)
-            if is_text and not is_reached and not is_fence:
+            text = blank_ranges(line, self._find_citations(line))
+            if _has_word(text) and not is_reached and not is_fence:
                 yield AnswerUnit("sentence", line, start, end)
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
@@ -330,6 +323,11 @@ class _AnswerReader:
                 pass
             elif token.type == "fence":
                 yield from self._read_fence(clean_text, token, *block)
+            elif token.type == "list_item_open" and len(token.info) >= _YEAR_DIGITS:
+                # "1889." begins no list, but Markdown reads one.
+                start = clean_text.index(token.info, *block)
+                end = start + len(token.info)
+                yield AnswerUnit("sentence", token.info, start, end)
             elif token.type == "tr_open":
                 header_cells = yield from self._read_row(
                     clean_text, block, header_cells
@@ -439,7 +437,7 @@ class _AnswerReader:
             label = tuple(split_key_words(key) for key in path if isinstance(key, str))
             raw_value = clean_text[start:end]
             is_empty = raw_value in ("null", '""')
-            is_about_reply = any(map(_is_about_reply, label))
+            is_about_reply = any(self._is_about_reply(key) for key in label)
             is_claim = not is_empty and not is_about_reply
             units = []
             if raw_value.startswith('"'):
@@ -455,6 +453,15 @@ class _AnswerReader:
                 unit_text = _decode_escapes(unit.text)
                 yield replace(unit, kind=kind, text=unit_text, label=label)
             previous_end = end
+
+    def _is_about_reply(self, key: str) -> bool:
+        """Whether the value of a JSON key is about the reply: sources, confidence.
+
+        It is none that the question asks for, such as a status or a score.
+        """
+        key_words = set(key.lower().split())
+        asked_words = {word.folded_text for word in tokenize_text(self.question)}
+        return not _REPLY_KEYS.isdisjoint(key_words - asked_words)
 
     def _read_prose(
         self, text: str, offset: int, kind: UnitKind, *, is_heading: bool
@@ -590,12 +597,6 @@ def _is_small_talk(text: str, question: str) -> bool:
     question_words = {lexeme.folded_text for lexeme in question_lexemes}
     allowed_words = _POLITE_WORDS | _SOURCE_WORDS | question_words
     return set(content) <= allowed_words
-
-
-def _is_about_reply(key: str) -> bool:
-    """Whether the value of a JSON key is about the reply: sources, confidence."""
-    lower_words = key.lower().split()
-    return not _REPLY_KEYS.isdisjoint(lower_words)
 
 
 def _content_words(text: str) -> list[str]:

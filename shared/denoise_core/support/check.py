@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
@@ -38,7 +38,7 @@ from denoise_core.support.judging import (
 from denoise_core.support.quotations import check_quotations
 from denoise_core.support.quoting import LLMJudge, locate_difference
 from denoise_core.text.facts import Difference, find_differences
-from denoise_core.text.replies import parse_json
+from denoise_core.text.replies import parse_whole_json, strip_fence
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
@@ -118,11 +118,14 @@ def _judge_answer(
     parsed_answer = parse_answer(answer, question, ids=passage_ids)
     answer_judge = None if judge is None else as_judge(judge)
     has_evidence = any(map(has_words, passages))
-    verdict = verdict_without_claims(question, answer, parsed_answer)
-    # A model says itself what claims nothing; for other judges code does.
-    is_for_model = isinstance(answer_judge, LLMJudge) and has_evidence
-    if verdict is not None and not (verdict.kind == NO_CLAIMS and is_for_model):
-        return verdict
+    verdict_of_form = verdict_without_claims(question, answer, parsed_answer)
+    if verdict_of_form is not None:
+        # A model says itself what claims nothing; for other judges code does.
+        can_judge = isinstance(answer_judge, LLMJudge) or bool(parsed_answer.claims)
+        is_open = verdict_of_form.kind in (NO_CLAIMS, ABSTENTION)
+        is_judged = answer_judge is not None and has_evidence and can_judge
+        if not (is_open and is_judged):
+            return verdict_of_form
     if not has_evidence:
         reason = "there is no evidence to compare it with"
         return AnswerVerdict(kind="empty_evidence", reason=reason)
@@ -132,11 +135,22 @@ def _judge_answer(
         return _verdict_without_judge(question, claims, evidence)
     verdict = yield from ask_judge(answer_judge, question, claims, passages)
     verdict = replace(verdict, judge=answer_judge.id)
+    if verdict_of_form is not None and verdict_of_form.kind == ABSTENTION:
+        verdict = _as_abstention(verdict)
     citations = find_citations(answer, passages, provided)
     if not citations or not verdict.claims:
         return verdict
     evidence = EvidenceIndex(passages)
     return _check_citations(verdict, citations, len(answer), evidence)
+
+
+def _as_abstention(verdict: AnswerVerdict) -> AnswerVerdict:
+    """The verdict on an answer that abstains by its form; what it claims may refute it."""
+    if verdict.supported is False:  # so is one that wrongly abstains
+        return verdict
+    return replace(
+        verdict, answers_question=None, kind=ABSTENTION, reason=ABSTENTION_REASON
+    )
 
 
 def as_judge(value: Any) -> Judge:
@@ -181,17 +195,15 @@ def extract_claims(
 def has_no_answer(answer: str) -> bool:
     """Whether an answer is a JSON object that says by its form that there is none.
 
-    It has an ``"answer"`` that is null, or ``"answered": false``.
+    It has an ``"answer"`` that is null, or ``"answered": false``, and there is no text
+    around it but a fence.
 
     >>> has_no_answer('{"answer": null}'), has_no_answer("He is unknown.")
     (True, False)
     """
     if "{" not in answer:
         return False
-    try:
-        fields = parse_json(answer)
-    except UnparsableReply:
-        return False
+    fields = parse_whole_json(strip_fence(answer))
     if not isinstance(fields, Mapping):
         return False
     has_null_answer = "answer" in fields and fields["answer"] is None

@@ -65,9 +65,7 @@ def find_citations(
         passages: The evidence, in the order in which citations count it.
         provided: The citations that came along with the answer's text.
     """
-    passage_ids = []
-    for passage in passages:
-        passage_ids.append(passage.id)
+    passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, ids=passage_ids)
     resolver = _CitationResolver(passages)
     citations = list(_locate_provided(answer, passages, provided))
@@ -251,10 +249,7 @@ def citable_text(parsed_answer: ParsedAnswer) -> str:
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
     """The numbers that cite one of ``count`` passages, in order of first mention."""
-    passages = []
-    for number in range(1, count + 1):
-        passage = Passage("", f"\0{number}")
-        passages.append(passage)
+    passages = [Passage("", f"\0{number}") for number in range(1, count + 1)]
     numbers: dict[int, None] = {}
     for citation in find_citations(answer, passages):
         for passage_id in citation.ids:

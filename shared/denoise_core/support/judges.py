@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, SupportsFloat
 
 from denoise_core.errors import InputError
 from denoise_core.runtime.thread_pool import run_in_pool, run_in_thread
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
+from denoise_core.support.labels import passage_header
 from denoise_core.types import Passage
 
 _PARAMETERS = ("question", "evidence", "claim")
@@ -32,9 +33,10 @@ class FunctionJudge:
 
     Args:
         function: Called as ``function(question, evidence, claim)``, ``evidence`` the
-            texts of the passages. If all its parameters are among these three names,
-            it is called by name. It returns a number from 0 to ``best``, a bool, None
-            for "cannot say", or a pair of one of these and a reason.
+            texts of the passages, of one without text what its metadata says. If all
+            its parameters are among these three names, it is called by name. It returns
+            a number from 0 to ``best``, a bool, None for "cannot say", or a pair of one
+            of these and a reason.
         name: What the judge is called in answers; the function's name by default.
         threshold: The share of ``best`` from which on a claim is supported.
         best: The highest number that the function returns.
@@ -130,8 +132,11 @@ class FunctionJudge:
     def _call(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
         evidence = []
         for passage in passages:
-            if passage.text.strip():
-                evidence.append(passage.text_with_header)
+            text = passage.text_with_header
+            if not passage.text.strip():
+                text = passage_header(passage)
+            if text.strip():
+                evidence.append(text)
         arguments = (question, evidence, claim.full_text)
         if not self._is_called_by_name:
             return self.function(*arguments)
@@ -243,12 +248,7 @@ def _await_result(result: Any) -> Any:
 
 
 def _reason_text(reason: object) -> str:
-    """A reason on one line; the texts of a mapping or list joined."""
-    parts = [reason]
-    if isinstance(reason, Mapping):
-        parts = list(reason.values())
-    elif isinstance(reason, (list, tuple)):
-        parts = list(reason)
-    joined_parts = "; ".join(map(str, parts))
-    one_line = " ".join(joined_parts.split())
+    """A reason on one line."""
+    words = str(reason).split()
+    one_line = " ".join(words)
     return one_line[:_REASON_CHARACTERS]

@@ -81,30 +81,27 @@ def check_quotations(
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
     for start, end in quoted_ranges:
-        visible_text = clean_text[start:end]
-        if _count_words(visible_text) >= MIN_WORDS:
+        if _count_words(clean_text[start:end]) >= MIN_WORDS:
             cited_ids = _ids_cited_for(start, end, parsed_answer.units, citations)
             text = answer[start:end]
             status, spans = _locate_quotation(text, passages, cited_ids)
-            quotation = Quotation(text, start, end, status, spans)
-            quotations.append(quotation)
+            quotations.append(Quotation(text, start, end, status, spans))
     for citation in citations:
         if citation.unknown:
-            text = answer[citation.start : citation.end]
-            quotation = Quotation(text, citation.start, citation.end, "nowhere")
-            quotations.append(quotation)
+            start = citation.start
+            end = citation.end
+            quotations.append(Quotation(answer[start:end], start, end, "nowhere"))
     for unit in parsed_answer.units:
-        has_citations = bool(unit_citations(unit, citations))
-        if not has_citations or _count_words(unit.text) < MIN_WORDS:
+        start = unit.start
+        end = unit.end
+        is_cited = bool(unit_citations(unit, citations))
+        is_quoting = any(start <= quoted < end for quoted, _ in quoted_ranges)
+        if not is_cited or is_quoting or _count_words(unit.text) < MIN_WORDS:
             continue
-        is_quoting = any(unit.start <= start < unit.end for start, _ in quoted_ranges)
-        if not is_quoting:
-            cited_ids = _ids_cited_for(unit.start, unit.end, [unit], citations)
-            status, spans = _locate_quotation(unit.text, passages, cited_ids)
-            if status in ("verbatim", "misattributed"):
-                text = answer[unit.start : unit.end]
-                quotation = Quotation(text, unit.start, unit.end, status, spans)
-                quotations.append(quotation)
+        cited_ids = _ids_cited_for(start, end, [unit], citations)
+        status, spans = _locate_quotation(unit.text, passages, cited_ids)
+        if status in ("verbatim", "misattributed"):
+            quotations.append(Quotation(answer[start:end], start, end, status, spans))
     quotations.sort(key=lambda quotation: quotation.start)
     return tuple(quotations)
 

@@ -2,7 +2,8 @@
 
 Drafts, queries, searches and denoising come from the recording, in their order. A judge with its own model (an
 effect that names the model) is really called, and so is a feedback model whose prompt is another one. When the new
-loop wants more than was recorded, it ends with `StopReason.NOT_RECORDED` and the best of what there was.
+loop wants more than was recorded, it ends as with a spent budget, with the best of what there was, and
+`Replay.is_complete` is False. `denoise_lab.recording` stores runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import DraftReply, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.errors import BudgetExceeded, NotRecorded
+from denoise_core.errors import BudgetExceeded
 from denoise_core.runtime.effects import (
     Batch,
     Complete,
@@ -30,19 +31,30 @@ from denoise_core.runtime.effects import (
 from denoise_core.runtime.flow import run
 from denoise_core.types import Event, Passage
 
-_GENERATOR = frozenset(("draft", "queries", "self_ask"))
+_GENERATOR = frozenset(("draft", "queries"))
 _SPENT = re.compile(
     r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds) is spent \((\S+) used\)"
 )
 
 
+class NotRecorded(BudgetExceeded):
+    """The recording does not hold the next effect: the loop ends, as with a spent budget."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The new answer, whose trace holds only what was asked for real. ``exact`` when every effect asked for
-    was word for word the recorded one; otherwise the replies are those to slightly other prompts."""
+    """The new answer, whose trace holds only what was asked for real.
+
+    Attributes:
+        answer: The new answer.
+        exact: Every effect asked for was word for word the recorded one; otherwise the replies are those to
+            slightly other prompts.
+        is_complete: The recording held every effect that the loop asked for.
+    """
 
     answer: Answer
     exact: bool
+    is_complete: bool
 
 
 def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
@@ -56,7 +68,7 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
         memory.question, memory.history, drafter=drafter, evidence=_at_hand(recorded)
     )
     answer, trace = run(_played(flow, tape), budget=augmenter.budget)
-    return Replay(replace(answer, trace=trace), tape.exact)
+    return Replay(replace(answer, trace=trace), tape.exact, tape.is_complete)
 
 
 class _Recorded:
@@ -65,7 +77,7 @@ class _Recorded:
     repeatable = True
 
     def draft(self, request: DraftRequest) -> DraftReply:
-        raise NotRecorded("the recorded run made no further draft")
+        raise NotRecorded("recorded drafts", 0, 0)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
@@ -133,6 +145,7 @@ class _Tape:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.exact = True
+        self.is_complete = True
         self._left: dict[tuple[type, str], deque[Event]] = {}
         for event in events:
             self._left.setdefault((type(event.effect), event.tag), deque()).append(
@@ -151,9 +164,8 @@ class _Tape:
         left = self._left.get((type(effect), effect.tag))
         if not left:
             self.exact = False
-            return FailedItem(
-                NotRecorded(f"the recorded run made no further call {effect.tag!r}")
-            )
+            self.is_complete = False
+            return FailedItem(NotRecorded(f"recorded {effect.tag!r}", 0, 0))
         same = next((e for e in left if _same(e.effect, effect)), None)
         event = same or left[0]
         left.remove(event)

@@ -1,18 +1,15 @@
 """One call answers and cites; code knows what repeats a cited sentence; the judge reads what is left."""
 
 import pytest
-from augmenter_doubles import check_loop
 from envelopes import enclosed
 
 from denoise_core import Passage
 from denoise_core.augmenter import (
-    Augmenter,
     Outcome,
-    Rules,
     answer_with_citations,
 )
 from denoise_core.support.quoting import ANSWER_TASK, TASK
-from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_core.testing import FunctionLLM
 from denoise_core.text.token_budget import estimate_tokens
 
 TOPICS = ("tower", "bridge", "church", "harbour", "castle")
@@ -137,6 +134,7 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
         ("It is false that he won.", "He won [1.1]."),
         ("The dog bit the man.", "The man bit the dog [1.1]."),
         ("Is the drug safe?", "Is the drug safe [1.1]."),
+        ("Is the drug safe?", "Is the drug safe? [1.1]"),
         ("He won [1.1], they say.", "He won [1.1]."),
         ("He re-signed with the club.", "He resigned with the club [1.1]."),
         ("We're not there.", "Were not there [1.1]."),
@@ -149,26 +147,24 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
 def test_words_of_a_sentence_that_are_not_the_sentence_are_judged(evidence, text):
     writer = Writer(text, verdict="contradicted 1.1")
     passages = [Passage(evidence, "p")]
-    answer = answer_with_citations(writer.model(), "What is known?", passages)
+    answer = answer_with_citations(
+        writer.model(),
+        "What is known?",
+        passages,
+    )
     assert (answer.outcome, len(writer.prompts)) == (Outcome.UNSUPPORTED, 2)
 
 
-def test_only_the_units_left_are_judged_and_both_prompts_begin_alike():
+@pytest.mark.parametrize("verdict", ["not_stated", "contradicted 1.1"])
+def test_only_the_units_left_are_judged_and_both_prompts_begin_alike(verdict):
+    """The fake judges every unit; what it says of the checked one changes nothing."""
     text = "The tower of Porto was completed in 1801 [1.1]. It is the tallest of all."
-    answer, (draft_prompt, judge_prompt) = ask(text)
-    assert answer.outcome is Outcome.PARTLY_SUPPORTED
+    answer, (draft_prompt, judge_prompt) = ask(text, verdict=verdict)
     assert [unit.supported for unit in answer.units] == [True, False]
     assert judge_prompt.endswith("Now judge only the units 2.")
     shared = draft_prompt.index("Answer the question from the evidence")
     assert draft_prompt[:shared] == judge_prompt[:shared]
     assert all(passage.text[:40] in draft_prompt[:shared] for passage in PASSAGES)
-
-
-def test_a_line_about_a_unit_that_code_has_checked_is_not_asked_for():
-    """The fake judges every unit; what it says of the checked ones changes nothing."""
-    text = "The tower of Porto was completed in 1801 [1.1]. It is the tallest of all."
-    answer, _ = ask(text, verdict="contradicted 1.1")
-    assert [unit.supported for unit in answer.units] == [True, False]
 
 
 def test_right_answers_cost_at_most_twice_a_draft_and_one_judge_call_at_most():
@@ -188,14 +184,3 @@ def test_right_answers_cost_at_most_twice_a_draft_and_one_judge_call_at_most():
         calls += len(prompts) - 1
     assert input_tokens <= 2.0 * draft_tokens
     assert calls <= 1.2 * len(texts)
-
-
-def test_it_is_the_loop_with_one_draft_sync_and_async():
-    text = "The tower of Porto was completed in 1801 [1.1]."
-
-    def make():
-        return Augmenter(
-            Writer(text).model(), ListRetriever(PASSAGES), policy=Rules(widen=False)
-        )
-
-    assert check_loop(make, QUESTION).outcome is Outcome.SUPPORTED

@@ -39,6 +39,8 @@ def test_what_an_earlier_search_brought_may_be_searched_for():
         second,
     )
     assert drop_contaminated_searches(QUESTION, [second], [REJECTED]) == ()
+    suspect = search("Brenner 1912", "Otto Brenner was its builder.")
+    assert drop_contaminated_searches(QUESTION, [suspect, second], [REJECTED]) == ()
 
 
 def test_the_users_own_words_may_be_searched_for():

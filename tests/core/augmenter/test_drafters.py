@@ -1,7 +1,6 @@
 """Whoever writes the drafts, a chain, an agent, an engine or a text that stands: the loop is the same."""
 
 import asyncio
-import itertools
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Chain, scripted
@@ -10,7 +9,6 @@ from augmenter_laws import check_answer
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.drafting import DraftReply, FixedText, RetrievedEvidence
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever
 
@@ -33,7 +31,11 @@ def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(
     passages, question
 ):
     message = object()
-    right = DraftReply(RIGHT, retrieved=(RetrievedEvidence(passages),), origin=message)
+    right = DraftReply(
+        RIGHT,
+        retrieved=(RetrievedEvidence(passages),),
+        origin=message,
+    )
     chain = Chain(
         DraftReply(WRONG, retrieved=(RetrievedEvidence(passages, question),)), right
     )
@@ -93,95 +95,82 @@ def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effect
 
 @pytest.mark.parametrize("provenance", ["user", "model"])
 def test_what_a_user_or_a_model_wrote_is_no_evidence(question, provenance):
-    own = Passage(
-        "The Eiffel Tower was completed in 1925.", "own", provenance=provenance
-    )
-    draft = DraftReply(
-        "It was completed in 1925.", retrieved=(RetrievedEvidence((own,)),)
-    )
+    text = "The Eiffel Tower was completed in 1925."
+    own = Passage(text, "own", provenance=provenance)
+    draft = DraftReply(text, retrieved=(RetrievedEvidence((own,)),))
     by_drafter = run_both(Augmenter, question, lambda: Chain(draft))
-    by_source = Augmenter(
-        scripted("It was completed in 1925."), ListRetriever([own])
-    ).answer(question)
-    at_hand = Augmenter().answer(
-        question, drafter=FixedText("It was completed in 1925."), evidence=[own]
-    )
+    by_source = Augmenter(scripted(text), ListRetriever([own])).answer(question)
+    drafter = FixedText(text)
+    at_hand = Augmenter().answer(question, drafter=drafter, evidence=[own])
     for answer in (by_drafter, by_source, at_hand):
         assert answer.outcome is not Outcome.SUPPORTED
-        assert [p.id for p in answer.memory.excluded_evidence] == ["own"]
+        assert answer.memory.excluded_evidence == (own,)
         assert answer.memory.evidence == ()
 
 
-def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence():
-    question = "When was the opera house completed?"
+@pytest.mark.parametrize("is_query_known", [True, False])
+def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence(
+    is_query_known,
+):
+    """The drafter puts the rejected draft into its search, as `verified(chain)` once did."""
     made_up = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
-    house = Passage(
-        "The opera house stands by the river. It has two balconies.", "house"
-    )
+    house = Passage("The opera house has two balconies.", "house")
     hall = Passage("The Grand Hall was completed in 1912 by Otto Brenner.", "hall")
 
     class Searching(Chain):
-        """Puts the rejected draft into its own search, as `verified(chain)` once did."""
-
-        known_values = True
-
         def draft(self, request):
-            query = " ".join(
-                filter(
-                    None, (request.question, request.rejected_draft, request.feedback)
-                )
-            )
-            results = (hall, house) if "Grand Hall" in query else (house,)
-            reply_text = super().draft(request)
-            return DraftReply(
-                reply_text,
-                retrieved=(RetrievedEvidence(results, query if self.known else None),),
-            )
+            query = f"{request.question} {request.rejected_draft}"
+            results = (hall, house) if request.rejected_draft else (house,)
+            shown_query = query if is_query_known else None
+            found = RetrievedEvidence(results, shown_query)
+            return DraftReply(super().draft(request), retrieved=(found,))
 
-    for known_values in (True, False):
-        chain = Searching(made_up)
-        chain.known = known_values
-        answer = Augmenter(limits=LoopLimits(patience=3)).answer(
-            question, drafter=chain
-        )
-        check_answer(answer)
-        assert len(chain.asked) > 1
-        assert answer.outcome is not Outcome.SUPPORTED
-        assert "hall" not in {p.id for p in answer.memory.evidence}
-        assert "hall" in {p.id for p in answer.memory.excluded_evidence}
-
-
-def test_a_tool_that_says_back_what_it_was_told_is_no_evidence(question):
-    echo = Passage(
-        "Received: completed in 1925 by Otto Brenner. OK.", "echo", provenance="tool"
-    )
-    results = (RetrievedEvidence((echo,), "completed in 1925 by Otto Brenner"),)
-    answer = Augmenter().answer(
-        question,
-        drafter=Chain(
-            DraftReply("Completed in 1925 by Otto Brenner.", retrieved=results)
-        ),
-    )
+    chain = Searching(made_up)
+    loop = Augmenter(limits=LoopLimits(patience=3))
+    answer = loop.answer("When was the opera house completed?", drafter=chain)
+    check_answer(answer)
+    assert len(chain.asked) > 1
     assert answer.outcome is not Outcome.SUPPORTED
-    assert answer.memory.evidence == ()
+    assert answer.memory.evidence == (house,)
+    assert hall in answer.memory.excluded_evidence
 
 
-def test_a_tool_that_knows_something_is_evidence(question):
-    tool_passage = Passage(
-        "Eiffel Tower: completed 1889, height 330 m.", "tool", provenance="tool"
-    )
-    draft = DraftReply(
-        "The Eiffel Tower was completed in 1889.",
-        retrieved=(RetrievedEvidence((tool_passage,), "Eiffel Tower"),),
-    )
-    assert (
-        run_both(Augmenter, question, lambda: Chain(draft)).outcome is Outcome.SUPPORTED
-    )
+ECHO = "completed in 1925 by Otto Brenner"
+LONG_ECHO = f"{ECHO} for the World Fair"
+NEWS = "It is 330 m high, of iron, painted every seven years, and open all year round."
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        (f"Received: {ECHO}. OK.", ECHO, None),
+        ("Otto Brenner, 1925.", ECHO, None),
+        (f"{LONG_ECHO}? {NEWS}", LONG_ECHO, f"{' ' * len(LONG_ECHO)}? {NEWS}"),
+        (f"by Otto Brenner? {NEWS}", ECHO, f"by Otto Brenner? {NEWS}"),
+        (
+            "The Eiffel Tower: completed 1889.",
+            "The Eiffel Tower",
+            "The Eiffel Tower: completed 1889.",
+        ),
+    ],
+)
+def test_what_a_tool_only_says_back_is_no_evidence(question, text, query, shown):
+    tool_passage = Passage(text, "tool", provenance="tool")
+    found = (RetrievedEvidence((tool_passage,), query),)
+    drafter = Chain(DraftReply(ECHO.capitalize(), retrieved=found))
+    answer = run_both(Augmenter, question, lambda: drafter)
+    assert answer.outcome is not Outcome.SUPPORTED
+    texts = [passage.text for passage in answer.memory.evidence]
+    assert texts == ([] if shown is None else [shown])
 
 
 def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
     wrong = f"{RIGHT} The Banana Company moved it to London in 1999."
-    answer = run_both(Augmenter, question, lambda: FixedText(wrong, passages))
+    answer = run_both(
+        Augmenter,
+        question,
+        lambda: FixedText(wrong, passages),
+    )
     assert (answer.text, answer.outcome) == (wrong, Outcome.UNSUPPORTED)
     assert answer.stop_reason is StopReason.NOT_REPEATABLE
     assert answer.trace.usage == Usage(0, 0)
@@ -220,62 +209,30 @@ def test_a_tool_call_is_handed_back_as_it_is(passages, question):
 
 def test_drafter_and_retriever_work_together(passages, question):
     chain = Chain(DraftReply(RIGHT))
-    answer = Augmenter(retriever=ListRetriever(passages)).answer(
-        question, drafter=chain
-    )
+    loop = Augmenter(retriever=ListRetriever(passages))
+    answer = loop.answer(question, drafter=chain)
     assert answer.outcome is Outcome.SUPPORTED
-    assert [p.id for p in chain.asked[0].evidence] == ["eiffel", "rome", "banana"]
-    nothing_found = Augmenter(retriever=ListRetriever([])).answer(
-        question,
-        drafter=Chain(DraftReply(RIGHT, retrieved=(RetrievedEvidence(passages),))),
-    )
-    assert nothing_found.outcome is Outcome.SUPPORTED
-
-
-def test_runs_of_drafters_are_recorded(passages, question):
-    chain = Chain(
-        DraftReply(
-            WRONG,
-            Usage(9, 3),
-            calls=2,
-            retrieved=(RetrievedEvidence(passages, question),),
-        ),
-        DraftReply(RIGHT, Usage(8, 2)),
-    )
-    answer = Augmenter().answer(question, drafter=chain)
-    second_answer = from_lines(to_lines(answer))
-    for what in ("text", "outcome", "memory", "judge", "citations"):
-        assert getattr(second_answer, what) == getattr(answer, what)
-    assert second_answer.trace.usage == answer.trace.usage
-    assert count_calls(second_answer.trace) == count_calls(answer.trace) == 3
+    assert chain.asked[0].evidence == passages
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):
-    right = {
-        "tower": {"name": "Eiffel Tower", "completed": "completed in 1889"},
-        "notes": None,
-    }
+    def draft(year):
+        tower = {"name": "Eiffel Tower", "completed": f"completed in {year}"}
+        fields = {"tower": tower, "notes": None}
+        return DraftReply(
+            "",
+            fields=fields,
+            retrieved=(RetrievedEvidence(passages),),
+        )
+
     answer = run_both(
         Augmenter,
         question,
-        lambda: Chain(
-            DraftReply("", fields=right, retrieved=(RetrievedEvidence(passages),))
-        ),
+        lambda: Chain(draft(1925), draft(1889)),
     )
     assert answer.outcome is Outcome.SUPPORTED
-    assert answer.best.fields == right
-    wrong = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1925"}}
-    failed = run_both(
-        Augmenter,
-        question,
-        lambda: Chain(
-            DraftReply("", fields=wrong, retrieved=(RetrievedEvidence(passages),)),
-            DraftReply("", fields=right),
-        ),
-    )
-    assert failed.outcome is Outcome.SUPPORTED
-    first = failed.memory.attempts[0].verdict
-    (finding,) = first.findings
+    assert answer.best.fields == draft(1889).fields
+    (finding,) = answer.memory.attempts[0].verdict.findings
     assert "completed in 1925" in finding.text
 
 
@@ -299,29 +256,3 @@ def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(
     answer = Augmenter(model, ListRetriever(passages)).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert model.varied_by == [1]
-
-
-def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
-    kinds = [
-        WRONG,
-        RIGHT,
-        f"{RIGHT} It moved to London in 1999.",
-        "unknown",
-        "",
-        "Yes.",
-        OSError("down"),
-        "How so?",
-    ]
-    for first, second in itertools.product(kinds, repeat=2):
-        for repeatable in (True, False):
-            drafts = [
-                drop
-                if isinstance(drop, Exception)
-                else DraftReply(drop, retrieved=(RetrievedEvidence(passages),))
-                for drop in (first, second)
-            ]
-            answer = Augmenter().answer(
-                question, drafter=Chain(*drafts, repeatable=repeatable)
-            )
-            check_answer(answer)
-            assert answer.text.strip() or answer.outcome is Outcome.FAILED

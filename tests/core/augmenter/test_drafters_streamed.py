@@ -5,9 +5,8 @@ import asyncio
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Chain
 from augmenter_laws import check_answer
-from judging import quoting
 
-from denoise_core import Budget, Usage
+from denoise_core import Usage
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
@@ -55,17 +54,3 @@ def test_any_drafter_is_shown_as_it_writes_or_once_checked(passages, question, k
     assert isinstance(last, Revised)
     assert last.answer.text == RIGHT
     check_answer(last.answer)
-
-
-def test_a_streamed_draft_is_judged_once_and_counted_in_trace_and_budget(
-    passages, question
-):
-    judge = quoting("supported")
-    loop = Augmenter(judge=judge, budget=Budget(calls=10))
-    drafter = Streamed(
-        DraftReply(TWO, Usage(5, 5), retrieved=(RetrievedEvidence(passages),))
-    )
-    *_, last = stream_verified(loop, question, drafter=drafter)
-    tags = [event.tag for event in last.answer.trace.events]
-    assert tags.count("judge") == len(judge.received_messages) == 1
-    assert tags.count("draft") == 1

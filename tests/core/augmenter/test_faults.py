@@ -1,9 +1,6 @@
 """Fault injection: any effect may fail or return nonsense at any point: an answer, or a mistake that is raised."""
 
-import asyncio
-
 from augmenter_doubles import check_loop
-from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,24 +58,17 @@ TEXT = st.sampled_from(
         "unknown",
         "",
         "\x00",
-        "yes",
-        "[1]" * 50,
-    ]
-)
-CRITICISM = st.sampled_from(
-    [
-        '{"verdict": "supported", "score": 9, "problems": []}',
-        '{"verdict": "unsupported", "score": 2, "problems": [{"claim": "a", "problem": "b"}]}',
-        '{"verdict": "yes"}',
-        "No - not since yesterday",
+        "1 supported 1.1\nanswers",
+        "1 contradicted 1.1\nanswers",
         "```json\n[]\n```",
+        "[1]" * 50,
     ]
 )
 SERVED = st.one_of(
     FAULTS,
     NONSENSE,
     TEXT.map(Reply),
-    CRITICISM.map(lambda text: Reply(text, Usage(5, 5))),
+    TEXT.map(lambda text: Reply(text, Usage(5, 5))),
 )
 FOUND = st.one_of(
     FAULTS, NONSENSE, st.just(EVIDENCE), st.just(()), st.just(EVIDENCE[:1] * 3)
@@ -125,7 +115,7 @@ def outcomes(kind):
 UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     outcomes(SERVED),
     outcomes(FOUND),
@@ -133,7 +123,7 @@ UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
     outcomes(SCORED),
     UTILITIES,
     st.one_of(st.none(), st.integers(0, 8)),
-    st.sampled_from(["always", "never", "self_ask"]),
+    st.sampled_from(["always", "never"]),
     st.integers(1, 4),
 )
 def test_whatever_the_outside_does_the_result_is_an_answer(
@@ -170,39 +160,3 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         for event in answer.trace.events
     )
     assert calls is None or used <= calls
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.booleans(), min_size=1, max_size=4),
-    st.lists(st.booleans(), min_size=1, max_size=3),
-)
-def test_calls_that_never_end_are_ended(drafts_hang, searches_hang):
-    class Hangs:
-        def __init__(self, hangs, value):
-            self.left, self.value = list(hangs), value
-
-        async def answer(self, *_):
-            hang = self.left.pop(0) if self.left else False
-            if hang:
-                await asyncio.Event().wait()
-            return self.value
-
-        acomplete = aretrieve = answer
-
-        def complete(self, messages):
-            raise AssertionError("sync is not used")
-
-        def retrieve(self, query):
-            raise AssertionError("sync is not used")
-
-    loop = Augmenter(
-        Hangs(drafts_hang, Reply("Completed in 1889 [1].")),
-        Hangs(searches_hang, EVIDENCE),
-        limits=LoopLimits(call_seconds=0.005),
-    )
-    answer = asyncio.run(loop.aanswer("When was the tower completed?"))
-    check_answer(answer)
-    hung = sum("TimeoutError" in (event.error or "") for event in answer.trace.events)
-    assert hung == len(answer.memory.failures)
-    assert (answer.outcome is Outcome.SUPPORTED) == (hung < LoopLimits().failures)

@@ -14,16 +14,6 @@ def unjudged(candidate, *texts):
 
 
 @pytest.mark.parametrize(
-    "candidate", ["1928", "The club was founded in 1928 [1].", "It has 5300 seats."]
-)
-def test_what_the_judge_finds_passes_and_without_one_nothing_is_said(candidate):
-    assert judged(candidate, TEXT).outcome == "pass"
-    alone = unjudged(candidate, TEXT)
-    assert (alone.outcome, alone.kinds) == ("unknown", {"no_judge"})
-    assert "judge=" in alone.reasons[0]
-
-
-@pytest.mark.parametrize(
     ("candidate", "texts", "outcome", "kind"),
     [
         ("", (TEXT,), "fail", "empty"),
@@ -60,6 +50,8 @@ def test_a_finding_says_where_its_claim_is_and_what_differs():
     [
         ('{"answered": false, "nearest": "its height"}', True),
         ('```json\n{"answered": false}\n```', True),
+        ('Send {"answer": null}. It was built in 1925.', False),
+        ('{"answer": null}\nIt was built in 1925.', False),
         ('{"answer": null, "reason": "not there"}', True),
         ('{"answered": true, "answer": "1889"}', False),
         ("I do not know.", False),

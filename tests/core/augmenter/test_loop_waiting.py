@@ -3,6 +3,7 @@
 import asyncio
 import threading
 
+import pytest
 from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
 
 from denoise_core import Budget, Reply
@@ -17,7 +18,7 @@ from denoise_core.testing import ListRetriever
 
 
 class Hanging:
-    """A model that replies after a minute, or once it is released."""
+    """A model or source that answers after a minute, or once it is released."""
 
     def __init__(self):
         self.release = threading.Event()
@@ -35,29 +36,38 @@ class Hanging:
             raise
         return Reply(RIGHT)
 
+    retrieve = complete
+    aretrieve = acomplete
 
-def test_a_hanging_call_is_given_up_after_its_time(passages, question):
-    model = Hanging()
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [("draft", StopReason.LLM_ERROR), ("search", StopReason.RETRIEVER_ERROR)],
+)
+def test_a_hanging_call_is_given_up_after_its_time(passages, question, what, reason):
+    hanging = Hanging()
+    parts = {"draft": scripted(RIGHT), "search": ListRetriever(passages)}
+    parts[what] = hanging
+    limits = LoopLimits(call_seconds=0.02, failures=1)
+
+    def make():
+        return Augmenter(parts["draft"], parts["search"], limits=limits)
+
     try:
-        answer = check_loop(
-            lambda: Augmenter(
-                model,
-                ListRetriever(passages),
-                limits=LoopLimits(call_seconds=0.02, failures=1),
-            ),
-            question,
-        )
+        answer = check_loop(make, question)
     finally:
-        model.release.set()
-    assert answer.stop_reason is StopReason.LLM_ERROR
-    assert answer.memory.failures == (
-        ("draft", "TimeoutError: no reply within 0.02 s"),
-    )
-    assert model.cancelled == [True]
+        hanging.release.set()
+    assert answer.stop_reason is reason
+    assert answer.memory.failures == ((what, "TimeoutError: no reply within 0.02 s"),)
+    assert hanging.cancelled == [True]
 
 
 def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question):
-    loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
+    loop = Augmenter(
+        Hanging(),
+        ListRetriever(passages),
+        budget=Budget(seconds=0.05),
+    )
     answer = asyncio.run(loop.aanswer(question))
     assert (answer.stop_reason, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
 

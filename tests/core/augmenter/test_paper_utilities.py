@@ -16,7 +16,11 @@ from denoise_core.testing import FunctionLLM, ListRetriever
 
 
 def test_knowledge_f1_is_that_of_the_sentence_that_fits_best():
-    verdict = judged("It has 5,300 seats [1].", TEXT, utility=KnowledgeF1())
+    verdict = judged(
+        "It has 5,300 seats [1].",
+        TEXT,
+        utility=KnowledgeF1(),
+    )
     assert (verdict.outcome, verdict.score) == ("pass", 1.0)
     half = judged("It has", TEXT, utility=KnowledgeF1())
     assert half.score == pytest.approx(2 * 2 / (2 + 4))
@@ -26,7 +30,12 @@ def test_knowledge_f1_is_that_of_the_sentence_that_fits_best():
 
 def test_more_passages_never_lower_knowledge_f1():
     alone = judged("It has 5,300 seats.", TEXT, utility=KnowledgeF1())
-    among = judged("It has 5,300 seats.", TEXT, "x " * 500, utility=KnowledgeF1())
+    among = judged(
+        "It has 5,300 seats.",
+        TEXT,
+        "x " * 500,
+        utility=KnowledgeF1(),
+    )
     assert among.score == alone.score
 
 

@@ -75,9 +75,12 @@ def test_a_contradicted_draft_is_written_again_and_never_sent_for_an_unjudged_on
         assert (answer.text, answer.outcome) == (RIGHT, outcome)
 
 
-def test_a_refusal_that_the_evidence_answers_is_written_again(passages, question):
+@pytest.mark.parametrize("refusal", [REFUSAL, '{"answer": null}'])
+def test_a_refusal_that_the_evidence_answers_is_written_again(
+    passages, question, refusal
+):
     """The paper's table 6: the first response declines although the knowledge answers."""
-    drafter = scripted(REFUSAL, RIGHT)
+    drafter = scripted(refusal, RIGHT)
     replies = ("1 no_claim\nwrongly_abstains 1.1", "1 supported 1.1\nanswers")
     answer = Augmenter(
         drafter, ListRetriever(passages), judge=judge_of(*replies)
@@ -86,21 +89,6 @@ def test_a_refusal_that_the_evidence_answers_is_written_again(passages, question
     assert passages[0].text in drafter.received_messages[1][-1].content
     tags = [event.tag for event in answer.trace.events]
     assert tags == ["search", "draft", "judge", "draft", "judge"]
-
-
-def test_a_refusal_ranks_above_a_contradicted_correction(passages, question):
-    replies = (
-        "1 no_claim\nwrongly_abstains 1.1",
-        '1 contradicted 1.1 "1925"\nanswers',
-    )
-    loop = Augmenter(
-        scripted(REFUSAL, "In 1925."),
-        ListRetriever(passages),
-        judge=judge_of(*replies),
-        limits=LoopLimits(attempts=2),
-    )
-    answer = loop.answer(question)
-    assert (answer.text, answer.outcome) == (REFUSAL, Outcome.UNSUPPORTED)
 
 
 def test_an_honest_abstention_is_sent_as_written(passages):

@@ -38,8 +38,6 @@ def said(answer, question="", passages=BOTH, **options):
             [],
             "completed in 1889",
         ),
-        ("Lunch comes from McDonald's.", [], "Lunch comes from McDonald's."),
-        ("It is over 20,000 km from Lima.", ["20,000 km"], "from Lima"),
         ("It cost $3.2 billion.", ["$3.2 billion"], "It cost"),
         ("The tower was completed in 1925.", ["1925"], "completed in 1889"),
         (
@@ -66,6 +64,12 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     assert any(quoted in q.text for q in claim.quotes)
     assert {q.relation for q in claim.quotes} == {"nearest"}
     assert (claim.reason == verdict.reason) == (not differing)
+
+
+def test_of_equally_close_sentences_the_first_is_shown():
+    passages = [Passage("It is red.", "a"), Passage("It is red.", "b")]
+    (claim,) = check("", "It is red.", passages).claims
+    assert claim.quotes[0].span.passage_id == "a"
 
 
 @pytest.mark.parametrize(
@@ -96,12 +100,6 @@ class Quoting(FlowJudge):
             ]
         )
         yield
-
-
-def test_a_judge_decides_and_is_named():
-    results = said("The tower was completed in 1889.", judge=Quoting())
-    assert (results.passed, results.score, results.judge) == (True, 1.0, "Quoting")
-    assert said("It is purple.", judge=Quoting(False, "not_stated")).supported is False
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,12 @@ def test_a_number_behind_a_word_is_no_citation_unless_it_was_handed_out(name):
     passages = [Passage("TCP resends what is lost.", "a"), Passage("Ports.", "b")]
     answer = f"TCP resends what is lost [{name}]."
     assert find_citations(answer, passages) == []
-    verdict = check("?", answer, passages, judge=lambda question, evidence, claim: True)
+    verdict = check(
+        "?",
+        answer,
+        passages,
+        judge=lambda question, evidence, claim: True,
+    )
     assert verdict.passed
     (unit,) = parse_answer(answer, ids=["a", "b"]).claims
     assert name in unit.text
@@ -205,6 +208,46 @@ def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
     assert [
         c.ids for c in find_citations("So it is [Source 2] and 【1†a】.", passages)
     ] == [("1",), ("0",)]
+
+
+NEAREST = '{"answer": null, "nearest": "It is blue."}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "judge", "outcome", "kind"),
+    [
+        ('{"answer": null}', "abstains", "unknown", "abstention"),
+        ('{"answer": null}', "off_question", "unknown", "abstention"),
+        ('{"answer": null}', "Fine.", "unknown", "abstention"),
+        ('{"answer": null}', "wrongly_abstains 1.1", "fail", "wrong_abstention"),
+        (NEAREST, "2 contradicted 1.1\nabstains", "fail", "contradicted"),
+        (NEAREST, "2 supported 1.1\nanswers", "pass", "abstention"),
+        (NEAREST, lambda claim: False, "fail", "unsupported"),
+        (NEAREST, lambda claim: True, "pass", "abstention"),
+        ('{"answer": null}', lambda claim: False, "unknown", "abstention"),
+        ('{"answer": null}', None, "unknown", "abstention"),
+    ],
+)
+def test_json_that_declines_is_an_abstention_unless_it_is_refuted(
+    answer, judge, outcome, kind
+):
+    """It was sent without a look, although the evidence answered, and its claims, too."""
+    if isinstance(judge, str):
+        reply = f"1 no_claim\n{judge}"
+        judge = FunctionLLM(lambda messages: reply)
+    verdict = check(
+        "What is it?",
+        answer,
+        [Passage("It is red.", "a")],
+        judge=judge,
+    )
+    assert (verdict.outcome, verdict.kind) == (outcome, kind)
+
+
+def test_a_field_that_the_question_asks_for_is_a_claim():
+    order = '{"status": "shipped"}'
+    assert parse_answer(order, "What is the status of my order?").claims
+    assert not parse_answer(order, "Where is my order?").claims
 
 
 WORDS = st.sampled_from(
@@ -253,7 +296,7 @@ ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14
 ANY_TEXT = ODD | st.lists(WORDS, max_size=40).map(" ".join)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ODD)
 def test_laws_of_any_check(question, answer, text, header):
     passages = [Passage(text, "p", header=header), TOWER]
@@ -291,5 +334,10 @@ def test_a_wrong_abstention_is_one_when_its_last_line_comes_late():
     replies = iter(["1 no_claim", "wrongly_abstains 1.1"])
     judge = LLMJudge(FunctionLLM(lambda messages: next(replies)))
     passages = [Passage("The tower was built in 1889.", "a")]
-    verdict = check("When was it built?", "I do not know.", passages, judge=judge)
+    verdict = check(
+        "When was it built?",
+        "I do not know.",
+        passages,
+        judge=judge,
+    )
     assert (verdict.outcome, verdict.kind) == ("fail", "wrong_abstention")

@@ -70,13 +70,19 @@ def test_cannot_say_is_unknown_and_any_other_value_is_refused():
         )
         return judge.judge("", CLAIMS[:1], PASSAGES)
 
-    for value in (None, math.nan, (None, ["not", "clear\nat all"])):
+    for value in (None, math.nan, (None, "not clear\nat all")):
         assert judge_first_claim(value).supported is None
-    assert judge_first_claim(value).claims[0].reason == "not; clear at all"
+    assert judge_first_claim(value).claims[0].reason == "not clear at all"
     for value in ("yes", 5, -0.1, object(), {"score": 1.0}, ()):
         with pytest.raises(InputError, match="expected a"):
             judge_first_claim(value)
     assert judge_first_claim(4, best=5).claims[0].probability == 0.8
+
+
+def test_a_function_reads_what_the_metadata_of_an_empty_passage_says():
+    judge = judges.function_judge(lambda evidence: "completed: 1889" in evidence)
+    passages = [Passage("", "a", None, {"completed": 1889}), Passage(" ", "b")]
+    assert judge.judge("", CLAIMS[:1], passages).passed
 
 
 def test_once_a_claim_failed_no_other_is_begun_both_ways():

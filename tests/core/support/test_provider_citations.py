@@ -6,7 +6,6 @@ from denoise_core import Passage
 from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.drafting.conversation import cited_state
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.support import check, check_quotations
 from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.citing import find_citations
@@ -87,7 +86,13 @@ def test_what_names_no_source_cites_nothing():
 def test_it_counts_exactly_as_a_label_in_brackets():
     judge = CitationJudge(FunctionLLM(lambda messages: "answers"))
     citations = [cite(FIRST, FIRST), cite(SECOND, SECOND)]
-    provided = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=citations)
+    provided = check(
+        QUESTION,
+        ANSWER,
+        PASSAGES,
+        judge=judge,
+        citations=citations,
+    )
     marked = f"{FIRST[:-1]} [1.1]. {SECOND[:-1]} [2.1]."
     inside = check(QUESTION, marked, PASSAGES, judge=judge)
     assert provided.passed
@@ -95,24 +100,6 @@ def test_it_counts_exactly_as_a_label_in_brackets():
     assert provided.calls == inside.calls == 1
     assert [q.status for q in provided.quotations] == ["verbatim", "verbatim"]
     assert [q.status for q in inside.quotations] == ["verbatim", "verbatim"]
-
-
-def test_a_unit_in_other_words_is_still_judged():
-    prompts = []
-
-    def reply(messages):
-        prompts.append(messages[-1].content)
-        return '1 contradicted 1.1 "1890"\nanswers'
-
-    answer = "The tower was completed in 1890."
-    verdict = check(
-        QUESTION,
-        answer,
-        PASSAGES,
-        judge=CitationJudge(FunctionLLM(reply)),
-        citations=[cite(answer, FIRST, answer)],
-    )
-    assert (len(prompts), verdict.outcome) == (1, "fail")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +116,13 @@ def test_a_wrong_citation_refutes_its_sentence_alone(citation, reason):
     judge = CitationJudge(
         FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
     )
-    verdict = check(QUESTION, ANSWER, PASSAGES, judge=judge, citations=[citation])
+    verdict = check(
+        QUESTION,
+        ANSWER,
+        PASSAGES,
+        judge=judge,
+        citations=[citation],
+    )
     assert [unit.supported for unit in verdict.units] == [True, False]
     assert verdict.units[1].reason == reason
     assert verdict.units[1].differences[-1].kind == "citation"
@@ -150,7 +143,11 @@ def test_a_block_that_begins_with_the_end_of_a_sentence_does_not_cite_it():
 
 def test_quotations_show_a_cited_text_that_is_nowhere():
     words = "Visitors pay"
-    quotations = check_quotations(ANSWER, PASSAGES, [cite(words, "not there")])
+    quotations = check_quotations(
+        ANSWER,
+        PASSAGES,
+        [cite(words, "not there")],
+    )
     statuses = [(quotation.text, quotation.status) for quotation in quotations]
     assert statuses == [(words, "nowhere"), (SECOND, "verbatim")]
 
@@ -166,7 +163,11 @@ class Cited:
     def draft(self, request):
         evidence = RetrievedEvidence(PASSAGES, request.question)
         citations = self.citations[min(request.attempt, len(self.citations) - 1)]
-        return DraftReply(ANSWER, retrieved=(evidence,), citations=citations)
+        return DraftReply(
+            ANSWER,
+            retrieved=(evidence,),
+            citations=citations,
+        )
 
     async def adraft(self, request):
         return self.draft(request)
@@ -187,7 +188,3 @@ async def test_the_loop_drafts_again_and_keeps_what_was_cited():
     assert "14 euros" in answer.memory.attempts[0].feedback
     assert answer.citations == PASSAGES
     assert [passage["id"] for passage in cited_state(answer)] == ["tower", "prices"]
-    again = from_lines(to_lines(answer))
-    assert (again.memory, again.citations) == (answer.memory, PASSAGES)
-    secret = "\n".join(to_lines(answer, redact=lambda text: "x"))
-    assert "14 euros" not in secret

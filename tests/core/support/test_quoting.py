@@ -1,8 +1,7 @@
 """The model as judge: what it says of a unit counts as far as code can prove it."""
 
-import asyncio
+import itertools
 import json
-import random
 from dataclasses import replace
 
 import pytest
@@ -38,6 +37,11 @@ ANSWER = "The tower is in Paris. It was completed in **1890** [1]. Which one?"
 QUESTION = "When was the tower completed?"
 
 
+def replying(reply):
+    """The judge whose model always gives this reply."""
+    return LLMJudge(FunctionLLM(lambda messages: reply))
+
+
 def judged(*replies, answer=ANSWER, question=QUESTION):
     llm = scripted(*replies)
     verdict = check(question, answer, PASSAGES, judge=LLMJudge(llm))
@@ -71,8 +75,8 @@ def test_each_unit_gets_the_verdict_its_sentences_and_its_wrong_words():
 )
 def test_digits_decide_and_number_words_do_not(answer, kind):
     row = Passage("player,season,matches,goals\nArvo Lindh,2018/19,28,12", "t")
-    llm = FunctionLLM(lambda messages: "1 supported 1.1 1.2\nanswers")
-    verdict = check("How many goals?", answer, [row], judge=LLMJudge(llm))
+    judge = replying("1 supported 1.1 1.2\nanswers")
+    verdict = check("How many goals?", answer, [row], judge=judge)
     assert verdict.units[0].kind == kind
     assert verdict.passed is (kind == "")
 
@@ -99,33 +103,64 @@ def test_code_proves_a_verdict_or_it_is_weaker(line, supported, kind):
     assert (unit.supported, unit.kind) == (supported, kind)
 
 
-def test_a_header_has_facts_and_a_name_never_decides():
-    passages = [Passage("It was completed late.", "p", header="The tower of 1889")]
-    line = FunctionLLM(lambda messages: "1 supported 1.1\nanswers")
-    for answer, passes in (
-        ("It was completed in 1889.", True),
-        ("Otto completed it.", True),
-        ("It was completed in 1890.", False),
-    ):
-        verdict = check("", answer, passages, judge=line)
-        assert verdict.passed is passes, answer
+@pytest.mark.parametrize(
+    ("question", "answer", "passes"),
+    [
+        ("", "It was completed in 1889.", True),
+        ("", "Otto completed it.", True),
+        ("", "It was completed in 1890.", False),
+        ("Was it completed in 1890?", "It was completed in 1890.", False),
+    ],
+)
+def test_headers_prove_numbers_and_neither_names_nor_the_question_do(
+    question, answer, passes
+):
+    named = Passage(
+        "It was completed late.",
+        "p",
+        header="The tower of 1889",
+    )
+    described = Passage("", "p", metadata={"completed": 1889})
+    for passage, label in ((named, "1.1"), (described, "1.0")):
+        judge = replying(f"1 supported {label}\nanswers")
+        verdict = check(question, answer, [passage], judge=judge)
+        assert verdict.passed is passes
+        assert (verdict.units[0].kind == "differs") is not passes
+
+
+PARIS = "Nobody says when. The tower is in Paris [9]."
 
 
 @pytest.mark.parametrize(
-    ("last_line", "kind", "outcome", "answers"),
+    ("answer", "reply", "kind", "outcome"),
     [
-        ("abstains", "abstention", "unknown", None),
-        ("wrongly_abstains 1.1", "wrong_abstention", "fail", False),
-        ("wrongly_abstains", "abstention", "unknown", None),
-        ("answers", "no_claim", "unknown", True),
-        ("", "no_claim", "unknown", None),
+        ("Unbekannt.", "abstains", "abstention", "unknown"),
+        ("Unbekannt.", "wrongly_abstains 1.1", "wrong_abstention", "fail"),
+        ("Unbekannt.", "wrongly_abstains", "abstention", "unknown"),
+        ("Unbekannt.", "answers", "no_claim", "unknown"),
+        ("Unbekannt.", "", "no_claim", "unknown"),
+        (PARIS, "2 supported 1.1\nwrongly_abstains 1.1", "wrong_abstention", "fail"),
+        (PARIS, "2 supported 1.1\noff_question", "off_question", "fail"),
+        (PARIS[:-5], "2 supported 1.1\nabstains", "abstention", "pass"),
+        (PARIS[:-5], "2 unclear 1.1\nabstains", "abstention", "unknown"),
+        (PARIS[:-5], "2 contradicted 1.1\nabstains", "contradicted", "fail"),
+        (PARIS[:-5], "2 not_stated\nabstains", "not_stated", "fail"),
     ],
 )
-def test_what_the_answer_does_is_the_judge_s_word(last_line, kind, outcome, answers):
-    verdict = judged(f"1 no_claim\n{last_line}", answer="Dazu schweigen die Texte.")
+def test_what_the_answer_does_is_the_judge_s_word_and_claims_count(
+    answer, reply, kind, outcome
+):
+    """A wrong citation hides nothing, and an abstention passes by what it claims."""
+    verdict = judged(f"1 no_claim\n{reply}", answer=answer)
     assert (verdict.kind, verdict.outcome) == (kind, outcome)
-    assert (verdict.answers_question, verdict.passed) == (answers, False)
-    assert ("completed in 1889" in verdict.reason) == (kind == "wrong_abstention")
+    assert replace(verdict, threshold=0.5).passed is (outcome == "pass")
+    assert verdict.abstains is ("abstention" in kind)
+    does_not_answer = kind in ("wrong_abstention", "off_question")
+    assert (verdict.answers_question is False) is does_not_answer
+    if kind == "wrong_abstention":
+        assert "completed in 1889" in verdict.reason
+    cited_wrongly = [unit for unit in verdict.claims if unit.kind == "citation"]
+    assert bool(cited_wrongly) is ("[9]" in answer)
 
 
 def test_a_missing_last_line_is_asked_for_once_then_the_answer_is_unknown():
@@ -154,56 +189,10 @@ def test_a_reply_that_cannot_be_read_is_said_and_counted(reply):
 
 def test_the_last_line_is_asked_for_behind_the_same_evidence():
     llm = scripted("1 supported 1.1", "answers")
-    check(QUESTION, "It was completed in 1889.", PASSAGES, judge=LLMJudge(llm))
+    check(QUESTION, RIGHT[1], PASSAGES, judge=LLMJudge(llm))
     first, second = (messages[1].content for messages in llm.received_messages)
     assert second.startswith(first[: first.index(TASK)])
     assert ANSWER_TASK in second
-
-
-def test_a_number_of_the_question_proves_nothing_and_a_name_needs_no_proof():
-    question = "Was the Eiffel Tower completed in 1925?"
-    answer = "The Eiffel Tower was completed in 1925."
-    evidence = [Passage("The tower was completed in 1889.", "p")]
-    llm = scripted("1 supported 1.1\nanswers")
-    (unit,) = check(question, answer, evidence, judge=LLMJudge(llm)).units
-    assert (unit.supported, unit.kind) == (None, "differs")
-    assert [difference.claimed_text for difference in unit.differences] == ["1925"]
-
-
-def test_metadata_alone_is_evidence():
-    evidence = [Passage("", "p", metadata={"completed": 1889})]
-    llm = scripted("1 supported 1.0\nanswers")
-    assert check(QUESTION, "In 1889.", evidence, judge=LLMJudge(llm)).passed
-
-
-@pytest.mark.parametrize(
-    ("last_line", "kind"),
-    [("wrongly_abstains 1.1", "wrong_abstention"), ("off_question", "off_question")],
-)
-def test_a_wrong_citation_does_not_hide_what_the_answer_does(last_line, kind):
-    answer = "The tower is in Paris [9]. I cannot say when it was completed."
-    verdict = judged(f"1 supported 1.1\n2 no_claim\n{last_line}", answer=answer)
-    assert (verdict.kind, verdict.outcome) == (kind, "fail")
-    assert [unit.kind for unit in verdict.claims] == ["citation"]
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "outcome", "supported"),
-    [
-        ("supported 1.1", "abstention", "pass", True),
-        ("unclear 1.1", "abstention", "unknown", None),
-        ("contradicted 1.1", "contradicted", "fail", False),
-        ("not_stated", "not_stated", "fail", False),
-    ],
-)
-def test_an_abstention_passes_by_what_it_claims(line, kind, outcome, supported):
-    answer = "Nobody says when. The tower is in Paris."
-    reply = f"1 no_claim\n2 {line}\nabstains"
-    verdict = judged(reply, answer=answer)
-    assert (verdict.kind, verdict.outcome) == (kind, outcome)
-    assert verdict.supported is supported
-    assert replace(verdict, threshold=0.5).passed is (supported is True)
-    assert verdict.abstains is (kind == "abstention")
 
 
 def test_missing_units_are_asked_for_alone_behind_the_same_prefix():
@@ -228,23 +217,20 @@ def test_a_long_answer_takes_several_calls_and_loses_no_unit():
         numbers = range(int(words[-3]), int(words[-1]) + 1)
         return "\n".join([f"{number} inferred 1.1" for number in numbers] + ["answers"])
 
-    verdict = check("", " ".join(sentences), PASSAGES, judge=FunctionLLM(reply))
+    verdict = check(
+        "",
+        " ".join(sentences),
+        PASSAGES,
+        judge=FunctionLLM(reply),
+    )
     assert (verdict.passed, verdict.calls) == (True, 3)
     assert [unit.text for unit in verdict.units] == sentences
 
 
-def test_both_drivers_budget_and_the_model_of_the_run():
+def test_the_model_of_the_run_judges_within_its_budget():
     good = '1 supported 1.1\n2 contradicted 1.1 "1890"\n3 no_claim\nanswers'
-    judge = LLMJudge(FunctionLLM(lambda messages: good))
-    claims = AnswerClaims(ANSWER)
-    assert asyncio.run(judge.ajudge(QUESTION, claims, PASSAGES)) == judge.judge(
-        QUESTION, claims, PASSAGES
-    )
-    verdict, trace = run(
-        ask_judge(LLMJudge(), QUESTION, claims, PASSAGES),
-        llm=scripted(good),
-        budget=Budget(calls=1),
-    )
+    flow = ask_judge(LLMJudge(), QUESTION, AnswerClaims(ANSWER), PASSAGES)
+    verdict, trace = run(flow, llm=scripted(good), budget=Budget(calls=1))
     assert verdict.kind == "contradicted"
     assert [event.tag for event in trace.events] == ["judge"]
 
@@ -276,15 +262,6 @@ def test_everything_that_is_not_ours_is_in_an_envelope_and_on_a_line_with_a_labe
             assert numbers == [f"{n}:" for n in range(1, len(numbers) + 1)]
 
 
-def test_the_prompt_begins_with_the_evidence_whatever_the_answer():
-    prompts = [judge_prompt(QUESTION, text, PASSAGES) for text in ("A.", "B. C.")]
-    assert prompts[0][0] == prompts[1][0]
-    first, second = (messages[1].content for messages in prompts)
-    shared = first[: first.index("The answer:")]
-    assert second.startswith(shared)
-    assert shared.startswith("BEGIN evidence 1")
-
-
 @given(st.lists(st.text(max_size=80), max_size=3))
 def test_labels_are_exact_ranges_and_lose_no_word(texts):
     passages = [Passage(text, str(n)) for n, text in enumerate(texts)]
@@ -314,69 +291,46 @@ def test_a_row_is_one_sentence_and_a_rule_is_none():
 
 WRONG = "The tower is in Lyon."  # nothing of the evidence says it
 RIGHT = ("The tower is in Paris.", "It was completed in 1889.", "It has three floors.")
+BROKEN_LINES = (
+    "",
+    "0 supported 1.1",
+    "5 supported 1.1",
+    "1000000000 supported 1.1",
+    "{}",
+    "{} ?",
+    "{} 1.1",
+    "{} sup",
+    "{} supported",
+    "{} supported 9.9",
+    "{} supported? 1.1",
+    "{} supported 1.1, but the evidence said to write this",
+    "{} not supported by 1.1",
+)
 
 
-def broken_replies(count, seed=7):
-    """Replies to a right answer with a false sentence, broken so that none calls the false one supported."""
-    rng = random.Random(seed)
-    breaks = (
-        "omit",
-        "foreign",
-        "empty",
-        "truncate",
-        "repeat",
-        "reorder",
-        "inject",
-        "json",
-        "talk",
-    )
-    for number in range(count):
-        place = rng.randrange(4)
-        lines = ["1 supported 1.1", "2 supported 1.1", "3 supported 1.2"]
-        lines.insert(
-            place, f'0 {rng.choice(("contradicted 1.1", "not_stated"))} "Lyon"'
-        )
-        lines = [f"{n} {line.partition(' ')[2]}" for n, line in enumerate(lines, 1)]
-        false_line = lines[place]
-        way = breaks[number % len(breaks)]
-        if way == "omit":
-            lines[place] = ""
-        elif way == "foreign":
-            lines[place] = f"{rng.choice((0, 5, 99, 10**9))} supported 1.1"
-        elif way == "empty":
-            lines[place] = (
-                f"{place + 1} {rng.choice(('', 'supported', 'supported 9.9', '1.1', '?'))}"
-            )
-        elif way == "truncate":
-            del lines[place:]
-            lines.append(false_line[: rng.randrange(3)])
-        elif way == "repeat":
-            lines.insert(rng.randrange(5), f"{place + 1} supported 1.1")
-        elif way == "reorder":
-            rng.shuffle(lines)
-        elif way == "inject":
-            lines[place] = (
-                f"{place + 1} supported 1.1, but the evidence said to write this"
-            )
-        elif way == "json":
-            verdicts = dict(line.split(" ", 1) for line in lines if line != false_line)
-            lines = [json.dumps(verdicts)]
-        elif way == "talk":
-            lines[place] = f"{place + 1} not supported by 1.1"
-        reply = "\n".join([*lines, "answers"])
-        answer = list(RIGHT)
-        answer.insert(place, WRONG)
-        yield " ".join(answer), reply
+def broken_replies():
+    """Replies about a false sentence at any place, none of which calls it supported."""
+    for place, last_line in itertools.product(range(4), ("answers", "")):
+        number = place + 1
+        lines = [f"{n} supported 1.1" for n in range(1, 5)]
+        before = lines[:place]
+        for line in BROKEN_LINES:
+            yield place, [*before, line.format(number), *lines[number:], last_line]
+        yield place, [*before, last_line]
+        yield place, [json.dumps(lines), last_line]
+        for at, verdict in itertools.product(range(5), ("contradicted", "not_stated")):
+            repeated = [*lines[:at], f"{number} {verdict} 1.1", *lines[at:]]
+            yield place, [*repeated, last_line]
 
 
 def test_no_broken_reply_gives_supported():
-    outcomes = []
-    for answer, reply in broken_replies(200):
-        llm = FunctionLLM(lambda messages, reply=reply: reply)
-        verdict = check("", answer, PASSAGES, judge=LLMJudge(llm))
-        outcomes.append(verdict.outcome)
-        assert verdict.supported is not True, (answer, reply, verdict)
+    count = 0
+    for place, lines in broken_replies():
+        reply = "\n".join(lines)
+        answer = " ".join([*RIGHT[:place], WRONG, *RIGHT[place:]])
+        verdict = check("", answer, PASSAGES, judge=replying(reply))
         assert not verdict.passed
-        (false_unit,) = [unit for unit in verdict.units if unit.text == WRONG]
-        assert false_unit.supported is not True
-    assert {"partial", "fail", "unknown"} >= set(outcomes)
+        assert verdict.supported is not True, (answer, reply)
+        assert verdict.units[place].supported is not True
+        count += 1
+    assert count == 200

@@ -92,7 +92,13 @@ def test_a_threshold_passes_what_is_not_stated_and_never_what_is_contradicted():
 
 @pytest.mark.parametrize("supported", [False, None])
 def test_units_alone_never_pass_what_the_judge_of_the_whole_does_not(supported):
-    verdict = AnswerVerdict(supported, 0.9, (HELD, HELD), kind="unsafe", reason="why")
+    verdict = AnswerVerdict(
+        supported,
+        0.9,
+        (HELD, HELD),
+        kind="unsafe",
+        reason="why",
+    )
     for threshold in (0.0, 0.5, 1.0):
         assert not replace(verdict, threshold=threshold).passed
     assert verdict.outcome == ("unknown" if supported is None else "fail")

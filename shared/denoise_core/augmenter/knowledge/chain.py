@@ -133,9 +133,7 @@ def _linked_pairs(
     passages: Sequence[Passage], links: Sequence[Link]
 ) -> dict[_Pair, Link]:
     """The first link between each two passages, in either direction."""
-    indexes = {}
-    for index, passage in enumerate(passages):
-        indexes[passage.id] = index
+    indexes = {passage.id: index for index, passage in enumerate(passages)}
     linked_pairs: dict[_Pair, Link] = {}
     for link in links:
         source = indexes.get(link.span.passage_id)
@@ -314,12 +312,8 @@ class ChainDenoiser:
 
 
 def _with_chain_metadata(passage: Passage, chain: Chain, rank: int) -> Passage:
-    path_ids = []
-    for path_passage in chain.passages:
-        path_ids.append(path_passage.id)
-    link_names = []
-    for link in chain.links:
-        link_names.append(link.name)
+    path_ids = [path_passage.id for path_passage in chain.passages]
+    link_names = [link.name for link in chain.links]
     record: dict[str, Any] = {
         "rank": rank,
         "score": round(chain.score, 6),

@@ -109,10 +109,7 @@ class Consolidator:
             else:
                 results.append(reply)
         failures += query_failures
-        known_passages = (*memory.retrieved, *memory.excluded_evidence)
-        merged = merge_by_rank(known_passages, results)
-        evidence = tuple(passage for passage in merged if passage.counts)
-        excluded = tuple(passage for passage in merged if not passage.counts)
+        evidence, excluded = merge_new(memory, results)
         gathered = GatheredEvidence(
             tuple(queries),
             evidence,
@@ -158,6 +155,20 @@ class Consolidator:
             if isinstance(error, BudgetExceeded):
                 raise error
         raise errors[0]
+
+
+def merge_new(
+    memory: WorkingMemory, result_lists: Sequence[Sequence[Passage]]
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+    """The new passages that count as evidence, and the new ones that do not.
+
+    A text that did not count counts once it is retrieved.
+    """
+    counted_lists = [[p for p in results if p.counts] for results in result_lists]
+    other_lists = [[p for p in results if not p.counts] for results in result_lists]
+    counted = merge_by_rank(memory.retrieved, counted_lists)
+    known_passages = (*memory.retrieved, *memory.excluded_evidence, *counted)
+    return counted, merge_by_rank(known_passages, other_lists)
 
 
 def merge_by_rank(

@@ -1,20 +1,17 @@
-"""Search queries: the question and failed claims without what is made up, or a model's.
+"""Search queries: the question, or a model's.
 
 A new way to make queries is a function of the memory, as `question_queries` is.
 """
 
 from __future__ import annotations
 
-from denoise_core.augmenter.drafting.contamination import rejected_draft_words
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import history_block, question_block
-from denoise_core.errors import BudgetExceeded, NotRecorded
+from denoise_core.errors import BudgetExceeded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.support.citation_marks import remove_citations
 from denoise_core.text.delimit import ENVELOPE_NOTE
-from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Message
 
 _MAX_MODEL_QUERIES = 3
@@ -25,15 +22,14 @@ QUERIES = (
     f"Reply with at most {_MAX_MODEL_QUERIES} queries, one on each line, and nothing else."
 )
 
-_MAX_CLAIM_QUERIES = 2
 _MAX_QUERY_CHARACTERS = 300
 
 
 def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
-    """The question; in a wide search also further queries.
+    """The question; in a wide search also with the user's turn before it.
 
-    These are the question with the user's turn before it, for what a follow-up leaves
-    unsaid, and `claim_queries`.
+    A follow-up leaves unsaid what that turn says. Nothing of a draft is searched: it
+    may be made up.
     """
     queries = [memory.question]
     if wide:
@@ -44,37 +40,8 @@ def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]
         if user_turns:
             query = f"{user_turns[-1]} {memory.question}"
             queries.append(query)
-        queries += claim_queries(memory)
     return tuple(queries)
     yield  # makes this a flow, though it asks nothing
-
-
-def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
-    """The claims of the last draft that failed, without what only rejected drafts say.
-
-    What a draft made up is never searched.
-    """
-    last = memory.last
-    if last is None or last.verdict.outcome != "fail":
-        return ()
-    rejected_words = rejected_draft_words(memory)
-    question_words = frozenset(split_words(memory.question))
-    queries: dict[str, None] = {}  # ordered, each once
-    for finding in last.verdict.findings:
-        claim = remove_citations(finding.text)
-        parts = []
-        offset = 0
-        for word, start, end in word_spans(claim):
-            if word in rejected_words:
-                parts.append(claim[offset:start])
-                offset = end
-        parts.append(claim[offset:])
-        words = "".join(parts).split()
-        query = " ".join(words)[:_MAX_QUERY_CHARACTERS]
-        new_words = frozenset(content_words(query)) - question_words
-        if new_words:
-            queries[query] = None
-    return tuple(queries)[:_MAX_CLAIM_QUERIES]
 
 
 class LLMQueries:
@@ -105,7 +72,7 @@ class LLMQueries:
         try:
             reply = yield from complete(messages, tag="queries", llm=self.llm)
             lines = reply.text.splitlines()
-        except (BudgetExceeded, NotRecorded):
+        except BudgetExceeded:
             raise
         except Exception as error:
             log_fallback("LLMQueries", error, "the question alone was searched for")

@@ -1,5 +1,1 @@
-"""Runs of the loop as plain JSON: to show, to store, to learn from.
-
-`record` is the short form for traces and metadata; `recording` writes a whole run as
-lines and reads it back.
-"""
+"""Runs of the loop as plain JSON, in a short form: `record`, for traces and metadata."""

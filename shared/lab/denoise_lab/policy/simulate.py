@@ -8,8 +8,7 @@ it are rules of ours, drawn with a seed, the same for every policy:
 * with evidence that holds a gold snippet, a draft uses the best gold snippet with ``skill`` (0.7), after
   feedback with ``skill_after_feedback`` (0.9); else it repeats the first snippet that is not gold;
 * with evidence but no gold snippet it repeats the first snippet;
-* on a turn that needs none, evidence distracts: with ``distraction`` (0.5) the draft repeats the first snippet;
-* asked whether it can do without looking anything up, it is right with ``self_knowledge`` (0.7).
+* on a turn that needs none, evidence distracts: with ``distraction`` (0.5) the draft repeats the first snippet.
 
 The reward is unigram F1 of the answer sent with what is right (the gold snippets, or the recorded response),
 0 for none, less ``search_cost`` for each search and ``draft_cost`` for each draft.
@@ -26,7 +25,6 @@ from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.policy import LoopLimits, Policy
-from denoise_core.augmenter.prompts import SELF_ASK
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Message, Passage
 from denoise_lab.overlap import knowledge_f1
@@ -64,7 +62,6 @@ class Rules:
     skill: float = 0.7
     skill_after_feedback: float = 0.9
     distraction: float = 0.5
-    self_knowledge: float = 0.7
     search_cost: float = 0.02
     draft_cost: float = 0.03
     narrow: int = 5
@@ -97,12 +94,6 @@ class Simulator:
 
         def reply(messages: Sequence[Message]) -> str:
             nonlocal drafts
-            if messages[0].content == SELF_ASK:
-                right = (
-                    random.Random(f"{self.seed} asked").random()
-                    < self.rules.self_knowledge
-                )
-                return "no" if self.turn.needs == right else "yes"
             drafts += 1
             return self._draft(drafts, messages)
 
@@ -128,15 +119,10 @@ class Simulator:
         return quality - self.cost(answer)
 
     def cost(self, answer: Answer) -> float:
-        """Searches and drafts; being asked whether it can do without is half a draft."""
-        tags = [e.tag for e in answer.trace.events]
-        searches, drafts, asked = (
-            tags.count(t) for t in ("search", "draft", "self_ask")
-        )
-        return (
-            searches * self.rules.search_cost
-            + (drafts + asked / 2) * self.rules.draft_cost
-        )
+        """Searches and drafts."""
+        tags = [event.tag for event in answer.trace.events]
+        search_cost = tags.count("search") * self.rules.search_cost
+        return search_cost + tags.count("draft") * self.rules.draft_cost
 
     def _draft(self, number: int, messages: Sequence[Message]) -> str:
         shown = [p for p in self.turn.snippets if p.text in messages[1].content]
