@@ -2,7 +2,6 @@
 
 import pytest
 from judging import by_words
-from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import (
     Document,
     ImageNode,
@@ -12,13 +11,14 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llamaindex_denoisers import Untouched, both
+from llamaindex_engines import Fixed, always, inner
 
 from denoise_core import DenoiseResult, Guard, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor, UtilityEvaluator, record
+from llamaindex_denoise import Checked, DenoisePostprocessor, record
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import node_header
 
@@ -50,22 +50,20 @@ def test_end_keeps_the_node_its_metadata_speaks_for():
     assert kept_items.node.text == REVENUE, "the header is no part of the text"
 
 
-def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
-    def passes(answer, **hidden):
+def test_a_judge_holds_an_answer_against_what_an_llm_is_shown(scripted_llm):
+    def outcome(answer, **hidden):
         node = TextNode(
             text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden
         )
-        response = Response(answer, source_nodes=[NodeWithScore(node=node, score=0.5)])
-        return (
-            UtilityEvaluator(by_words())
-            .evaluate_response("What was the revenue?", response)
-            .passing
-        )
+        retriever = Fixed([NodeWithScore(node=node, score=0.5)])
+        engine = inner(scripted_llm(always(answer)), retriever)
+        response = Checked(engine, judge=by_words()).query("What was the revenue?")
+        return response.metadata["denoise"]["outcome"]
 
     right = "The revenue of Alpha in 2023 was 12.4 million euros."
-    assert passes(right) is True
-    assert passes(right.replace("2023", "2021")) is not True
-    assert passes(right, excluded_llm_metadata_keys=["year"]) is not True, (
+    assert outcome(right) == "supported"
+    assert outcome(right.replace("2023", "2021")) != "supported"
+    assert outcome(right, excluded_llm_metadata_keys=["year"]) != "supported", (
         "nobody was shown the year"
     )
 
