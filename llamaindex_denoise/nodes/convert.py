@@ -47,7 +47,6 @@ from llamaindex_denoise.nodes.headers import (
 from llamaindex_denoise.nodes.records import (
     SOURCE_RELATION,
     build_record,
-    document_ranges,
     origin_record,
     record,
     relationships_with_record,
@@ -508,11 +507,12 @@ def _show_relevance(node: BaseNode, node_record: Mapping[str, Any]) -> None:
 
 def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
     """Start and end in the document; two None unless it is one extracted range."""
-    if origin_fields["origin_extractive"]:
-        ranges = document_ranges(origin_fields, origin_fields["origin_spans"])
-        if len(ranges) == 1:
-            return ranges[0]
-    return (None, None)
+    spans = origin_fields["origin_spans"]
+    is_one_range = origin_fields["origin_extractive"] and len(spans) == 1
+    if not is_one_range or "origin_range" not in origin_fields:
+        return (None, None)
+    shift = origin_fields["origin_range"][0]
+    return [position + shift for position in spans[0]]
 
 
 def _to_float(score: Any) -> float | None:

@@ -26,7 +26,6 @@ from llamaindex_denoise import (
     DenoiseTransform,
     record,
 )
-from llamaindex_denoise.nodes.citations import resolve_citations
 
 QUESTION = "In which city is the red tower?"
 ANSWER = "The red tower is in Porto."
@@ -200,10 +199,9 @@ def citations(index, llm):
     engine = CitationQueryEngine.from_args(index, llm=llm, node_postprocessors=[post])
 
     def right(response):
-        response.response = f"{response.response} [1]"
-        (origin,) = resolve_citations(response)[1]
-        assert origin.ranges
-        assert origin.node_id
+        note = record(response.source_nodes[0].node)
+        assert note["origin_spans"]
+        assert note["origin_id"]
 
     return asks(engine), right
 
