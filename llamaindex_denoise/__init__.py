@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llamaindex_denoise.agents.denoised import denoised
     from llamaindex_denoise.checked import Checked
-    from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
     from llamaindex_denoise.events import VerificationEvent
     from llamaindex_denoise.ingestion import DenoiseTransform
     from llamaindex_denoise.models.llm import LlamaLLM
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from llamaindex_denoise.shadow import ShadowHandler
 
 _MODULE_OF_NAME = {
-    "AugmentedQueryEngine": "engines.augmented",
     "Checked": "checked",
     "DenoisePostprocessor": "postprocessor",
     "DenoiseTransform": "ingestion",
@@ -38,7 +36,6 @@ _MODULE_OF_NAME = {
 }
 
 __all__ = [
-    "AugmentedQueryEngine",
     "Checked",
     "DenoisePostprocessor",
     "DenoiseTransform",

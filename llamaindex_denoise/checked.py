@@ -12,7 +12,7 @@ from llama_index.core.workflow import Workflow
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
-from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
+from llamaindex_denoise.engines.query import CheckedQueryEngine
 from llamaindex_denoise.models.llm import LlamaLLM, find_model
 from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 
@@ -73,7 +73,7 @@ def Checked(  # noqa: N802  used like a class
         loop_augmenter = loop_augmenter.with_judge_model(LlamaLLM(model))
     component_kind = type(component).__name__
     if isinstance(component, BaseQueryEngine):
-        _require_unchecked(component, VerifiedEngine)
+        _require_unchecked(component, CheckedQueryEngine)
         _require_settings(settings, component_kind, _ENGINE_SETTINGS)
         return CheckedQueryEngine(component, loop_augmenter, **settings)
     if isinstance(component, BaseChatEngine):
@@ -90,7 +90,7 @@ def Checked(  # noqa: N802  used like a class
     _require_unchecked(component, (CheckedTool, FinalOutputChecks))
     if isinstance(component, QueryEngineTool):
         engine = component.query_engine
-        if not isinstance(engine, VerifiedEngine):
+        if not isinstance(engine, CheckedQueryEngine):
             _require_settings(settings, component_kind, _ENGINE_SETTINGS)
             engine = CheckedQueryEngine(engine, loop_augmenter, **settings)
         return CheckedTool(engine, component.metadata, component._resolve_input_errors)

@@ -1,4 +1,4 @@
-"""What our query engines share: streamed responses and prompts reachable through them."""
+"""What engines, chats and agents share: streamed responses, messages and citations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     StreamingResponse,
 )
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import Message
@@ -19,27 +18,6 @@ from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
-
-
-class WithoutPrompts(PromptMixin):
-    """A `PromptMixin` without prompts."""
-
-    def _get_prompts(self) -> PromptDictType:
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        return
-
-    def _get_prompt_modules(self) -> PromptMixinType:
-        return {}
-
-
-def response_metadata(
-    nodes: Sequence[NodeWithScore], note: dict[str, Any]
-) -> dict[str, Any]:
-    """Return each source's metadata by id, as LlamaIndex has it, and our record."""
-    metadata = {n.node.node_id: n.node.metadata for n in nodes}
-    return {**metadata, "denoise": note}
 
 
 _ROLES: Mapping[str, Role] = {

@@ -85,7 +85,6 @@ class EngineDrafter:
     Args:
         engine: A LlamaIndex query engine.
         query_bundle: The question.
-        nodes: Nodes to answer from instead of a search.
         evidence: Replaces the ``source_nodes`` of each response.
 
     Attributes:
@@ -99,13 +98,12 @@ class EngineDrafter:
         self,
         engine: BaseQueryEngine,
         query_bundle: QueryBundle,
-        nodes: NodeSequence | None = None,
         evidence: EvidenceSource | None = None,
     ) -> None:
         self.evidence = evidence
         self.engine = engine
         self.query_bundle = query_bundle
-        self.nodes = None if nodes is None else list(nodes)
+        self.nodes: list[NodeWithScore] | None = None
         self.has_retrieval = has_own_retrieval(engine)
         self.repeatable = self.has_retrieval
         self.failed_part: tuple[str, Exception] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -29,8 +28,6 @@ class LlamaRetriever:
         InputError: ``retriever`` is not a LlamaIndex retriever.
     """
 
-    _query_bundle: QueryBundle | None = None
-
     def __init__(
         self,
         retriever: BaseRetriever,
@@ -46,18 +43,9 @@ class LlamaRetriever:
         self.postprocessors = list(postprocessors)
         self._threads = AdapterThreads(max_threads)
 
-    def with_query_bundle(self, query_bundle: QueryBundle) -> LlamaRetriever:
-        """Return a copy that searches for this query with the whole bundle.
-
-        A bundle may carry an embedding, custom strings or an image.
-        """
-        adapter_copy = copy.copy(self)
-        adapter_copy._query_bundle = query_bundle
-        return adapter_copy
-
     def retrieve(self, query: str) -> Sequence[Passage]:
         """Return the retrieved and postprocessed passages."""
-        query_bundle = self._bundle_for(query)
+        query_bundle = QueryBundle(query)
         nodes = self.retriever.retrieve(query_bundle)
         for postprocessor in self.postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
@@ -65,7 +53,7 @@ class LlamaRetriever:
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         """Return `retrieve`'s passages; a retriever without async gets a thread."""
-        query_bundle = self._bundle_for(query)
+        query_bundle = QueryBundle(query)
         # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
             nodes = await self._threads.run(
@@ -78,9 +66,3 @@ class LlamaRetriever:
                 nodes, query_bundle=query_bundle
             )
         return to_passages(nodes, include_captions=True)
-
-    def _bundle_for(self, query: str) -> QueryBundle:
-        query_bundle = self._query_bundle
-        if query_bundle is not None and query_bundle.query_str == query:
-            return query_bundle
-        return QueryBundle(query)

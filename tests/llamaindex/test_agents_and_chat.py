@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
-from llamaindex_engines import QUESTION, RIGHT, Fixed, always, own_loop
+from llamaindex_engines import QUESTION, RIGHT, Fixed, always, inner
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
@@ -70,7 +70,7 @@ def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
 def test_the_tool_tells_the_agent_the_verdict(scripted_llm, text, label):
     tool = Checked(
         QueryEngineTool.from_defaults(
-            own_loop(scripted_llm, always(text), one_text()),
+            inner(scripted_llm(always(text)), one_text()),
             name="towers",
             description="about towers",
         )

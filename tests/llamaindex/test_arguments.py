@@ -15,17 +15,16 @@ from llamaindex_engines import (
     QUESTION,
     RIGHT,
     Fixed,
+    always,
     checked_engine,
     first_wrong_then_right,
     inner,
     nodes,
-    own_loop,
 )
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
-from denoise_core.support import judges
-from llamaindex_denoise import AugmentedQueryEngine, Checked
+from llamaindex_denoise import Checked
 
 
 def never(question, evidence, claim):
@@ -33,45 +32,28 @@ def never(question, evidence, claim):
     return False
 
 
-@pytest.mark.parametrize("make", ["around", "from_args"])
-def test_a_judge_acts(scripted_llm, make):
-    engine = _made(
-        make, scripted_llm(lambda messages: RIGHT), judge=judges.function_judge(never)
-    )
-    assert engine.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
-    assert (
-        _made(make, scripted_llm(lambda messages: RIGHT))
-        .query(QUESTION)
-        .metadata["denoise"]["outcome"]
-        == "supported"
-    )
+def test_a_judge_acts(scripted_llm):
+    engine = inner(scripted_llm(always(RIGHT)))
+    for judge, outcome in ((never, "unsupported"), (None, "supported")):
+        response = Checked(engine, judge=judge).query(QUESTION)
+        assert response.metadata["denoise"]["outcome"] == outcome
 
 
-@pytest.mark.parametrize("make", ["around", "from_args"])
-def test_a_budget_acts(scripted_llm, make):
-    response = _made(
-        make, scripted_llm(first_wrong_then_right), budget=Budget(calls=1)
-    ).query(QUESTION)
+def test_a_budget_acts(scripted_llm):
+    engine = inner(scripted_llm(first_wrong_then_right))
+    response = Checked(engine, budget=Budget(calls=1)).query(QUESTION)
     assert response.metadata["denoise"]["stopped_because"] == "budget"
 
 
-@pytest.mark.parametrize("make", ["around", "from_args"])
-def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm, make):
+def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):
     settings = {
         "limits": LoopLimits(attempts=1),
         "unsupported": "abstain",
     }
-    response = _made(make, scripted_llm(first_wrong_then_right), **settings).query(
-        QUESTION
-    )
+    engine = inner(scripted_llm(first_wrong_then_right))
+    response = Checked(engine, **settings).query(QUESTION)
     note = response.metadata["denoise"]
     assert (note["outcome"], len(note["attempts"])) == ("abstained", 1)
-
-
-def _made(make, llm, **settings):
-    if make == "around":
-        return Checked(inner(llm), **settings)
-    return AugmentedQueryEngine.from_args(Fixed(nodes()), llm, **settings)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +65,6 @@ def _made(make, llm, **settings):
     ],
 )
 def test_a_setting_that_nothing_reads_is_an_error(scripted_llm, setting):
-    with pytest.raises(TypeError, match=next(iter(setting))):
-        AugmentedQueryEngine.from_args(
-            Fixed(nodes()), scripted_llm(lambda messages: RIGHT), **setting
-        )
     for what in checkable(scripted_llm):
         with pytest.raises(InputError, match=next(iter(setting))):
             Checked(what, **setting)
@@ -176,15 +154,12 @@ BUNDLE = QueryBundle(
 )
 
 
-@pytest.mark.parametrize("make", [checked_engine, own_loop])
-async def test_the_bundle_arrives_whole(scripted_llm, make):
+async def test_the_bundle_arrives_whole(scripted_llm):
     retriever = Fixed(nodes())
-    engine = make(scripted_llm, retriever=retriever)
+    engine = checked_engine(scripted_llm, retriever=retriever)
     engine.query(BUNDLE)
     await engine.aquery(BUNDLE)
-    engine.retrieve(BUNDLE)
-    await engine.aretrieve(BUNDLE)
-    assert len(retriever.queries) == 4
+    assert len(retriever.queries) == 2
     assert all(q == BUNDLE for q in retriever.queries)
     assert BUNDLE.query_str == QUESTION  # feedback went into a copy
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -183,6 +184,17 @@ class FoundNatively(Found):
     async def _aretrieve(self, query_bundle):
         await asyncio.sleep(0)
         return self._retrieve(query_bundle)
+
+
+class FoundSlowly(Found):
+    def _retrieve(self, query_bundle):
+        time.sleep(0.01)  # on the event loop this would be an error
+        return super()._retrieve(query_bundle)
+
+
+async def test_a_retriever_without_an_async_form_runs_on_a_thread(no_blocking):
+    (passage,) = await LlamaRetriever(FoundSlowly()).aretrieve("towers")
+    assert passage.text == "on towers"
 
 
 @pytest.mark.parametrize("kind", [Found, FoundNatively])

@@ -28,6 +28,7 @@ from llama_index.core.node_parser import (
     get_leaf_nodes,
 )
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
@@ -53,7 +54,7 @@ from pydantic import BaseModel
 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise import Checked, LlamaLLM
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
@@ -346,15 +347,6 @@ async def test_condense_chat_without_a_stream_over_an_engine_that_streams(
     assert str(await chat.achat(QUESTION)) == RIGHT
 
 
-def test_from_args_takes_what_llamaindex_has(scripted_llm):
-    engine = AugmentedQueryEngine.from_args(
-        Fixed(nodes()), llm=scripted_llm(always(RIGHT))
-    )
-    assert outcome(engine.query(QUESTION)) == "supported"
-    with pytest.raises(InputError, match="no default is resolved"):
-        AugmentedQueryEngine.from_args(Fixed(nodes()))
-
-
 def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
     with pytest.raises(
         (InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"
@@ -415,3 +407,14 @@ def test_evidence_of_a_chat_is_given_by_a_function(scripted_llm, text):
     assert outcome(Checked(chat, **judge).chat(QUESTION)) == "unknown"
     checked_chat = Checked(chat, **judge, evidence=lambda response: [text])
     assert outcome(checked_chat.chat(QUESTION)) == "supported"
+
+
+def test_the_prompts_of_the_wrapped_engine_are_listed_and_used(scripted_llm):
+    llm = scripted_llm(always(RIGHT))
+    engine = Checked(inner(llm))
+    key = "response_synthesizer:text_qa_template"
+    assert f"query_engine:{key}" in engine.get_prompts()
+    template = PromptTemplate("Say it with flowers. {context_str} {query_str}")
+    engine.query_engine.update_prompts({key: template})
+    engine.query(QUESTION)
+    assert "Say it with flowers." in llm.seen_prompts[0][-1].content

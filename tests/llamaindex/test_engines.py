@@ -1,4 +1,4 @@
-"""The augmented query engine answers with what was checked, from the user's nodes, and holds streams till then."""
+"""A checked query engine answers with what was checked, from the user's nodes, and holds streams till then."""
 
 import asyncio
 import itertools
@@ -7,10 +7,11 @@ import json
 import pytest
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
+    Response,
     StreamingResponse,
 )
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
-from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.query_engine import CustomQueryEngine
 from llamaindex_engines import (
     QUESTION,
     RIGHT,
@@ -20,30 +21,18 @@ from llamaindex_engines import (
     both,
     checked_engine,
     nodes,
-    own_loop,
 )
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import LoopLimits
-from denoise_core.end import ENDDenoiser
-from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import (
-    AugmentedQueryEngine,
-    Checked,
-    LlamaLLM,
-    record,
-)
+from llamaindex_denoise import Checked, LlamaLLM
 from llamaindex_denoise.events import AnswerEvent
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
-MAKE = {"own loop": own_loop, "around an engine": checked_engine}
 
-
-@pytest.fixture(params=MAKE)
-def make(request, scripted_llm):
-    return lambda *args, **settings: MAKE[request.param](
-        scripted_llm, *args, **settings
-    )
+@pytest.fixture
+def make(scripted_llm):
+    return lambda *args, **settings: checked_engine(scripted_llm, *args, **settings)
 
 
 def test_a_wrong_draft_is_told_what_is_wrong_and_mended(make):
@@ -119,52 +108,6 @@ def test_a_blank_question_is_refused(make):
         make().query("  ")
 
 
-def test_denoised_evidence_points_to_the_users_nodes(scripted_llm):
-    denoiser = ENDDenoiser(
-        FunctionScorer(lambda q, t: float("Porto" in t)), threshold=0.5
-    )
-    response = both(lambda: own_loop(scripted_llm, always(RIGHT), denoiser=denoiser))
-    (node,) = response.source_nodes
-    assert record(node.node)["origin_id"] == "n0"
-    assert record(node.node)["origin_spans"] == [[0, len(nodes()[0].node.text)]]
-
-
-def test_retrieve_and_synthesize_are_delegated(make):
-    engine = make()
-    bundle = QueryBundle(QUESTION)
-    results = engine.retrieve(bundle)
-    assert [hit.node.node_id for hit in results] == ["n0", "n1", "n2"]
-    assert [hit.node.node_id for hit in asyncio.run(engine.aretrieve(bundle))] == [
-        "n0",
-        "n1",
-        "n2",
-    ]
-    image = NodeWithScore(
-        node=ImageNode(image_url="https://example.org/a.png", id_="img")
-    )
-    extra = NodeWithScore(node=TextNode(text="more", id_="extra"))
-    for response in (
-        engine.synthesize(
-            bundle,
-            [results[0], image],
-            [extra],
-        ),
-        asyncio.run(
-            engine.asynthesize(
-                bundle,
-                [results[0], image],
-                [extra],
-            )
-        ),
-    ):
-        assert response.metadata["denoise"]["outcome"] == "supported"
-        assert [hit.node.node_id for hit in response.source_nodes] == [
-            "n0",
-            "img",
-            "extra",
-        ]
-
-
 def test_events_and_spans_for_a_real_handler(make, event_log):
     events, spans = event_log
     make().query(QUESTION)
@@ -183,23 +126,23 @@ def test_events_and_spans_for_a_real_handler(make, event_log):
     assert tree["Scripted.chat"], "the model's span has no parent"
 
 
-async def test_no_blocking_call_and_a_retriever_without_async_form(
-    scripted_llm, no_blocking
-):
-    class Slow(Fixed):
-        def _retrieve(self, query_bundle):
-            import time
+class Answers(CustomQueryEngine):
+    """An engine with its own async form."""
 
-            time.sleep(0.01)  # on the event loop this would be an error here
-            return super()._retrieve(query_bundle)
+    def custom_query(self, query_str):
+        return Response(RIGHT, nodes())
 
-    response = await own_loop(scripted_llm, retriever=Slow(nodes())).aquery(QUESTION)
+    async def acustom_query(self, query_str):
+        return self.custom_query(query_str)
+
+
+async def test_nothing_of_ours_blocks_the_event_loop(no_blocking):
+    response = await Checked(Answers()).aquery(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
 
 
-@pytest.mark.parametrize("how", ["own loop", "around an engine"])
-def test_a_stream_carries_only_the_final_text(scripted_llm, how):
-    engine = MAKE[how](scripted_llm)
+def test_a_stream_carries_only_the_final_text(make):
+    engine = make()
     engine.streaming = True
     response = engine.query(QUESTION)
     assert isinstance(response, StreamingResponse)
@@ -217,10 +160,6 @@ def test_a_stream_carries_only_the_final_text(scripted_llm, how):
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (
-            lambda: AugmentedQueryEngine("x"),
-            "expected a denoise_core Augmenter, got str",
-        ),
         (
             lambda: Checked(Fixed([])),
             "expected a llama_index query engine, .* got Fixed",

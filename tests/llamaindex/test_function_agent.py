@@ -16,7 +16,7 @@ from llama_index.core.tools import (
 )
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
-from llamaindex_engines import Fixed, always, nodes, own_loop
+from llamaindex_engines import Fixed, always, checked_engine, nodes
 
 from denoise_core.augmenter import LoopLimits, WorkingMemory
 from denoise_core.augmenter.drafting.contamination import split_evidence
@@ -181,7 +181,7 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted_llm, kind):
     else:
         tool = Checked(
             QueryEngineTool.from_defaults(
-                own_loop(scripted_llm, always(RIGHT)),
+                checked_engine(scripted_llm, always(RIGHT)),
                 name="search",
                 description="towers",
             )

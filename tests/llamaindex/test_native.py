@@ -3,12 +3,11 @@
 import pytest
 from llama_index.core import MockEmbedding, Settings
 from llamaindex_denoisers import Fails, both, nodes_of
-from llamaindex_engines import Fixed, keep_red, nodes
+from llamaindex_engines import keep_red
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
-    AugmentedQueryEngine,
     DenoisePostprocessor,
     EmbeddedEmbedding,
     record,
@@ -43,7 +42,6 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted_llm):
     for make in (
         lambda: DenoisePostprocessor.from_llm(),
         lambda: DenoisePostprocessor(method="embedding"),
-        lambda: AugmentedQueryEngine.from_args(Fixed(nodes())),
     ):
         with pytest.raises(ValueError, match="no default is resolved"):
             make()

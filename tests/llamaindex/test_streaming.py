@@ -15,18 +15,14 @@ from llamaindex_engines import (
     QUESTION,
     RIGHT,
     WRONG,
-    Fixed,
     always,
     first_wrong_then_right,
     inner,
-    nodes,
-    own_loop,
 )
 
 from denoise_core.augmenter import Augmenter, LoopLimits
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise import Checked
 from llamaindex_denoise.events import AnswerEvent
-from llamaindex_denoise.models.retriever import LlamaRetriever
 
 NOTICE = "\n\n"
 
@@ -36,14 +32,8 @@ class Down(BaseRetriever):
         raise ConnectionError("no index")
 
 
-def own_draft(scripted_llm, reply, **settings):
-    engine = own_loop(scripted_llm, reply, **settings)
-    engine.streaming = "draft"
-    return engine
-
-
-def checked_draft(scripted_llm, reply, *, streaming=True, **settings):
-    engine = inner(scripted_llm(reply), streaming=streaming)
+def checked_draft(scripted_llm, reply, *, streaming=True, retriever=None, **settings):
+    engine = inner(scripted_llm(reply), retriever, streaming=streaming)
     return Checked(engine, augmenter=Augmenter(**settings), streaming="draft")
 
 
@@ -69,15 +59,13 @@ async def full_answer(engine, sync):
 
 
 both = pytest.mark.parametrize("sync", [True, False])
-engines = pytest.mark.parametrize("make", [own_draft, checked_draft])
 
 
 @both
-@engines
-async def test_a_draft_that_holds_is_all_that_is_shown(
-    scripted_llm, make, sync, event_log
-):
-    shown_text, response = await streamed_text(make(scripted_llm, always(RIGHT)), sync)
+async def test_a_draft_that_holds_is_all_that_is_shown(scripted_llm, sync, event_log):
+    shown_text, response = await streamed_text(
+        checked_draft(scripted_llm, always(RIGHT)), sync
+    )
     assert shown_text == list(RIGHT)
     assert response.metadata["denoise"]["outcome"] == "supported"
     assert response.source_nodes[0].node.node_id == "n0"
@@ -86,11 +74,8 @@ async def test_a_draft_that_holds_is_all_that_is_shown(
 
 
 @both
-@engines
-async def test_a_draft_that_does_not_is_followed_by_the_answer(
-    scripted_llm, make, sync
-):
-    engine = make(scripted_llm, first_wrong_then_right)
+async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted_llm, sync):
+    engine = checked_draft(scripted_llm, first_wrong_then_right)
     shown_text, response = await streamed_text(engine, sync)
     assert "".join(shown_text) == WRONG + NOTICE + RIGHT
     assert shown_text[: len(WRONG)] == list(WRONG)
@@ -107,19 +92,19 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(
 
 
 @both
-@engines
-async def test_a_draft_nothing_better_came_of_stands_and_says_so(
-    scripted_llm, make, sync
-):
-    shown_text, response = await streamed_text(make(scripted_llm, always(WRONG)), sync)
+async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted_llm, sync):
+    shown_text, response = await streamed_text(
+        checked_draft(scripted_llm, always(WRONG)), sync
+    )
     assert "".join(shown_text) == WRONG
     assert response.metadata["denoise"]["outcome"] == "unsupported"
 
 
 @both
-@engines
-async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, make, sync):
-    engine = make(scripted_llm, always(WRONG), limits=LoopLimits(unsupported="abstain"))
+async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, sync):
+    engine = checked_draft(
+        scripted_llm, always(WRONG), limits=LoopLimits(unsupported="abstain")
+    )
     shown_text, response = await streamed_text(engine, sync)
     final = (await full_answer(engine, sync)).response
     assert "".join(shown_text) == WRONG + NOTICE + final
@@ -140,7 +125,7 @@ async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted_llm, 
 async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
     scripted_llm, sync
 ):
-    engine = own_draft(scripted_llm, always(RIGHT), retriever=Down())
+    engine = checked_draft(scripted_llm, always(RIGHT), retriever=Down())
     shown_text, response = await streamed_text(engine, sync)
     engine.streaming = False
     plain_result = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
@@ -155,7 +140,7 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
 async def test_a_notice_in_the_users_language_names_a_correction_once(
     scripted_llm, sync
 ):
-    engine = own_draft(scripted_llm, first_wrong_then_right)
+    engine = checked_draft(scripted_llm, first_wrong_then_right)
     engine.notice = "Der Entwurf war falsch. Die Antwort:"
     shown_text, _ = await streamed_text(engine, sync)
     assert "".join(shown_text) == f"{WRONG}\n\n{engine.notice}\n\n{RIGHT}"
@@ -164,7 +149,7 @@ async def test_a_notice_in_the_users_language_names_a_correction_once(
 @both
 async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted_llm, sync):
     chat = CondenseQuestionChatEngine.from_defaults(
-        own_draft(scripted_llm, first_wrong_then_right),
+        checked_draft(scripted_llm, first_wrong_then_right),
         llm=scripted_llm(lambda messages: ""),
     )
     if sync:
@@ -196,10 +181,8 @@ class Endless(Calling):
 
 async def test_a_reader_that_leaves_ends_the_run():
     remaining_steps = asyncio.Event()
-    augmenter = Augmenter(
-        LlamaLLM(Endless(script=remaining_steps)), LlamaRetriever(Fixed(nodes()))
-    )
-    response = await AugmentedQueryEngine(augmenter, streaming="draft").aquery(QUESTION)
+    engine = inner(Endless(script=remaining_steps), streaming=True)
+    response = await Checked(engine, streaming="draft").aquery(QUESTION)
     assert await anext(response.response_gen) == "x"
     await response.response_gen.aclose()
     await asyncio.wait_for(remaining_steps.wait(), 20)

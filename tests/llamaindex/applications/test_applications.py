@@ -20,7 +20,6 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import (
-    AugmentedQueryEngine,
     Checked,
     DenoisePostprocessor,
     DenoiseTransform,
@@ -184,9 +183,7 @@ def checked(index, llm):
 
 def denoised_and_checked(index, llm):
     post = DenoisePostprocessor(denoiser=end())
-    engine = AugmentedQueryEngine.from_args(
-        index.as_retriever(), llm=llm, node_postprocessors=[post]
-    )
+    engine = Checked(index.as_query_engine(llm=llm, node_postprocessors=[post]))
     return asks(engine), lambda r: (supported(r), denoised(r))
 
 
