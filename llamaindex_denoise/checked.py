@@ -1,4 +1,4 @@
-"""`Checked`: engines, chats, agents and tools whose answers are verified."""
+"""`Checked`: engines, chats and agents whose answers are verified."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any, TypeVar, overload
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
-from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Workflow
 
 from denoise_core import Budget, InputError
@@ -27,8 +26,6 @@ def Checked(component: BaseQueryEngine, **settings: Any) -> CheckedQueryEngine: 
 @overload
 def Checked(component: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ...
 @overload
-def Checked(component: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
-@overload
 def Checked(component: WorkflowT, **settings: Any) -> WorkflowT: ...
 def Checked(  # noqa: N802  used like a class
     component: Any,
@@ -47,8 +44,7 @@ def Checked(  # noqa: N802  used like a class
 
     Args:
         component: A query engine, a chat engine of any mode, a FunctionAgent,
-            ReActAgent, CodeActAgent, AgentWorkflow, or a `QueryEngineTool` (which then
-            shows an agent the verdict). It is not changed.
+            ReActAgent, CodeActAgent or AgentWorkflow. It is not changed.
         judge: A judge of `denoise_core`, a LlamaIndex model (which then quotes)
             or a function. None is the model that ``component`` answers with,
             ``"off"`` is nobody.
@@ -81,19 +77,9 @@ def Checked(  # noqa: N802  used like a class
         _require_settings(settings, component_kind, ("evidence", "on_error"))
         return CheckedChatEngine(component, loop_augmenter, **settings)
     # Imported late, since LlamaIndex's agents are slow to import.
-    from llamaindex_denoise.agents.checked import (
-        CheckedTool,
-        FinalOutputChecks,
-        checked_workflow,
-    )
+    from llamaindex_denoise.agents.checked import FinalOutputChecks, checked_workflow
 
-    _require_unchecked(component, (CheckedTool, FinalOutputChecks))
-    if isinstance(component, QueryEngineTool):
-        engine = component.query_engine
-        if not isinstance(engine, CheckedQueryEngine):
-            _require_settings(settings, component_kind, _ENGINE_SETTINGS)
-            engine = CheckedQueryEngine(engine, loop_augmenter, **settings)
-        return CheckedTool(engine, component.metadata, component._resolve_input_errors)
+    _require_unchecked(component, FinalOutputChecks)
     if isinstance(component, Workflow):
         _require_settings(settings, component_kind, ("no_evidence",))
         return checked_workflow(component, loop_augmenter, **settings)

@@ -1,4 +1,4 @@
-"""`Checked` of agents, workflows and tools: answers are checked before they are sent."""
+"""`Checked` of agents and workflows: answers are checked before they are sent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from llama_index.core.base.llms.types import (
     TextBlock,
 )
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
+from llama_index.core.tools import AsyncBaseTool, ToolOutput
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
@@ -73,13 +73,6 @@ STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
 HANDOFF_TOOL = "handoff"  # LlamaIndex's workflows pass a conversation on with it
 EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
-_UNCONFIRMED_OUTCOMES = (
-    "partly supported",
-    "unsupported",
-    "unknown",
-    "abstained",
-    "failed",
-)
 
 # In the store: positions of rejected drafts among a run's notes, and their records;
 # and what the conversation's answers rested on.
@@ -89,32 +82,6 @@ _NO_REJECTED: Mapping[str, Any] = {"places": [], "records": []}
 _FINAL_THOUGHT = "I can answer without using any more tools."
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
-
-
-class CheckedTool(QueryEngineTool):
-    """A query engine tool that shows the agent the verdict.
-
-    A supported answer is unchanged; any other begins with a line that names the
-    outcome, which ``str(response)`` would leave out.
-    """
-
-    def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Call the engine and label its answer."""
-        return _label_output(super().call(*args, **kwargs))
-
-    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Call the engine and label its answer."""
-        return _label_output(await super().acall(*args, **kwargs))
-
-
-def _label_output(output: ToolOutput) -> ToolOutput:
-    metadata = getattr(output.raw_output, "metadata", None) or {}
-    outcome = metadata.get("denoise", {}).get("outcome")
-    if outcome not in _UNCONFIRMED_OUTCOMES:
-        return output
-    verdict_label = f"({outcome}: this answer was not confirmed by its sources)"
-    text_block = TextBlock(text=f"{verdict_label}\n{output.content}")
-    return output.model_copy(update={"blocks": [text_block]})
 
 
 def checked_workflow(

@@ -8,7 +8,6 @@ from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import QueryBundle
-from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Workflow
 from llamaindex_doubles import Calling
 from llamaindex_engines import (
@@ -78,13 +77,11 @@ def checkable(scripted_llm):
     )
     agent = FunctionAgent(name="guide", llm=Calling(script=None))
     chat = ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
-    tool = QueryEngineTool.from_defaults(inner(llm), name="towers")
     return [
         inner(llm),
         chat,
         agent,
         AgentWorkflow(agents=[agent]),
-        tool,
     ]
 
 
@@ -93,9 +90,7 @@ def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted_llm):
         before = dict(vars(what))
         restored = Checked(what)
         assert vars(what) == before
-        assert isinstance(
-            restored, (BaseQueryEngine, BaseChatEngine, Workflow, QueryEngineTool)
-        )
+        assert isinstance(restored, (BaseQueryEngine, BaseChatEngine, Workflow))
         with pytest.raises(InputError, match="already"):
             Checked(restored)
 

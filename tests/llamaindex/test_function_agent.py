@@ -179,12 +179,10 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted_llm, kind):
             Fixed(nodes()), name="search", description="towers"
         )
     else:
-        tool = Checked(
-            QueryEngineTool.from_defaults(
-                checked_engine(scripted_llm, always(RIGHT)),
-                name="search",
-                description="towers",
-            )
+        tool = QueryEngineTool.from_defaults(
+            checked_engine(scripted_llm, always(RIGHT)),
+            name="search",
+            description="towers",
         )
 
     def call():
