@@ -7,7 +7,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -29,12 +28,10 @@ from llama_index.core.agent.workflow import (
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
-    CitableBlock,
     CompletionResponse,
-    TextBlock,
 )
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool, ToolOutput
+from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
@@ -52,10 +49,9 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
 )
 from denoise_core.augmenter.prompts import REVISE
-from denoise_core.support.judging import ProviderCitation
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
-from llamaindex_denoise.engines.base import history_to_messages, message_citations
+from llamaindex_denoise.engines.base import history_to_messages
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
@@ -187,8 +183,7 @@ class FinalOutputChecks:
         event: StopEvent
         event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
-        citations = message_citations(event.result.response)
-        draft = DraftReply(text, retrieved=evidence, citations=citations)
+        draft = DraftReply(text, retrieved=evidence)
         run_record = await self._judge_draft(ctx, draft)
         await self._publish(ctx, run_record)
         event.result.metadata = {"denoise": run_record}
@@ -419,7 +414,6 @@ class AgentDrafter:
             token_usage,
             retrieved=self.evidence,
             origin=model_step,
-            citations=model_step.citations,
         )
         if output.tool_calls:
             self.tool_step = model_step
@@ -458,11 +452,6 @@ class _ModelStep:
             answer_step: ResponseReasoningStep = self.new_notes[-1]
             return answer_step.response
         return self.output.response.content or ""
-
-    @property
-    def citations(self) -> tuple[ProviderCitation, ...]:
-        """What the provider cites; of a ReActAgent's answer the ranges are not known."""
-        return () if self.is_reasoning else message_citations(self.output.response)
 
     def feedback_as_notes(self, draft: str, feedback: str) -> tuple[Any, ...]:
         """Return a draft and the feedback on it in the form of the agent's notes."""
@@ -587,20 +576,4 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     for passage in tool_result.passages:
         tool_passage = replace(passage, provenance="tool")
         passages.append(tool_passage)
-    return (*passages, *_citable_passages(output, name))
-
-
-def _citable_passages(output: ToolOutput, name: str) -> Iterator[Passage]:
-    """The documents of a tool that gives them to the provider to cite."""
-    for number, block in enumerate(output.blocks, 1):
-        if isinstance(block, CitableBlock):
-            texts = []
-            for item in block.content:
-                if isinstance(item, TextBlock):
-                    texts.append(item.text)
-            yield Passage(
-                "\n".join(texts),
-                f"{name}-{number}",
-                header=block.title,
-                provenance="tool",
-            )
+    return tuple(passages)

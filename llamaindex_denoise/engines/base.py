@@ -1,11 +1,11 @@
-"""What engines, chats and agents share: streamed responses, messages and citations."""
+"""What engines, chats and agents share: streamed responses and messages."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from llama_index.core.base.llms.types import ChatMessage, CitationBlock, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
@@ -14,7 +14,6 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import Message
-from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
@@ -37,27 +36,6 @@ def history_to_messages(history: Sequence[ChatMessage]) -> tuple[Message, ...]:
         if role is not None and text.strip():
             messages.append(Message(role, text))
     return tuple(messages)
-
-
-def message_citations(message: ChatMessage) -> tuple[ProviderCitation, ...]:
-    """What the model's provider cites, as ranges of the message's content.
-
-    LlamaIndex puts the citations of a text block behind it.
-    """
-    citations = []
-    start = end = 0
-    has_text = False
-    for block in message.blocks:
-        if isinstance(block, TextBlock):
-            start = end + has_text  # the blocks are joined by a line break
-            end = start + len(block.text)
-            has_text = True
-        elif isinstance(block, CitationBlock):
-            cited_content = block.cited_content
-            if isinstance(cited_content, TextBlock):
-                citation = ProviderCitation(start, end, cited_content.text)
-                citations.append(citation)
-    return tuple(citations)
 
 
 def response_text(response: RESPONSE_TYPE) -> str:
