@@ -32,7 +32,7 @@ from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import NodeSequence, response_text
-from llamaindex_denoise.models.threads import defining_class
+from llamaindex_denoise.models.retriever import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import source_node
 

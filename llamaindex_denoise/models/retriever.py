@@ -9,7 +9,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
 from denoise_core import InputError, Passage
-from llamaindex_denoise.models.threads import AdapterThreads, defining_class
+from denoise_core.runtime.thread_pool import run_in_pool
 from llamaindex_denoise.nodes.convert import to_passages
 
 
@@ -22,7 +22,6 @@ class LlamaRetriever:
     Args:
         retriever: The LlamaIndex retriever.
         postprocessors: Run on what it retrieves.
-        max_threads: Threads for a retriever that has only a synchronous form.
 
     Raises:
         InputError: ``retriever`` is not a LlamaIndex retriever.
@@ -32,7 +31,6 @@ class LlamaRetriever:
         self,
         retriever: BaseRetriever,
         postprocessors: Sequence[BaseNodePostprocessor] = (),
-        max_threads: int = 10,
     ) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InputError(
@@ -41,7 +39,6 @@ class LlamaRetriever:
             )
         self.retriever = retriever
         self.postprocessors = list(postprocessors)
-        self._threads = AdapterThreads(max_threads)
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         """Return the retrieved and postprocessed passages."""
@@ -56,9 +53,7 @@ class LlamaRetriever:
         query_bundle = QueryBundle(query)
         # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
-            nodes = await self._threads.run(
-                lambda: self.retriever.retrieve(query_bundle)
-            )
+            nodes = await run_in_pool(self.retriever.retrieve, query_bundle)
         else:
             nodes = await self.retriever.aretrieve(query_bundle)
         for postprocessor in self.postprocessors:
@@ -66,3 +61,14 @@ class LlamaRetriever:
                 nodes, query_bundle=query_bundle
             )
         return to_passages(nodes, include_captions=True)
+
+
+def defining_class(instance: object, method: str) -> type | None:
+    """Return the class that defines ``method`` for this object.
+
+    LlamaIndex wraps methods, so comparing the functions would not work.
+    """
+    for base_class in type(instance).__mro__:
+        if method in vars(base_class):
+            return base_class
+    return None

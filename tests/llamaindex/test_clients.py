@@ -11,7 +11,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 
-from denoise_core import Budget, BudgetExceeded, InputError, Message, Usage, run
+from denoise_core import Budget, BudgetExceeded, Message, Usage, run
 from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import check_denoiser
@@ -123,9 +123,9 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
         return reply(prompt)
 
     denoiser = S2ADenoiser(
-        LlamaLLM(local(waits_for_the_loop), max_threads=4),
+        LlamaLLM(local(waits_for_the_loop)),
         variant="select",
-        max_concurrency=10,
+        max_concurrency=4,
         options=Options(join_passages=False),
     )
     denoiser.record.is_readable = True  # a new model is asked once alone
@@ -146,9 +146,9 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
 def test_a_model_that_must_be_called_alone_is(local):
     reply = Inside(1)
     denoiser = S2ADenoiser(
-        LlamaLLM(local(reply), max_threads=1),
+        LlamaLLM(local(reply)),
         variant="select",
-        max_concurrency=10,
+        max_concurrency=1,
         options=Options(join_passages=False),
     )
     DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(
@@ -208,9 +208,3 @@ def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {
         "page": 3
     }
-
-
-@pytest.mark.parametrize("threads", [0, -1])
-def test_a_pool_without_threads_is_refused(threads):
-    with pytest.raises(InputError, match="max_threads"):
-        LlamaLLM(MockLLM(), max_threads=threads)

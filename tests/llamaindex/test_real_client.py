@@ -61,18 +61,6 @@ async def test_text_and_tokens_are_the_servers(server, client):
     assert [m["role"] for m in server.requests[0]["messages"]] == ["system", "user"]
 
 
-async def test_a_stream_is_the_text_in_pieces_with_its_tokens(server, client):
-    llm = LlamaLLM(
-        client(additional_kwargs={"stream_options": {"include_usage": True}})
-    )
-    *pieces, used = await asyncio.to_thread(lambda: list(llm.stream(ASKED)))
-    assert [part async for part in llm.astream(ASKED)] == [*pieces, used]
-    assert all(request["stream"] for request in server.requests)
-    assert used == USED
-    assert len(pieces) == NEW_TOKENS
-    assert "".join(pieces) == llm.complete(ASKED).text
-
-
 async def test_a_schema_is_a_tool_that_must_be_called(server, client):
     server.fields = {"keep": [1]}
     llm = LlamaLLM(client(is_function_calling_model=True))
