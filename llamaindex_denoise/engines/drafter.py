@@ -21,7 +21,7 @@ from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from denoise_core import InputError, Passage
+from denoise_core import InputError
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
@@ -34,7 +34,6 @@ from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import NodeSequence, response_text
 from llamaindex_denoise.models.retriever import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
-from llamaindex_denoise.nodes.headers import source_node
 
 _RETRIEVAL = "the engine's retrieval"
 
@@ -215,7 +214,7 @@ class EngineDrafter:
         object_fields = _evidence_fields(response)
         retrieved = self.earlier
         if nodes:
-            passages = _evidence_passages(nodes)
+            passages = to_passages(nodes, include_captions=True)
             evidence = RetrievedEvidence(passages, self._search_query)
             retrieved = (evidence, *self.earlier)
         return DraftReply(
@@ -238,17 +237,6 @@ def _with_notice(draft_reply: DraftReply) -> DraftReply:
             "the engine's stream was read to its end",
         )
     return draft_reply
-
-
-def _evidence_passages(nodes: NodeSequence) -> tuple[Passage, ...]:
-    """Evidence passages; what a database returned is marked as tool data."""
-    passages = []
-    for passage in to_passages(nodes, include_captions=True):
-        scored_node = source_node(passage)
-        if scored_node is not None and is_database_row(scored_node):
-            passage = replace(passage, provenance="tool")
-        passages.append(passage)
-    return tuple(passages)
 
 
 def _evidence_fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
@@ -327,11 +315,6 @@ def retrieved_sources(sources: NodeSequence) -> list[NodeWithScore]:
     models as sources.
     """
     return [scored_node for scored_node in sources if not _is_model_text(scored_node)]
-
-
-def is_database_row(scored_node: NodeWithScore) -> bool:
-    """Whether LlamaIndex's SQL retrievers returned this node."""
-    return "sql_query" in scored_node.node.metadata
 
 
 def _is_model_text(scored_node: NodeWithScore) -> bool:

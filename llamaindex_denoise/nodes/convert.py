@@ -32,7 +32,6 @@ from denoise_core import (
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
-    RECORD_VERSION,
     RecordDetail,
     result_summary,
     step_record,
@@ -201,11 +200,7 @@ class NodeBatch:
         failure_reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
         self.failures[passage_id] = failure_reason or format_error(error)
         if failure_reason:  # the policy keeps the node
-            method = type(self.guard.denoiser).__name__
-            unread_node = self.nodes[position]
-            self._untouched[position] = with_fallback_record(
-                unread_node, failure_reason, method
-            )
+            self._untouched[position] = self.nodes[position]
 
     @property
     def untouched_nodes(self) -> list[NodeWithScore]:
@@ -268,28 +263,6 @@ def _has_pin(node: BaseNode, must_keep: Pin | None) -> bool:
     if must_keep is None:
         return False
     return bool(read_result(node_text(node), must_keep=must_keep).pinned_ids())
-
-
-def with_fallback_record(
-    scored_node: NodeWithScore, reason: str, method: str
-) -> NodeWithScore:
-    """Return a node that could not be converted, with the reason in its record."""
-    node_record: dict[str, Any] = {
-        "v": RECORD_VERSION,
-        "op": method,
-        "score": None,
-        "fallback": reason,
-        "coverage": 1.0,
-        "origin_id": None,
-        "origin_spans": [],
-        "origin_extractive": False,
-    }
-    # A broken node may fail when it is copied; then it is returned as it is.
-    with suppress(Exception):
-        relationships = relationships_with_record(scored_node.node, node_record)
-        node = copy_model(scored_node.node, {"relationships": relationships})
-        return NodeWithScore(node=node, score=scored_node.score)
-    return scored_node
 
 
 def node_text(node: BaseNode) -> str:
@@ -432,9 +405,7 @@ def to_nodes(
                 if kept_passage.id in conversion.passages:
                     passage_ids = [kept_passage.id]
                 sources = _source_nodes(passage_ids, conversion.passages)
-                nodes += [
-                    with_fallback_record(n, failure_reason, method) for n in sources
-                ]
+                nodes += sources
     return nodes
 
 
