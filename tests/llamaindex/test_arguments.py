@@ -14,7 +14,6 @@ from llamaindex_engines import (
     QUESTION,
     RIGHT,
     Fixed,
-    always,
     checked_engine,
     first_wrong_then_right,
     inner,
@@ -24,24 +23,6 @@ from llamaindex_engines import (
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
 from llamaindex_denoise import Checked
-
-
-def never(question, evidence, claim):
-    """A judge that lets nothing pass."""
-    return False
-
-
-def test_a_judge_acts(scripted_llm):
-    engine = inner(scripted_llm(always(RIGHT)))
-    for judge, outcome in ((never, "unsupported"), (None, "supported")):
-        response = Checked(engine, judge=judge).query(QUESTION)
-        assert response.metadata["denoise"]["outcome"] == outcome
-
-
-def test_a_budget_acts(scripted_llm):
-    engine = inner(scripted_llm(first_wrong_then_right))
-    response = Checked(engine, budget=Budget(calls=1)).query(QUESTION)
-    assert response.metadata["denoise"]["stopped_because"] == "budget"
 
 
 def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):

@@ -53,9 +53,7 @@ from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, inner, nod
 from pydantic import BaseModel
 
 from denoise_core import InputError
-from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import LlamaRetriever
+from llamaindex_denoise import Checked
 
 
 def outcome(response):
@@ -345,15 +343,6 @@ async def test_condense_chat_without_a_stream_over_an_engine_that_streams(
         ours, llm=scripted_llm(always(QUESTION))
     )
     assert str(await chat.achat(QUESTION)) == RIGHT
-
-
-def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
-    with pytest.raises(
-        (InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"
-    ):
-        Augmenter(LlamaLLM(scripted_llm(always(RIGHT))), Fixed(nodes()))
-    with pytest.raises(InputError, match="expected a llama_index retriever"):
-        LlamaRetriever(scripted_llm(always(RIGHT)))
 
 
 class SaysFromMetadata(CustomQueryEngine):

@@ -1,4 +1,4 @@
-"""Twelve whole applications as users write them, sync and async, on four vector stores."""
+"""Eight whole applications as users write them, sync and async, on four vector stores."""
 
 import asyncio
 import re
@@ -6,7 +6,6 @@ import re
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.chat_engine import (
-    CondensePlusContextChatEngine,
     ContextChatEngine,
 )
 from llama_index.core.node_parser import SentenceSplitter
@@ -167,28 +166,15 @@ def qa_by_an_llm(index, llm):
     return reading(index, llm, DenoisePostprocessor.from_llm(llm, top_n=2))
 
 
-def qa_by_embeddings(index, llm):
-    post = DenoisePostprocessor(embed_model=Words(), keep=2, chunks="sentences")
-    return reading(index, llm, post)
-
-
 def qa_by_a_reranker(index, llm):
     posts = [LLMRerank(llm=llm, top_n=1), DenoisePostprocessor(denoiser=end())]
     return reading(index, llm, *posts, similarity_top_k=2)
-
-
-def checked(index, llm):
-    return asks(Checked(index.as_query_engine(llm=llm))), supported
 
 
 def denoised_and_checked(index, llm):
     post = DenoisePostprocessor(denoiser=end())
     engine = Checked(index.as_query_engine(llm=llm, node_postprocessors=[post]))
     return asks(engine), lambda r: (supported(r), denoised(r))
-
-
-def s2a(index, llm):
-    return reading(index, llm, DenoisePostprocessor(llm=llm, context=False))
 
 
 def citations(index, llm):
@@ -206,14 +192,6 @@ def citations(index, llm):
 def context_chat(index, llm):
     post = DenoisePostprocessor(denoiser=end())
     engine = ContextChatEngine.from_defaults(
-        index.as_retriever(), llm=llm, node_postprocessors=[post]
-    )
-    return talks(engine), denoised
-
-
-def condensed_chat(index, llm):
-    post = DenoisePostprocessor(denoiser=end())
-    engine = CondensePlusContextChatEngine.from_defaults(
         index.as_retriever(), llm=llm, node_postprocessors=[post]
     )
     return talks(engine), denoised
@@ -247,8 +225,8 @@ def workflow(index, llm):
 
 
 APPLICATIONS = [
-    qa, qa_by_an_llm, qa_by_embeddings, qa_by_a_reranker, checked, denoised_and_checked, s2a, citations,
-    context_chat, condensed_chat, checked_chat, workflow,
+    qa, qa_by_an_llm, qa_by_a_reranker, denoised_and_checked, citations, context_chat,
+    checked_chat, workflow,
 ]  # fmt: skip
 
 
