@@ -13,7 +13,7 @@ from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextN
 
 from denoise_core import Budget, BudgetExceeded, Message, Usage, run
 from denoise_core.runtime.effects import complete
-from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import check_denoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.llm import reported_usage
@@ -88,73 +88,22 @@ def test_the_budget_counts_reported_tokens(scripted_llm):
         run(twice(), budget=Budget(tokens=100))
 
 
-class Inside:
-    """A blocking reply that waits until ``expected`` calls are inside at once."""
-
-    def __init__(self, expected):
-        self.expected, self.inside, self.most, self.threads = expected, 0, 0, set()
-        self.lock = threading.Condition()
-
-    def __call__(self, prompt):
-        with self.lock:
-            self.threads.add(threading.get_ident())
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-            self.lock.notify_all()
-            assert self.lock.wait_for(lambda: self.most >= self.expected, timeout=20)
-            self.inside -= 1
-        return "1"
-
-
-def twenty():
-    return [
-        NodeWithScore(node=TextNode(text=f"Fact {i}. More.", id_=str(i)))
-        for i in range(20)
-    ]
-
-
-async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
-    reply, on_the_loop = Inside(4), threading.Event()
+async def test_a_local_model_runs_beside_the_event_loop(local):
+    on_the_loop = threading.Event()
 
     def waits_for_the_loop(prompt):
-        assert on_the_loop.wait(
-            20
-        )  # a call on the event loop itself would wait here in vain
-        return reply(prompt)
+        # A call on the event loop itself would wait here in vain.
+        return "1" if on_the_loop.wait(20) else "the loop was blocked"
 
-    denoiser = S2ADenoiser(
-        LlamaLLM(local(waits_for_the_loop)),
-        variant="select",
-        max_concurrency=4,
-        options=Options(join_passages=False),
+    postprocessor = DenoisePostprocessor.from_llm(
+        local(waits_for_the_loop), on_error="raise"
     )
-    denoiser.record.is_readable = True  # a new model is asked once alone
-    work = asyncio.create_task(
-        DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(
-            twenty(), query_str="q"
-        )
-    )
+    node = NodeWithScore(node=TextNode(text="One fact. More."))
+    work = asyncio.create_task(postprocessor.apostprocess_nodes([node], query_str="q"))
     await asyncio.sleep(0.01)
     assert not work.done()
     on_the_loop.set()
-    out = await work
-    assert [hit.node.text for hit in out] == [f"Fact {i}. " for i in range(20)]
-    assert reply.most == 4
-    assert threading.get_ident() not in reply.threads
-
-
-def test_a_model_that_must_be_called_alone_is(local):
-    reply = Inside(1)
-    denoiser = S2ADenoiser(
-        LlamaLLM(local(reply)),
-        variant="select",
-        max_concurrency=1,
-        options=Options(join_passages=False),
-    )
-    DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(
-        twenty(), query_str="q"
-    )
-    assert reply.most == 1
+    assert [hit.node.text for hit in await work] == ["One fact. "]
 
 
 def test_adapters_keep_the_laws_of_a_denoiser(scripted_llm):

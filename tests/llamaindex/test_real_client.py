@@ -14,7 +14,6 @@ from openai_server import NEW_TOKENS
 
 from denoise_core import Message, Usage
 from denoise_core.protocols import StructuredLLM
-from denoise_core.s2a import Options, S2ADenoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, record
 
 pytestmark = pytest.mark.enable_socket
@@ -35,22 +34,6 @@ def client(server):
         return OpenAILike(model="tiny", api_base=server.url, api_key="none", **settings)
 
     return client
-
-
-def nodes(count):
-    return [
-        NodeWithScore(node=TextNode(text=f"One sentence {i}. Another one.", id_=str(i)))
-        for i in range(count)
-    ]
-
-
-def postprocessor(model):
-    denoiser = S2ADenoiser(
-        LlamaLLM(model),
-        variant="select",
-        options=Options(join_passages=False),
-    )
-    return DenoisePostprocessor(denoiser=denoiser)
 
 
 async def test_text_and_tokens_are_the_servers(server, client):
@@ -74,17 +57,6 @@ async def test_a_schema_is_a_tool_that_must_be_called(server, client):
         assert {key: sent_schema[key] for key in WANTED} == WANTED
         assert sent["tool_choice"] == "required"
         assert [m["role"] for m in sent["messages"]] == ["system", "user"]
-
-
-async def test_cancelling_leaves_nothing_running(server, client):
-    server.faults = ["hang"]
-    task = asyncio.create_task(
-        postprocessor(client()).apostprocess_nodes(nodes(1), query_str="q")
-    )
-    await asyncio.to_thread(server.arrived.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 RAISES = [401, 403]
