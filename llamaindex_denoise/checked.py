@@ -18,7 +18,7 @@ from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
 
 _SHARED_SETTINGS = ("judge", "budget", "limits", "unsupported", "augmenter")
-_ENGINE_SETTINGS = ("evidence", "streaming", "notice", "on_error")
+_ENGINE_SETTINGS = ("evidence", "streaming", "on_error")
 
 
 @overload
@@ -54,8 +54,8 @@ def Checked(  # noqa: N802  used like a class
         augmenter: Your own loop, instead of the settings above.
         **settings: Of engines and chats ``on_error`` and ``evidence``: a function from the
             component's response to nodes or texts, where its ``source_nodes`` do not
-            have what the answer was written from. Of a query engine also ``streaming``
-            and ``notice``. Of an agent ``no_evidence``: names of tools whose output is
+            have what the answer was written from. Of a query engine also ``streaming``.
+            Of an agent ``no_evidence``: names of tools whose output is
             no evidence (a notebook, a planner, a tool that calls a model).
 
     Raises:

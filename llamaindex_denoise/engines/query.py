@@ -61,7 +61,6 @@ class CheckedQueryEngine(BaseQueryEngine):
         streaming: ``"checked"`` (or True) streams the judged text, ``"draft"`` the
             first draft as it is written. If the answer differs from what was shown, it
             follows after an empty line; ``get_response()`` returns the answer alone.
-        notice: A line shown before that answer, in your users' language; "" for none.
         on_error: ``"raise"`` raises the error that prevented an answer; ``"answer"``
             returns a text that names the failed part.
     """
@@ -73,7 +72,6 @@ class CheckedQueryEngine(BaseQueryEngine):
         *,
         evidence: EvidenceSource | None = None,
         streaming: StreamingMode = False,
-        notice: str = "",
         on_error: ErrorPolicy = "answer",
     ) -> None:
         if streaming not in (False, True, "draft", "checked"):
@@ -87,7 +85,6 @@ class CheckedQueryEngine(BaseQueryEngine):
         self.augmenter = augmenter
         self.evidence = evidence
         self.streaming: StreamingMode = streaming
-        self.notice = notice
         self.on_error: ErrorPolicy = on_error
 
     def _get_prompt_modules(self) -> PromptMixinType:
@@ -98,7 +95,7 @@ class CheckedQueryEngine(BaseQueryEngine):
         response: RESPONSE_TYPE
         with self._query_event(query_bundle) as event:
             if self.streaming == "draft":
-                response = _stream_draft(loop_run, self.notice)
+                response = _stream_draft(loop_run)
             else:
                 response = self._build_response(loop_run.run_to_response())
             event.on_end({EventPayload.RESPONSE: response})
@@ -109,7 +106,7 @@ class CheckedQueryEngine(BaseQueryEngine):
         response: RESPONSE_TYPE
         with self._query_event(query_bundle) as event:
             if self.streaming == "draft":
-                response = _astream_draft(loop_run, self.notice)
+                response = _astream_draft(loop_run)
             else:
                 answer_parts = await loop_run.arun_to_response()
                 response = self._build_response(answer_parts, is_async=True)
@@ -139,27 +136,27 @@ class CheckedQueryEngine(BaseQueryEngine):
         return StreamingResponse(stream_whole(text), nodes, metadata)
 
 
-def _stream_draft(loop_run: EngineLoopRun, notice: str) -> DraftResponse:
+def _stream_draft(loop_run: EngineLoopRun) -> DraftResponse:
     """Return when the draft begins, so that earlier errors are raised here."""
     events = iter(_stream_events(loop_run))
     first_event = next(events)
 
     def shown_text() -> Generator[str, None, None]:
         for event in itertools.chain([first_event], events):
-            yield from _show_event(event, response, loop_run, notice)
+            yield from _show_event(event, response, loop_run)
 
     response = DraftResponse(shown_text())
     return response
 
 
-def _astream_draft(loop_run: EngineLoopRun, notice: str) -> AsyncDraftResponse:
+def _astream_draft(loop_run: EngineLoopRun) -> AsyncDraftResponse:
     """Start the run, and raise its errors, when the response is read."""
 
     async def shown_text() -> AsyncGenerator[str, None]:
         # Closing the events ends the run of a reader that stops early.
         async with aclosing(aiter(_stream_events(loop_run))) as events:
             async for event in events:
-                for text in _show_event(event, response, loop_run, notice):
+                for text in _show_event(event, response, loop_run):
                     yield text
 
     response = AsyncDraftResponse(shown_text())
@@ -179,7 +176,6 @@ def _show_event(
     event: StreamEvent,
     response: DraftResponse | AsyncDraftResponse,
     loop_run: EngineLoopRun,
-    notice: str,
 ) -> Iterator[str]:
     """Yield what the reader sees of an event; the last one completes the response."""
     if isinstance(event, TextReleased):
@@ -192,5 +188,5 @@ def _show_event(
         )
         if isinstance(event, Revised):
             if event.shown_text:
-                yield f"\n\n{notice}\n\n" if notice else "\n\n"
+                yield "\n\n"
             yield answer_text

@@ -137,16 +137,6 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
 
 
 @both
-async def test_a_notice_in_the_users_language_names_a_correction_once(
-    scripted_llm, sync
-):
-    engine = checked_draft(scripted_llm, first_wrong_then_right)
-    engine.notice = "Der Entwurf war falsch. Die Antwort:"
-    shown_text, _ = await streamed_text(engine, sync)
-    assert "".join(shown_text) == f"{WRONG}\n\n{engine.notice}\n\n{RIGHT}"
-
-
-@both
 async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted_llm, sync):
     chat = CondenseQuestionChatEngine.from_defaults(
         checked_draft(scripted_llm, first_wrong_then_right),
