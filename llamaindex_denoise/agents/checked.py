@@ -70,11 +70,11 @@ NO_QUESTION = "(no question)"
 HANDOFF_TOOL = "handoff"  # LlamaIndex's workflows pass a conversation on with it
 EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
 
-# In the store: positions of rejected drafts among a run's notes, and their records;
-# and what the conversation's answers rested on.
+# In the store: the last rejected draft with its feedback as notes, and the records of
+# this run's rejected drafts; and what the conversation's answers rested on.
 _REJECTED_KEY = "denoise_rejected"
 _CITED_KEY = "denoise_cited"
-_NO_REJECTED: Mapping[str, Any] = {"places": [], "records": []}
+_NO_REJECTED: Mapping[str, Any] = {"notes": [], "records": []}
 _FINAL_THOUGHT = "I can answer without using any more tools."
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
@@ -245,11 +245,12 @@ class AgentAnswerChecks(FinalOutputChecks):
     ) -> AgentOutput:
         """Run LlamaIndex's step; one without tool calls is an answer to check."""
         if await _stored(ctx, "num_iterations", 0) == 0:
-            # A run that was cancelled may have left its own notes and verdict.
-            await self._clear_rejected(ctx)
+            # A run that was cancelled may have left its drafts and verdict.
+            await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
             await ctx.store.set(STORE_KEY, None)
         notes_key = _notes_key(self) or ""
         earlier_notes = list(await _stored(ctx, notes_key, []))
+        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
         take_step = super().take_step  # type: ignore[misc]
 
         async def call_model(*feedback_notes: Any) -> _ModelStep:
@@ -264,20 +265,11 @@ class AgentAnswerChecks(FinalOutputChecks):
             new_notes = all_notes[len(earlier_notes) + len(feedback_notes) :]
             return _ModelStep(output, held_context, feedback_notes, new_notes)
 
-        model_step = await call_model()
+        # A model that searches again after a rejection reads the feedback until it answers.
+        model_step = await call_model(*rejected_state["notes"])
         if not model_step.output.tool_calls and not model_step.output.retry_messages:
             model_step = await self._check_step(ctx, llm_input, model_step, call_model)
-        # A model that calls tools again keeps reading the feedback until `finalize`.
-        feedback_notes = ()
-        if model_step.output.tool_calls:
-            feedback_notes = model_step.feedback_notes
-        notes = [*earlier_notes, *feedback_notes, *model_step.new_notes]
-        await ctx.store.set(notes_key, notes)
-        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        first = len(earlier_notes)
-        positions = range(first, first + len(feedback_notes))
-        all_positions = [*rejected_state["places"], *positions]
-        await ctx.store.set(_REJECTED_KEY, {**rejected_state, "places": all_positions})
+        await ctx.store.set(notes_key, [*earlier_notes, *model_step.new_notes])
         model_step.held_context.release()
         return model_step.output
 
@@ -289,8 +281,7 @@ class AgentAnswerChecks(FinalOutputChecks):
         call_model: Callable[..., Awaitable[_ModelStep]],
     ) -> _ModelStep:
         """The step to send: the best draft, or one that calls tools after all."""
-        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        records = rejected_state["records"]
+        records = (await _stored(ctx, _REJECTED_KEY, _NO_REJECTED))["records"]
         question = await _question(ctx)
         # A search for a rejected draft's own words must not confirm that draft.
         evidence = drop_contaminated_searches(
@@ -307,8 +298,9 @@ class AgentAnswerChecks(FinalOutputChecks):
         run_record = loop_run.emit_record(answer)
         if drafter.tool_step is not None:
             failed = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
-            records = [*records, *failed]
-            await ctx.store.set(_REJECTED_KEY, {**rejected_state, "records": records})
+            notes = list(drafter.tool_step.feedback_notes)
+            rejected_state = {"notes": notes, "records": [*records, *failed]}
+            await ctx.store.set(_REJECTED_KEY, rejected_state)
             return drafter.tool_step
         await self._keep_cited(ctx, answer)
         await self._publish(
@@ -319,7 +311,7 @@ class AgentAnswerChecks(FinalOutputChecks):
     async def finalize(
         self, ctx: Context, output: AgentOutput, memory: BaseMemory
     ) -> AgentOutput:
-        """Remove rejected drafts from the notes; judge what a tool returns directly.
+        """Forget rejected drafts, and judge what a tool returns directly.
 
         The result of a tool with ``return_direct`` is judged by its own sources and
         sent whatever the verdict.
@@ -333,29 +325,11 @@ class AgentAnswerChecks(FinalOutputChecks):
                 draft = DraftReply(text, retrieved=evidence)
                 await self._publish(ctx, await self._judge_draft(ctx, draft))
             break
-        await self._clear_rejected(ctx)
+        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
         final_output: AgentOutput
         final_output = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
         return final_output
-
-    async def _generate_early_stopping_response(
-        self, ctx: Context, *args: Any
-    ) -> StopEvent:
-        event = await super()._generate_early_stopping_response(ctx, *args)
-        await self._clear_rejected(ctx)
-        return event
-
-    async def _clear_rejected(self, ctx: AgentContext | Context) -> None:
-        """Remove rejected drafts and their feedback from the notes, and the records."""
-        notes_key = _notes_key(self) or ""
-        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        notes = []
-        for position, run_record in enumerate(await _stored(ctx, notes_key, [])):
-            if position not in rejected_state["places"]:
-                notes.append(run_record)
-        await ctx.store.set(notes_key, notes)
-        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
 
 
 def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
