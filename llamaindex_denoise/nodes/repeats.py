@@ -54,7 +54,7 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
         new_spans = []
         for sentence in sentences:
             positions = shown.setdefault((document_id, kept.header, sentence.text), {})
-            earlier_id = _shown_by(positions, sentence, kept.id)
+            earlier_id = _shown_by(positions, sentence)
             positions.setdefault(sentence.position, kept.id)
             # Repeated inside one node, its position proves no overlap.
             occurrence_count = text_counts[sentence.text]
@@ -79,14 +79,11 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
     )
 
 
-def _shown_by(
-    positions: Mapping[int, str], sentence: PlacedSentence, passage_id: str
-) -> str | None:
-    """The id of another node that shows this position."""
+def _shown_by(positions: Mapping[int, str], sentence: PlacedSentence) -> str | None:
+    """The id of the node that shows this position already."""
     for position, earlier_id in positions.items():
         distance = abs(position - sentence.position)
-        is_near = distance < len(sentence.text)
-        if is_near and earlier_id != passage_id:
+        if distance < len(sentence.text):
             return earlier_id
     return None
 

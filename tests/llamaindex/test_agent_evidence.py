@@ -36,7 +36,8 @@ async def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
     looks_for_it = calls("search", query="built in 1755")
     lines = (LOOK, WRONG, looks_for_it, WRONG, RIGHT)
     _, run = await ask_function_agent(*lines, tools=[search])
-    assert (run.text, run.verdict["outcome"]) == (RIGHT, "supported")
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
     assert [a["outcome"] for a in run.verdict["attempts"]] == ["fail", "fail", "pass"]
 
 
@@ -52,7 +53,8 @@ async def test_a_failing_tool_is_no_evidence():
 async def test_what_a_program_prints_of_itself_is_no_evidence(scripted_llm):
     says = Says(f'<execute>\nprint("{WRONG}")\n</execute>', WRONG)
     run = await ask(Checked(code_agent(says, scripted_llm)))
-    assert (run.text, run.verdict["outcome"]) == (WRONG, "unknown")
+    assert run.text == WRONG
+    assert run.verdict["outcome"] == "unknown"
 
 
 @pytest.mark.parametrize("kind", ["retriever tool", "query engine tool"])
@@ -65,7 +67,8 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted_llm, kind):
         tool = QueryEngineTool.from_defaults(engine, **settings)
     asks = calls("search", input=QUESTION)
     _, run = await ask_function_agent(asks, WRONG, RIGHT, tools=[tool])
-    assert (run.text, run.verdict["outcome"]) == (RIGHT, "supported")
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
 
 
 def results(content, raw=None, name="t", **arguments):

@@ -150,7 +150,9 @@ async def test_a_retriever_without_an_async_form_runs_on_a_thread(no_blocking):
 def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     adapter = LlamaRetriever(kind())
     (passage,) = adapter.retrieve("towers")
-    assert (passage.text, passage.id, passage.score) == ("on towers", "t", 0.5)
+    assert passage.text == "on towers"
+    assert passage.id == "t"
+    assert passage.score == 0.5
     assert passage.metadata == {"page": 3}
     (second_result,) = asyncio.run(adapter.aretrieve("towers"))
     assert second_result == passage

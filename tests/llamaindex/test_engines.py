@@ -13,6 +13,7 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import CustomQueryEngine
+from llamaindex_denoisers import ids_of
 from llamaindex_engines import (
     QUESTION,
     RIGHT,
@@ -23,6 +24,7 @@ from llamaindex_engines import (
     checked_engine,
     inner,
     nodes,
+    outcome_of,
 )
 
 from denoise_core import Budget, InputError
@@ -52,12 +54,12 @@ def test_a_wrong_draft_is_told_what_is_wrong_and_mended(make):
 def test_an_answer_that_never_passes_is_sent_but_says_so(make):
     response = both(lambda: make(always(WRONG)))
     assert response.response == WRONG
-    assert response.metadata["denoise"]["outcome"] == "unsupported"
+    assert outcome_of(response) == "unsupported"
 
 
 def test_sources_are_the_users_nodes(make):
     response = both(make)
-    assert [hit.node.node_id for hit in response.source_nodes] == ["n0", "n1", "n2"]
+    assert ids_of(response.source_nodes) == ["n0", "n1", "n2"]
     assert [hit.score for hit in response.source_nodes] == [0.9, 0.8, 0.7]
     assert [hit.node.metadata["page"] for hit in response.source_nodes] == [0, 1, 2]
     assert set(response.metadata) == {"n0", "n1", "n2", "denoise"}
@@ -71,7 +73,7 @@ def test_the_search_sees_the_question_and_never_the_feedback(make):
 
 def test_nothing_found_is_said_without_asking(make, scripted_llm):
     response = both(lambda: make(retriever=Fixed([])))
-    assert response.metadata["denoise"]["outcome"] in ("abstained", "unknown")
+    assert outcome_of(response) in ("abstained", "unknown")
     assert response.metadata["denoise"]["stopped_because"] == "no_evidence"
     assert response.metadata["denoise"]["calls"] == 0
     assert response.source_nodes == []
@@ -122,7 +124,7 @@ class Answers(CustomQueryEngine):
 
 async def test_nothing_of_ours_blocks_the_event_loop(no_blocking):
     response = await Checked(Answers()).aquery(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
 
 
 def test_a_stream_carries_only_the_final_text(make):
@@ -131,7 +133,7 @@ def test_a_stream_carries_only_the_final_text(make):
     response = engine.query(QUESTION)
     assert isinstance(response, StreamingResponse)
     assert "".join(response.response_gen) == RIGHT
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
 
     async def read():
         later = await engine.aquery(QUESTION)

@@ -11,7 +11,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llamaindex_denoisers import Untouched, both
-from llamaindex_engines import Fixed, always, inner
+from llamaindex_engines import Fixed, always, inner, outcome_of
 
 from denoise_core import DenoiseResult, Guard, Pipeline
 from denoise_core.end import ENDDenoiser
@@ -58,7 +58,7 @@ def test_a_judge_holds_an_answer_against_what_an_llm_is_shown(scripted_llm):
         retriever = Fixed([NodeWithScore(node=node, score=0.5)])
         engine = inner(scripted_llm(always(answer)), retriever)
         response = Checked(engine, judge=by_words()).query("What was the revenue?")
-        return response.metadata["denoise"]["outcome"]
+        return outcome_of(response)
 
     right = "The revenue of Alpha in 2023 was 12.4 million euros."
     assert outcome(right) == "supported"

@@ -6,7 +6,7 @@ import pytest
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import RetrieverTool
-from llamaindex_denoisers import Fails, both, nodes_of
+from llamaindex_denoisers import Fails, both, nodes_of, texts_of
 from llamaindex_engines import QUESTION, Fixed, keep_red
 
 from denoise_core.end import ENDDenoiser
@@ -64,11 +64,11 @@ def lengths(keep=3):
 def test_top_n_and_order():
     texts = ["aa", "aaaa", "a", "aaa"]
     inputs = both(DenoisePostprocessor(denoiser=lengths(), top_n=2), nodes_of(texts))
-    assert [hit.node.text for hit in inputs] == ["aaaa", "aaa"]
+    assert texts_of(inputs) == ["aaaa", "aaa"]
     ranked = both(
         DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts)
     )
-    assert [hit.node.text for hit in ranked] == ["aaaa", "aaa", "aa"]
+    assert texts_of(ranked) == ["aaaa", "aaa", "aa"]
 
 
 def test_what_began_also_ends_when_it_fails(event_log):

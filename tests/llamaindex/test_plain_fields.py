@@ -8,7 +8,7 @@ import pytest
 from llama_index.core import MockEmbedding
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_denoisers import RedSentences
+from llamaindex_denoisers import RedSentences, ids_of
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import TokenLimit
@@ -129,7 +129,7 @@ def test_equal_nodes_pass_once_and_the_event_names_the_others(event_log):
     )
     nodes.append(NodeWithScore(node=other_page, score=0.1))
     kept_nodes = postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
-    assert [hit.node.node_id for hit in kept_nodes] == ["n0", "other"]
+    assert ids_of(kept_nodes) == ["n0", "other"]
     [event] = [event for event in event_log[0] if isinstance(event, DenoiseEvent)]
     reasons = {row["id"]: row["reason"] for row in event.summary["dropped"]}
     assert reasons == {f"n{number}": "the same as n0" for number in range(1, 10)}

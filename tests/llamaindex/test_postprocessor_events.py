@@ -6,7 +6,7 @@ from llama_index.core.instrumentation.events.rerank import (
     ReRankEndEvent,
     ReRankStartEvent,
 )
-from llamaindex_denoisers import QUESTION, nodes_of
+from llamaindex_denoisers import QUESTION, ids_of, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
@@ -25,9 +25,7 @@ def test_events_for_a_real_handler(event_log, denoiser):
     ]
     assert isinstance(start, ReRankStartEvent)
     assert isinstance(end, ReRankEndEvent)
-    assert [hit.node.node_id for hit in start.nodes] == [
-        hit.node.node_id for hit in nodes
-    ]
+    assert ids_of(start.nodes) == [hit.node.node_id for hit in nodes]
     assert end.nodes == out
     assert own_value.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
     assert "Porto" not in own_value.model_dump_json()

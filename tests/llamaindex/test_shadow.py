@@ -54,7 +54,9 @@ def test_the_report_names_the_request_that_loses_its_answer(
         else:
             engine.query(QUESTION)
     summary = report.log.summary()
-    assert (summary["requests"], summary["answered"], summary["calls"]) == (2, 2, 2)
+    assert summary["requests"] == 2
+    assert summary["answered"] == 2
+    assert summary["calls"] == 2
     assert summary["kept_tokens"] < summary["tokens"]
     assert list(summary["losses"]) == [report.log.requests[1].request_id]
     lines = report.log.path.read_text("utf-8")
@@ -104,7 +106,8 @@ def test_a_streamed_answer_may_follow(scripted_llm, report):
 def test_a_failure_is_counted(report):
     shadow(Fails()).postprocess_nodes(nodes(), query_str=QUESTION)
     summary = report.log.summary()
-    assert (summary["requests"], summary["failures"]) == (1, 1)
+    assert summary["requests"] == 1
+    assert summary["failures"] == 1
     assert summary["kept_tokens"] == summary["tokens"]
 
 

@@ -18,6 +18,7 @@ from llamaindex_engines import (
     always,
     first_wrong_then_right,
     inner,
+    outcome_of,
 )
 
 from denoise_core.augmenter import Augmenter, LoopLimits
@@ -42,7 +43,8 @@ async def streamed_text(engine, sync):
     if sync:
         response = engine.query(QUESTION)
         assert isinstance(response, StreamingResponse)
-        assert (response.metadata, response.source_nodes) == (None, [])
+        assert response.metadata is None
+        assert response.source_nodes == []
         return list(response.response_gen), response
     response = await engine.aquery(QUESTION)
     assert isinstance(response, AsyncStreamingResponse)
@@ -67,7 +69,7 @@ async def test_a_draft_that_holds_is_all_that_is_shown(scripted_llm, sync, event
         checked_draft(scripted_llm, always(RIGHT)), sync
     )
     assert shown_text == list(RIGHT)
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
     assert response.source_nodes[0].node.node_id == "n0"
     (event,) = [e for e in event_log[0] if isinstance(e, AnswerEvent)]
     assert event.record == response.metadata["denoise"]
@@ -84,10 +86,8 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted_llm, syn
         "pass",
     ]
     answer = await full_answer(engine, sync)
-    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (
-        RIGHT,
-        "supported",
-    )
+    assert answer.response == RIGHT
+    assert outcome_of(answer) == "supported"
     assert answer.source_nodes[0].node.node_id == "n0"
 
 
@@ -97,7 +97,7 @@ async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted_llm, s
         checked_draft(scripted_llm, always(WRONG)), sync
     )
     assert "".join(shown_text) == WRONG
-    assert response.metadata["denoise"]["outcome"] == "unsupported"
+    assert outcome_of(response) == "unsupported"
 
 
 @both
@@ -109,7 +109,7 @@ async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, sync):
     final = (await full_answer(engine, sync)).response
     assert "".join(shown_text) == WRONG + NOTICE + final
     assert WRONG not in final
-    assert response.metadata["denoise"]["outcome"] == "abstained"
+    assert outcome_of(response) == "abstained"
 
 
 @both
@@ -129,10 +129,7 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
     shown_text, response = await streamed_text(engine, sync)
     engine.streaming = False
     plain_result = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
-    assert (
-        response.metadata["denoise"]["outcome"]
-        == plain_result.metadata["denoise"]["outcome"]
-    )
+    assert outcome_of(response) == outcome_of(plain_result)
     assert "".join(shown_text) == plain_result.response
 
 

@@ -86,3 +86,8 @@ def both(make_engine, question=QUESTION):
         hit.model_dump_json() for hit in later.source_nodes
     ]
     return sync
+
+
+def outcome_of(response):
+    """The outcome of a checked response."""
+    return response.metadata["denoise"]["outcome"]

@@ -13,6 +13,7 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import Document, MetadataMode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llamaindex_engines import outcome_of
 from llamaindex_words import Words
 
 from denoise_core.end import ENDDenoiser
@@ -148,7 +149,7 @@ def denoised(response):
 
 def supported(response):
     assert str(response) == ANSWER
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
     assert response.source_nodes
 
 
