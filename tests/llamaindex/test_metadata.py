@@ -177,6 +177,14 @@ def test_an_excluded_key_never_stands_in_a_prompt(name):
     assert not any(SECRET in prompt for prompt in seen_prompts)
 
 
+def test_a_passage_has_no_excluded_title_for_prompts_to_show():
+    (hit, _) = secret_nodes()
+    hit.node.excluded_llm_metadata_keys.append("title")
+    (passage,) = to_passages([hit])
+    assert dict(passage.metadata) == {}
+    assert "title" in hit.node.metadata
+
+
 def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():
     read = []
     scorer = FunctionScorer(lambda q, t: read.append(t) or 1.0)
