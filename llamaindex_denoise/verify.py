@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -11,10 +10,9 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Budget, InputError, Message
+from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.answer import NO_ANSWER, Outcome, StopReason
-from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.traces.record import answer_record, claims_record
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.events import AnswerEvent
@@ -76,70 +74,62 @@ class ResponseParts(NamedTuple):
     metadata: dict[str, Any]
 
 
+def emit_record(answer: Answer, **changes: Any) -> dict[str, Any]:
+    """Send a run's record to LlamaIndex's instrumentation and return it.
+
+    Args:
+        answer: What the loop returned.
+        **changes: Entries that replace those of the record.
+    """
+    run_record = {**answer_record(answer), "claims": claims_record(answer), **changes}
+    dispatcher.event(AnswerEvent(record=run_record))
+    return run_record
+
+
 @dataclass(frozen=True, slots=True)
 class EngineLoopRun:
-    """One question to a loop.
+    """One question to a loop for which an engine drafts.
 
     Attributes:
         augmenter: The loop.
         question: The question.
-        drafter: Who drafts.
-        history: The conversation before the question.
+        drafter: The engine.
         on_error: What an error without an answer returns.
     """
 
     augmenter: Augmenter
     question: str
-    drafter: Drafter
-    history: Sequence[Message] = ()
+    drafter: EngineDrafter
     on_error: ErrorPolicy = "answer"
 
     def answer(self) -> Answer:
         """Run the loop."""
-        return self.augmenter.answer(self.question, self.history, drafter=self.drafter)
+        return self.augmenter.answer(self.question, drafter=self.drafter)
 
     async def aanswer(self) -> Answer:
         """Run the loop."""
-        return await self.augmenter.aanswer(
-            self.question, self.history, drafter=self.drafter
-        )
+        return await self.augmenter.aanswer(self.question, drafter=self.drafter)
 
-    def run_to_response(self) -> ResponseParts:
-        """Run the loop and return the parts of the response."""
-        return self.response_parts(self.answer())
-
-    async def arun_to_response(self) -> ResponseParts:
-        """Run the loop and return the parts of the response."""
-        return self.response_parts(await self.aanswer())
-
-    @property
-    def _engine_drafter(self) -> EngineDrafter | None:
-        return self.drafter if isinstance(self.drafter, EngineDrafter) else None
-
-    def emit_record(self, answer: Answer) -> dict[str, Any]:
-        """Send the run's record to LlamaIndex's instrumentation and return it.
+    def response_parts(self, answer: Answer) -> ResponseParts:
+        """Return the text, sources and metadata of the response.
 
         Raises:
             Exception: The error of the run, with ``on_error="raise"``.
         """
-        run_record = {**answer_record(answer), "claims": claims_record(answer)}
+        text: Any = answer.text
+        changes: dict[str, Any] = {}
         failure = self._failure(answer)
-        engine_drafter = self._engine_drafter
-        if engine_drafter is not None and engine_drafter.is_retrieval_only:
-            # Sources without text claim nothing.
-            run_record.update(outcome="unknown", stopped_because="unjudged")
+        if self.drafter.is_retrieval_only:  # sources without text claim nothing
+            text = ""
+            changes = {"outcome": "unknown", "stopped_because": "unjudged"}
         elif failure is not None:
             part, error = failure
             if self.on_error == "raise":
                 raise error
-            run_record["failed"] = {"part": part, "error": type(error).__name__}
-        dispatcher.event(AnswerEvent(record=run_record))
-        return run_record
-
-    def response_parts(self, answer: Answer) -> ResponseParts:
-        """Return the text, sources and metadata of the response."""
-        run_record = self.emit_record(answer)
-        text = self._shown_text(answer, run_record)
+            error_name = type(error).__name__
+            text = NO_ANSWER.format(why=f"{part} failed ({error_name})")
+            changes = {"failed": {"part": part, "error": error_name}}
+        run_record = emit_record(answer, **changes)
         if answer.best is None:
             return ResponseParts(text, [], {"denoise": run_record})
         engine_response = answer.best.origin
@@ -151,23 +141,12 @@ class EngineLoopRun:
         metadata = {**(engine_response.metadata or {}), **metadata}
         return ResponseParts(text, nodes, {**metadata, "denoise": run_record})
 
-    def _shown_text(self, answer: Answer, run_record: dict[str, Any]) -> Any:
-        if "failed" in run_record:
-            failed_attempts = run_record["failed"]
-            return NO_ANSWER.format(
-                why=f"{failed_attempts['part']} failed ({failed_attempts['error']})"
-            )
-        engine_drafter = self._engine_drafter
-        if engine_drafter is not None and engine_drafter.is_retrieval_only:
-            return ""
-        return answer.text
-
     def _failure(self, answer: Answer) -> tuple[str, Exception] | None:
         """The part that prevented an answer and its error; None if nothing failed.
 
         A spent budget is not a failure.
         """
-        engine_drafter = self._engine_drafter
-        if engine_drafter is None or answer.stop_reason is not StopReason.LLM_ERROR:
-            return None
-        return engine_drafter.failed_part if answer.outcome is Outcome.FAILED else None
+        is_failed = answer.outcome is Outcome.FAILED
+        if is_failed and answer.stop_reason is StopReason.LLM_ERROR:
+            return self.drafter.failed_part
+        return None

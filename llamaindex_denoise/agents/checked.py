@@ -60,7 +60,7 @@ from llamaindex_denoise.nodes.convert import (
     can_be_evidence,
     to_passages,
 )
-from llamaindex_denoise.verify import EngineLoopRun
+from llamaindex_denoise.verify import emit_record
 
 if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
     from llama_index.core.agent.workflow.agent_context import AgentContext
@@ -208,10 +208,9 @@ class FinalOutputChecks:
         augmenter = self.augmenter.with_limits(unsupported="send")
         drafter = FixedText()
         drafter.drafted = replace(draft, calls=0)
-        loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)
-        answer = await loop_run.aanswer()
+        answer = await augmenter.aanswer(await _question(ctx), drafter=drafter)
         await self._keep_cited(ctx, answer)
-        return loop_run.emit_record(answer)
+        return emit_record(answer)
 
     async def _publish(
         self, ctx: AgentContext | Context, run_record: dict[str, Any]
@@ -293,9 +292,8 @@ class AgentAnswerChecks(FinalOutputChecks):
         attempts = max(1, self.augmenter.limits.attempts - len(records))
         augmenter = self.augmenter.with_limits(attempts=attempts)
         history = _history_before_question(llm_input)
-        loop_run = EngineLoopRun(augmenter, question, drafter, history)
-        answer = await loop_run.aanswer()
-        run_record = loop_run.emit_record(answer)
+        answer = await augmenter.aanswer(question, history, drafter=drafter)
+        run_record = emit_record(answer)
         if drafter.tool_step is not None:
             failed = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
             notes = list(drafter.tool_step.feedback_notes)

@@ -97,7 +97,8 @@ class CheckedQueryEngine(BaseQueryEngine):
             if self.streaming == "draft":
                 response = _stream_draft(loop_run)
             else:
-                response = self._build_response(loop_run.run_to_response())
+                answer_parts = loop_run.response_parts(loop_run.answer())
+                response = self._build_response(answer_parts)
             event.on_end({EventPayload.RESPONSE: response})
         return response
 
@@ -108,7 +109,7 @@ class CheckedQueryEngine(BaseQueryEngine):
             if self.streaming == "draft":
                 response = _astream_draft(loop_run)
             else:
-                answer_parts = await loop_run.arun_to_response()
+                answer_parts = loop_run.response_parts(await loop_run.aanswer())
                 response = self._build_response(answer_parts, is_async=True)
             event.on_end({EventPayload.RESPONSE: response})
         return response
@@ -165,10 +166,7 @@ def _astream_draft(loop_run: EngineLoopRun) -> AsyncDraftResponse:
 
 def _stream_events(loop_run: EngineLoopRun) -> Any:
     return stream_verified(
-        loop_run.augmenter,
-        loop_run.question,
-        loop_run.history,
-        drafter=loop_run.drafter,
+        loop_run.augmenter, loop_run.question, drafter=loop_run.drafter
     )
 
 
