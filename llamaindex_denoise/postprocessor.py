@@ -44,7 +44,7 @@ from denoise_core.runtime.record import RecordDetail
 from denoise_core.tool_results import read_pin
 from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
+from llamaindex_denoise.nodes.convert import NodeBatch
 from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
@@ -395,12 +395,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = to_nodes(
-            node_batch.passages,
-            result,
-            method=self._method_name,
-            record_detail=self.record,
-            guard=run.guard,
+        kept_nodes = node_batch.to_nodes(
+            result, method=self._method_name, record_detail=self.record
         )
         if self.order == "input":
             run.output_nodes = node_batch.restore_order(kept_nodes)

@@ -113,10 +113,7 @@ def _document_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int]]:
 
 def _document_start(passage: Passage) -> tuple[str, int] | None:
     """The document of a node and where its text begins there; None if unknown."""
-    scored_node = source_node(passage)
-    if scored_node is None:
-        return None
-    node = scored_node.node
+    node = source_node(passage).node
     start = getattr(node, "start_char_idx", None)
     end = getattr(node, "end_char_idx", None)
     if node.ref_doc_id is None:
