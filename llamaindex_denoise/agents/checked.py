@@ -492,12 +492,12 @@ class _HeldStream:
 
     def with_text(self, text: str) -> _HeldStream:
         """Return a context that streams ``text`` instead, if anything waits here."""
-        denoiser_copy = _HeldStream(self._ctx)
+        shown_stream = _HeldStream(self._ctx)
         if self._waiting_events:
             update = {"delta": text, "response": text}
             last_event = self._waiting_events[-1].model_copy(update=update)
-            denoiser_copy._waiting_events.append(last_event)
-        return denoiser_copy
+            shown_stream._waiting_events.append(last_event)
+        return shown_stream
 
 
 def evidence_from_calls(
