@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 
@@ -156,3 +157,10 @@ def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {
         "page": 3
     }
+
+
+def test_a_retrievers_nodes_are_postprocessed():
+    cutoff = SimilarityPostprocessor(similarity_cutoff=0.6)
+    adapter = LlamaRetriever(Found(), [cutoff])
+    assert adapter.retrieve("towers") == ()
+    assert asyncio.run(adapter.aretrieve("towers")) == ()
