@@ -267,7 +267,9 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         if self.cache_key is not None or self.method == "other":
             return self.cache_key
         model = self._resolve_model()
-        return "the encoder that ships" if model is None else _model_key(model)
+        if model is None:
+            return "the encoder that ships"
+        return _model_key(model)
 
     def _resolve_model(self) -> Any:
         """The model of the method; None for the default and a denoiser."""
@@ -491,7 +493,9 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
             f"{type(query_bundle).__name__}"
         )
     tool_call = _TOOL_CALL_QUERY.fullmatch(query_bundle.query_str)
-    return tool_call.group(1) if tool_call else query_bundle.query_str
+    if tool_call:
+        return tool_call.group(1)
+    return query_bundle.query_str
 
 
 def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:
@@ -504,5 +508,6 @@ def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
     minilm_folder()
-    chunker = "auto" if chunks is None else named_chunker(chunks)
-    return bundled_denoiser(settings, chunker)
+    if chunks is None:
+        return bundled_denoiser(settings, "auto")
+    return bundled_denoiser(settings, named_chunker(chunks))

@@ -105,7 +105,9 @@ def checked_workflow(
             "CodeActAgent or AgentWorkflow, whose drafts can be taken back; in your own "
             "workflow check what a step returns with Checked(engine)"
         )
-    checks = AgentAnswerChecks if agents is None else FinalOutputChecks
+    checks: type = FinalOutputChecks
+    if agents is None:
+        checks = AgentAnswerChecks
     checked_copy = copy.copy(workflow)
     checked_copy.__class__ = _checked_class(checks, type(workflow))
     names = ("timeout", "verbose", "num_concurrent_runs", "resource_manager")

@@ -205,7 +205,9 @@ class OutputNodes(OutputTexts):
                 omitted_texts.append(passage.text)
         if not omitted_texts:
             return ReducedResult(self.output.blocks)
-        recall_id = passages[0].id if has_recall else ""
+        recall_id = ""
+        if has_recall:
+            recall_id = passages[0].id
         dropped_count = len(nodes) - len(shown_items)
         note = omission_note(len(nodes), dropped_count, "nodes", recall_id)
         omitted_text = OmittedText(passages[0].id, "\n\n".join(omitted_texts))

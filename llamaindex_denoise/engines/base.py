@@ -47,7 +47,9 @@ def response_text(response: RESPONSE_TYPE) -> str:
             "expected a synchronous response, got an AsyncStreamingResponse; call "
             "aquery instead"
         )
-    return "" if response.response is None else str(response)
+    if response.response is None:
+        return ""
+    return str(response)
 
 
 class _DraftOutcome:
@@ -61,7 +63,9 @@ class _DraftOutcome:
     @property
     def response_txt(self) -> str | None:
         """The answer once it is known, without the draft that was shown before."""
-        return self._shown_text if self._answer_text is None else self._answer_text
+        if self._answer_text is None:
+            return self._shown_text
+        return self._answer_text
 
     @response_txt.setter
     def response_txt(self, text: str | None) -> None:

@@ -166,7 +166,9 @@ class EngineDrafter:
 
     @property
     def _writing_part(self) -> str:
-        return "the engine's synthesis" if self.has_retrieval else "the engine"
+        if self.has_retrieval:
+            return "the engine's synthesis"
+        return "the engine"
 
     def _query_for(self, request: DraftRequest) -> QueryBundle:
         """The question with history and feedback; only the question is embedded."""

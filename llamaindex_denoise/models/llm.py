@@ -252,7 +252,9 @@ def find_model(component: Any) -> LLM | None:
         component = next(iter(component.values()), None)
     for name in _MODEL_PLACES:
         part = getattr(component, name, None)
-        model = None if part is None else find_model(part)
+        if part is None:
+            continue
+        model = find_model(part)
         if model is not None:
             return model
     return None

@@ -104,7 +104,9 @@ def to_passages(
     Raises:
         InputError: An item is not a NodeWithScore; names its position.
     """
-    is_included = can_be_evidence if include_captions else is_text_node
+    is_included = is_text_node
+    if include_captions:
+        is_included = can_be_evidence
     included_nodes = [n for n in _checked_nodes(nodes) if is_included(n.node)]
     ids = unique_ids([n.node.node_id for n in included_nodes])
     return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included_nodes, ids))
@@ -352,7 +354,9 @@ class _Conversion:
         origin_fields = origin_record(
             scored_node.node, origin, step, self.method, earlier
         )
-        new_text = kept.text if kept.text != origin.text else None
+        new_text = None
+        if kept.text != origin.text:
+            new_text = kept.text
         node = _copy_node(scored_node.node, new_text, origin_fields)
         origin_fields["score_before"] = score
         if earlier:
@@ -444,5 +448,6 @@ def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
 
 
 def _to_float(score: Any) -> float | None:
-    # A numpy float would not survive model_dump_json.
-    return None if score is None else float(score)
+    if score is None:
+        return None
+    return float(score)  # a numpy float would not survive model_dump_json

@@ -69,7 +69,9 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     node_record = source_info.metadata.get(RECORD_KEY)
     if not isinstance(node_record, Mapping) or node_record.get("v") != RECORD_VERSION:
         return None
-    return node_record if "origin_spans" in node_record else None
+    if "origin_spans" not in node_record:
+        return None
+    return node_record
 
 
 def relationships_with_record(

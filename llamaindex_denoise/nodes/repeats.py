@@ -108,7 +108,9 @@ def _document_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int]]:
         if document_start is not None:
             text_starts[passage.id] = document_start
     documents = {document_id for document_id, _ in text_starts.values()}
-    return text_starts if len(documents) < len(text_starts) else {}
+    if len(documents) == len(text_starts):
+        return {}
+    return text_starts
 
 
 def _document_start(passage: Passage) -> tuple[str, int] | None:
