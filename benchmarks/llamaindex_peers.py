@@ -24,6 +24,7 @@ from _peers import import_rows, paired_ms
 from harness import Benchmark, arguments
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import CustomLLM
 from llama_index.core.postprocessor import LLMRerank, SentenceEmbeddingOptimizer
 from llama_index.core.query_engine import (
@@ -34,8 +35,8 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from s2a_cost import work
 
-from denoise_core import DenoiseResult, Guard
-from denoise_core.augmenter import Groundedness
+from denoise_core import DenoiseResult, Guard, Passage, arun
+from denoise_core.augmenter import Groundedness, TemplateFeedback, WorkingMemory
 from denoise_core.embedded import sample_questions
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
@@ -45,7 +46,6 @@ from llamaindex_denoise import (
     Checked,
     DenoisePostprocessor,
     LlamaLLM,
-    UtilityEvaluator,
     record,
 )
 from llamaindex_denoise.nodes.convert import to_passages
@@ -247,13 +247,38 @@ def inputs(bench: Benchmark) -> None:
         )
 
 
+class GroundednessEvaluator(BaseEvaluator):
+    """Judges for `RetryQueryEngine` by the rule that judges our loop."""
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        return
+
+    async def aevaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Any = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        evidence = [Passage(text, f"c{i}") for i, text in enumerate(contexts or ())]
+        memory = WorkingMemory(query or "", evidence=tuple(evidence))
+        verdict, _ = await arun(Groundedness().assess(memory, response or ""))
+        feedback, _ = await arun(
+            TemplateFeedback().write(memory, response or "", verdict)
+        )
+        return EvaluationResult(passing=verdict.passed, feedback=feedback)
+
+
 def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
     inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
     if name == "ours":
         ours = Checked(inner, judge=Groundedness())
         ours.streaming = streaming
         return ours
-    return RetryQueryEngine(inner, UtilityEvaluator(Groundedness()))
+    return RetryQueryEngine(inner, GroundednessEvaluator())
 
 
 def loops(bench: Benchmark, seconds: float) -> None:

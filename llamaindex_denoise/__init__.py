@@ -1,10 +1,10 @@
 """The three methods as LlamaIndex components; each name loads its module on first use.
 
 Read `postprocessor` first: `DenoisePostprocessor` removes noise from retrieved nodes.
-`checked` verifies the answers of engines, chats and agents, `ingestion` denoises when
-an index is built, and `evaluator` makes a judge a LlamaIndex evaluator. `nodes` converts
-nodes, `models` adapts models, `engines` and `agents` hold the wrapped components. A new
-component gets its module here and a line in `_MODULE_OF_NAME`.
+`checked` verifies the answers of engines, chats and agents, and `ingestion` denoises
+when an index is built. `nodes` converts nodes, `models` adapts models, `engines` and
+`agents` hold the wrapped components. A new component gets its module here and a line in
+`_MODULE_OF_NAME`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llamaindex_denoise.agents.denoised import denoised
     from llamaindex_denoise.checked import Checked
-    from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
-    from llamaindex_denoise.evaluator import UtilityEvaluator
     from llamaindex_denoise.events import VerificationEvent
     from llamaindex_denoise.ingestion import DenoiseTransform
     from llamaindex_denoise.models.llm import LlamaLLM
@@ -26,28 +24,24 @@ if TYPE_CHECKING:
     from llamaindex_denoise.shadow import ShadowHandler
 
 _MODULE_OF_NAME = {
-    "AugmentedQueryEngine": "engines.augmented",
     "Checked": "checked",
     "DenoisePostprocessor": "postprocessor",
     "DenoiseTransform": "ingestion",
     "EmbeddedEmbedding": "models.scorers",
     "LlamaLLM": "models.llm",
     "ShadowHandler": "shadow",
-    "UtilityEvaluator": "evaluator",
     "VerificationEvent": "events",
     "denoised": "agents.denoised",
     "record": "nodes.records",
 }
 
 __all__ = [
-    "AugmentedQueryEngine",
     "Checked",
     "DenoisePostprocessor",
     "DenoiseTransform",
     "EmbeddedEmbedding",
     "LlamaLLM",
     "ShadowHandler",
-    "UtilityEvaluator",
     "VerificationEvent",
     "denoised",
     "record",

@@ -1,4 +1,4 @@
-"""`Checked`: engines, chats, agents and tools whose answers are verified."""
+"""`Checked`: engines, chats and agents whose answers are verified."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ from typing import Any, TypeVar, overload
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
-from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Workflow
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
-from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
+from llamaindex_denoise.engines.query import CheckedQueryEngine
 from llamaindex_denoise.models.llm import LlamaLLM, find_model
 from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
 
 _SHARED_SETTINGS = ("judge", "budget", "limits", "unsupported", "augmenter")
-_ENGINE_SETTINGS = ("evidence", "streaming", "notice", "on_error")
+_ENGINE_SETTINGS = ("evidence", "streaming", "on_error")
 
 
 @overload
 def Checked(component: BaseQueryEngine, **settings: Any) -> CheckedQueryEngine: ...
 @overload
 def Checked(component: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ...
-@overload
-def Checked(component: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
 @overload
 def Checked(component: WorkflowT, **settings: Any) -> WorkflowT: ...
 def Checked(  # noqa: N802  used like a class
@@ -47,8 +44,7 @@ def Checked(  # noqa: N802  used like a class
 
     Args:
         component: A query engine, a chat engine of any mode, a FunctionAgent,
-            ReActAgent, CodeActAgent, AgentWorkflow, or a `QueryEngineTool` (which then
-            shows an agent the verdict). It is not changed.
+            ReActAgent, CodeActAgent or AgentWorkflow. It is not changed.
         judge: A judge of `denoise_core`, a LlamaIndex model (which then quotes)
             or a function. None is the model that ``component`` answers with,
             ``"off"`` is nobody.
@@ -58,8 +54,8 @@ def Checked(  # noqa: N802  used like a class
         augmenter: Your own loop, instead of the settings above.
         **settings: Of engines and chats ``on_error`` and ``evidence``: a function from the
             component's response to nodes or texts, where its ``source_nodes`` do not
-            have what the answer was written from. Of a query engine also ``streaming``
-            and ``notice``. Of an agent ``no_evidence``: names of tools whose output is
+            have what the answer was written from. Of a query engine also ``streaming``.
+            Of an agent ``no_evidence``: names of tools whose output is
             no evidence (a notebook, a planner, a tool that calls a model).
 
     Raises:
@@ -73,7 +69,7 @@ def Checked(  # noqa: N802  used like a class
         loop_augmenter = loop_augmenter.with_judge_model(LlamaLLM(model))
     component_kind = type(component).__name__
     if isinstance(component, BaseQueryEngine):
-        _require_unchecked(component, VerifiedEngine)
+        _require_unchecked(component, CheckedQueryEngine)
         _require_settings(settings, component_kind, _ENGINE_SETTINGS)
         return CheckedQueryEngine(component, loop_augmenter, **settings)
     if isinstance(component, BaseChatEngine):
@@ -81,19 +77,9 @@ def Checked(  # noqa: N802  used like a class
         _require_settings(settings, component_kind, ("evidence", "on_error"))
         return CheckedChatEngine(component, loop_augmenter, **settings)
     # Imported late, since LlamaIndex's agents are slow to import.
-    from llamaindex_denoise.agents.checked import (
-        CheckedTool,
-        FinalOutputChecks,
-        checked_workflow,
-    )
+    from llamaindex_denoise.agents.checked import FinalOutputChecks, checked_workflow
 
-    _require_unchecked(component, (CheckedTool, FinalOutputChecks))
-    if isinstance(component, QueryEngineTool):
-        engine = component.query_engine
-        if not isinstance(engine, VerifiedEngine):
-            _require_settings(settings, component_kind, _ENGINE_SETTINGS)
-            engine = CheckedQueryEngine(engine, loop_augmenter, **settings)
-        return CheckedTool(engine, component.metadata, component._resolve_input_errors)
+    _require_unchecked(component, FinalOutputChecks)
     if isinstance(component, Workflow):
         _require_settings(settings, component_kind, ("no_evidence",))
         return checked_workflow(component, loop_augmenter, **settings)

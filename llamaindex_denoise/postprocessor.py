@@ -15,7 +15,6 @@ from llama_index.core.bridge.pydantic import (
     PrivateAttr,
     model_validator,
 )
-from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import (
     ReRankEndEvent,
     ReRankStartEvent,
@@ -45,14 +44,14 @@ from denoise_core.runtime.record import RecordDetail
 from denoise_core.tool_results import read_pin
 from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
+from llamaindex_denoise.nodes.convert import NodeBatch
 from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
 
 NodeOrder: TypeAlias = Literal["input", "score"]
 DenoisingMethod: TypeAlias = Literal[
-    "default", "select", "embedding", "rerank", "probe", "other"
+    "default", "select", "embedding", "rerank", "other"
 ]
 
 # By the setting that names a method.
@@ -60,7 +59,6 @@ _METHODS: Mapping[str, DenoisingMethod] = {
     "denoiser": "other",
     "llm": "select",
     "embed_model": "embedding",
-    "probe": "probe",
     "model": "rerank",
 }
 
@@ -70,6 +68,8 @@ _OTHER_NAMES = {
     "with embed_model= that is the cosine similarity",
     "similarity_top_k": "it belongs to the retriever; write top_n= for the nodes that "
     "are returned",
+    "probe": "write denoiser=ENDDenoiser(ProbeScorer(model, Probe.load(folder))), or "
+    "denoiser=load_denoiser(folder) for a fit",
     "chunker": "write chunks='sentences' or chunks=800 (characters)",
 }
 
@@ -92,7 +92,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     """Denoises retrieved nodes in query engines, chat engines and retriever tools.
 
     ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``llm``,
-    ``embed_model``, ``model``, ``probe`` or ``denoiser`` names another method. ``keep``,
+    ``embed_model``, ``model`` or ``denoiser`` names another method. ``keep``,
     ``threshold`` or ``max_tokens`` say how much is kept, as in LangChain's compressor.
     Models are checked here, so that a name that does not exist fails before the first
     query.
@@ -124,7 +124,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     method: DenoisingMethod | None = Field(
         default=None,
         description="'select' (System 2 Attention by llm), 'embedding', 'rerank' (a "
-        "cross-encoder), 'probe', 'default' or 'other'; None follows from the models. "
+        "cross-encoder), 'default' or 'other'; None follows from the models. "
         "Without its model 'select' and 'embedding' take that of Settings.",
     )
     llm: SkipJsonSchema[LLM | None] = Field(
@@ -136,12 +136,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     model: str | None = Field(
         default=None,
         description="END by this cross-encoder, a name or folder; code that comes with "
-        "it is not run. With method='embedding': a sentence encoder. With probe: the "
-        "model that the probe reads.",
-    )
-    probe: str | None = Field(
-        default=None,
-        description="END by the probe in this folder, on hidden states or heads.",
+        "it is not run. With method='embedding': a sentence encoder.",
     )
     denoiser: SkipJsonSchema[Annotated[Denoiser | None, Field(exclude=True)]] = Field(
         default=None, exclude=True, description="Any denoise_core Denoiser."
@@ -271,13 +266,13 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         """What identifies the models in a cache; None if nothing does."""
         if self.cache_key is not None or self.method == "other":
             return self.cache_key
-        if self.method == "probe":  # a folder may be written again
-            return None
         model = self._resolve_model()
-        return "the encoder that ships" if model is None else _model_key(model)
+        if model is None:
+            return "the encoder that ships"
+        return _model_key(model)
 
     def _resolve_model(self) -> Any:
-        """The model of the method; None for the default, a probe and a denoiser."""
+        """The model of the method; None for the default and a denoiser."""
         caller = "DenoisePostprocessor"
         if self.method == "select":
             return resolve_model("llm", self.llm, caller=caller)
@@ -285,11 +280,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return resolve_model("embed_model", self.embed_model, caller=caller)
         if self.method == "rerank" and self.model is None:
             raise InputError("method='rerank' needs model=, the cross-encoder's name")
-        return self.model if self.method in ("embedding", "rerank") else None
+        return self.model
 
     def _build_denoiser(self) -> Denoiser:
         settings = KeepSettings(**{n: getattr(self, n) for n in KeepSettings._fields})
-        if self.method not in ("default", "embedding", "rerank", "probe"):
+        if self.method not in ("default", "embedding", "rerank"):
             self._refuse("a setting of END by a scorer", "chunks")
         if self.method != "select" and not self.context:
             raise InputError("context=False: a setting of method='select'")
@@ -318,7 +313,6 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         )
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
-        from denoise_core.end import Probe, ProbeScorer
         from denoise_core.scorers.encoders import (
             CrossEncoderScorer,
             EmbeddingScorer,
@@ -328,14 +322,9 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         scorer: Any
         if self.method == "embedding":
             scorer = EmbeddingScorer(self._resolve_model())
-        elif self.method == "rerank":
-            scorer = CrossEncoderScorer(self._resolve_model())
-        elif self.probe is None:
-            raise InputError("method='probe' needs probe=, the folder of the probe")
         else:
-            probe = Probe.load(self.probe)
-            scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
-        if self.method != "probe" and self.model is not None:
+            scorer = CrossEncoderScorer(self._resolve_model())
+        if self.model is not None:
             check_model_loads(scorer, self.model)
         chunker = named_chunker(self.chunks or "whole")
         return scorer_denoiser(scorer, settings, chunker, self.top_n)
@@ -382,29 +371,17 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         )
         node_batch = NodeBatch(nodes, node_guard, must_keep=self.must_keep)
         run = PostprocessRun(query, node_batch, node_guard)
-        input_nodes = node_batch.nodes
-        top_n = self.top_n or len(input_nodes)
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle,
-                nodes=input_nodes,
-                top_n=top_n,
+                nodes=node_batch.nodes,
+                top_n=self.top_n or len(node_batch.nodes),
                 model_name=self._method_name,
             )
         )
-        event_payload: dict[str, Any] = {
-            EventPayload.NODES: input_nodes,
-            EventPayload.MODEL_NAME: self._method_name,
-            EventPayload.QUERY_STR: query,
-            EventPayload.TOP_K: top_n,
-        }
         try:
-            with self.callback_manager.event(
-                CBEventType.RERANKING, event_payload
-            ) as event:
-                with limit_concurrency(self.max_concurrency):
-                    yield run
-                event.on_end({EventPayload.NODES: run.output_nodes})
+            with limit_concurrency(self.max_concurrency):
+                yield run
         finally:  # handlers expect an end event after an error too
             dispatcher.event(ReRankEndEvent(nodes=run.output_nodes))
 
@@ -420,12 +397,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = to_nodes(
-            node_batch.passages,
-            result,
-            method=self._method_name,
-            record_detail=self.record,
-            guard=run.guard,
+        kept_nodes = node_batch.to_nodes(
+            result, method=self._method_name, record_detail=self.record
         )
         if self.order == "input":
             run.output_nodes = node_batch.restore_order(kept_nodes)
@@ -455,8 +428,8 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
     """
     names = [name for name in _METHODS if settings.get(name) is not None]
     method: DenoisingMethod | None = settings.get("method")
-    if names == ["probe", "model"] or (method, names) == ("embedding", ["model"]):
-        names.remove("model")
+    if (method, names) == ("embedding", ["model"]):
+        names = []
     if len(names) > 1:
         raise InputError(
             f"{' and '.join(names)}: each names a method; give one of them"
@@ -520,7 +493,9 @@ def _query_text(query_bundle: QueryBundle | None) -> str:
             f"{type(query_bundle).__name__}"
         )
     tool_call = _TOOL_CALL_QUERY.fullmatch(query_bundle.query_str)
-    return tool_call.group(1) if tool_call else query_bundle.query_str
+    if tool_call:
+        return tool_call.group(1)
+    return query_bundle.query_str
 
 
 def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:
@@ -533,5 +508,6 @@ def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
     minilm_folder()
-    chunker = "auto" if chunks is None else named_chunker(chunks)
-    return bundled_denoiser(settings, chunker)
+    if chunks is None:
+        return bundled_denoiser(settings, "auto")
+    return bundled_denoiser(settings, named_chunker(chunks))

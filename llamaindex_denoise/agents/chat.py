@@ -18,6 +18,7 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
+from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
@@ -28,7 +29,6 @@ from denoise_core.augmenter.drafting.conversation import (
     conversation_evidence,
     merge_cited,
 )
-from llamaindex_denoise.engines.base import WithoutPrompts
 from llamaindex_denoise.engines.drafter import (
     EngineDrafter,
     EvidenceSource,
@@ -135,12 +135,12 @@ class CheckedChatEngine(BaseChatEngine):
         turn_engine = _TurnEngine(self.chat_engine, list(history), self.evidence)
         # The turn has the user's evidence already; none of it is a model's text.
         evidence = None if self.evidence is None else attrgetter("source_nodes")
-        drafter = EngineDrafter(turn_engine, QueryBundle(message), evidence=evidence)
+        drafter = EngineDrafter(turn_engine, QueryBundle(message), evidence)
         drafter.earlier = conversation_evidence([self.cited])
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 
-class _TurnEngine(WithoutPrompts, BaseQueryEngine):
+class _TurnEngine(BaseQueryEngine):
     """One turn of a chat as a query engine; the chat's memory is not touched."""
 
     def __init__(
@@ -153,6 +153,9 @@ class _TurnEngine(WithoutPrompts, BaseQueryEngine):
         self.evidence = evidence
         self.chat_engine = copy.copy(chat_engine)
         self.history = history
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         chat_engine = self._with_empty_memory()

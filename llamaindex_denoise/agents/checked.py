@@ -1,4 +1,4 @@
-"""`Checked` of agents, workflows and tools: answers are checked before they are sent."""
+"""`Checked` of agents and workflows: answers are checked before they are sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -29,12 +28,10 @@ from llama_index.core.agent.workflow import (
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
-    CitableBlock,
     CompletionResponse,
-    TextBlock,
 )
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
+from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
@@ -52,10 +49,9 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
 )
 from denoise_core.augmenter.prompts import REVISE
-from denoise_core.support.judging import ProviderCitation
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
-from llamaindex_denoise.engines.base import history_to_messages, message_citations
+from llamaindex_denoise.engines.base import history_to_messages
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
@@ -64,7 +60,7 @@ from llamaindex_denoise.nodes.convert import (
     can_be_evidence,
     to_passages,
 )
-from llamaindex_denoise.verify import EngineLoopRun
+from llamaindex_denoise.verify import emit_record
 
 if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
     from llama_index.core.agent.workflow.agent_context import AgentContext
@@ -73,48 +69,15 @@ STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
 HANDOFF_TOOL = "handoff"  # LlamaIndex's workflows pass a conversation on with it
 EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
-_UNCONFIRMED_OUTCOMES = (
-    "partly supported",
-    "unsupported",
-    "unknown",
-    "abstained",
-    "failed",
-)
 
-# In the store: positions of rejected drafts among a run's notes, and their records;
-# and what the conversation's answers rested on.
+# In the store: the last rejected draft with its feedback as notes, and the records of
+# this run's rejected drafts; and what the conversation's answers rested on.
 _REJECTED_KEY = "denoise_rejected"
 _CITED_KEY = "denoise_cited"
-_NO_REJECTED: Mapping[str, Any] = {"places": [], "records": []}
+_NO_REJECTED: Mapping[str, Any] = {"notes": [], "records": []}
 _FINAL_THOUGHT = "I can answer without using any more tools."
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
-
-
-class CheckedTool(QueryEngineTool):
-    """A query engine tool that shows the agent the verdict.
-
-    A supported answer is unchanged; any other begins with a line that names the
-    outcome, which ``str(response)`` would leave out.
-    """
-
-    def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Call the engine and label its answer."""
-        return _label_output(super().call(*args, **kwargs))
-
-    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Call the engine and label its answer."""
-        return _label_output(await super().acall(*args, **kwargs))
-
-
-def _label_output(output: ToolOutput) -> ToolOutput:
-    metadata = getattr(output.raw_output, "metadata", None) or {}
-    outcome = metadata.get("denoise", {}).get("outcome")
-    if outcome not in _UNCONFIRMED_OUTCOMES:
-        return output
-    verdict_label = f"({outcome}: this answer was not confirmed by its sources)"
-    text_block = TextBlock(text=f"{verdict_label}\n{output.content}")
-    return output.model_copy(update={"blocks": [text_block]})
 
 
 def checked_workflow(
@@ -142,7 +105,9 @@ def checked_workflow(
             "CodeActAgent or AgentWorkflow, whose drafts can be taken back; in your own "
             "workflow check what a step returns with Checked(engine)"
         )
-    checks = AgentAnswerChecks if agents is None else FinalOutputChecks
+    checks: type = FinalOutputChecks
+    if agents is None:
+        checks = AgentAnswerChecks
     checked_copy = copy.copy(workflow)
     checked_copy.__class__ = _checked_class(checks, type(workflow))
     names = ("timeout", "verbose", "num_concurrent_runs", "resource_manager")
@@ -220,8 +185,7 @@ class FinalOutputChecks:
         event: StopEvent
         event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
-        citations = message_citations(event.result.response)
-        draft = DraftReply(text, retrieved=evidence, citations=citations)
+        draft = DraftReply(text, retrieved=evidence)
         run_record = await self._judge_draft(ctx, draft)
         await self._publish(ctx, run_record)
         event.result.metadata = {"denoise": run_record}
@@ -246,10 +210,9 @@ class FinalOutputChecks:
         augmenter = self.augmenter.with_limits(unsupported="send")
         drafter = FixedText()
         drafter.drafted = replace(draft, calls=0)
-        loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)
-        answer = await loop_run.aanswer()
+        answer = await augmenter.aanswer(await _question(ctx), drafter=drafter)
         await self._keep_cited(ctx, answer)
-        return loop_run.emit_record(answer)
+        return emit_record(answer)
 
     async def _publish(
         self, ctx: AgentContext | Context, run_record: dict[str, Any]
@@ -283,11 +246,12 @@ class AgentAnswerChecks(FinalOutputChecks):
     ) -> AgentOutput:
         """Run LlamaIndex's step; one without tool calls is an answer to check."""
         if await _stored(ctx, "num_iterations", 0) == 0:
-            # A run that was cancelled may have left its own notes and verdict.
-            await self._clear_rejected(ctx)
+            # A run that was cancelled may have left its drafts and verdict.
+            await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
             await ctx.store.set(STORE_KEY, None)
         notes_key = _notes_key(self) or ""
         earlier_notes = list(await _stored(ctx, notes_key, []))
+        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
         take_step = super().take_step  # type: ignore[misc]
 
         async def call_model(*feedback_notes: Any) -> _ModelStep:
@@ -302,20 +266,11 @@ class AgentAnswerChecks(FinalOutputChecks):
             new_notes = all_notes[len(earlier_notes) + len(feedback_notes) :]
             return _ModelStep(output, held_context, feedback_notes, new_notes)
 
-        model_step = await call_model()
+        # A model that searches again after a rejection reads the feedback until it answers.
+        model_step = await call_model(*rejected_state["notes"])
         if not model_step.output.tool_calls and not model_step.output.retry_messages:
             model_step = await self._check_step(ctx, llm_input, model_step, call_model)
-        # A model that calls tools again keeps reading the feedback until `finalize`.
-        feedback_notes = ()
-        if model_step.output.tool_calls:
-            feedback_notes = model_step.feedback_notes
-        notes = [*earlier_notes, *feedback_notes, *model_step.new_notes]
-        await ctx.store.set(notes_key, notes)
-        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        first = len(earlier_notes)
-        positions = range(first, first + len(feedback_notes))
-        all_positions = [*rejected_state["places"], *positions]
-        await ctx.store.set(_REJECTED_KEY, {**rejected_state, "places": all_positions})
+        await ctx.store.set(notes_key, [*earlier_notes, *model_step.new_notes])
         model_step.held_context.release()
         return model_step.output
 
@@ -327,8 +282,7 @@ class AgentAnswerChecks(FinalOutputChecks):
         call_model: Callable[..., Awaitable[_ModelStep]],
     ) -> _ModelStep:
         """The step to send: the best draft, or one that calls tools after all."""
-        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        records = rejected_state["records"]
+        records = (await _stored(ctx, _REJECTED_KEY, _NO_REJECTED))["records"]
         question = await _question(ctx)
         # A search for a rejected draft's own words must not confirm that draft.
         evidence = drop_contaminated_searches(
@@ -340,13 +294,13 @@ class AgentAnswerChecks(FinalOutputChecks):
         attempts = max(1, self.augmenter.limits.attempts - len(records))
         augmenter = self.augmenter.with_limits(attempts=attempts)
         history = _history_before_question(llm_input)
-        loop_run = EngineLoopRun(augmenter, question, drafter, history)
-        answer = await loop_run.aanswer()
-        run_record = loop_run.emit_record(answer)
+        answer = await augmenter.aanswer(question, history, drafter=drafter)
+        run_record = emit_record(answer)
         if drafter.tool_step is not None:
             failed = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
-            records = [*records, *failed]
-            await ctx.store.set(_REJECTED_KEY, {**rejected_state, "records": records})
+            notes = list(drafter.tool_step.feedback_notes)
+            rejected_state = {"notes": notes, "records": [*records, *failed]}
+            await ctx.store.set(_REJECTED_KEY, rejected_state)
             return drafter.tool_step
         await self._keep_cited(ctx, answer)
         await self._publish(
@@ -357,7 +311,7 @@ class AgentAnswerChecks(FinalOutputChecks):
     async def finalize(
         self, ctx: Context, output: AgentOutput, memory: BaseMemory
     ) -> AgentOutput:
-        """Remove rejected drafts from the notes; judge what a tool returns directly.
+        """Forget rejected drafts, and judge what a tool returns directly.
 
         The result of a tool with ``return_direct`` is judged by its own sources and
         sent whatever the verdict.
@@ -371,29 +325,11 @@ class AgentAnswerChecks(FinalOutputChecks):
                 draft = DraftReply(text, retrieved=evidence)
                 await self._publish(ctx, await self._judge_draft(ctx, draft))
             break
-        await self._clear_rejected(ctx)
+        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
         final_output: AgentOutput
         final_output = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
         return final_output
-
-    async def _generate_early_stopping_response(
-        self, ctx: Context, *args: Any
-    ) -> StopEvent:
-        event = await super()._generate_early_stopping_response(ctx, *args)
-        await self._clear_rejected(ctx)
-        return event
-
-    async def _clear_rejected(self, ctx: AgentContext | Context) -> None:
-        """Remove rejected drafts and their feedback from the notes, and the records."""
-        notes_key = _notes_key(self) or ""
-        rejected_state = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
-        notes = []
-        for position, run_record in enumerate(await _stored(ctx, notes_key, [])):
-            if position not in rejected_state["places"]:
-                notes.append(run_record)
-        await ctx.store.set(notes_key, notes)
-        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
 
 
 def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
@@ -452,7 +388,6 @@ class AgentDrafter:
             token_usage,
             retrieved=self.evidence,
             origin=model_step,
-            citations=model_step.citations,
         )
         if output.tool_calls:
             self.tool_step = model_step
@@ -491,11 +426,6 @@ class _ModelStep:
             answer_step: ResponseReasoningStep = self.new_notes[-1]
             return answer_step.response
         return self.output.response.content or ""
-
-    @property
-    def citations(self) -> tuple[ProviderCitation, ...]:
-        """What the provider cites; of a ReActAgent's answer the ranges are not known."""
-        return () if self.is_reasoning else message_citations(self.output.response)
 
     def feedback_as_notes(self, draft: str, feedback: str) -> tuple[Any, ...]:
         """Return a draft and the feedback on it in the form of the agent's notes."""
@@ -564,12 +494,12 @@ class _HeldStream:
 
     def with_text(self, text: str) -> _HeldStream:
         """Return a context that streams ``text`` instead, if anything waits here."""
-        denoiser_copy = _HeldStream(self._ctx)
+        shown_stream = _HeldStream(self._ctx)
         if self._waiting_events:
             update = {"delta": text, "response": text}
             last_event = self._waiting_events[-1].model_copy(update=update)
-            denoiser_copy._waiting_events.append(last_event)
-        return denoiser_copy
+            shown_stream._waiting_events.append(last_event)
+        return shown_stream
 
 
 def evidence_from_calls(
@@ -620,20 +550,4 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     for passage in tool_result.passages:
         tool_passage = replace(passage, provenance="tool")
         passages.append(tool_passage)
-    return (*passages, *_citable_passages(output, name))
-
-
-def _citable_passages(output: ToolOutput, name: str) -> Iterator[Passage]:
-    """The documents of a tool that gives them to the provider to cite."""
-    for number, block in enumerate(output.blocks, 1):
-        if isinstance(block, CitableBlock):
-            texts = []
-            for item in block.content:
-                if isinstance(item, TextBlock):
-                    texts.append(item.text)
-            yield Passage(
-                "\n".join(texts),
-                f"{name}-{number}",
-                header=block.title,
-                provenance="tool",
-            )
+    return tuple(passages)

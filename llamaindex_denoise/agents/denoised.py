@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_index.core.base.llms.types import TextBlock
-from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolOutput
 from llama_index.core.tools.types import BaseTool, ToolMetadata, adapt_to_async_tool
 from llama_index.core.workflow import Context
@@ -191,7 +190,6 @@ class OutputNodes(OutputTexts):
 
     @override
     def reduce(self, result: DenoiseResult, has_recall: bool) -> ReducedResult:
-        reduced = self.tool_result.reduce(result)
         kept_ids = set(self.tool_result.pinned_ids())
         for passage in result.passages:
             kept_ids.add(passage.id)
@@ -200,14 +198,16 @@ class OutputNodes(OutputTexts):
         omitted_texts = []
         nodes = self.output.raw_output
         passages = self.tool_result.passages
-        for item, text, passage in zip(nodes, reduced.value, passages, strict=True):
+        for item, passage in zip(nodes, passages, strict=True):
             if passage.id in kept_ids:
-                shown_items.append(_with_text(item, text))
-            if passage.id not in kept_ids or text != passage.text:
+                shown_items.append(item)
+            else:
                 omitted_texts.append(passage.text)
         if not omitted_texts:
             return ReducedResult(self.output.blocks)
-        recall_id = passages[0].id if has_recall else ""
+        recall_id = ""
+        if has_recall:
+            recall_id = passages[0].id
         dropped_count = len(nodes) - len(shown_items)
         note = omission_note(len(nodes), dropped_count, "nodes", recall_id)
         omitted_text = OmittedText(passages[0].id, "\n\n".join(omitted_texts))
@@ -248,15 +248,6 @@ def _prints_fields(value: Any) -> bool:
         return True
     print_method: Any = type(value).__str__
     return print_method in (object.__str__, BaseModel.__str__)
-
-
-def _with_text(item: NodeWithScore, text: str) -> NodeWithScore:
-    """Return a node with another text; the node itself if it has this one."""
-    if item.get_content() == text:
-        return item
-    copied = item.model_copy(deep=True)
-    copied.node.set_content(text)
-    return copied
 
 
 def _printed(output: ToolOutput, reduced: ReducedResult) -> ReducedResult:

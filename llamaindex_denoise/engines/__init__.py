@@ -1,6 +1,6 @@
-"""Query engines: the LLM-Augmenter, and checks around an engine of the user.
+"""Checks around a query engine of the user.
 
-Read `base` first: responses, streams and prompts that all engines share. `drafter` lets
-a LlamaIndex engine draft for the loop, `augmented` checks answers. A new kind of query
-engine goes here and inherits `VerifiedEngine`.
+Read `query` first: the engine that `Checked` returns. `drafter` lets a LlamaIndex engine
+draft for the loop, and `base` has responses and streams. What another kind of engine
+needs goes into `drafter`.
 """

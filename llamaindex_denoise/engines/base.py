@@ -1,45 +1,22 @@
-"""What our query engines share: streamed responses and prompts reachable through them."""
+"""What engines, chats and agents share: streamed responses and messages."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from llama_index.core.base.llms.types import ChatMessage, CitationBlock, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
     StreamingResponse,
 )
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import Message
-from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
 
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
-
-
-class WithoutPrompts(PromptMixin):
-    """A `PromptMixin` without prompts."""
-
-    def _get_prompts(self) -> PromptDictType:
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        return
-
-    def _get_prompt_modules(self) -> PromptMixinType:
-        return {}
-
-
-def response_metadata(
-    nodes: Sequence[NodeWithScore], note: dict[str, Any]
-) -> dict[str, Any]:
-    """Return each source's metadata by id, as LlamaIndex has it, and our record."""
-    metadata = {n.node.node_id: n.node.metadata for n in nodes}
-    return {**metadata, "denoise": note}
 
 
 _ROLES: Mapping[str, Role] = {
@@ -61,27 +38,6 @@ def history_to_messages(history: Sequence[ChatMessage]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def message_citations(message: ChatMessage) -> tuple[ProviderCitation, ...]:
-    """What the model's provider cites, as ranges of the message's content.
-
-    LlamaIndex puts the citations of a text block behind it.
-    """
-    citations = []
-    start = end = 0
-    has_text = False
-    for block in message.blocks:
-        if isinstance(block, TextBlock):
-            start = end + has_text  # the blocks are joined by a line break
-            end = start + len(block.text)
-            has_text = True
-        elif isinstance(block, CitationBlock):
-            cited_content = block.cited_content
-            if isinstance(cited_content, TextBlock):
-                citation = ProviderCitation(start, end, cited_content.text)
-                citations.append(citation)
-    return tuple(citations)
-
-
 def response_text(response: RESPONSE_TYPE) -> str:
     """Return the text of a synchronous response; a stream is read to its end."""
     if isinstance(response, StreamingResponse):
@@ -91,7 +47,9 @@ def response_text(response: RESPONSE_TYPE) -> str:
             "expected a synchronous response, got an AsyncStreamingResponse; call "
             "aquery instead"
         )
-    return "" if response.response is None else str(response)
+    if response.response is None:
+        return ""
+    return str(response)
 
 
 class _DraftOutcome:
@@ -105,7 +63,9 @@ class _DraftOutcome:
     @property
     def response_txt(self) -> str | None:
         """The answer once it is known, without the draft that was shown before."""
-        return self._shown_text if self._answer_text is None else self._answer_text
+        if self._answer_text is None:
+            return self._shown_text
+        return self._answer_text
 
     @response_txt.setter
     def response_txt(self, text: str | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from enum import Enum
 from types import UnionType
@@ -19,14 +18,10 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
 from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import InputError, Passage
+from denoise_core import InputError
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
@@ -35,16 +30,10 @@ from denoise_core.augmenter.drafting.drafter import (
 from denoise_core.augmenter.prompts import REVISE, draft_block
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool
-from denoise_core.support.judging import ProviderCitation
 from denoise_core.text.delimit import wrap_in_envelope
-from llamaindex_denoise.engines.base import (
-    NodeSequence,
-    message_citations,
-    response_text,
-)
-from llamaindex_denoise.models.threads import defining_class
+from llamaindex_denoise.engines.base import NodeSequence, response_text
+from llamaindex_denoise.models.retriever import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
-from llamaindex_denoise.nodes.headers import source_node
 
 _RETRIEVAL = "the engine's retrieval"
 
@@ -53,25 +42,6 @@ EvidenceSource: TypeAlias = Callable[[Any], Sequence[NodeWithScore | str]]
 
 EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers return when there is nothing to answer from."""
-
-
-CitationsByText: TypeAlias = dict[str, tuple[ProviderCitation, ...]]
-_run_citations: ContextVar[CitationsByText | None] = ContextVar(
-    "denoise_run_citations", default=None
-)
-
-
-class _CitationHandler(BaseEventHandler):
-    """Notes what the replies in a draft cite: an engine's response has only their text."""
-
-    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Note the citations of a model's reply."""
-        citations = _run_citations.get()
-        if citations is None or not isinstance(event, LLMChatEndEvent):
-            return
-        if event.response is not None:
-            message = event.response.message
-            citations[message.content or ""] = message_citations(message)
 
 
 class EngineDrafter:
@@ -85,13 +55,11 @@ class EngineDrafter:
     Args:
         engine: A LlamaIndex query engine.
         query_bundle: The question.
-        nodes: Nodes to answer from instead of a search.
         evidence: Replaces the ``source_nodes`` of each response.
 
     Attributes:
         failed_part: The part that failed last, and its error.
         earlier: What earlier answers of the conversation rested on.
-        citations: What the provider cites, by the text of each reply of a model.
         is_retrieval_only: Whether the engine only searches, as in mode ``no_text``.
     """
 
@@ -99,37 +67,28 @@ class EngineDrafter:
         self,
         engine: BaseQueryEngine,
         query_bundle: QueryBundle,
-        nodes: NodeSequence | None = None,
         evidence: EvidenceSource | None = None,
     ) -> None:
         self.evidence = evidence
         self.engine = engine
         self.query_bundle = query_bundle
-        self.nodes = None if nodes is None else list(nodes)
+        self.nodes: list[NodeWithScore] | None = None
         self.has_retrieval = has_own_retrieval(engine)
         self.repeatable = self.has_retrieval
         self.failed_part: tuple[str, Exception] | None = None
         self.is_retrieval_only = False
         self.earlier: tuple[RetrievedEvidence, ...] = ()
-        self.citations: CitationsByText = {}
         self._search_query: str | None = None
-        root = get_dispatcher()
-        if _CitationHandler() not in root.event_handlers:
-            root.add_event_handler(_CitationHandler())
 
     @contextmanager
     def _named_part(self, part_name: str) -> Iterator[None]:
-        """Remember the innermost part that raised, and what its models' replies cite."""
-        outer_citations = _run_citations.get()
-        _run_citations.set(self.citations)
+        """Remember the innermost part that raised."""
         try:
             yield
         except Exception as error:
             if self.failed_part is None or self.failed_part[1] is not error:
                 self.failed_part = (part_name, error)
             raise
-        finally:
-            _run_citations.set(outer_citations)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
@@ -207,7 +166,9 @@ class EngineDrafter:
 
     @property
     def _writing_part(self) -> str:
-        return "the engine's synthesis" if self.has_retrieval else "the engine"
+        if self.has_retrieval:
+            return "the engine's synthesis"
+        return "the engine"
 
     def _query_for(self, request: DraftRequest) -> QueryBundle:
         """The question with history and feedback; only the question is embedded."""
@@ -255,7 +216,7 @@ class EngineDrafter:
         object_fields = _evidence_fields(response)
         retrieved = self.earlier
         if nodes:
-            passages = _evidence_passages(nodes)
+            passages = to_passages(nodes, include_captions=True)
             evidence = RetrievedEvidence(passages, self._search_query)
             retrieved = (evidence, *self.earlier)
         return DraftReply(
@@ -266,7 +227,6 @@ class EngineDrafter:
             # With nodes it means that a model wrote nothing: no judge reads it.
             judge=not self.is_retrieval_only and not (is_placeholder and nodes),
             origin=response,
-            citations=self.citations.get(text, ()),
         )
 
 
@@ -279,17 +239,6 @@ def _with_notice(draft_reply: DraftReply) -> DraftReply:
             "the engine's stream was read to its end",
         )
     return draft_reply
-
-
-def _evidence_passages(nodes: NodeSequence) -> tuple[Passage, ...]:
-    """Evidence passages; what a database returned is marked as tool data."""
-    passages = []
-    for passage in to_passages(nodes, include_captions=True):
-        scored_node = source_node(passage)
-        if scored_node is not None and is_database_row(scored_node):
-            passage = replace(passage, provenance="tool")
-        passages.append(passage)
-    return tuple(passages)
 
 
 def _evidence_fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
@@ -368,11 +317,6 @@ def retrieved_sources(sources: NodeSequence) -> list[NodeWithScore]:
     models as sources.
     """
     return [scored_node for scored_node in sources if not _is_model_text(scored_node)]
-
-
-def is_database_row(scored_node: NodeWithScore) -> bool:
-    """Whether LlamaIndex's SQL retrievers returned this node."""
-    return "sql_query" in scored_node.node.metadata
 
 
 def _is_model_text(scored_node: NodeWithScore) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from llama_index.core import Settings
@@ -27,7 +26,8 @@ from llama_index.core.types import PydanticProgramMode
 
 from denoise_core import InputError, Message, Reply, Usage
 from denoise_core.errors import ContractViolation
-from llamaindex_denoise.models.threads import AdapterThreads, defining_class
+from denoise_core.runtime.thread_pool import run_in_pool
+from llamaindex_denoise.models.retriever import defining_class
 
 # Integrations report tokens under the names of their providers' interfaces.
 _INPUT_TOKEN_KEYS = (
@@ -47,7 +47,7 @@ _TOOL_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
 
 class LlamaLLM:
-    """Any LlamaIndex LLM as the core's `LLM`, with streams and structured replies.
+    """Any LlamaIndex LLM as the core's `LLM`, with structured replies.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async
     form on the event loop; here they run on threads. Token counts are read from the
@@ -55,47 +55,35 @@ class LlamaLLM:
 
     Args:
         model: The LlamaIndex LLM.
-        max_threads: Threads for such local models. 1 is for a model that must not be
-            called twice at once, by synchronous code either.
+
+    Attributes:
         structured: Whether replies with a JSON schema are requested through a tool
             that the model must call, strictly where the integration passes that on.
-            None follows the model's metadata and ``pydantic_program_mode``. If the
+            It follows the model's metadata and ``pydantic_program_mode``. If the
             model writes text instead, that text is parsed.
 
     Raises:
-        InputError: ``model`` is not a LlamaIndex LLM, or ``structured=True`` for a
-            model that has no tools.
+        InputError: ``model`` is not a LlamaIndex LLM.
     """
 
-    def __init__(
-        self, model: LLM, *, max_threads: int = 10, structured: bool | None = None
-    ) -> None:
+    def __init__(self, model: LLM) -> None:
         if not isinstance(model, LLM):
             raise InputError(
                 f"LlamaLLM: expected a llama_index LLM, got {type(model).__name__}; "
                 "pass the model object itself, no default is resolved"
             )
-        if structured and not isinstance(model, FunctionCallingLLM):
-            raise InputError(
-                f"structured=True: {type(model).__name__} is no FunctionCallingLLM, "
-                "it has no tools; leave structured out"
-            )
         self.model = model
-        self.structured = structured
-        if structured is None:
-            self.structured = _prefers_tool_calls(model)
-        self._threads = AdapterThreads(max_threads)
+        self.structured = _prefers_tool_calls(model)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Return the model's reply."""
-        with self._threads.slot():
-            response = self.model.chat(_chat_messages(messages))
-        return _to_reply(response)
+        return _to_reply(self.model.chat(_chat_messages(messages)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """Return the model's reply; a local model runs on a thread."""
-        if self._runs_on_loop():
-            return await self._threads.run(lambda: self.complete(messages))
+        # The model's async form would block the event loop.
+        if defining_class(self.model, "achat") is CustomLLM:
+            return await run_in_pool(self.complete, messages)
         return _to_reply(await self.model.achat(_chat_messages(messages)))
 
     def complete_json(
@@ -105,11 +93,9 @@ class LlamaLLM:
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        tool_arguments = _tool_arguments(model, schema)
-        with self._threads.slot():
-            response = model.chat_with_tools(
-                chat_history=_chat_messages(messages), **tool_arguments
-            )
+        response = model.chat_with_tools(
+            chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
+        )
         return _to_json_reply(model, response)
 
     async def acomplete_json(
@@ -123,60 +109,6 @@ class LlamaLLM:
             chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
         )
         return _to_json_reply(model, response)
-
-    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """Yield the reply's text as it arrives, then the usage if it is reported."""
-        stream_reader = _StreamReader()
-        with self._threads.slot():
-            for response in self.model.stream_chat(_chat_messages(messages)):
-                new_text = stream_reader.read_delta(response)
-                if new_text:
-                    yield new_text
-        if stream_reader.usage is not None:
-            yield stream_reader.usage
-
-    async def astream(
-        self, messages: Sequence[Message]
-    ) -> AsyncGenerator[str | Usage, None]:
-        """Yield the reply's text as it arrives; a local model runs on a thread."""
-        if self._runs_on_loop():
-            stream_items = self._threads.iterate(lambda: self.stream(messages))
-            async with aclosing(stream_items):
-                async for item in stream_items:
-                    yield item
-            return
-        stream_reader = _StreamReader()
-        async for response in await self.model.astream_chat(_chat_messages(messages)):
-            new_text = stream_reader.read_delta(response)
-            if new_text:
-                yield new_text
-        if stream_reader.usage is not None:
-            yield stream_reader.usage
-
-    def _runs_on_loop(self) -> bool:
-        """Whether the model's async form would block the event loop."""
-        return defining_class(self.model, "achat") is CustomLLM
-
-
-class _StreamReader:
-    """Reads the new text of each streamed response, and the last reported usage."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.usage: Usage | None = None
-
-    def read_delta(self, response: ChatResponse) -> str:
-        new_text = response.delta
-        if new_text is None:  # some integrations give only the text so far
-            text_so_far = response.message.content or ""
-            new_text = ""
-            if text_so_far.startswith(self.text):
-                new_text = text_so_far[len(self.text) :]
-        self.text += new_text
-        token_usage = reported_usage(response)
-        if token_usage is not None:
-            self.usage = token_usage
-        return new_text
 
 
 def _chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
@@ -320,7 +252,9 @@ def find_model(component: Any) -> LLM | None:
         component = next(iter(component.values()), None)
     for name in _MODEL_PLACES:
         part = getattr(component, name, None)
-        model = None if part is None else find_model(part)
+        if part is None:
+            continue
+        model = find_model(part)
         if model is not None:
             return model
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -10,7 +9,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
 from denoise_core import InputError, Passage
-from llamaindex_denoise.models.threads import AdapterThreads, defining_class
+from denoise_core.runtime.thread_pool import run_in_pool
 from llamaindex_denoise.nodes.convert import to_passages
 
 
@@ -23,19 +22,15 @@ class LlamaRetriever:
     Args:
         retriever: The LlamaIndex retriever.
         postprocessors: Run on what it retrieves.
-        max_threads: Threads for a retriever that has only a synchronous form.
 
     Raises:
         InputError: ``retriever`` is not a LlamaIndex retriever.
     """
 
-    _query_bundle: QueryBundle | None = None
-
     def __init__(
         self,
         retriever: BaseRetriever,
         postprocessors: Sequence[BaseNodePostprocessor] = (),
-        max_threads: int = 10,
     ) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InputError(
@@ -44,20 +39,10 @@ class LlamaRetriever:
             )
         self.retriever = retriever
         self.postprocessors = list(postprocessors)
-        self._threads = AdapterThreads(max_threads)
-
-    def with_query_bundle(self, query_bundle: QueryBundle) -> LlamaRetriever:
-        """Return a copy that searches for this query with the whole bundle.
-
-        A bundle may carry an embedding, custom strings or an image.
-        """
-        adapter_copy = copy.copy(self)
-        adapter_copy._query_bundle = query_bundle
-        return adapter_copy
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         """Return the retrieved and postprocessed passages."""
-        query_bundle = self._bundle_for(query)
+        query_bundle = QueryBundle(query)
         nodes = self.retriever.retrieve(query_bundle)
         for postprocessor in self.postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
@@ -65,12 +50,10 @@ class LlamaRetriever:
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         """Return `retrieve`'s passages; a retriever without async gets a thread."""
-        query_bundle = self._bundle_for(query)
+        query_bundle = QueryBundle(query)
         # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
-            nodes = await self._threads.run(
-                lambda: self.retriever.retrieve(query_bundle)
-            )
+            nodes = await run_in_pool(self.retriever.retrieve, query_bundle)
         else:
             nodes = await self.retriever.aretrieve(query_bundle)
         for postprocessor in self.postprocessors:
@@ -79,8 +62,13 @@ class LlamaRetriever:
             )
         return to_passages(nodes, include_captions=True)
 
-    def _bundle_for(self, query: str) -> QueryBundle:
-        query_bundle = self._query_bundle
-        if query_bundle is not None and query_bundle.query_str == query:
-            return query_bundle
-        return QueryBundle(query)
+
+def defining_class(instance: object, method: str) -> type | None:
+    """Return the class that defines ``method`` for this object.
+
+    LlamaIndex wraps methods, so comparing the functions would not work.
+    """
+    for base_class in type(instance).__mro__:
+        if method in vars(base_class):
+            return base_class
+    return None

@@ -1,6 +1,6 @@
 """LlamaIndex nodes in, passages out, and back, with a record of what was kept.
 
 Read `convert` first: nodes to passages and back. `headers` renders metadata for prompts
-and scorers, `records` defines the record on a denoised node, and `citations` leads from
-a cited source to the user's node. A new kind of node goes into `convert`.
+and scorers, and `records` defines the record on a denoised node. A new kind of node goes
+into `convert`.
 """

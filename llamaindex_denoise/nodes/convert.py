@@ -32,7 +32,6 @@ from denoise_core import (
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
-    RECORD_VERSION,
     RecordDetail,
     result_summary,
     step_record,
@@ -47,7 +46,6 @@ from llamaindex_denoise.nodes.headers import (
 from llamaindex_denoise.nodes.records import (
     SOURCE_RELATION,
     build_record,
-    document_ranges,
     origin_record,
     record,
     relationships_with_record,
@@ -106,7 +104,9 @@ def to_passages(
     Raises:
         InputError: An item is not a NodeWithScore; names its position.
     """
-    is_included = can_be_evidence if include_captions else is_text_node
+    is_included = is_text_node
+    if include_captions:
+        is_included = can_be_evidence
     included_nodes = [n for n in _checked_nodes(nodes) if is_included(n.node)]
     ids = unique_ids([n.node.node_id for n in included_nodes])
     return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included_nodes, ids))
@@ -202,11 +202,7 @@ class NodeBatch:
         failure_reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
         self.failures[passage_id] = failure_reason or format_error(error)
         if failure_reason:  # the policy keeps the node
-            method = type(self.guard.denoiser).__name__
-            unread_node = self.nodes[position]
-            self._untouched[position] = with_fallback_record(
-                unread_node, failure_reason, method
-            )
+            self._untouched[position] = self.nodes[position]
 
     @property
     def untouched_nodes(self) -> list[NodeWithScore]:
@@ -248,6 +244,30 @@ class NodeBatch:
         shown = replace(result, passages=tuple(kept_passages))
         return ShadowCall.from_result(passages, shown)
 
+    def to_nodes(
+        self, result: DenoiseResult, *, method: str, record_detail: RecordDetail
+    ) -> list[NodeWithScore]:
+        """Return what the denoiser kept as nodes, in the result's order.
+
+        A passage that cannot become a node follows the guard's policy.
+
+        Args:
+            result: The denoiser's result.
+            method: The name that records show.
+            record_detail: How much each node's record says, see `records.record`.
+        """
+        passages = {passage.id: passage for passage in self.passages}
+        conversion = _Conversion(passages, result, method)
+        nodes: list[NodeWithScore] = []
+        for kept in result.passages:
+            try:
+                nodes.append(conversion.to_node(kept, record_detail))
+            except Exception as error:  # a node may do anything when it is copied
+                item = f"node {kept.id!r}"
+                if self.guard.handle_failed_item(item, error):  # the policy keeps it
+                    nodes += map(source_node, conversion.sources(kept))
+        return nodes
+
     def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Return the kept nodes with the untouched ones inserted at their positions."""
         if not self._untouched:
@@ -271,28 +291,6 @@ def _has_pin(node: BaseNode, must_keep: Pin | None) -> bool:
     return bool(read_result(node_text(node), must_keep=must_keep).pinned_ids())
 
 
-def with_fallback_record(
-    scored_node: NodeWithScore, reason: str, method: str
-) -> NodeWithScore:
-    """Return a node that could not be converted, with the reason in its record."""
-    node_record: dict[str, Any] = {
-        "v": RECORD_VERSION,
-        "op": method,
-        "score": None,
-        "fallback": reason,
-        "coverage": 1.0,
-        "origin_id": None,
-        "origin_spans": [],
-        "origin_extractive": False,
-    }
-    # A broken node may fail when it is copied; then it is returned as it is.
-    with suppress(Exception):
-        relationships = relationships_with_record(scored_node.node, node_record)
-        node = copy_model(scored_node.node, {"relationships": relationships})
-        return NodeWithScore(node=node, score=scored_node.score)
-    return scored_node
-
-
 def node_text(node: BaseNode) -> str:
     """Return the node's text without metadata."""
     if type(node) is TextNode:  # nearly all; get_content would render the metadata
@@ -310,13 +308,12 @@ class _Conversion:
 
     def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
         step = step_record(kept, self.passages, self.result)
-        origin = self._origin(kept)
-        origin_node = source_node(origin) if origin else None
-        method_score = None
-        if not step["fallback"]:
-            method_score = self._method_score(kept, origin)
-        if origin is None or origin_node is None:
-            node, score = self._joint_node(kept, step["spans"])
+        sources = self.sources(kept)
+        if len(sources) == 1:
+            [origin] = sources
+            node, score, origin_fields = self._copied_node(kept, origin, step)
+        else:
+            node, score = _joint_node(kept, [source_node(p) for p in sources])
             origin_fields = {
                 "origin_id": None,
                 "origin_spans": [],
@@ -324,144 +321,78 @@ class _Conversion:
                 "spans": step["spans"],
                 "score_before": None,
             }
-        else:
-            score = _to_float(origin_node.score)
-            earlier = record(origin_node.node)
-            origin_fields = origin_record(
-                origin_node.node, origin, step, self.method, earlier
-            )
-            new_text = kept.text if kept.text != origin.text else None
-            node = _copy_node(origin_node.node, new_text, origin_fields)
-            origin_fields["score_before"] = score
-            if earlier:
-                origin_fields["score_before"] = earlier.get("score_before")
         if record_detail != "none":
+            is_scored = kept.score is not None and not step["fallback"]
+            if len(sources) == 1 and kept.score == sources[0].score:
+                is_scored = (
+                    False  # the retrieval score, which the method left as it was
+                )
             node_record = build_record(
                 step,
                 method=self.method,
                 origin_fields=origin_fields,
-                score=method_score,
+                score=_to_float(kept.score) if is_scored else None,
             )
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
         return NodeWithScore(node=node, score=score)
 
-    def _method_score(self, kept: Passage, origin: Passage | None) -> float | None:
-        """The score that the method set, or None."""
-        if kept.score is None or (origin is not None and kept.score == origin.score):
-            return None
-        return float(kept.score)
+    def sources(self, kept: Passage) -> list[Passage]:
+        """The input passages of a text: the one of the same id, or those it covers."""
+        if kept.id in self.passages:
+            return [self.passages[kept.id]]
+        ids = dict.fromkeys(span.passage_id for span in kept.source_spans)
+        return [self.passages[passage_id] for passage_id in ids]
 
-    def _origin(self, kept_passage: Passage) -> Passage | None:
-        """The one input passage of a text: of the same id, or the only one it covers."""
-        same_id = self.passages.get(kept_passage.id)
-        if same_id is not None:
-            return same_id
-        source_ids = {span.passage_id for span in kept_passage.source_spans}
-        return self.passages.get(source_ids.pop()) if len(source_ids) == 1 else None
-
-    def _joint_node(
-        self, kept_passage: Passage, passage_ids: Iterable[str]
-    ) -> tuple[BaseNode, float | None]:
-        """A new node for text of several passages, and their best score.
-
-        It has the metadata and the source on which its nodes agree.
-        """
-        from denoise_core.jsonable import to_jsonable
-
-        sources = _source_nodes(passage_ids, self.passages)
-        nodes = [origin_node.node for origin_node in sources]
-        # Without any node the passage's own metadata is all there is.
-        first = (
-            nodes[0] if nodes else TextNode(metadata=to_jsonable(kept_passage.metadata))
+    def _copied_node(
+        self, kept: Passage, origin: Passage, step: Mapping[str, Any]
+    ) -> tuple[BaseNode, float | None, dict[str, Any]]:
+        """A copy of the node with the kept text, its score, and its origin's fields."""
+        scored_node = source_node(origin)
+        score = _to_float(scored_node.score)
+        earlier = record(scored_node.node)
+        origin_fields = origin_record(
+            scored_node.node, origin, step, self.method, earlier
         )
-        node = TextNode(
-            text=kept_passage.text,
-            id_=kept_passage.id,
-            metadata=_shared_metadata(first, nodes),
-            excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
-            excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
-        )
-        document = first.relationships.get(SOURCE_RELATION)
-        document_ids = {other.ref_doc_id for other in nodes}
-        if isinstance(document, RelatedNodeInfo) and document_ids <= {document.node_id}:
-            node.relationships[SOURCE_RELATION] = document
-        scores = [
-            float(origin_node.score)
-            for origin_node in sources
-            if origin_node.score is not None
-        ]
-        return node, max(scores, default=_to_float(kept_passage.score))
+        new_text = None
+        if kept.text != origin.text:
+            new_text = kept.text
+        node = _copy_node(scored_node.node, new_text, origin_fields)
+        origin_fields["score_before"] = score
+        if earlier:
+            origin_fields["score_before"] = earlier.get("score_before")
+        return node, score, origin_fields
 
 
-def to_nodes(
-    passages: Sequence[Passage],
-    result: DenoiseResult,
-    *,
-    method: str,
-    record_detail: RecordDetail = "spans",
-    guard: Guard | None = None,
-) -> list[NodeWithScore]:
-    """Convert what a denoiser kept to nodes, in the result's order.
+def _joint_node(
+    kept: Passage, sources: Sequence[NodeWithScore]
+) -> tuple[BaseNode, float | None]:
+    """A new node for text of several nodes, and their best score.
 
-    Args:
-        passages: The denoiser's input, from `to_passages`.
-        result: Its result.
-        method: The name that records show.
-        record_detail: How much each node's record says, see `records.record`.
-        guard: Its policy applies to a passage that cannot become a node; without a
-            guard the error is raised.
+    It has the metadata and the source on which its nodes agree.
     """
-    conversion = _Conversion(
-        passages={passage.id: passage for passage in passages},
-        result=result,
-        method=method,
+    nodes = [scored_node.node for scored_node in sources]
+    first = nodes[0]
+    metadata = {}
+    for key, value in first.metadata.items():
+        if all(node.metadata.get(key) == value for node in nodes):
+            metadata[key] = value
+    node = TextNode(
+        text=kept.text,
+        id_=kept.id,
+        metadata=metadata,
+        excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
+        excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
     )
-    nodes: list[NodeWithScore] = []
-    for kept_passage in result.passages:
-        try:
-            node = conversion.to_node(kept_passage, record_detail)
-            nodes.append(node)
-        except Exception as error:  # a node may do anything when it is copied
-            if guard is None:
-                raise
-            failure_reason = guard.handle_failed_item(
-                f"node {kept_passage.id!r}", error
-            )
-            if failure_reason:
-                passage_ids = [span.passage_id for span in kept_passage.source_spans]
-                if kept_passage.id in conversion.passages:
-                    passage_ids = [kept_passage.id]
-                sources = _source_nodes(passage_ids, conversion.passages)
-                nodes += [
-                    with_fallback_record(n, failure_reason, method) for n in sources
-                ]
-    return nodes
-
-
-def _source_nodes(
-    passage_ids: Iterable[str], passages: Mapping[str, Passage]
-) -> list[NodeWithScore]:
-    """The nodes of these passages, each once."""
-    sources = []
-    for passage_id in dict.fromkeys(passage_ids):
-        origin_node = (
-            source_node(passages[passage_id]) if passage_id in passages else None
-        )
-        if origin_node is not None:
-            sources.append(origin_node)
-    return sources
-
-
-def _shared_metadata(first: BaseNode, nodes: Sequence[BaseNode]) -> dict[str, Any]:
-    """The entries of ``first`` that all nodes have."""
-    shared_entries = dict(first.metadata)
-    for node in nodes:
-        for key in [
-            k for k in shared_entries if node.metadata.get(k) != shared_entries[k]
-        ]:
-            del shared_entries[key]
-    return shared_entries
+    document = first.relationships.get(SOURCE_RELATION)
+    document_ids = {other.ref_doc_id for other in nodes}
+    if isinstance(document, RelatedNodeInfo) and document_ids <= {document.node_id}:
+        node.relationships[SOURCE_RELATION] = document
+    scores = []
+    for scored_node in sources:
+        if scored_node.score is not None:
+            scores.append(float(scored_node.score))
+    return node, max(scores, default=None)
 
 
 def _copy_node(
@@ -508,13 +439,15 @@ def _show_relevance(node: BaseNode, node_record: Mapping[str, Any]) -> None:
 
 def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
     """Start and end in the document; two None unless it is one extracted range."""
-    if origin_fields["origin_extractive"]:
-        ranges = document_ranges(origin_fields, origin_fields["origin_spans"])
-        if len(ranges) == 1:
-            return ranges[0]
-    return (None, None)
+    spans = origin_fields["origin_spans"]
+    is_one_range = origin_fields["origin_extractive"] and len(spans) == 1
+    if not is_one_range or "origin_range" not in origin_fields:
+        return (None, None)
+    shift = origin_fields["origin_range"][0]
+    return [position + shift for position in spans[0]]
 
 
 def _to_float(score: Any) -> float | None:
-    # A numpy float would not survive model_dump_json.
-    return None if score is None else float(score)
+    if score is None:
+        return None
+    return float(score)  # a numpy float would not survive model_dump_json

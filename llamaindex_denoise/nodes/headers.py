@@ -77,7 +77,8 @@ class NodeMetadata(dict[str, Any]):
         return document_id, getattr(node, "start_char_idx", None)
 
 
-def source_node(passage: Passage) -> NodeWithScore | None:
-    """Return the node a passage was made from, or None for another passage."""
-    metadata = passage.metadata
-    return metadata.scored_node if isinstance(metadata, NodeMetadata) else None
+def source_node(passage: Passage) -> NodeWithScore:
+    """Return the node that a passage was made from."""
+    metadata: Any = passage.metadata  # a `NodeMetadata`
+    scored_node: NodeWithScore = metadata.scored_node
+    return scored_node

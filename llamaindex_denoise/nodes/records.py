@@ -69,7 +69,9 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     node_record = source_info.metadata.get(RECORD_KEY)
     if not isinstance(node_record, Mapping) or node_record.get("v") != RECORD_VERSION:
         return None
-    return node_record if "origin_spans" in node_record else None
+    if "origin_spans" not in node_record:
+        return None
+    return node_record
 
 
 def relationships_with_record(
@@ -165,7 +167,8 @@ def _first_origin(
     metadata_key = _replacement_key(node, input_text)
     if metadata_key is not None:
         fields["origin_field"] = metadata_key
-        fields["origin_hash"] = _sha256(input_text)
+        text_bytes = input_text.encode("utf-8", "surrogatepass")
+        fields["origin_hash"] = hashlib.sha256(text_bytes).hexdigest()
         return fields
     if isinstance(node, TextNode):
         start = node.start_char_idx
@@ -209,31 +212,6 @@ def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
     return mapped_ranges
 
 
-def document_ranges(note: Mapping[str, Any], ranges: Ranges) -> Ranges:
-    """Return ranges of the user's node as ranges of its document; [] if unknown."""
-    if "origin_range" not in note:
-        return []
-    shift = note["origin_range"][0]
-    return [[start + shift, end + shift] for start, end in ranges]
-
-
-def original_text(
-    note: Mapping[str, Any], original: BaseNode, node_text: str
-) -> str | None:
-    """Return the text that ``origin_spans`` count in; None if it changed since.
-
-    Args:
-        note: The record.
-        original: The user's node, and ``node_text`` its text.
-        node_text: Returned unless the record counts in a metadata entry.
-    """
-    metadata_key = note.get("origin_field")
-    if metadata_key is None:
-        return node_text if original.hash == note["origin_hash"] else None
-    metadata_entry = str(original.metadata.get(metadata_key, ""))
-    return metadata_entry if _sha256(metadata_entry) == note["origin_hash"] else None
-
-
 def _replacement_key(node: BaseNode, input_text: str) -> str | None:
     """The metadata key that `MetadataReplacementPostProcessor` took the text from.
 
@@ -269,7 +247,3 @@ def _limit_size(node_record: dict[str, Any]) -> dict[str, Any]:
     if omitted_count + new_omitted:
         node_record["spans_left_out"] = omitted_count + new_omitted
     return node_record
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

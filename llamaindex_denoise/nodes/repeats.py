@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 from denoise_core import DenoiseResult, Drop, Passage, Span
@@ -37,7 +36,9 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
             are unchanged.
         inputs: The denoiser's input.
     """
-    text_starts = _overlapping_starts(inputs)
+    text_starts = _document_starts(inputs)
+    if not text_starts:
+        return result
     input_by_id = {passage.id: passage for passage in inputs}
     shown: dict[tuple[str, str, str], dict[int, str]] = {}
     passages = []
@@ -53,7 +54,7 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
         new_spans = []
         for sentence in sentences:
             positions = shown.setdefault((document_id, kept.header, sentence.text), {})
-            earlier_id = _shown_by(positions, sentence, kept.id)
+            earlier_id = _shown_by(positions, sentence)
             positions.setdefault(sentence.position, kept.id)
             # Repeated inside one node, its position proves no overlap.
             occurrence_count = text_counts[sentence.text]
@@ -72,23 +73,17 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
     if len(drops) == len(result.dropped):
         return result
     shown_ids = {passage.id for passage in passages}
-    keeps = []
-    for keep in result.kept:
-        if keep.span.passage_id in shown_ids:
-            keeps.append(keep)
+    keeps = [keep for keep in result.kept if keep.span.passage_id in shown_ids]
     return replace(
         result, passages=tuple(passages), dropped=tuple(drops), kept=tuple(keeps)
     )
 
 
-def _shown_by(
-    positions: Mapping[int, str], sentence: PlacedSentence, passage_id: str
-) -> str | None:
-    """The id of another node that shows this position."""
+def _shown_by(positions: Mapping[int, str], sentence: PlacedSentence) -> str | None:
+    """The id of the node that shows this position already."""
     for position, earlier_id in positions.items():
         distance = abs(position - sentence.position)
-        is_near = distance < len(sentence.text)
-        if is_near and earlier_id != passage_id:
+        if distance < len(sentence.text):
             return earlier_id
     return None
 
@@ -105,34 +100,22 @@ def _kept_sentences(kept: Passage, text: str, start: int) -> Iterator[PlacedSent
             yield PlacedSentence(sentence_text, start + first, span)
 
 
-def _overlapping_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int]]:
-    """By id, the document of each passage that overlaps another, and its start there."""
-    positions = []
+def _document_starts(passages: Sequence[Passage]) -> dict[str, tuple[str, int]]:
+    """By id, the document of each passage and its start; {} if none has two."""
+    text_starts = {}
     for passage in passages:
         document_start = _document_start(passage)
         if document_start is not None:
-            positions.append((*document_start, passage))
-    positions.sort(key=lambda position: position[:2])
-    text_starts = {}
-    reach = 0  # where the text so far of a document ends
-    for position, next_place in pairwise(positions):
-        document_id, start, passage = position
-        text_end = start + len(passage.text)
-        reach = max(reach, text_end)
-        if next_place[0] != document_id:
-            reach = 0
-        elif next_place[1] < reach:
-            for overlapping_id, overlapping_start, other in (position, next_place):
-                text_starts[other.id] = (overlapping_id, overlapping_start)
+            text_starts[passage.id] = document_start
+    documents = {document_id for document_id, _ in text_starts.values()}
+    if len(documents) == len(text_starts):
+        return {}
     return text_starts
 
 
 def _document_start(passage: Passage) -> tuple[str, int] | None:
     """The document of a node and where its text begins there; None if unknown."""
-    scored_node = source_node(passage)
-    if scored_node is None:
-        return None
-    node = scored_node.node
+    node = source_node(passage).node
     start = getattr(node, "start_char_idx", None)
     end = getattr(node, "end_char_idx", None)
     if node.ref_doc_id is None:

@@ -1,168 +1,153 @@
-"""`Checked` of ReAct and CodeAct agents and of whole workflows: what is sent, fed back, remembered and told."""
+"""`Checked` of agents and of whole workflows: what is sent, fed back, streamed and remembered."""
 
+import json
 from importlib.metadata import version
 
 import pytest
-from llama_index.core.agent.workflow import (
-    AgentStream,
-    AgentWorkflow,
-    CodeActAgent,
-    FunctionAgent,
-    ReActAgent,
-)
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Context
-from llamaindex_doubles import Calling, calls
-from llamaindex_engines import QUESTION, inner
+from llamaindex_agents import (
+    AGENTS,
+    LOOK,
+    LOOK_IN_REACT,
+    QUESTION,
+    RIGHT,
+    WRONG,
+    Says,
+    ask,
+    ask_function_agent,
+    function_agent,
+    react_agent,
+)
+from llamaindex_doubles import calls
+from llamaindex_engines import always, inner
 from pydantic import BaseModel
 
 from denoise_core.augmenter import LoopLimits
-from llamaindex_denoise import Checked, VerificationEvent
+from llamaindex_denoise import Checked
 
-RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
-
-
-def search(query: str) -> str:
-    """Look something up."""
-    return "The red tower is in Porto. Bread is cheap there."
+every_kind = pytest.mark.parametrize("make_agent", AGENTS.values(), ids=AGENTS)
 
 
-def run_code(code: str) -> str:
-    """What a program prints; it has a register of towers."""
-    lines = [line for line in code.splitlines() if line.startswith("print(")]
-    reply_text = {"print(register())": "The red tower is in Porto."}
-    return "\n".join(reply_text.get(line, line[7:-2]) for line in lines)
-
-
-class Says:
-    """A model that says its lines one after the other, the last for ever; ``asked`` is what it was told."""
-
-    def __init__(self, *lines):
-        self.lines, self.seen_prompts = list(lines), []
-
-    def __call__(self, messages, **kwargs):
-        self.seen_prompts.append(
-            "\n".join(message.content or "" for message in messages)
-        )
-        return self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
-
-
-LOOKS_UP = (
-    'Thought: I look it up.\nAction: search\nAction Input: {"query": "red tower"}'
-)
-RUNS = "<execute>\nprint(register())\n</execute>"
-
-
-def reacting(scripted_llm, *lines, **settings):
-    says = Says(*lines)
-    return says, Checked(
-        ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)), **settings
-    )
-
-
-def react(scripted_llm, *answers, **settings):
-    lines = (f"Thought: I know.\nAnswer: {a}" for a in answers)
-    return reacting(scripted_llm, LOOKS_UP, *lines, **settings)
-
-
-def codeact(scripted_llm, *answers, **settings):
-    says = Says(RUNS, *answers)
-    return says, Checked(
-        CodeActAgent(run_code, name="guide", llm=scripted_llm(says)), **settings
-    )
-
-
-KINDS = {"react": react, "codeact": codeact}
-
-
-async def ask(agent, question=QUESTION):
-    """The output, what was streamed of it, the verdicts, and what stays in the memory."""
-    ctx = Context(agent)
-    handler = agent.run(user_msg=question, ctx=ctx)
-    events = [e async for e in handler.stream_events()]
-    output = await handler
-    verdicts = [e.record for e in events if isinstance(e, VerificationEvent)]
-    assert output.metadata["denoise"] == verdicts[-1] == await ctx.store.get("denoise")
-    streamed_text = "".join(e.delta for e in events if isinstance(e, AgentStream))
-    memory = " ".join(
-        message.content or ""
-        for message in await (await ctx.store.get("memory")).aget()
-    )
-    return output, streamed_text, verdicts[-1], memory
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_wrong_answer_goes_back_with_the_reasons(scripted_llm, kind):
-    says, agent = KINDS[kind](scripted_llm, WRONG, RIGHT)
-    output, streamed_text, verdict, memory = await ask(agent)
-    assert str(output) == RIGHT
-    assert (verdict["outcome"], [a["text"] for a in verdict["attempts"]]) == (
-        "supported",
-        [WRONG, RIGHT],
-    )
+@every_kind
+async def test_a_wrong_answer_goes_back_with_the_reasons(scripted_llm, make_agent):
+    says = Says(LOOK, WRONG, RIGHT)
+    agent = make_agent(says, scripted_llm)
+    run = await ask(Checked(agent))
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
+    assert run.drafts == [WRONG, RIGHT]
+    assert [a["outcome"] for a in run.verdict["attempts"]] == ["fail", "pass"]
+    assert json.loads(json.dumps(run.verdict)) == run.verdict
     assert len(says.seen_prompts) == 3, "the tools were asked again"
-    assert "1755" in says.seen_prompts[-1], "the model was not told"
-    assert "1755" not in streamed_text + memory, "a rejected draft was shown or kept"
-    assert RIGHT in streamed_text
-    assert RIGHT in memory
+    before_draft, _, after_draft = says.seen_prompts[-1].rpartition(WRONG)
+    assert before_draft
+    assert "1755" in after_draft, "the model was not told"
+    assert "1755" not in run.streamed_text, "a rejected draft was shown"
+    assert "1755" not in run.memory
+    assert RIGHT in run.streamed_text
+    assert run.memory.endswith(RIGHT)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_right_answer_costs_no_call(scripted_llm, kind):
-    says, agent = KINDS[kind](scripted_llm, RIGHT)
-    output, _, verdict, _ = await ask(agent)
-    assert (str(output), verdict["outcome"], len(says.seen_prompts)) == (
-        RIGHT,
-        "supported",
-        2,
-    )
+@every_kind
+async def test_a_right_answer_costs_no_call(scripted_llm, make_agent):
+    says = Says(LOOK, RIGHT)
+    agent = make_agent(says, scripted_llm)
+    run = await ask(Checked(agent))
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
+    assert len(says.seen_prompts) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_an_unsupported_answer_is_not_sent_where_the_loop_abstains(
-    scripted_llm, kind
+@every_kind
+async def test_an_abstention_is_what_is_streamed_and_remembered(
+    scripted_llm, make_agent
 ):
-    _, agent = KINDS[kind](
-        scripted_llm, WRONG, limits=LoopLimits(attempts=1), unsupported="abstain"
-    )
-    output, streamed_text, verdict, memory = await ask(agent)
-    assert verdict["outcome"] == "abstained"
-    assert "1755" not in str(output) + streamed_text + memory
+    agent = make_agent(Says(LOOK, f"{RIGHT} {WRONG}"), scripted_llm)
+    limits = LoopLimits(attempts=1, unsupported="abstain")
+    run = await ask(Checked(agent, limits=limits))
+    assert run.verdict["outcome"] == "abstained"
+    assert "1755" not in run.text
+    assert "1755" not in run.streamed_text
+    assert "1755" not in run.memory
+    assert run.streamed_text.endswith(run.text)
+    assert run.memory.endswith(run.text)
 
 
-async def test_a_react_agent_that_looks_again_is_given_its_search(scripted_llm):
-    reply_text = [
-        "Thought: I know.\nAnswer: " + WRONG,
-        LOOKS_UP,
-        "Thought: I know.\nAnswer: " + RIGHT,
-    ]
-    _, agent = reacting(scripted_llm, LOOKS_UP, *reply_text)
-    output, _, verdict, memory = await ask(agent)
-    assert (str(output), [a["text"] for a in verdict["attempts"]]) == (
-        RIGHT,
-        [WRONG, RIGHT],
-    )
-    assert "1755" not in memory
+@pytest.mark.parametrize(("attempts", "drafts"), [(1, 1), (2, 2), (4, 3)])
+async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
+    """The loop ends at a repeated draft too."""
+    worse = "A green castle fell in 1812 and 1813."
+    limits = LoopLimits(attempts=attempts, patience=9)
+    says, run = await ask_function_agent(LOOK, WRONG, worse, limits=limits)
+    assert len(says.seen_prompts) == 1 + drafts
+    assert run.text == WRONG
+    assert run.verdict["outcome"] == "unsupported"
+    assert run.streamed_text == WRONG
+    assert run.memory.endswith(WRONG)
+    assert worse not in run.memory
+
+
+@pytest.mark.parametrize("make_agent", [function_agent, react_agent])
+async def test_an_agent_may_look_again_after_a_rejection(scripted_llm, make_agent):
+    says = Says(LOOK, WRONG, LOOK, WRONG, RIGHT)
+    agent = make_agent(says, scripted_llm)
+    run = await ask(Checked(agent))
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
+    assert run.drafts == [WRONG, WRONG, RIGHT], "every attempt is told"
+    assert WRONG in says.seen_prompts[3], "it looked again and forgot what was wrong"
+    assert "1755" not in run.memory
+
+
+async def test_two_runs_on_one_context_do_not_mix():
+    says = Says(LOOK, WRONG, RIGHT, LOOK, WRONG, RIGHT)
+    agent = Checked(function_agent(says))
+    ctx = Context(agent)
+    for _ in range(2):
+        run = await ask(agent, ctx)
+        assert run.drafts == [WRONG, RIGHT]
+        assert run.memory.endswith(RIGHT)
+        assert WRONG not in run.memory
+
+
+async def test_what_llamaindex_writes_at_the_limit_of_iterations_is_checked_too():
+    writes = "early_stopping_method" in FunctionAgent.model_fields
+    settings = {"early_stopping_method": "generate"} if writes else {}
+    agent = Checked(function_agent(Says(LOOK, RIGHT, WRONG), **settings))
+    if not writes:  # older LlamaIndex raises at the limit
+        with pytest.raises(Exception, match="Max iterations"):
+            await ask(agent, max_iterations=2)
+        return
+    run = await ask(agent, max_iterations=2)
+    assert run.text == WRONG, "LlamaIndex sends this instead of the verified answer"
+    assert run.verdict["outcome"] == "unsupported"
+    assert run.drafts == [WRONG]
+
+
+async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
+    def breaks():
+        raise ConnectionError("the model is down")
+
+    says = Says(LOOK, WRONG, LOOK, breaks, RIGHT)
+    agent = Checked(function_agent(says))
+    ctx = Context(agent)
+    with pytest.raises(Exception, match="the model is down"):
+        await ask(agent, ctx)
+    run = await ask(agent, ctx)
+    assert run.text == RIGHT
+    assert run.drafts == [RIGHT]
+    assert WRONG not in run.memory
 
 
 async def test_a_reply_that_a_react_agent_cannot_read_is_left_to_it(scripted_llm):
-    _, agent = reacting(
-        scripted_llm,
-        LOOKS_UP,
-        "Thought: x\nAction: search\nAction Input: no json",
-        f"Thought: so.\nAnswer: {RIGHT}",
-    )
-    output, _, verdict, _ = await ask(agent)
-    assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
-
-
-async def test_what_a_program_prints_of_itself_is_no_evidence(scripted_llm):
-    says = Says(f'<execute>\nprint("{WRONG}")\n</execute>', WRONG)
-    output, _, verdict, _ = await ask(
-        Checked(CodeActAgent(run_code, name="guide", llm=scripted_llm(says)))
-    )
-    assert (str(output), verdict["outcome"]) == (WRONG, "unknown")
+    unreadable = "Thought: x\nAction: search\nAction Input: no json"
+    says = Says(LOOK, unreadable, RIGHT)
+    agent = react_agent(says, scripted_llm)
+    run = await ask(Checked(agent))
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
 
 
 class Town(BaseModel):
@@ -171,48 +156,16 @@ class Town(BaseModel):
     town: str
 
 
-def guide(script, **settings):
-    llm = Calling(script=script)
-    return FunctionAgent(
-        name="guide", description="knows towers", tools=[search], llm=llm, **settings
-    )
-
-
-def script(*steps):
-    remaining_steps = list(steps)
-
-    def reply(messages, **kwargs):
-        step = (
-            remaining_steps.pop(0) if len(remaining_steps) > 1 else remaining_steps[0]
-        )
-        if isinstance(step, tuple):
-            return calls(step[0], **step[1])
-        return ChatMessage(role="assistant", content=step)
-
-    return reply
-
-
-LOOK = ("search", {"query": "red tower"})
-
-
 async def test_every_agent_of_a_workflow_is_checked_across_a_handoff():
-    desk = FunctionAgent(
-        name="desk",
-        description="passes questions on",
-        llm=Calling(
-            script=script(("handoff", {"to_agent": "guide", "reason": WRONG}), "x")
-        ),
-        can_handoff_to=["guide"],
-    )
-    workflow = Checked(
-        AgentWorkflow(
-            agents=[desk, guide(script(LOOK, WRONG, RIGHT), can_handoff_to=[])],
-            root_agent="desk",
-        )
-    )
-    output, streamed_text, verdict, _ = await ask(workflow)
-    assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
-    assert WRONG not in streamed_text
+    handoff = calls("handoff", to_agent="guide", reason=WRONG)
+    settings = {"name": "desk", "description": "passes questions on", "tools": None}
+    desk = function_agent(Says(handoff, "x"), can_handoff_to=["guide"], **settings)
+    guide = function_agent(Says(LOOK, WRONG, RIGHT), description="", can_handoff_to=[])
+    workflow = AgentWorkflow(agents=[desk, guide], root_agent="desk")
+    run = await ask(Checked(workflow))
+    assert run.text == RIGHT
+    assert run.verdict["outcome"] == "supported"
+    assert WRONG not in run.streamed_text
 
 
 @pytest.mark.parametrize(
@@ -221,63 +174,59 @@ async def test_every_agent_of_a_workflow_is_checked_across_a_handoff():
 @pytest.mark.parametrize("whose", ["workflow", "agent"])
 async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
     built = {"structured_output_fn": lambda messages: Town(town=town).model_dump()}
-    agent = guide(script(LOOK, RIGHT), **(built if whose == "agent" else {}))
+    settings = built if whose == "agent" else {}
+    agent = function_agent(Says(LOOK, RIGHT), description="", **settings)
     workflow = AgentWorkflow(agents=[agent], **(built if whose == "workflow" else {}))
-    output, _, verdict, _ = await ask(Checked(workflow))
+    run = await ask(Checked(workflow))
     if whose == "agent" and version("llama-index-core").startswith("0.13."):
-        assert output.structured_response is None, (
+        assert run.output.structured_response is None, (
             "this LlamaIndex makes none of an agent's in a workflow"
         )
         return
-    assert output.structured_response == {"town": town}, "the object comes back whole"
-    assert (verdict["structured"]["outcome"], verdict["outcome"]) == (outcome, outcome)
+    assert run.output.structured_response == {"town": town}
+    structured = run.verdict["structured"]
+    assert structured["outcome"] == outcome
+    assert run.verdict["outcome"] == outcome
 
 
 @pytest.mark.parametrize(
     ("reply_text", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")]
 )
-@pytest.mark.parametrize("full_answer", [False, True])
+@pytest.mark.parametrize("is_workflow", [False, True])
 async def test_what_a_tool_returns_directly_is_judged_by_its_sources(
-    scripted_llm, reply_text, outcome, full_answer
+    scripted_llm, reply_text, outcome, is_workflow
 ):
-    engine = inner(scripted_llm(lambda messages: reply_text))
-    tool = QueryEngineTool.from_defaults(
-        engine, name="search", description="towers", return_direct=True
-    )
-    asks = LOOKS_UP.replace('"query"', '"input"')
-    agent = ReActAgent(
-        name="guide",
-        description="x",
-        tools=[tool],
-        llm=scripted_llm(lambda messages: asks),
-        streaming=False,
-    )
-    output, _, verdict, _ = await ask(
-        Checked(AgentWorkflow(agents=[agent]) if full_answer else agent)
-    )
-    assert (str(output), verdict["outcome"]) == (reply_text, outcome)
+    engine = inner(scripted_llm(always(reply_text)))
+    settings = {"name": "search", "description": "towers", "return_direct": True}
+    tool = QueryEngineTool.from_defaults(engine, **settings)
+    says = Says(LOOK_IN_REACT.replace('"query"', '"input"'))
+    settings = {"tools": [tool], "description": "x", "streaming": False}
+    agent = react_agent(says, scripted_llm, **settings)
+    if is_workflow:
+        agent = AgentWorkflow(agents=[agent])
+    run = await ask(Checked(agent))
+    assert run.text == reply_text
+    assert run.verdict["outcome"] == outcome
 
 
 async def test_an_agent_that_was_run_can_be_checked_and_stays_as_it_is():
-    agent = guide(script(LOOK, WRONG, LOOK, WRONG, RIGHT))
-    assert str(await agent.run(user_msg=QUESTION)) == WRONG
-    assert str(await Checked(agent).run(user_msg=QUESTION)) == RIGHT
+    agent = function_agent(Says(LOOK, WRONG, LOOK, WRONG, RIGHT))
+    unchecked_output = await agent.run(user_msg=QUESTION)
+    assert str(unchecked_output) == WRONG
+    checked_output = await Checked(agent).run(user_msg=QUESTION)
+    assert str(checked_output) == RIGHT
     assert type(agent) is FunctionAgent
 
 
 async def test_an_answer_restated_on_the_same_context_is_judged_by_what_it_rested_on(
     scripted_llm,
 ):
-    says, agent = reacting(
-        scripted_llm,
-        LOOKS_UP,
-        f"Thought: I know.\nAnswer: {RIGHT}",
-        "Thought: I said it.\nAnswer: In Porto.",
-    )
+    says = Says(LOOK, RIGHT, "In Porto.")
+    agent = Checked(react_agent(says, scripted_llm))
     ctx = Context(agent)
-    for message in (QUESTION, "Say that again, shorter."):
-        output = await agent.run(user_msg=message, ctx=ctx)
-        assert output.metadata["denoise"]["outcome"] == "supported"
+    for _ in range(2):
+        run = await ask(agent, ctx)
+        assert run.verdict["outcome"] == "supported"
     assert len(says.seen_prompts) == 3
-    fresh = await agent.run(user_msg="Say that again, shorter.")
-    assert fresh.metadata["denoise"]["outcome"] == "unknown"
+    fresh_run = await ask(agent)
+    assert fresh_run.verdict["outcome"] == "unknown"

@@ -2,17 +2,19 @@
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 
-from denoise_core import Budget, BudgetExceeded, InputError, Message, Usage, run
+from denoise_core import Budget, BudgetExceeded, Message, Usage, run
 from denoise_core.runtime.effects import complete
-from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import check_denoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.llm import reported_usage
@@ -87,73 +89,19 @@ def test_the_budget_counts_reported_tokens(scripted_llm):
         run(twice(), budget=Budget(tokens=100))
 
 
-class Inside:
-    """A blocking reply that waits until ``expected`` calls are inside at once."""
+async def test_a_local_model_runs_on_a_thread(local):
+    threads = []
 
-    def __init__(self, expected):
-        self.expected, self.inside, self.most, self.threads = expected, 0, 0, set()
-        self.lock = threading.Condition()
-
-    def __call__(self, prompt):
-        with self.lock:
-            self.threads.add(threading.get_ident())
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-            self.lock.notify_all()
-            assert self.lock.wait_for(lambda: self.most >= self.expected, timeout=20)
-            self.inside -= 1
+    def reply(prompt):
+        threads.append(threading.get_ident())
         return "1"
 
-
-def twenty():
-    return [
-        NodeWithScore(node=TextNode(text=f"Fact {i}. More.", id_=str(i)))
-        for i in range(20)
-    ]
-
-
-async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
-    reply, on_the_loop = Inside(4), threading.Event()
-
-    def waits_for_the_loop(prompt):
-        assert on_the_loop.wait(
-            20
-        )  # a call on the event loop itself would wait here in vain
-        return reply(prompt)
-
-    denoiser = S2ADenoiser(
-        LlamaLLM(local(waits_for_the_loop), max_threads=4),
-        variant="select",
-        max_concurrency=10,
-        options=Options(join_passages=False),
-    )
-    denoiser.record.is_readable = True  # a new model is asked once alone
-    work = asyncio.create_task(
-        DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(
-            twenty(), query_str="q"
-        )
-    )
-    await asyncio.sleep(0.01)
-    assert not work.done()
-    on_the_loop.set()
-    out = await work
-    assert [hit.node.text for hit in out] == [f"Fact {i}. " for i in range(20)]
-    assert reply.most == 4
-    assert threading.get_ident() not in reply.threads
-
-
-def test_a_model_that_must_be_called_alone_is(local):
-    reply = Inside(1)
-    denoiser = S2ADenoiser(
-        LlamaLLM(local(reply), max_threads=1),
-        variant="select",
-        max_concurrency=10,
-        options=Options(join_passages=False),
-    )
-    DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(
-        twenty(), query_str="q"
-    )
-    assert reply.most == 1
+    postprocessor = DenoisePostprocessor.from_llm(local(reply), on_error="raise")
+    hits = [NodeWithScore(node=TextNode(text="One fact. More."))]
+    kept = await postprocessor.apostprocess_nodes(hits, query_str="q")
+    assert kept[0].node.text == "One fact. "
+    assert threads
+    assert threading.get_ident() not in threads, "it blocked the event loop"
 
 
 def test_adapters_keep_the_laws_of_a_denoiser(scripted_llm):
@@ -185,11 +133,24 @@ class FoundNatively(Found):
         return self._retrieve(query_bundle)
 
 
+class FoundSlowly(Found):
+    def _retrieve(self, query_bundle):
+        time.sleep(0.01)  # on the event loop this would be an error
+        return super()._retrieve(query_bundle)
+
+
+async def test_a_retriever_without_an_async_form_runs_on_a_thread(no_blocking):
+    (passage,) = await LlamaRetriever(FoundSlowly()).aretrieve("towers")
+    assert passage.text == "on towers"
+
+
 @pytest.mark.parametrize("kind", [Found, FoundNatively])
 def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     adapter = LlamaRetriever(kind())
     (passage,) = adapter.retrieve("towers")
-    assert (passage.text, passage.id, passage.score) == ("on towers", "t", 0.5)
+    assert passage.text == "on towers"
+    assert passage.id == "t"
+    assert passage.score == 0.5
     assert passage.metadata == {"page": 3}
     (second_result,) = asyncio.run(adapter.aretrieve("towers"))
     assert second_result == passage
@@ -198,7 +159,8 @@ def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     }
 
 
-@pytest.mark.parametrize("threads", [0, -1])
-def test_a_pool_without_threads_is_refused(threads):
-    with pytest.raises(InputError, match="max_threads"):
-        LlamaLLM(MockLLM(), max_threads=threads)
+def test_a_retrievers_nodes_are_postprocessed():
+    cutoff = SimilarityPostprocessor(similarity_cutoff=0.6)
+    adapter = LlamaRetriever(Found(), [cutoff])
+    assert adapter.retrieve("towers") == ()
+    assert asyncio.run(adapter.aretrieve("towers")) == ()

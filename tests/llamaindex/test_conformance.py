@@ -21,7 +21,7 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.encoders import EmbeddingScorer
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
+from llamaindex_denoise import LlamaLLM
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUERY = "Where is the tower?"
@@ -98,24 +98,6 @@ def test_embeddings(name):
         PASSAGES,
         [name],
     )
-
-
-@pytest.mark.parametrize("name", faults_of("complete"))
-async def test_nodes_come_back(name):
-    class Part:
-        fault = staticmethod(faults_of("complete")[name])
-
-    postprocessor = DenoisePostprocessor(denoiser=S2ADenoiser(chat(Part)))
-    inputs = [
-        NodeWithScore(node=TextNode(text=passage.text, id_=passage.id))
-        for passage in PASSAGES
-    ]
-    for results in (
-        postprocessor.postprocess_nodes(inputs, query_str=QUERY),
-        await postprocessor.apostprocess_nodes(inputs, query_str=QUERY),
-    ):
-        assert results
-        assert {hit.node.node_id for hit in results} <= {"a", "b"}
 
 
 class Finds(BaseRetriever):

@@ -23,14 +23,15 @@ from llamaindex_denoisers import (
     Untouched,
     both,
     frozen,
+    ids_of,
+    kept_characters,
     nodes_of,
+    texts_of,
 )
 
 from denoise_core import DenoiseResult, Passage, Span
-from denoise_core.text.chunk import extract_spans, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.events import DenoiseEvent
-from llamaindex_denoise.nodes.citations import origins
 
 
 def without_ours(node):
@@ -50,7 +51,7 @@ def test_originals_untouched_and_identity_kept(denoiser):
     assert [hit.node.embedding for hit in nodes] == vectors
     assert out
     originals = {n.node.node_id: n for n in nodes}
-    ids = [hit.node.node_id for hit in out]
+    ids = ids_of(out)
     assert ids == [i for i in originals if i in ids] or ids == ["joint"]
     for hit in out:
         origin = originals.get(hit.node.node_id, nodes[0])
@@ -86,12 +87,9 @@ def test_every_node_says_where_its_text_stands(denoiser):
         )
         if note["origin_extractive"]:
             text = source[note["origin_id"]].text
-            assert n.node.text == "".join(text[a:b] for a, b in note["origin_spans"])
+            assert n.node.text == kept_characters(text, note)
             document_start = source[note["origin_id"]].start_char_idx
-            (place,) = origins(n, nodes)
-            assert place.document_ranges == tuple(
-                (a + document_start, b + document_start) for a, b in place.ranges
-            )
+            assert note["origin_range"] == [document_start, document_start + len(text)]
 
 
 def test_changed_nodes_lose_what_is_no_longer_true():
@@ -99,17 +97,16 @@ def test_changed_nodes_lose_what_is_no_longer_true():
     first, _, _ = out
     assert first.node.text == "The red tower is in Porto. "
     assert first.node.embedding is None
-    assert (first.node.start_char_idx, first.node.end_char_idx) == (
-        0,
-        27,
-    )  # one stretch: the range is true
+    assert first.node.start_char_idx == 0
+    assert first.node.end_char_idx == 27
     assert out[-1].node.embedding == [0.0, 1.0]  # kept whole
     (gap,) = both(
         DenoisePostprocessor(denoiser=RedSentences()),
         nodes_of(["A red cat. Ok so. A red dog."]),
     )
-    assert (gap.node.start_char_idx, gap.node.end_char_idx) == (None, None)
-    assert origins(gap)[0].document_ranges == ((0, 11), (18, 28))
+    assert gap.node.start_char_idx is None
+    assert gap.node.end_char_idx is None
+    assert record(gap.node)["origin_spans"] == [[0, 11], [18, 28]]
 
 
 def test_a_numpy_score_becomes_a_float(denoiser):
@@ -120,35 +117,16 @@ def test_a_numpy_score_becomes_a_float(denoiser):
         hit.model_dump_json()
 
 
-def test_two_methods_in_a_row_still_point_to_the_users_node():
-    nodes = nodes_of(["Hi all. A red cat. Hi all. A red and blue dog. A red cow."])
-
-    class Blue(RedSentences):
-        def denoise(self, query, passages):
-            out = [
-                extract_spans(
-                    p, [s for s in sentence_spans(p) if "c" in p.text[s.start : s.end]]
-                )
-                for p in passages
-            ]
-            return DenoiseResult(query, tuple(p for p in out if p))
-
-    once = both(DenoisePostprocessor(denoiser=RedSentences()), nodes)
-    (twice,) = both(DenoisePostprocessor(denoiser=Blue()), once)
-    note = record(twice.node)
-    text = nodes[0].node.text
-    assert twice.node.text == "A red cat. A red cow."
-    assert "".join(text[a:b] for a, b in note["origin_spans"]) == twice.node.text
+def test_a_copy_of_written_text_is_not_the_sources():
+    nodes = nodes_of()[:1]
+    note = None
+    for denoiser in (RedSentences(), Shouts(), Untouched()):
+        nodes = both(DenoisePostprocessor(denoiser=denoiser), nodes)
+        note = record(nodes[0].node)
+    assert note["origin_extractive"] is False
+    assert note["op"] == "RedSentences > Shouts > Untouched"
     assert note["origin_id"] == "n0"
-    assert note["origin_hash"] == nodes[0].node.hash
-    assert note["op"] == "RedSentences > Blue"
     assert note["score_before"] == 0.9
-    rewritten = both(DenoisePostprocessor(denoiser=Shouts()), [twice])[0]
-    assert record(rewritten.node)["origin_extractive"] is False
-    second_result = both(DenoisePostprocessor(denoiser=Untouched()), [rewritten])[0]
-    assert record(second_result.node)["origin_extractive"] is False, (
-        "a copy of written text is not the source's"
-    )
 
 
 def test_metadata_of_the_same_name_is_the_users():
@@ -175,7 +153,7 @@ def test_nodes_without_text_pass_through_in_place(event_log):
     first, *other_items = nodes_of()
     given_nodes = [image, first, sound, *other_items]
     out = both(DenoisePostprocessor(denoiser=RedSentences()), given_nodes)
-    assert [hit.node.node_id for hit in out] == ["img", "n0", "snd", "n2", "n4"]
+    assert ids_of(out) == ["img", "n0", "snd", "n2", "n4"]
     assert out[0] is image
     assert out[2] is sound
     events = [e for e in event_log[0] if isinstance(e, DenoiseEvent)]
@@ -203,7 +181,7 @@ def test_duplicate_ids_keep_apart(denoiser):
     ]
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     if len(out) == 2:
-        assert [hit.node.node_id for hit in out] == ["same", "same"]
+        assert ids_of(out) == ["same", "same"]
         assert [hit.node.text.lower() for hit in out] == ["red one", "red two"]
         assert [hit.score for hit in out] == [0.3, 0.2]
 
@@ -223,9 +201,9 @@ def test_any_text_survives(texts, name):
         assert any(hit.node.text.strip() for hit in out), "context was lost"
 
 
-def test_two_thousand_nodes():
-    out = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of(["red."] * 2000))
-    assert len(out) == 2000
+def test_five_hundred_nodes():
+    out = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of(["red."] * 500))
+    assert len(out) == 500
 
 
 def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
@@ -245,7 +223,7 @@ def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
             )
 
     out = both(DenoisePostprocessor(denoiser=Invents()), nodes_of())
-    assert [hit.node.text for hit in out] == list(TEXTS)
+    assert texts_of(out) == list(TEXTS)
     assert "names a passage that was not given" in record(out[0].node)["fallback"]
 
 
@@ -257,7 +235,5 @@ def test_our_methods_do_their_work_rather_than_fall_back(name):
         ),
         nodes_of(),
     )
-    assert [hit.node.node_id for hit in out] == ["n0", "n2", "n4"], [
-        hit.node.text for hit in out
-    ]
+    assert ids_of(out) == ["n0", "n2", "n4"], [hit.node.text for hit in out]
     assert all(record(hit.node)["fallback"] is None for hit in out)

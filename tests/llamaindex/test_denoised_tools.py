@@ -17,6 +17,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
+from llamaindex_engines import outcome_of
 from pydantic import BaseModel
 
 from denoise_core import InputError
@@ -87,7 +88,7 @@ async def test_what_was_left_out_can_be_recalled(form):
     )
     assert str(output) == "Paris is dry."
     if form == "checked":
-        assert output.metadata["denoise"]["outcome"] == "supported"
+        assert outcome_of(output) == "supported"
 
 
 def search_tool():

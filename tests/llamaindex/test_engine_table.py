@@ -28,6 +28,7 @@ from llama_index.core.node_parser import (
     get_leaf_nodes,
 )
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
@@ -48,24 +49,28 @@ from llama_index.core.schema import Document, ImageNode, NodeWithScore, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import QueryEngineTool
-from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, inner, nodes
+from llamaindex_engines import (
+    QUESTION,
+    RIGHT,
+    WRONG,
+    Fixed,
+    always,
+    inner,
+    nodes,
+    outcome_of,
+)
 from pydantic import BaseModel
 
 from denoise_core import InputError
-from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import LlamaRetriever
-
-
-def outcome(response):
-    return response.metadata["denoise"]["outcome"]
+from llamaindex_denoise import Checked
 
 
 def checked(make, question=QUESTION):
     """The response, after checking that sync and async agree on the outcome and the text."""
     sync = Checked(make()).query(question)
     later = asyncio.run(Checked(make()).aquery(question))
-    assert (str(sync), outcome(sync)) == (str(later), outcome(later))
+    assert str(sync) == str(later)
+    assert outcome_of(sync) == outcome_of(later)
     return sync
 
 
@@ -148,7 +153,7 @@ SUPPORTED = {
 
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_a_right_answer_is_supported(scripted_llm, name):
-    assert outcome(checked(lambda: SUPPORTED[name](scripted_llm))) == "supported"
+    assert outcome_of(checked(lambda: SUPPORTED[name](scripted_llm))) == "supported"
 
 
 def test_what_can_only_be_asked_whole_is_asked_once(scripted_llm):
@@ -181,14 +186,15 @@ def test_a_query_transform_runs_once_whatever_the_drafts(scripted_llm, is_async)
     ours = Checked(engine)
     response = asyncio.run(ours.aquery(QUESTION)) if is_async else ours.query(QUESTION)
     assert str(response) == RIGHT
-    assert (len(transforms), len(drafts)) == (1, 2)
+    assert len(transforms) == 1
+    assert len(drafts) == 2
 
 
 def test_a_transform_around_an_engine_without_retrieval_is_asked_whole(scripted_llm):
     engine = TransformQueryEngine(
         router(scripted_llm), HyDEQueryTransform(llm=scripted_llm(always("Lisbon.")))
     )
-    assert outcome(checked(lambda: engine)) == "supported"
+    assert outcome_of(checked(lambda: engine)) == "supported"
 
 
 def test_callbacks_see_one_query_event_as_of_llamaindexs_own(scripted_llm):
@@ -217,9 +223,9 @@ def sub_question(llm, answer):
 
 def test_sub_questions_answers_are_no_evidence(scripted_llm):
     right = Checked(sub_question(scripted_llm, RIGHT)).query(QUESTION)
-    assert outcome(right) == "supported"
+    assert outcome_of(right) == "supported"
     made_up = Checked(sub_question(scripted_llm, WRONG)).query(QUESTION)
-    assert outcome(made_up) == "unsupported", (
+    assert outcome_of(made_up) == "unsupported", (
         "its own sub-answer was taken for evidence"
     )
 
@@ -233,9 +239,9 @@ def multi_step(llm, answer):
 
 
 def test_steps_answers_are_no_evidence(scripted_llm):
-    assert outcome(checked(lambda: multi_step(scripted_llm, RIGHT))) == "supported"
+    assert outcome_of(checked(lambda: multi_step(scripted_llm, RIGHT))) == "supported"
     made_up = Checked(multi_step(scripted_llm, WRONG)).query(QUESTION)
-    assert outcome(made_up) == "unsupported", (
+    assert outcome_of(made_up) == "unsupported", (
         "the answer of a step was taken for evidence"
     )
 
@@ -250,7 +256,7 @@ def test_a_sentence_window_is_read_whole(scripted_llm):
     window = MetadataReplacementPostProcessor(target_metadata_key="window")
     llm = scripted_llm(always("There is a red tower. It is in Porto."))
     settings = {"llm": llm, "node_postprocessors": [window], "similarity_top_k": 3}
-    assert outcome(checked(lambda: index.as_query_engine(**settings))) == "supported"
+    assert outcome_of(checked(lambda: index.as_query_engine(**settings))) == "supported"
 
 
 def test_an_engine_without_evidence_passes_its_answer_on(scripted_llm):
@@ -259,7 +265,8 @@ def test_an_engine_without_evidence_passes_its_answer_on(scripted_llm):
             return WRONG
 
     response = checked(Says)
-    assert (str(response), outcome(response)) == (WRONG, "unknown")
+    assert str(response) == WRONG
+    assert outcome_of(response) == "unknown"
 
 
 class Answered(BaseModel):
@@ -296,7 +303,7 @@ def test_structured_output_comes_back_as_the_object_and_is_checked(
     assert isinstance(response, PydanticResponse)
     assert response.response.year == year
     assert response.response.city == "Porto"
-    assert outcome(response) == expected
+    assert outcome_of(response) == expected
 
 
 def sql(llm):
@@ -322,7 +329,7 @@ def sql(llm):
 
 def test_rows_of_a_database_are_evidence(scripted_llm):
     response = Checked(sql(scripted_llm)).query(QUESTION)
-    assert outcome(response) == "supported", response.metadata["denoise"]["attempts"]
+    assert outcome_of(response) == "supported", response.metadata["denoise"]["attempts"]
 
 
 def test_a_caption_is_evidence(scripted_llm):
@@ -332,7 +339,7 @@ def test_a_caption_is_evidence(scripted_llm):
     engine = inner(
         scripted_llm(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)])
     )
-    assert outcome(Checked(engine).query(QUESTION)) == "supported"
+    assert outcome_of(Checked(engine).query(QUESTION)) == "supported"
 
 
 @pytest.mark.parametrize("how", ["draft", "checked"])
@@ -344,24 +351,6 @@ async def test_condense_chat_without_a_stream_over_an_engine_that_streams(
         ours, llm=scripted_llm(always(QUESTION))
     )
     assert str(await chat.achat(QUESTION)) == RIGHT
-
-
-def test_from_args_takes_what_llamaindex_has(scripted_llm):
-    engine = AugmentedQueryEngine.from_args(
-        Fixed(nodes()), llm=scripted_llm(always(RIGHT))
-    )
-    assert outcome(engine.query(QUESTION)) == "supported"
-    with pytest.raises(InputError, match="no default is resolved"):
-        AugmentedQueryEngine.from_args(Fixed(nodes()))
-
-
-def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
-    with pytest.raises(
-        (InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"
-    ):
-        Augmenter(LlamaLLM(scripted_llm(always(RIGHT))), Fixed(nodes()))
-    with pytest.raises(InputError, match="expected a llama_index retriever"):
-        LlamaRetriever(scripted_llm(always(RIGHT)))
 
 
 class SaysFromMetadata(CustomQueryEngine):
@@ -385,10 +374,10 @@ def test_evidence_that_is_no_source_node_is_given_by_a_function(as_node):
         return any("Porto" in text for text in evidence)
 
     without = Checked(SaysFromMetadata(), judge=judge).query(QUESTION)
-    assert outcome(without) == "unknown"
+    assert outcome_of(without) == "unknown"
     engine = Checked(SaysFromMetadata(), judge=judge, evidence=rows)
     for response in (engine.query(QUESTION), asyncio.run(engine.aquery(QUESTION))):
-        assert outcome(response) == "supported"
+        assert outcome_of(response) == "supported"
         [source] = response.source_nodes
         assert source.node.text == "The red tower is in Porto."
         assert response.metadata["rows"]
@@ -412,6 +401,17 @@ def test_evidence_that_is_no_list_is_refused(value):
 def test_evidence_of_a_chat_is_given_by_a_function(scripted_llm, text):
     chat = SimpleChatEngine.from_defaults(llm=scripted_llm(always(RIGHT)))
     judge = {"judge": lambda question, evidence, claim: "Porto" in str(evidence)}
-    assert outcome(Checked(chat, **judge).chat(QUESTION)) == "unknown"
+    assert outcome_of(Checked(chat, **judge).chat(QUESTION)) == "unknown"
     checked_chat = Checked(chat, **judge, evidence=lambda response: [text])
-    assert outcome(checked_chat.chat(QUESTION)) == "supported"
+    assert outcome_of(checked_chat.chat(QUESTION)) == "supported"
+
+
+def test_the_prompts_of_the_wrapped_engine_are_listed_and_used(scripted_llm):
+    llm = scripted_llm(always(RIGHT))
+    engine = Checked(inner(llm))
+    key = "response_synthesizer:text_qa_template"
+    assert f"query_engine:{key}" in engine.get_prompts()
+    template = PromptTemplate("Say it with flowers. {context_str} {query_str}")
+    engine.query_engine.update_prompts({key: template})
+    engine.query(QUESTION)
+    assert "Say it with flowers." in llm.seen_prompts[0][-1].content

@@ -4,12 +4,9 @@ import asyncio
 
 import pytest
 from llama_index.core.query_engine import CustomQueryEngine
-from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
+from llamaindex_engines import QUESTION, RIGHT, Fixed, inner
 
-from denoise_core import InputError
-from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import LlamaRetriever
+from llamaindex_denoise import Checked
 
 
 class Broken(Fixed):
@@ -67,27 +64,3 @@ def test_the_error_itself_where_it_is_asked_for(scripted_llm, which):
         ours.query(QUESTION)
     with pytest.raises(error):
         asyncio.run(ours.aquery(QUESTION))
-
-
-def test_a_loop_of_our_own_names_its_part_too(scripted_llm):
-    ours = AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted_llm(down)), LlamaRetriever(Fixed(nodes())))
-    )
-    assert "the model failed (ConnectionError)" in str(ours.query(QUESTION))
-    ours.on_error = "raise"
-    with pytest.raises(RuntimeError, match="the model failed: ConnectionError"):
-        ours.query(QUESTION)
-
-
-def test_an_engine_that_answers_after_all_has_no_failure(scripted_llm):
-    note = (
-        Checked(inner(scripted_llm(lambda messages: RIGHT)), on_error="raise")
-        .query(QUESTION)
-        .metadata
-    )
-    assert "failed" not in note["denoise"]
-
-
-def test_another_word_is_an_error(scripted_llm):
-    with pytest.raises(InputError, match="on_error"):
-        Checked(inner(scripted_llm(lambda messages: RIGHT)), on_error="keep")

@@ -24,7 +24,6 @@ from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
 from llamaindex_denoise.ingestion import DenoisingFailure
-from llamaindex_denoise.nodes.citations import origins
 
 DOCUMENTS = [
     Document(text="A red cat. Ok so. A red dog.", id_="a"),
@@ -71,7 +70,7 @@ def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
     ]  # END keeps one at least
     assert [n.ref_doc_id for n in nodes] == ["a", "b"]
     assert NodeRelationship.SOURCE in nodes[0].relationships
-    assert origins(nodes[0])[0].document_ranges == ((0, 11), (18, 28))
+    assert record(nodes[0])["origin_spans"] == [[0, 11], [18, 28]]
     assert "origin" not in nodes[0].get_content(MetadataMode.EMBED)
     assert nodes[0].embedding
     assert DOCUMENTS[0].metadata == {}

@@ -2,7 +2,6 @@
 
 import pytest
 from judging import by_words
-from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import (
     Document,
     ImageNode,
@@ -12,13 +11,14 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llamaindex_denoisers import Untouched, both
+from llamaindex_engines import Fixed, always, inner, outcome_of
 
 from denoise_core import DenoiseResult, Guard, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor, UtilityEvaluator, record
+from llamaindex_denoise import Checked, DenoisePostprocessor, record
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import node_header
 
@@ -50,22 +50,20 @@ def test_end_keeps_the_node_its_metadata_speaks_for():
     assert kept_items.node.text == REVENUE, "the header is no part of the text"
 
 
-def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
-    def passes(answer, **hidden):
+def test_a_judge_holds_an_answer_against_what_an_llm_is_shown(scripted_llm):
+    def outcome(answer, **hidden):
         node = TextNode(
             text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden
         )
-        response = Response(answer, source_nodes=[NodeWithScore(node=node, score=0.5)])
-        return (
-            UtilityEvaluator(by_words())
-            .evaluate_response("What was the revenue?", response)
-            .passing
-        )
+        retriever = Fixed([NodeWithScore(node=node, score=0.5)])
+        engine = inner(scripted_llm(always(answer)), retriever)
+        response = Checked(engine, judge=by_words()).query("What was the revenue?")
+        return outcome_of(response)
 
     right = "The revenue of Alpha in 2023 was 12.4 million euros."
-    assert passes(right) is True
-    assert passes(right.replace("2023", "2021")) is not True
-    assert passes(right, excluded_llm_metadata_keys=["year"]) is not True, (
+    assert outcome(right) == "supported"
+    assert outcome(right.replace("2023", "2021")) != "supported"
+    assert outcome(right, excluded_llm_metadata_keys=["year"]) != "supported", (
         "nobody was shown the year"
     )
 
@@ -177,6 +175,14 @@ def test_an_excluded_key_never_stands_in_a_prompt(name):
     )
     assert seen_prompts
     assert not any(SECRET in prompt for prompt in seen_prompts)
+
+
+def test_a_passage_has_no_excluded_title_for_prompts_to_show():
+    (hit, _) = secret_nodes()
+    hit.node.excluded_llm_metadata_keys.append("title")
+    (passage,) = to_passages([hit])
+    assert dict(passage.metadata) == {}
+    assert "title" in hit.node.metadata
 
 
 def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():

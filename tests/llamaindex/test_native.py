@@ -1,14 +1,17 @@
 """What LlamaIndex's own parts take, ours take: models, embeddings, rerankers, Settings; and slips are named."""
 
+import asyncio
+
 import pytest
 from llama_index.core import MockEmbedding, Settings
-from llamaindex_denoisers import Fails, both, nodes_of
-from llamaindex_engines import Fixed, keep_red, nodes
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.tools import RetrieverTool
+from llamaindex_denoisers import Fails, both, nodes_of, texts_of
+from llamaindex_engines import QUESTION, Fixed, keep_red
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
-    AugmentedQueryEngine,
     DenoisePostprocessor,
     EmbeddedEmbedding,
     record,
@@ -43,7 +46,6 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted_llm):
     for make in (
         lambda: DenoisePostprocessor.from_llm(),
         lambda: DenoisePostprocessor(method="embedding"),
-        lambda: AugmentedQueryEngine.from_args(Fixed(nodes())),
     ):
         with pytest.raises(ValueError, match="no default is resolved"):
             make()
@@ -62,11 +64,11 @@ def lengths(keep=3):
 def test_top_n_and_order():
     texts = ["aa", "aaaa", "a", "aaa"]
     inputs = both(DenoisePostprocessor(denoiser=lengths(), top_n=2), nodes_of(texts))
-    assert [hit.node.text for hit in inputs] == ["aaaa", "aaa"]
+    assert texts_of(inputs) == ["aaaa", "aaa"]
     ranked = both(
         DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts)
     )
-    assert [hit.node.text for hit in ranked] == ["aaaa", "aaa", "aa"]
+    assert texts_of(ranked) == ["aaaa", "aaa", "aa"]
 
 
 def test_what_began_also_ends_when_it_fails(event_log):
@@ -76,3 +78,45 @@ def test_what_began_also_ends_when_it_fails(event_log):
         )
     names = [type(e).__name__ for e in event_log[0]]
     assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
+
+
+def one_text():
+    """A retriever that finds one text."""
+    text = "The red tower is in Porto. Bread is cheap there."
+    return Fixed([NodeWithScore(node=TextNode(text=text), score=0.5)])
+
+
+class Listens:
+    """A scorer that remembers the questions it was asked and keeps what says red."""
+
+    def __init__(self):
+        self.questions = []
+
+    def score(self, query, texts):
+        self.questions.append(query)
+        return FunctionScorer(lambda q, t: float("red" in t)).score(query, texts)
+
+
+def listening():
+    scorer = Listens()
+    return scorer, DenoisePostprocessor(
+        denoiser=ENDDenoiser(scorer, threshold=0.5), on_error="raise"
+    )
+
+
+@pytest.mark.parametrize(
+    "question", [QUESTION, "what input is valid?", "two\nlines", "input is odd"]
+)
+def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
+    scorer, postprocessor = listening()
+    tool = RetrieverTool.from_defaults(
+        one_text(), node_postprocessors=[postprocessor], description="towers"
+    )
+    output = tool.call(input=question)
+    later = asyncio.run(tool.acall(input=question))
+    assert scorer.questions == [question, question]
+    assert (
+        output.content
+        == later.content
+        == "The red tower is in Porto. Bread is cheap there.\n\n"
+    )

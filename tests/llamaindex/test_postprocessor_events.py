@@ -2,12 +2,11 @@
 
 import asyncio
 
-from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events.rerank import (
     ReRankEndEvent,
     ReRankStartEvent,
 )
-from llamaindex_denoisers import QUESTION, RedSentences, nodes_of
+from llamaindex_denoisers import QUESTION, ids_of, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
@@ -26,9 +25,7 @@ def test_events_for_a_real_handler(event_log, denoiser):
     ]
     assert isinstance(start, ReRankStartEvent)
     assert isinstance(end, ReRankEndEvent)
-    assert [hit.node.node_id for hit in start.nodes] == [
-        hit.node.node_id for hit in nodes
-    ]
+    assert ids_of(start.nodes) == [hit.node.node_id for hit in nodes]
     assert end.nodes == out
     assert own_value.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
     assert "Porto" not in own_value.model_dump_json()
@@ -43,15 +40,3 @@ def test_spans_sync_and_async(event_log, denoiser):
         "DenoisePostprocessor._postprocess_nodes",
         "DenoisePostprocessor._apostprocess_nodes",
     } <= set(event_log[1].tree())
-
-
-def test_a_callback_manager_can_be_set_and_sees_the_reranking():
-    from llama_index.core.callbacks import CBEventType, LlamaDebugHandler
-
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    postprocessor = DenoisePostprocessor(denoiser=RedSentences())
-    postprocessor.callback_manager = CallbackManager([debug])
-    postprocessor.postprocess_nodes(nodes_of(), query_str=QUESTION)
-    ((start, end),) = debug.get_event_pairs(CBEventType.RERANKING)
-    assert len(start.payload["nodes"]) == 5
-    assert len(end.payload["nodes"]) == 3

@@ -12,7 +12,9 @@ from llamaindex_denoisers import (
     RedSentences,
     Untouched,
     both,
+    ids_of,
     nodes_of,
+    texts_of,
 )
 
 from denoise_core import EmptyResult, InputError
@@ -31,7 +33,7 @@ def test_on_error(how):
             asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str=QUESTION))
         return
     out = both(postprocessor, nodes)
-    assert [hit.node.text for hit in out] == (list(TEXTS) if how == "keep" else [])
+    assert texts_of(out) == (list(TEXTS) if how == "keep" else [])
     assert all("model is down" in record(hit.node)["fallback"] for hit in out)
 
 
@@ -44,9 +46,7 @@ def test_on_empty(how):
             postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
         return
     out = both(postprocessor, nodes)
-    assert [hit.node.text for hit in out] == (
-        ["Not here.", "Not at all."] if how == "keep" else []
-    )
+    assert texts_of(out) == (["Not here.", "Not at all."] if how == "keep" else [])
     assert all("nothing was kept" in record(hit.node)["fallback"] for hit in out)
 
 
@@ -59,7 +59,7 @@ def test_one_bad_reply_loses_no_other():
     out = both(
         DenoisePostprocessor(denoiser=AsksPerPassage(FunctionLLM(reply))), nodes_of()
     )
-    assert [hit.node.node_id for hit in out] == ["n0", "n2", "n4"]
+    assert ids_of(out) == ["n0", "n2", "n4"]
     assert "1 replies failed" in record(out[0].node)["fallback"]
 
 

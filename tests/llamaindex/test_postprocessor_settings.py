@@ -51,14 +51,6 @@ def test_nodes_and_questions_given_otherwise():
         every.postprocess_nodes(nodes(), QUESTION)
 
 
-def test_a_copy_keeps_its_rule():
-    built = DenoisePostprocessor(keep=1).model_copy()
-    assert texts(
-        built,
-        [NodeWithScore(node=TextNode(text=t)) for t in ("The red tower.", "A ship.")],
-    ) == ["The red tower."]
-
-
 def test_settings_reach_the_denoiser_and_the_record_says_what_it_found():
     assert len(texts(DenoisePostprocessor(max_tokens=12))) == 1
     assert DenoisePostprocessor(risk=0.2).active_denoiser.rule.risk == 0.2

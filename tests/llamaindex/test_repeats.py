@@ -16,6 +16,7 @@ from llamaindex_denoisers import (
     RedSentences,
     Untouched,
     nodes_of,
+    texts_of,
 )
 
 from llamaindex_denoise import DenoisePostprocessor, record
@@ -132,7 +133,7 @@ def test_a_failure_leaves_overlapping_nodes_as_they_are():
     kept = DenoisePostprocessor(denoiser=Fails()).postprocess_nodes(
         hits, query_str=QUESTION
     )
-    assert [n.node.text for n in kept] == [n.node.text for n in hits]
+    assert texts_of(kept) == texts_of(hits)
 
 
 def test_lines_that_a_node_repeats_are_kept():

@@ -8,7 +8,8 @@ from llama_index.core.base.response.schema import PydanticResponse
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine
-from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
+from llamaindex_denoisers import ids_of
+from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes, outcome_of
 from pydantic import BaseModel, Field
 
 from denoise_core.augmenter import LoopLimits
@@ -62,7 +63,7 @@ def test_the_answers_of_accumulate_are_passed_on_as_they_are(scripted_llm):
         right,
         judge=lambda question, evidence, claim: "Porto" in claim,
     )
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
     between = "\n---------------------\n"
     assert str(response) == between.join(f"Response {n}: {right}" for n in (1, 2, 3))
 
@@ -88,11 +89,9 @@ def test_sources_alone_are_no_abstention(scripted_llm, streaming, monkeypatch):
     monkeypatch.setattr(Settings, "_llm", None)
     response = Checked(engine, streaming=streaming).query(QUESTION)
     assert str(response) in ("", "None")  # LlamaIndex prints no text so
-    assert [hit.node_id for hit in response.source_nodes] == ["n0", "n1", "n2"]
-    assert (
-        response.metadata["denoise"]["outcome"],
-        response.metadata["denoise"]["calls"],
-    ) == ("unknown", 0)
+    assert ids_of(response.source_nodes) == ["n0", "n1", "n2"]
+    assert outcome_of(response) == "unknown"
+    assert response.metadata["denoise"]["calls"] == 0
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_sources_alone_are_no_abstention(scripted_llm, streaming, monkeypatch):
 def test_labels_are_not_held_against_the_sources(town, outcome):
     engine = Checked(Gives(town=town, retriever=Fixed(nodes())))
     response = engine.query(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == outcome
+    assert outcome_of(response) == outcome
     assert response.response == Place(town=town), "the object comes back whole"
 
 
@@ -156,5 +155,5 @@ def test_no_judge_reads_what_stands_for_an_empty_reply(scripted_llm):
     )
     assert str(response) == "Empty Response"
     assert response.source_nodes
-    assert response.metadata["denoise"]["outcome"] == "unknown"
+    assert outcome_of(response) == "unknown"
     assert not asked

@@ -4,7 +4,9 @@ import asyncio
 import json
 
 import pytest
+from llama_index.core.indices.query.query_transform.base import IdentityQueryTransform
 from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_denoisers import DENOISERS, Fails, RedSentences, frozen, nodes_of
 from llamaindex_engines import always, inner, nodes
@@ -35,11 +37,11 @@ def report(tmp_path):
 @pytest.mark.parametrize("name", sorted(DENOISERS))
 def test_what_comes_back_is_what_went_in(name, policy):
     postprocessor = shadow(DENOISERS[name](), on_error=policy, on_empty=policy, top_n=1)
-    hits = [*nodes_of(), *nodes_of()[:1]]
-    before = frozen(hits)
-    out = postprocessor.postprocess_nodes(hits, query_str=QUESTION)
-    assert all(new is old for new, old in zip(out, hits, strict=True))
-    assert frozen(out) == before
+    for hits in ([*nodes_of(), *nodes_of()[:1]], nodes_of(["Nothing."])):
+        before = frozen(hits)
+        out = postprocessor.postprocess_nodes(hits, query_str=QUESTION)
+        assert all(new is old for new, old in zip(out, hits, strict=True))
+        assert frozen(out) == before
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -54,13 +56,24 @@ def test_the_report_names_the_request_that_loses_its_answer(
         else:
             engine.query(QUESTION)
     summary = report.log.summary()
-    assert (summary["requests"], summary["answered"], summary["calls"]) == (2, 2, 2)
+    assert summary["requests"] == 2
+    assert summary["answered"] == 2
+    assert summary["calls"] == 2
     assert summary["kept_tokens"] < summary["tokens"]
     assert list(summary["losses"]) == [report.log.requests[1].request_id]
     lines = report.log.path.read_text("utf-8")
     assert len(lines.splitlines()) == 2
     assert "tower" not in lines
     assert json.loads(lines.splitlines()[1])["losses"]
+
+
+def test_a_query_inside_another_is_one_request(scripted_llm, report):
+    llm = scripted_llm(always(KEPT_ANSWER))
+    engine = inner(llm, node_postprocessors=[shadow()])
+    TransformQueryEngine(engine, IdentityQueryTransform()).query(QUESTION)
+    [request] = report.log.requests
+    assert request.is_answered
+    assert request.request_id.startswith("TransformQueryEngine.query")
 
 
 async def test_concurrent_requests_keep_their_answers_apart(scripted_llm, report):
@@ -104,7 +117,8 @@ def test_a_streamed_answer_may_follow(scripted_llm, report):
 def test_a_failure_is_counted(report):
     shadow(Fails()).postprocess_nodes(nodes(), query_str=QUESTION)
     summary = report.log.summary()
-    assert (summary["requests"], summary["failures"]) == (1, 1)
+    assert summary["requests"] == 1
+    assert summary["failures"] == 1
     assert summary["kept_tokens"] == summary["tokens"]
 
 

@@ -15,18 +15,15 @@ from llamaindex_engines import (
     QUESTION,
     RIGHT,
     WRONG,
-    Fixed,
     always,
     first_wrong_then_right,
     inner,
-    nodes,
-    own_loop,
+    outcome_of,
 )
 
 from denoise_core.augmenter import Augmenter, LoopLimits
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise import Checked
 from llamaindex_denoise.events import AnswerEvent
-from llamaindex_denoise.models.retriever import LlamaRetriever
 
 NOTICE = "\n\n"
 
@@ -36,14 +33,8 @@ class Down(BaseRetriever):
         raise ConnectionError("no index")
 
 
-def own_draft(scripted_llm, reply, **settings):
-    engine = own_loop(scripted_llm, reply, **settings)
-    engine.streaming = "draft"
-    return engine
-
-
-def checked_draft(scripted_llm, reply, *, streaming=True, **settings):
-    engine = inner(scripted_llm(reply), streaming=streaming)
+def checked_draft(scripted_llm, reply, *, streaming=True, retriever=None, **settings):
+    engine = inner(scripted_llm(reply), retriever, streaming=streaming)
     return Checked(engine, augmenter=Augmenter(**settings), streaming="draft")
 
 
@@ -52,7 +43,8 @@ async def streamed_text(engine, sync):
     if sync:
         response = engine.query(QUESTION)
         assert isinstance(response, StreamingResponse)
-        assert (response.metadata, response.source_nodes) == (None, [])
+        assert response.metadata is None
+        assert response.source_nodes == []
         return list(response.response_gen), response
     response = await engine.aquery(QUESTION)
     assert isinstance(response, AsyncStreamingResponse)
@@ -69,28 +61,23 @@ async def full_answer(engine, sync):
 
 
 both = pytest.mark.parametrize("sync", [True, False])
-engines = pytest.mark.parametrize("make", [own_draft, checked_draft])
 
 
 @both
-@engines
-async def test_a_draft_that_holds_is_all_that_is_shown(
-    scripted_llm, make, sync, event_log
-):
-    shown_text, response = await streamed_text(make(scripted_llm, always(RIGHT)), sync)
+async def test_a_draft_that_holds_is_all_that_is_shown(scripted_llm, sync, event_log):
+    shown_text, response = await streamed_text(
+        checked_draft(scripted_llm, always(RIGHT)), sync
+    )
     assert shown_text == list(RIGHT)
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
     assert response.source_nodes[0].node.node_id == "n0"
     (event,) = [e for e in event_log[0] if isinstance(e, AnswerEvent)]
     assert event.record == response.metadata["denoise"]
 
 
 @both
-@engines
-async def test_a_draft_that_does_not_is_followed_by_the_answer(
-    scripted_llm, make, sync
-):
-    engine = make(scripted_llm, first_wrong_then_right)
+async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted_llm, sync):
+    engine = checked_draft(scripted_llm, first_wrong_then_right)
     shown_text, response = await streamed_text(engine, sync)
     assert "".join(shown_text) == WRONG + NOTICE + RIGHT
     assert shown_text[: len(WRONG)] == list(WRONG)
@@ -99,32 +86,30 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(
         "pass",
     ]
     answer = await full_answer(engine, sync)
-    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (
-        RIGHT,
-        "supported",
-    )
+    assert answer.response == RIGHT
+    assert outcome_of(answer) == "supported"
     assert answer.source_nodes[0].node.node_id == "n0"
 
 
 @both
-@engines
-async def test_a_draft_nothing_better_came_of_stands_and_says_so(
-    scripted_llm, make, sync
-):
-    shown_text, response = await streamed_text(make(scripted_llm, always(WRONG)), sync)
+async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted_llm, sync):
+    shown_text, response = await streamed_text(
+        checked_draft(scripted_llm, always(WRONG)), sync
+    )
     assert "".join(shown_text) == WRONG
-    assert response.metadata["denoise"]["outcome"] == "unsupported"
+    assert outcome_of(response) == "unsupported"
 
 
 @both
-@engines
-async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, make, sync):
-    engine = make(scripted_llm, always(WRONG), limits=LoopLimits(unsupported="abstain"))
+async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, sync):
+    engine = checked_draft(
+        scripted_llm, always(WRONG), limits=LoopLimits(unsupported="abstain")
+    )
     shown_text, response = await streamed_text(engine, sync)
     final = (await full_answer(engine, sync)).response
     assert "".join(shown_text) == WRONG + NOTICE + final
     assert WRONG not in final
-    assert response.metadata["denoise"]["outcome"] == "abstained"
+    assert outcome_of(response) == "abstained"
 
 
 @both
@@ -140,31 +125,18 @@ async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted_llm, 
 async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
     scripted_llm, sync
 ):
-    engine = own_draft(scripted_llm, always(RIGHT), retriever=Down())
+    engine = checked_draft(scripted_llm, always(RIGHT), retriever=Down())
     shown_text, response = await streamed_text(engine, sync)
     engine.streaming = False
     plain_result = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
-    assert (
-        response.metadata["denoise"]["outcome"]
-        == plain_result.metadata["denoise"]["outcome"]
-    )
+    assert outcome_of(response) == outcome_of(plain_result)
     assert "".join(shown_text) == plain_result.response
-
-
-@both
-async def test_a_notice_in_the_users_language_names_a_correction_once(
-    scripted_llm, sync
-):
-    engine = own_draft(scripted_llm, first_wrong_then_right)
-    engine.notice = "Der Entwurf war falsch. Die Antwort:"
-    shown_text, _ = await streamed_text(engine, sync)
-    assert "".join(shown_text) == f"{WRONG}\n\n{engine.notice}\n\n{RIGHT}"
 
 
 @both
 async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted_llm, sync):
     chat = CondenseQuestionChatEngine.from_defaults(
-        own_draft(scripted_llm, first_wrong_then_right),
+        checked_draft(scripted_llm, first_wrong_then_right),
         llm=scripted_llm(lambda messages: ""),
     )
     if sync:
@@ -196,10 +168,8 @@ class Endless(Calling):
 
 async def test_a_reader_that_leaves_ends_the_run():
     remaining_steps = asyncio.Event()
-    augmenter = Augmenter(
-        LlamaLLM(Endless(script=remaining_steps)), LlamaRetriever(Fixed(nodes()))
-    )
-    response = await AugmentedQueryEngine(augmenter, streaming="draft").aquery(QUESTION)
+    engine = inner(Endless(script=remaining_steps), streaming=True)
+    response = await Checked(engine, streaming="draft").aquery(QUESTION)
     assert await anext(response.response_gen) == "x"
     await response.response_gen.aclose()
     await asyncio.wait_for(remaining_steps.wait(), 20)

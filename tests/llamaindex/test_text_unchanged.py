@@ -14,7 +14,7 @@ from llama_index.core.chat_engine import ContextChatEngine, SimpleChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_engines import Fixed
+from llamaindex_engines import Fixed, outcome_of
 
 from denoise_core.augmenter.drafting.conversation import MAX_TOKENS
 from denoise_core.text.token_budget import estimate_tokens
@@ -42,16 +42,10 @@ async def text_of(engine, is_sync):
     return response.response
 
 
-@pytest.mark.parametrize(
-    "is_sync",
-    [True, False],
-    ids=["sync", "async"],
-)
 @pytest.mark.parametrize("judge_name", JUDGES)
-async def test_streamed_equals_returned_equals_written(
-    scripted_llm, judge_name, is_sync
-):
+async def test_streamed_equals_returned_equals_written(scripted_llm, judge_name):
     for number, text in enumerate(answer_forms()):
+        is_sync = number % 4 < 2
         model = scripted_llm(lambda messages, text=text: text)
         inner = engine_of(model, streaming=bool(number % 2))
         written = await text_of(inner, is_sync)
@@ -69,9 +63,11 @@ def test_the_engines_own_model_judges_by_default(scripted_llm, model_judges, set
     engine = engine_of(model, **settings)
     assert find_model(engine) is model
     record = Checked(engine).query(QUESTION).metadata["denoise"]
-    assert (record["outcome"], record["judge"]) == ("supported", "units")
+    assert record["outcome"] == "supported"
+    assert record["judge"] == "units"
     record = Checked(engine, judge="off").query(QUESTION).metadata["denoise"]
-    assert (record["outcome"], record["judge"]) == ("unknown", "not judged")
+    assert record["outcome"] == "unknown"
+    assert record["judge"] == "not judged"
 
 
 def test_an_engine_without_a_model_says_that_it_is_not_judged(model_judges):
@@ -82,11 +78,9 @@ def test_an_engine_without_a_model_says_that_it_is_not_judged(model_judges):
             return Response("It was completed in 1889.", source_nodes=nodes())
 
     record = Checked(Canned()).query(QUESTION).metadata["denoise"]
-    assert (record["outcome"], record["judge"], record["stopped_because"]) == (
-        "unknown",
-        "not judged",
-        "unjudged",
-    )
+    assert record["outcome"] == "unknown"
+    assert record["judge"] == "not judged"
+    assert record["stopped_because"] == "unjudged"
 
 
 def test_an_answer_restated_in_a_chat_is_judged_by_what_it_rested_on(scripted_llm):
@@ -104,7 +98,7 @@ def test_an_answer_restated_in_a_chat_is_judged_by_what_it_rested_on(scripted_ll
         chat.chat(f"Tell me of room {number}.")
         retriever.found = nodes("Ships are long.")  # a search for "again" finds this
         response = chat.chat("Say that again, shorter.")
-        supported += response.metadata["denoise"]["outcome"] == "supported"
+        supported += outcome_of(response) == "supported"
         chat.reset()
         assert chat.cited == []
     assert supported == 20

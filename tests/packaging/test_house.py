@@ -105,7 +105,7 @@ def test_no_circle():
 CEILINGS = {
     "shared/denoise_core": (141_600, 105_000),
     "langchain_denoise": (17_300, 12_500),
-    "llamaindex_denoise": (15_300, 10_500),
+    "llamaindex_denoise": (12_100, 10_500),
     "shared/lab": (21_000, 22_000),
     "benchmarks": (29_700, 24_000),
     "tests": (171_800, 135_000),

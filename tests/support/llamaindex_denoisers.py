@@ -220,3 +220,21 @@ def both(postprocessor, nodes, query=QUESTION):
     later = asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str=query))
     assert frozen(out) == frozen(later), "sync and async differ"
     return out
+
+
+def texts_of(hits):
+    """The texts of scored nodes."""
+    return [hit.node.text for hit in hits]
+
+
+def ids_of(hits):
+    """The ids of scored nodes."""
+    return [hit.node.node_id for hit in hits]
+
+
+def kept_characters(text, note):
+    """The characters of ``text`` that a record names, joined."""
+    pieces = []
+    for start, end in note["origin_spans"]:
+        pieces.append(text[start:end])
+    return "".join(pieces)

@@ -7,8 +7,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import LlamaRetriever
+from llamaindex_denoise import Checked
 
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
@@ -61,14 +60,6 @@ def keep_red(messages):
     return f"Heard: {seen_prompts}"
 
 
-def own_loop(scripted_llm, reply=first_wrong_then_right, retriever=None, **settings):
-    """Our engine with a loop of its own; ``scripted`` is the fixture of that name."""
-    retriever = retriever or Fixed(nodes())
-    return AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted_llm(reply)), LlamaRetriever(retriever), **settings)
-    )
-
-
 def inner(llm, retriever=None, **settings):
     """An engine of LlamaIndex's own."""
     return RetrieverQueryEngine.from_args(
@@ -95,3 +86,8 @@ def both(make_engine, question=QUESTION):
         hit.model_dump_json() for hit in later.source_nodes
     ]
     return sync
+
+
+def outcome_of(response):
+    """The outcome of a checked response."""
+    return response.metadata["denoise"]["outcome"]

@@ -247,17 +247,6 @@ def citable_text(parsed_answer: ParsedAnswer) -> str:
     return blank_ranges(text, code_ranges)
 
 
-def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
-    """The numbers that cite one of ``count`` passages, in order of first mention."""
-    passages = [Passage("", f"\0{number}") for number in range(1, count + 1)]
-    numbers: dict[int, None] = {}
-    for citation in find_citations(answer, passages):
-        for passage_id in citation.ids:
-            cited_number = int(passage_id[1:])
-            numbers[cited_number] = None
-    return tuple(numbers)
-
-
 def matching_runs(words: Sequence[str], source_words: Sequence[str]) -> Iterator[Range]:
     """Half-open ranges of ``words`` that occur in ``source_words`` word for word.
 

@@ -1,4 +1,4 @@
-"""Twelve whole applications as users write them, sync and async, on four vector stores."""
+"""Eight whole applications as users write them, sync and async, on four vector stores."""
 
 import asyncio
 import re
@@ -6,7 +6,6 @@ import re
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.chat_engine import (
-    CondensePlusContextChatEngine,
     ContextChatEngine,
 )
 from llama_index.core.node_parser import SentenceSplitter
@@ -14,19 +13,18 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import Document, MetadataMode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llamaindex_engines import outcome_of
 from llamaindex_words import Words
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import (
-    AugmentedQueryEngine,
     Checked,
     DenoisePostprocessor,
     DenoiseTransform,
     record,
 )
-from llamaindex_denoise.nodes.citations import resolve_citations
 
 QUESTION = "In which city is the red tower?"
 ANSWER = "The red tower is in Porto."
@@ -151,7 +149,7 @@ def denoised(response):
 
 def supported(response):
     assert str(response) == ANSWER
-    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert outcome_of(response) == "supported"
     assert response.source_nodes
 
 
@@ -169,30 +167,15 @@ def qa_by_an_llm(index, llm):
     return reading(index, llm, DenoisePostprocessor.from_llm(llm, top_n=2))
 
 
-def qa_by_embeddings(index, llm):
-    post = DenoisePostprocessor(embed_model=Words(), keep=2, chunks="sentences")
-    return reading(index, llm, post)
-
-
 def qa_by_a_reranker(index, llm):
     posts = [LLMRerank(llm=llm, top_n=1), DenoisePostprocessor(denoiser=end())]
     return reading(index, llm, *posts, similarity_top_k=2)
 
 
-def checked(index, llm):
-    return asks(Checked(index.as_query_engine(llm=llm))), supported
-
-
 def denoised_and_checked(index, llm):
     post = DenoisePostprocessor(denoiser=end())
-    engine = AugmentedQueryEngine.from_args(
-        index.as_retriever(), llm=llm, node_postprocessors=[post]
-    )
+    engine = Checked(index.as_query_engine(llm=llm, node_postprocessors=[post]))
     return asks(engine), lambda r: (supported(r), denoised(r))
-
-
-def s2a(index, llm):
-    return reading(index, llm, DenoisePostprocessor(llm=llm, context=False))
 
 
 def citations(index, llm):
@@ -200,10 +183,9 @@ def citations(index, llm):
     engine = CitationQueryEngine.from_args(index, llm=llm, node_postprocessors=[post])
 
     def right(response):
-        response.response = f"{response.response} [1]"
-        (origin,) = resolve_citations(response)[1]
-        assert origin.ranges
-        assert origin.node_id
+        note = record(response.source_nodes[0].node)
+        assert note["origin_spans"]
+        assert note["origin_id"]
 
     return asks(engine), right
 
@@ -211,14 +193,6 @@ def citations(index, llm):
 def context_chat(index, llm):
     post = DenoisePostprocessor(denoiser=end())
     engine = ContextChatEngine.from_defaults(
-        index.as_retriever(), llm=llm, node_postprocessors=[post]
-    )
-    return talks(engine), denoised
-
-
-def condensed_chat(index, llm):
-    post = DenoisePostprocessor(denoiser=end())
-    engine = CondensePlusContextChatEngine.from_defaults(
         index.as_retriever(), llm=llm, node_postprocessors=[post]
     )
     return talks(engine), denoised
@@ -252,8 +226,8 @@ def workflow(index, llm):
 
 
 APPLICATIONS = [
-    qa, qa_by_an_llm, qa_by_embeddings, qa_by_a_reranker, checked, denoised_and_checked, s2a, citations,
-    context_chat, condensed_chat, checked_chat, workflow,
+    qa, qa_by_an_llm, qa_by_a_reranker, denoised_and_checked, citations, context_chat,
+    checked_chat, workflow,
 ]  # fmt: skip
 
 
