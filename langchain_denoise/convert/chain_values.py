@@ -239,38 +239,6 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
     return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
 
 
-FEEDBACK_ID_PREFIX = "denoise-feedback-"
-"""Marks the ids of messages added to an input, so that they can be removed again."""
-
-
-def append_feedback_messages(
-    chain_input: Any, feedback_messages: Sequence[BaseMessage]
-) -> Any:
-    """The input with the feedback messages after its own."""
-    messages = list(extract_messages(chain_input) or [])
-    for number, message in enumerate(feedback_messages):
-        message_id = f"{FEEDBACK_ID_PREFIX}{number}"
-        messages.append(message.model_copy(update={"id": message_id}))
-    if isinstance(chain_input, Mapping):
-        return {**chain_input, MESSAGES_KEY: messages}
-    return messages
-
-
-def remove_feedback_messages(output: Any) -> Any:
-    """The output without the messages of `append_feedback_messages`."""
-    messages = output.get(MESSAGES_KEY) if isinstance(output, Mapping) else None
-    if not isinstance(messages, list):
-        return output
-    kept_messages = []
-    for message in messages:
-        message_id = str(getattr(message, "id", ""))
-        if not message_id.startswith(FEEDBACK_ID_PREFIX):
-            kept_messages.append(message)
-    if len(kept_messages) == len(messages):
-        return output
-    return {**output, MESSAGES_KEY: kept_messages}
-
-
 CANNOT_REPLACE_ANSWER = (
     "cannot put another answer into a {}: pass answer='key', or limits that send "
     "unsupported answers as they are"

@@ -20,6 +20,7 @@ from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
 from langchain_denoise.convert.claims import (
@@ -35,10 +36,9 @@ from langchain_denoise.observe import Record
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
     RedraftRequest,
-    current_redraft,
+    change_model,
     find_model,
-    inner_steps,
-    insert_redrafting,
+    visible_steps,
 )
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
@@ -51,6 +51,8 @@ from langchain_denoise.verification.verifier import (
 
 OutputType = Literal["output", "answer"]
 DraftEvent: TypeAlias = str | DraftReply
+
+NO_MODEL = "the chain shows no model; make it a step: prompt | model"
 
 
 def verified(
@@ -72,8 +74,8 @@ def verified(
     form.
 
     The feedback goes to the model that writes, after its own prompt, and to no search:
-    the chain's input stays the same. A chain that shows no model, such as a function,
-    gets it at the end of its input's messages, if it takes messages.
+    the chain's input stays the same. A chain that shows no model, such as a function, is
+    run again without feedback, and the log says so.
 
     A chain whose tools ran is not run again, because they would run twice. A graph or
     agent raises `InputError`; use ``VerificationMiddleware`` there, or allow another run
@@ -159,13 +161,6 @@ def _check_rerun(chain: AnyRunnable, allow_rerun: bool) -> None:
         )
 
 
-def visible_steps(chain: AnyRunnable) -> Iterator[AnyRunnable]:
-    """A chain and, at any depth, the steps that it shows."""
-    yield chain
-    for step in inner_steps(chain).values():
-        yield from visible_steps(step)
-
-
 class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     """A chain with verification; see `verified`, which builds it."""
 
@@ -177,7 +172,6 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     output_type: OutputType = "output"
     claims: Sequence[str] | None = None
 
-    _redrafting_chain: AnyRunnable | None = PrivateAttr(default=None)
     _loop: Augmenter = PrivateAttr()
 
     @field_validator("claims", mode="before")
@@ -195,7 +189,6 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
                 f"unsupported={unsupported!r} puts another answer into the output, which "
                 "needs answer='key'; a function only finds it"
             )
-        self._redrafting_chain = insert_redrafting(self.chain)
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
@@ -243,27 +236,27 @@ class ChainDrafter:
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            output = chain.invoke(chain_input, config, **self.options)
+            output = chain.invoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """`draft` for async."""
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            output = await chain.ainvoke(chain_input, config, **self.options)
+            output = await chain.ainvoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
         """Run the chain as a stream: text as it comes, then the draft."""
         output = None
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            for chunk in chain.stream(chain_input, config, **self.options):
+            for chunk in chain.stream(self.chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
                 if text := answer_chunk(chunk, self.settings.answer):
                     yield text
@@ -272,10 +265,10 @@ class ChainDrafter:
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
         """`stream` for async."""
         output = None
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            async for chunk in chain.astream(chain_input, config, **self.options):
+            async for chunk in chain.astream(self.chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
                 if text := answer_chunk(chunk, self.settings.answer):
                     yield text
@@ -298,35 +291,21 @@ class ChainDrafter:
         finally:
             self.tool_calls += handler.tool_calls
 
-    @contextmanager
-    def _prepare(self, request: DraftRequest) -> Iterator[tuple[AnyRunnable, Any]]:
-        """The chain to run and its input, with the feedback in one of them."""
-        settings = self.settings
-        chain_input = self.chain_input
+    def _chain_for(self, request: DraftRequest) -> AnyRunnable:
+        """The chain to run, whose model reads the feedback if there is any."""
+        chain = self.settings.chain
         redraft = RedraftRequest.from_request(request)
         if redraft is None:
-            yield settings.chain, chain_input
-            return
-        redrafting_chain = settings._redrafting_chain
-        has_messages = chain_values.extract_messages(chain_input) is not None
-        if redrafting_chain is None and has_messages:
-            messages = redraft.feedback_messages
-            yield (
-                settings.chain,
-                chain_values.append_feedback_messages(chain_input, messages),
-            )
-            return
-        # A context variable reaches the model inside the chain, whatever is in between.
-        token = current_redraft.set(redraft)
-        try:
-            yield redrafting_chain or settings.chain, chain_input
-        finally:
-            current_redraft.reset(token)
+            return chain
+        redrafting_chain = change_model(chain, redraft.prepare_model)
+        if redrafting_chain is None:
+            log_fallback("verified", NO_MODEL, "it is run again without feedback")
+            return chain
+        return redrafting_chain
 
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
         retrieved = handler.retrieved
-        output = chain_values.remove_feedback_messages(output)
         claims = extract_output_claims(output, settings.answer, settings.claims)
         has_passages = any(evidence.passages for evidence in retrieved)
         # A chain that retrieves without callbacks may still return its documents.

@@ -73,29 +73,11 @@ def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges)
     assert judged >= 0.8 * len(texts)
 
 
-def test_a_model_inside_a_function_is_found_and_bound_tools_are_left_out():
+def test_the_last_step_that_is_a_model_is_found_without_its_bindings():
     model = FunctionChatModel(reply=lambda messages: "x")
-    closed_over = RunnableLambda(lambda question: model.invoke(question))
-    assert find_model(closed_over) is model
-    assert find_model(RunnableLambda(len)) is None
     with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
-    assert find_model(RunnableLambda(len) | with_tools) is model
-
-
-GLOBAL_MODEL = FunctionChatModel(reply=lambda messages: "of another chain")
-
-
-def test_only_what_a_function_closes_over_is_its_model():
-    by_global = RunnableLambda(lambda question: GLOBAL_MODEL.invoke(question))
-    assert find_model(by_global) is None
-
-    def answer(question):
-        return itself.invoke(unassigned) if question == "again" else "1889"
-
-    itself = RunnableLambda(answer)
-    assert find_model(itself) is None
-    assert find_model(FunctionChatModel(reply=str) | itself) is not None
-    unassigned = ""
+    assert find_model(FunctionChatModel(reply=str) | with_tools) is model
+    assert find_model(RunnableLambda(lambda question: model.invoke(question))) is None
 
 
 def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):

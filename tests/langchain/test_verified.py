@@ -1,6 +1,7 @@
 """Verification around chains and agents people already have: same form in and out, answers that hold."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -15,6 +16,7 @@ from recorded_runs import RunRecorder
 from denoise_core import Budget
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
+from denoise_core.runtime import fallbacks
 from langchain_denoise import Verifier, verified
 
 PARIS = "Paris is the capital of France."
@@ -145,8 +147,9 @@ def test_an_agent_is_judged_by_what_its_tools_found(test_kit, artifact):
     input_value = {"messages": [HumanMessage("capital?")]}
     with pytest.raises(ValueError, match="VerificationMiddleware"):
         verified(denoising_agent(test_kit, artifact=artifact))
+    drafts = iter((LYON, PARIS))
     run_output = verified(
-        denoising_agent(test_kit, artifact=artifact),
+        denoising_agent(test_kit, lambda messages: next(drafts), artifact),
         Verifier(limits=LoopLimits(rerun=True)),
     ).invoke(input_value)
     assert [message.type for message in run_output["messages"]] == [
@@ -275,23 +278,22 @@ def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
     )
 
 
-def test_places_by_function_and_by_key():
-    """Without a model in it, the chain has its question from ``messages`` for a draft."""
+def test_places_by_function_and_by_key(caplog):
+    """A chain without a model in it is run again without feedback, which is logged."""
+    drafts = itertools.cycle((LYON, PARIS))
 
     def chain(input_value):
-        return {
-            "text": right_when_told(input_value["messages"]),
-            "meta": {"docs": SOURCE_DOCUMENTS},
-        }
+        return {"text": next(drafts), "meta": {"docs": SOURCE_DOCUMENTS}}
 
+    fallbacks._counts.clear()
     checked_chain = verified(
         chain,
         question=lambda input_value: input_value["ask"],
         answer="text",
         evidence=lambda input_value, chain_output: chain_output["meta"]["docs"],
     )
-    chain_input = {"ask": "capital?", "messages": [HumanMessage("capital?")]}
-    assert both(checked_chain, chain_input)["text"] == PARIS
+    assert both(checked_chain, {"ask": "capital?"})["text"] == PARIS
+    assert "it is run again without feedback" in caplog.text
 
 
 @pytest.mark.parametrize(
