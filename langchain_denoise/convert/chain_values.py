@@ -35,7 +35,6 @@ from langchain_denoise.convert.messages import (
 from langchain_denoise.observe import Record
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
-MessageChange: TypeAlias = Callable[[BaseMessage], BaseMessage]
 
 QUESTION_KEYS = ("question", "input", "query")
 ANSWER_KEYS = ("answer", "output", "result", "text")
@@ -239,49 +238,34 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
     return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
 
 
-CANNOT_REPLACE_ANSWER = (
-    "cannot put another answer into a {}: pass answer='key', or limits that send "
-    "unsupported answers as they are"
-)
-
-
-def replace_answer(output: Any, text: str) -> Any:
+def replace_answer(output: Any, text: str, key: str | None = None) -> Any:
     """The output with another answer; everything else is unchanged.
 
+    Args:
+        output: A text, a message, a state of messages, or a dict of an answer.
+        text: The other answer.
+        key: The key of the answer; None is the first of `ANSWER_KEYS`.
+
     Raises:
-        InputError: If it is not known where the answer goes.
+        InputError: If it is not known where the answer goes, as in a structured answer.
     """
     if isinstance(output, str):
         return text
     if isinstance(output, BaseMessage):
         return output.model_copy(update={"content": text})
     if isinstance(output, Mapping):
-        if _answer_position(output) is not None:
-            return change_answer_message(
-                output, lambda message: message.model_copy(update={"content": text})
-            )
-        key = _first_key(output, ANSWER_KEYS)
-        if key is not None:
-            return {**output, key: text}
-    raise InputError(CANNOT_REPLACE_ANSWER.format(type(output).__name__))
-
-
-def change_answer_message(output: Any, change: MessageChange) -> Any:
-    """The output with its answer message changed; unchanged if it has none."""
-    if isinstance(output, BaseMessage):
-        return change(output)
-    position = _answer_position(output)
-    if position is None:
-        return output
-    messages = list(output[MESSAGES_KEY])
-    messages[position] = change(messages[position])
-    return {**output, MESSAGES_KEY: messages}
-
-
-def _answer_position(output: Any) -> int | None:
-    if not isinstance(output, Mapping) or MESSAGES_KEY not in output:
-        return None
-    return last_ai_position(output[MESSAGES_KEY])
+        key = key or _first_key(output, ANSWER_KEYS)
+        if isinstance(output.get(key), (str, BaseMessage)):
+            return {**output, key: replace_answer(output[key], text)}
+        messages = list(output.get(MESSAGES_KEY) or ())
+        position = last_ai_position(messages)
+        if position is not None:
+            messages[position] = replace_answer(messages[position], text)
+            return {**output, MESSAGES_KEY: messages}
+    raise InputError(
+        f"cannot put another answer into a {type(output).__name__}: pass answer='key' of "
+        "a text, or limits that send unsupported answers as they are"
+    )
 
 
 def attach_record(output: Any, record: Record) -> Any:

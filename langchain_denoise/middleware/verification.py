@@ -32,7 +32,6 @@ from denoise_core import InputError, Passage, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
-from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
@@ -47,8 +46,6 @@ from langchain_denoise.convert.chain_values import (
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
     extract_output_claims,
-    replace_claim_text,
-    resolve_sources,
     validate_claims,
 )
 from langchain_denoise.convert.messages import (
@@ -62,11 +59,10 @@ from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddle
 from langchain_denoise.observe import Record, short_record
 from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import (
-    CITED_KEY,
     Verifier,
-    annotate_message,
     earlier_evidence,
     history_before_question,
+    record_for_output,
     stored_record,
 )
 
@@ -160,7 +156,7 @@ class VerificationMiddleware(NamedMiddleware):
         self, request: AgentRequest, handler: Handler
     ) -> VerifiedResponse:
         prompts = PromptReader()
-        with self._first_draft_context(prompts) as context:
+        with self._first_draft_context(request, prompts) as context:
             first_response: AgentResponse = context.run(handler, request)
         if final_claims(first_response) is None:
             return first_response
@@ -179,7 +175,7 @@ class VerificationMiddleware(NamedMiddleware):
         self, request: AgentRequest, handler: AsyncHandler
     ) -> VerifiedResponse:
         prompts = PromptReader()
-        with self._first_draft_context(prompts) as context:
+        with self._first_draft_context(request, prompts) as context:
             call = coro_with_context(handler(request), context, create_task=True)
             first_response = await call
         if final_claims(first_response) is None:
@@ -196,8 +192,18 @@ class VerificationMiddleware(NamedMiddleware):
         await runnable.ainvoke(drafter.question, internal_config())
         return drafter.response()
 
-    def _first_draft_context(self, prompts: PromptReader) -> Any:
-        """The context of the first draft: out of the user's stream if that is wanted."""
+    def _first_draft_context(self, request: AgentRequest, prompts: PromptReader) -> Any:
+        """The context of the first draft: out of the user's stream if that is wanted.
+
+        Raises:
+            InputError: For a structured answer that another text would replace.
+        """
+        unsupported = self.verifier.limits.unsupported
+        if request.response_format is not None and unsupported != "send":
+            raise InputError(
+                f"unsupported={unsupported!r} puts another text into the answer, and a "
+                "structured answer has no field for it; send it, and read its outcome"
+            )
         config = ensure_config() if self.show == "draft" else internal_config()
         return set_config_context(merge_configs(config, {"callbacks": [prompts]}))
 
@@ -334,7 +340,7 @@ class ModelDrafter:
         Calls beyond the one that LangChain counts are added to its counts.
         """
         response = self.tool_response or self._answer_response()
-        record = {**self.record, CITED_KEY: cited_state(self.answer)}
+        record = record_for_output(self.answer, self.record)
         response = _change_last_message(
             response, lambda message: attach_record(message, record)
         )
@@ -347,32 +353,17 @@ class ModelDrafter:
         return ExtendedModelResponse(response, Command(update=counts))
 
     def _answer_response(self) -> AgentResponse:
-        answer = self.answer
         best = self.answer.best
         response = self.first_response
         if best is not None and best.origin is not None:
             response = best.origin
-        structured = response.structured_response
-        if structured is None:
-            if best is None or best.candidate != answer.text:
-                update = {"content": answer.text}
-                response = _change_last_message(
-                    response, lambda message: message.model_copy(update=update)
-                )
-            if self.verifier.annotate:
-                response = _change_last_message(
-                    response, lambda message: annotate_message(message, answer)
-                )
-            return response
-        claims = final_claims(response, self.claims) or ClaimedOutput()
-        if best is None:
-            return response
-        sources = resolve_sources(claims.sources, answer.memory.evidence)
-        if sources:
-            self.record["sources"] = sources
-        if claims.fields is None and answer.text != claims.text:
-            structured = replace_claim_text(structured, answer.text, claims.path)
-        return replace(response, structured_response=structured)
+        has_other_text = best is None or best.candidate != self.answer.text
+        if response.structured_response is None and has_other_text:
+            update = {"content": self.answer.text}
+            response = _change_last_message(
+                response, lambda message: message.model_copy(update=update)
+            )
+        return response
 
 
 def final_claims(

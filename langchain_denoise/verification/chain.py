@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -18,18 +17,11 @@ from typing_extensions import override
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
-from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
-from langchain_denoise.convert.claims import (
-    change_at_path,
-    extract_output_claims,
-    replace_claim_text,
-    resolve_sources,
-    validate_claims,
-)
+from langchain_denoise.convert.claims import extract_output_claims, validate_claims
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.observe import Record
@@ -42,14 +34,12 @@ from langchain_denoise.verification.redraft import (
 )
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
-    CITED_KEY,
     Verifier,
-    annotate_message,
     earlier_evidence,
     history_before_question,
+    record_for_output,
 )
 
-OutputType = Literal["output", "answer"]
 DraftEvent: TypeAlias = str | DraftReply
 
 NO_MODEL = "the chain shows no model; make it a step: prompt | model"
@@ -65,7 +55,6 @@ def verified(
     question: ValueSelector = None,
     answer: ValueSelector = None,
     evidence: ValueSelector = None,
-    output_type: OutputType = "output",
     claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """The chain with its answers checked against the evidence it found.
@@ -100,14 +89,10 @@ def verified(
         evidence: The key of the evidence, or a function of input and output. By default
             it is what the chain's retrievers and tools return while it runs, or else the
             documents under ``context``, ``documents`` or ``source_documents``.
-        output_type: ``"answer"`` returns the `denoise_core.augmenter.Answer` instead of
-            the output.
         claims: The fields of structured output (pydantic, a dataclass, a dict,
             ``include_raw=True``) to judge: ``["answer", "findings[].text"]``. By default
             the answer; without one every field but sources, confidence and follow-up
-            questions. ``sources``, ``citations`` and ``references`` are looked up in the
-            evidence: the record's ``sources`` lists the documents, and under
-            ``unresolved`` those that were not found.
+            questions.
 
     >>> documents = ["The tower was finished in 1889."]
     >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
@@ -132,7 +117,6 @@ def verified(
         question=question,
         answer=answer,
         evidence=evidence,
-        output_type=output_type,
         claims=claims,
     )
 
@@ -169,7 +153,6 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     question: ValueSelector = None
     answer: ValueSelector = None
     evidence: ValueSelector = None
-    output_type: OutputType = "output"
     claims: Sequence[str] | None = None
 
     _loop: Augmenter = PrivateAttr()
@@ -184,10 +167,11 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         super().model_post_init(context)
         self._loop = self.verifier.loop_for(find_model(self.chain))
         unsupported = self.verifier.limits.unsupported
-        if callable(self.answer) and unsupported != "send":
+        has_no_key = callable(self.answer) or self.claims is not None
+        if has_no_key and unsupported != "send":
             raise InputError(
                 f"unsupported={unsupported!r} puts another answer into the output, which "
-                "needs answer='key'; a function only finds it"
+                "needs answer='key'; a function or claims= only find it"
             )
 
     @override
@@ -328,29 +312,14 @@ class ChainDrafter:
         """The output that gave the answer, with the record of the run, and that record."""
         settings = self.settings
         best = answer.best
-        record = answer_record(answer)
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        claims = extract_output_claims(output, settings.answer, settings.claims)
-        sources = resolve_sources(claims.sources, answer.memory.evidence)
-        if sources:
-            record["sources"] = sources
         if answer.text != best.candidate:
-            if claims.fields is not None:
-                message = chain_values.CANNOT_REPLACE_ANSWER
-                raise InputError(message.format(type(output).__name__))
-            output = replace_claim_text(output, answer.text, claims.path)
-        if settings.verifier.annotate and claims.fields is None:
-            annotate = partial(
-                chain_values.change_answer_message,
-                change=partial(annotate_message, answer=answer),
-            )
-            output = change_at_path(output, annotate, claims.path)
-        if settings.output_type == "answer":
-            return answer, record
-        cited_record = {**record, CITED_KEY: cited_state(answer)}
-        return chain_values.attach_record(output, cited_record), record
+            output = chain_values.replace_answer(output, answer.text, settings.answer)
+        record = answer_record(answer)
+        stored_record = record_for_output(answer, record)
+        return chain_values.attach_record(output, stored_record), record
 
 
 def _draft_config(handler: EvidenceHandler) -> RunnableConfig:

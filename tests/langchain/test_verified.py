@@ -348,51 +348,15 @@ def test_no_evidence_is_said_and_not_tried_again(test_kit):
     assert len(run_output["denoise"]["attempts"]) == 1
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("shape", ["message", "key", "state"])
-async def test_the_verdict_as_annotations_of_the_message(is_sync, shape):
-    title = {"title": "Atlas", "source": "https://example.org/atlas"}
-    source = Document(page_content=f"An atlas. {PARIS}", id="atlas", metadata=title)
-    message_text = AIMessage(
-        [
-            {"type": "reasoning", "reasoning": "..."},
-            {"type": "text", "text": f"{PARIS} {LYON}"},
-        ]
-    )
-    outputs = {
-        "message": message_text,
-        "key": {"answer": message_text},
-        "state": {"messages": [HumanMessage("q"), message_text]},
-    }
-    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1))
+def test_the_record_has_the_verdict_and_the_quotes_of_each_claim():
+    answer = f"{PARIS} {LYON}"
     chain = verified(
-        lambda input_value: outputs[shape],
-        verifier,
-        evidence=lambda input_value, chain_output: [source],
+        lambda question: AIMessage(answer),
+        limits=LoopLimits(attempts=1),
+        evidence=lambda chain_input, output: SOURCE_DOCUMENTS,
     )
-    run_output = (
-        await asyncio.to_thread(chain.invoke, "capital?")
-        if is_sync
-        else await chain.ainvoke("capital?")
-    )
-    locations = {
-        "message": lambda: run_output,
-        "key": lambda: run_output["answer"],
-        "state": lambda: run_output["messages"][-1],
-    }
-    message = locations[shape]()
-    reasoning, block = message.content_blocks
-    assert (reasoning["type"], block["text"]) == ("reasoning", f"{PARIS} {LYON}")
-    citation, note = block["annotations"]
-    assert block["text"][citation["start_index"] : citation["end_index"]] == PARIS
-    assert (citation["type"], citation["url"], citation["title"]) == (
-        "citation",
-        title["source"],
-        "Atlas",
-    )
-    start, end = citation["extras"]["span"]
-    assert source.page_content[start:end] == citation["cited_text"]
-    ours = note["value"]["denoise"]
-    assert block["text"][ours["start_index"] : ours["end_index"]] == LYON
-    assert ours["supported"] is False
-    assert message_text.content[1] == {"type": "text", "text": f"{PARIS} {LYON}"}
+    supported, other = chain.invoke("q").response_metadata["denoise"]["claims"]
+    [quote] = supported["quotes"]
+    assert (quote["id"], quote["text"]) == ("atlas", PARIS)
+    assert answer[other["start"] : other["end"]] == LYON
+    assert (supported["supported"], other["supported"]) == (True, False)
