@@ -190,9 +190,9 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
             self._loop,
             question,
             history_before_question(messages),
-            self.verifier.notify,
             drafter.output_for_answer,
             drafter,
+            self.verifier.on_answer,
         )
 
 
@@ -316,7 +316,8 @@ class ChainDrafter:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
         if answer.text != best.candidate:
-            output = chain_values.replace_answer(output, answer.text, settings.answer)
+            key = settings.answer if isinstance(settings.answer, str) else None
+            output = chain_values.replace_answer(output, answer.text, key)
         record = answer_record(answer)
         stored_record = record_for_output(answer, record)
         return chain_values.attach_record(output, stored_record), record

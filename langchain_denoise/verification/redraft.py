@@ -13,6 +13,7 @@ from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     convert_to_messages,
@@ -57,7 +58,7 @@ class RedraftRequest:
         )
 
     @property
-    def feedback_messages(self) -> list[BaseMessage]:
+    def feedback_messages(self) -> list[AnyMessage]:
         """The rejected draft and the feedback, as messages."""
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 

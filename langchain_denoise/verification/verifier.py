@@ -101,12 +101,6 @@ class Verifier:
             return self.loop
         return self.loop.with_judge_model(ChatModelLLM(model))
 
-    def notify(self, answer: Answer) -> Answer:
-        """Call ``on_answer``, and return the answer."""
-        if self.on_answer is not None:
-            self.on_answer(answer)
-        return answer
-
 
 def utility_from_judge(judge: Any) -> Utility:
     """The loop's utility for a judge of any kind.

@@ -101,8 +101,7 @@ async def test_searches_and_drafts_are_children_of_the_run(build, test_kit, is_s
 @pytest.mark.parametrize("show", ["checked", "draft"])
 async def test_a_checked_stream_is_a_run_like_any_other(build, test_kit, is_sync, show):
     runnable, _ = build()
-    heard, recorder = [], RunRecorder()
-    runnable.on_answer = heard.append
+    recorder = RunRecorder()
     config = {"callbacks": [recorder], "run_name": "asked", "tags": ["mine"]}
     if is_sync:
         events = await asyncio.to_thread(
@@ -116,7 +115,6 @@ async def test_a_checked_stream_is_a_run_like_any_other(build, test_kit, is_sync
             )
         ]
     assert events[-1].answer.text == f"{PARIS} [1]"
-    assert heard == [events[-1].answer]
     assert isinstance(events[-1], Finished if show == "checked" else Revised)
     paths = recorder.paths("chain")
     assert (paths[0], paths[-1]) == ("asked", "asked/denoise_record")
@@ -156,28 +154,21 @@ async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(
     await (asyncio.to_thread(left, config) if is_sync else aleft(config))
     (outer,) = (run for run in recorder.runs.values() if run.parent is None)
     assert outer.ended
-    assert outer.error is None
-
-    def breaks(answer):
-        raise TypeError("on_answer is mistaken")
+    # LangChain itself notes that the reader of an async stream left.
+    assert outer.error in (None, "GeneratorExit: ")
 
     runnable, failed_run = build()[0], RunRecorder()
-    runnable.on_answer = breaks
 
-    async def read():
+    async def read_mistaken():
         config = {"callbacks": [failed_run]}
         if is_sync:
-            return await asyncio.to_thread(
-                lambda: list(runnable.stream_checked(test_kit.question, config))
-            )
-        return [
-            event async for event in runnable.astream_checked(test_kit.question, config)
-        ]
+            return list(runnable.stream_checked(3, config))
+        return [event async for event in runnable.astream_checked(3, config)]
 
-    with pytest.raises(TypeError, match="mistaken"):
-        await read()
-    (outer,) = (run for run in failed_run.runs.values() if run.parent is None)
-    assert "mistaken" in outer.error
+    with pytest.raises(ValueError, match="expected a question"):
+        await read_mistaken()
+    [outer] = failed_run.runs.values()
+    assert "expected a question" in outer.error
 
 
 def test_history_reaches_the_model_as_text(build):
