@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
-from denoise_core.runtime.record import RECORD_KEY, short_id
+from denoise_core.runtime.record import short_id
 from denoise_core.text.omissions import omission_note
 from denoise_core.tool_results import (
     EMPTY_RESULT_TEXT,
@@ -23,11 +22,9 @@ from denoise_core.tool_results import (
 )
 from langchain_denoise.convert.chain_values import artifact_documents
 from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
+from langchain_denoise.convert.history import record_on_message, with_view
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
-
-VIEW_KEY = "denoise_view"
-"""Key of what the model reads instead of the content, in ``response_metadata``."""
 
 CutPlace: TypeAlias = Literal["view", "state"]
 DenoisedMessage: TypeAlias = tuple[ToolMessage, tuple[OmittedText, ...]]
@@ -67,34 +64,13 @@ class MessageCut:
         if is_unchanged and not record:
             return message, ()
         record = {**record, "characters_after": _count_characters(content)}
-        metadata = {**message.response_metadata, RECORD_KEY: record}
-        update = {"response_metadata": metadata}
+        changed_message = record_on_message(message, record)
         if self.where == "state":
-            update["content"] = content
-            update["artifact"] = artifact
+            update = {"content": content, "artifact": artifact}
+            changed_message = changed_message.model_copy(update=update)
         elif content != message.content:
-            source = content_checksum(message.content)
-            metadata[VIEW_KEY] = {"content": content, "source": source}
-        return message.model_copy(update=update), omitted
-
-
-def shown_message(message: BaseMessage) -> BaseMessage:
-    """The message as the model reads it.
-
-    A message whose content was changed since, such as by a middleware that clears old
-    results, is unchanged.
-    """
-    view = message.response_metadata.get(VIEW_KEY)
-    if not view:
-        return message
-    if view["source"] != content_checksum(message.content):
-        return message
-    return message.model_copy(update={"content": view["content"]})
-
-
-def content_checksum(content: Any) -> int:
-    """A checksum of a message's content."""
-    return zlib.crc32(repr(content).encode("utf-8", "backslashreplace"))
+            changed_message = with_view(changed_message, content)
+        return changed_message, omitted
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,15 +34,15 @@ from denoise_core.tool_results import (
 )
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
+from langchain_denoise.convert.history import shown_message
 from langchain_denoise.convert.messages import last_user_text
-from langchain_denoise.middleware.base import RequestMiddleware
+from langchain_denoise.middleware.base import ViewMiddleware
 from langchain_denoise.middleware.tool_messages import (
     CutPlace,
     MessageCut,
     ToolDocuments,
     ToolText,
     parse_tool_message,
-    shown_message,
 )
 from langchain_denoise.settings import DenoiserLike
 from langchain_denoise.shadow import report_call
@@ -65,7 +65,7 @@ class RecallState(AgentState[Any]):
     denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_omitted_texts]]
 
 
-class DenoiseToolResults(RequestMiddleware):
+class DenoiseToolResults(ViewMiddleware):
     """Shortens what tools return, and says in each result what is missing.
 
     A tool that keeps its documents (``create_retriever_tool(...,
@@ -195,11 +195,7 @@ class DenoiseToolResults(RequestMiddleware):
             InputError: At the first request, for a name that no tool of the agent has.
         """
         self._check_names(request)
-        messages: list[Any] = [shown_message(message) for message in request.messages]
-        pairs = zip(messages, request.messages, strict=True)
-        if all(shown is message for shown, message in pairs):
-            return request
-        return request.override(messages=messages)
+        return super().change_request(request)
 
     def _check_names(self, request: ModelRequest[Any]) -> None:
         if self._has_checked_names:
