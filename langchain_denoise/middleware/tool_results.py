@@ -136,10 +136,13 @@ class DenoiseToolResults(ViewMiddleware):
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.is_shadow = self.compressor.shadow
+        # By its record a document is found again in the tool's text, also among several
+        # of one id.
+        changes: dict[str, Any] = {"record": "spans"}
         if self.is_shadow:
             # Messages are compared whole, so the compressor does the cutting.
-            quiet = {"shadow": False, "on_error": "keep", "on_empty": "drop"}
-            self.compressor = self.compressor.model_copy(update=quiet)
+            changes |= {"shadow": False, "on_error": "keep", "on_empty": "drop"}
+        self.compressor = self.compressor.model_copy(update=changes)
         self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
         self.recall = recall
         if where not in get_args(CutPlace):

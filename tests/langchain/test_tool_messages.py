@@ -151,9 +151,12 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
     found_documents = [
         Document(page_content=letter * 99, id="same") for letter in "ab"
     ] + [Document(page_content="c" * 100, id="same")]
-    shown_text = "\n".join(f"1: {item.page_content}" for item in found_documents)
-    run_output = await cleared(cut_results(ready), shown_text, artifact=found_documents)
+    lines = [f"{n}: {item.page_content}" for n, item in enumerate(found_documents)]
+    run_output = await cleared(
+        cut_results(ready), "\n".join(lines), artifact=found_documents
+    )
     assert [item.page_content for item in run_output.artifact] == ["c" * 100]
+    assert run_output.content.startswith(f"{lines[2]}\n"), "its own heading"
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
         cut_results(ready, keep=2)
     built_value = cut_results(
@@ -436,6 +439,17 @@ def test_a_cap_bounds_the_result_of_any_tool(test_kit):
     assert "899: a line" in shown.text
     assert len(shown.text) < 5200
     assert "recall(12345678-cap1) returns the" in shown.text
+
+
+def test_a_text_made_of_several_documents_changes_no_result(test_kit, caplog):
+    documents = [Document(page_content=f"{name} " * 99, id=name) for name in "abc"]
+    content = "\n".join(document.page_content for document in documents)
+    message = ToolMessage(content, tool_call_id="call", artifact=documents)
+    fallbacks._counts.clear()
+    middleware = cut_results(test_kit.Answers(test_kit.merge))
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    assert (after.content, after.artifact) == (content, documents)
+    assert "rewritten from several documents" in caplog.text
 
 
 def test_ids_that_a_tool_shows_for_its_documents_stay():
