@@ -18,9 +18,12 @@ from pydantic import BaseModel
 
 from denoise_core import InputError, Passage
 from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
+    id_from_text,
     passages_from_documents,
+    read_document_list,
     read_documents,
 )
 from langchain_denoise.convert.history import record_on_message
@@ -160,24 +163,34 @@ def tool_passages(
                 arguments[call["id"] or ""] = call["args"]
     results: list[tuple[Any, tuple[Passage, ...]]] = []
     for message in messages if all_turns else current_turn(messages):
-        if isinstance(message, ToolMessage) and message.status != "error":
+        if isinstance(message, ToolMessage):
             call_arguments = arguments.get(message.tool_call_id)
-            results.append((call_arguments, _message_passages(message)))
+            results.append((call_arguments, tool_output_passages(message)))
     return results
 
 
-def _message_passages(message: ToolMessage) -> tuple[Passage, ...]:
-    documents = artifact_documents(message)
-    if documents is not None:
-        return passages_from_documents(documents, HEADER_KEYS)
-    results = search_result_documents(message)
-    passages = list(passages_from_documents(results, HEADER_KEYS))
-    text = str(message.text)
-    if text.strip():
-        metadata = {"tool": message.name}
-        passage = Passage(
-            text, message.tool_call_id, metadata=metadata, provenance="tool"
-        )
+def tool_output_passages(
+    output: Any, author: Provenance = "tool"
+) -> tuple[Passage, ...]:
+    """What a tool returned, a message or any value, as passages; () for an error.
+
+    The documents that it kept; or else search results and the text, which is by
+    ``author``.
+    """
+    text = output
+    documents = read_document_list(output)
+    name = text_id = None
+    if isinstance(output, ToolMessage):
+        if output.status == "error":
+            return ()
+        documents = read_document_list(output.artifact)
+        text = "" if documents else str(output.text)
+        documents = documents or search_result_documents(output)
+        name, text_id = output.name, output.tool_call_id
+    passages = list(passages_from_documents(documents or (), HEADER_KEYS))
+    if isinstance(text, str) and text.strip():
+        text_id = text_id or f"tool-{id_from_text(text)}"
+        passage = Passage(text, text_id, metadata={"tool": name}, provenance=author)
         passages.append(passage)
     return tuple(passages)
 
@@ -200,25 +213,6 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
     return documents
 
 
-def artifact_documents(message: ToolMessage) -> list[Document] | None:
-    """The documents in the artifact of a retrieval tool's message; None without any.
-
-    A checkpoint stores them as plain dicts, which become documents again.
-    """
-    artifact = message.artifact
-    if not isinstance(artifact, list) or not artifact:
-        return None
-    documents: list[Document] = []
-    for item in artifact:
-        if isinstance(item, dict) and "page_content" in item:
-            item = Document(**item)
-        # A list of anything else is a tool's own artifact, which is not touched.
-        if not isinstance(item, Document):
-            return None
-        documents.append(item)
-    return documents
-
-
 def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
     """Documents, strings, or a single one of either, as passages.
 
@@ -226,16 +220,12 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
         InputError: For anything else.
     """
     items = [evidence] if isinstance(evidence, (str, Document)) else evidence
-    if items is None or not isinstance(items, Iterable):
-        raise InputError(
-            f"evidence: expected documents or strings, got {type(evidence).__name__}"
-        )
-    documents: list[Any] = []
-    for item in items:
-        if isinstance(item, str):
-            item = Document(page_content=item)
-        documents.append(item)
-    return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
+    if isinstance(items, Iterable):
+        items = [
+            Document(page_content=item) if isinstance(item, str) else item
+            for item in items
+        ]
+    return passages_from_documents(read_documents(items, "evidence"), HEADER_KEYS)
 
 
 def replace_answer(output: Any, text: str, key: str | None = None) -> Any:

@@ -21,8 +21,11 @@ from denoise_core.tool_results import (
     read_pin,
     read_result,
 )
-from langchain_denoise.convert.chain_values import artifact_documents
-from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
+from langchain_denoise.convert.documents import (
+    FALLBACK_KEY,
+    read_document_list,
+    unique_document_ids,
+)
 from langchain_denoise.convert.history import record_on_message, with_view
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
@@ -220,7 +223,7 @@ def parse_tool_message(
     message: ToolMessage, cut: MessageCut
 ) -> ToolText | ToolDocuments | None:
     """The texts or documents of a tool's message; None if it has neither."""
-    documents = artifact_documents(message)
+    documents = read_document_list(message.artifact)
     if documents is not None:
         # Only a content that is one text can be cut: others cost no call.
         is_text = isinstance(message.content, str)

@@ -311,7 +311,7 @@ def test_places_by_function_and_by_key(caplog):
         (
             {"evidence": lambda given, brought: 3},
             {"question": "q"},
-            "evidence: expected documents or strings",
+            "evidence: expected documents, got a int",
         ),
         (
             {"question": lambda given: None},
