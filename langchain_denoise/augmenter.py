@@ -82,15 +82,13 @@ def _question_and_history(
     )
 
 
-def _build_output(answer: Answer) -> tuple[AugmentedOutput, Record]:
+def _build_output(answer: Answer) -> AugmentedOutput:
     memory = answer.memory
-    record = answer_record(answer)
     evidence = memory.best.evidence if memory.best else memory.evidence
-    output: AugmentedOutput = {
+    return {
         "question": memory.question,
         "answer": answer.text,
         "outcome": str(answer.outcome),
         "context": evidence_documents(evidence, memory.retrieved, memory.question),
-        "denoise": record,
+        "denoise": answer_record(answer),
     }
-    return output, record

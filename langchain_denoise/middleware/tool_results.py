@@ -174,7 +174,7 @@ class DenoiseToolResults(ViewMiddleware):
         results = []
         for content in contents:
             text_input = content.denoise_input(query)
-            results.append(self.compressor.denoise_texts(text_input, None))
+            results.append(self.compressor.denoise_texts(text_input))
         return self._finish(tool_return, contents, results, query)
 
     @override
@@ -187,7 +187,7 @@ class DenoiseToolResults(ViewMiddleware):
         results = []
         for content in contents:
             text_input = content.denoise_input(query)
-            results.append(await self.compressor.adenoise_texts(text_input, None))
+            results.append(await self.compressor.adenoise_texts(text_input))
         return self._finish(tool_return, contents, results, query)
 
     @override

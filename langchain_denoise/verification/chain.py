@@ -308,8 +308,8 @@ class ChainDrafter:
             citations=claims.citations or handler.citations.get(claims.text, ()),
         )
 
-    def output_for_answer(self, answer: Answer) -> tuple[Any, Record]:
-        """The output that gave the answer, with the record of the run, and that record."""
+    def output_for_answer(self, answer: Answer) -> Any:
+        """The output that gave the answer, with the record of the run."""
         settings = self.settings
         best = answer.best
         if best is None:
@@ -318,9 +318,8 @@ class ChainDrafter:
         if answer.text != best.candidate:
             key = settings.answer if isinstance(settings.answer, str) else None
             output = chain_values.replace_answer(output, answer.text, key)
-        record = answer_record(answer)
-        stored_record = record_for_output(answer, record)
-        return chain_values.attach_record(output, stored_record), record
+        record = record_for_output(answer, answer_record(answer))
+        return chain_values.attach_record(output, record)
 
 
 def _draft_config(handler: EvidenceHandler) -> RunnableConfig:

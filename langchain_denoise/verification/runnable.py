@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.utils import Input, Output
-from pydantic import ConfigDict
 from typing_extensions import override
 
 from denoise_core import Message
@@ -29,23 +28,53 @@ from denoise_core.augmenter.streaming import (
 )
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.budget import limit_concurrency
-from langchain_denoise.observe import Record, aemit_record, emit_record, short_record
+from langchain_denoise.observe import (
+    AnyRunManager,
+    Record,
+    RecordedCall,
+    RecordedRunnable,
+    RunRecords,
+    aemit_record,
+    emit_record,
+    short_record,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class LoopRun:
-    """One input as the loop takes it.
+@dataclass(frozen=True)
+class LoopRun(RecordedCall):
+    """One input as the loop takes it; its result is an `Answer`.
 
-    ``build_output`` returns the runnable's output and the record of the run; ``on_answer``
-    is called with the answer.
+    ``output_for_answer`` returns the runnable's output; ``on_answer`` is called with the
+    answer.
     """
 
     loop: Augmenter
     question: str
     history: tuple[Message, ...]
-    build_output: Callable[[Answer], tuple[Any, Record]]
+    output_for_answer: Callable[[Answer], Any]
     drafter: Drafter | None = None
     on_answer: Callable[[Answer], None] | None = None
+
+    @override
+    def run(self) -> Answer:
+        answer = self.loop.answer(self.question, self.history, drafter=self.drafter)
+        return self.notify(answer)
+
+    @override
+    async def arun(self) -> Answer:
+        loop = self.loop
+        return self.notify(
+            await loop.aanswer(self.question, self.history, drafter=self.drafter)
+        )
+
+    @override
+    def build_output(self, result: Answer) -> Any:
+        return self.output_for_answer(result)
+
+    @override
+    def records(self, result: Answer) -> RunRecords:
+        record = answer_record(result)
+        return {"question": self.question}, short_record(record), record
 
     def notify(self, answer: Answer) -> Answer:
         """Call ``on_answer``, and return the answer."""
@@ -59,65 +88,22 @@ class LoopRun:
             self.loop, self.question, self.history, drafter=self.drafter, show=show
         )
 
-    def record_outputs(self, record: Record) -> tuple[Record, Record, Record]:
-        """The arguments of `emit_record`: the inputs, the brief and the complete record."""
-        return {"question": self.question}, short_record(record), record
 
-
-class VerifyingRunnable(RunnableSerializable[Input, Output]):
+class VerifyingRunnable(RecordedRunnable[Input, Output]):
     """Answers that are judged before they are returned.
 
     ``stream`` yields one value: nothing is shown before it is judged. `stream_checked`
-    shows the answer once it is judged, or the draft first and its verdict after. Inner
-    calls are children of this run.
+    shows the answer once it is judged, or the draft first and its verdict after.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    def _loop_run(self, input: Input, options: Record) -> LoopRun:
+    def _loop_run(self, input: Any, options: Record) -> LoopRun:
         raise NotImplementedError
 
     @override
-    def invoke(
-        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Output:
-        return self._call_with_config(self._answer, input, config, **kwargs)
-
-    @override
-    async def ainvoke(
-        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Output:
-        return await self._acall_with_config(self._aanswer, input, config, **kwargs)
-
-    def _answer(
-        self,
-        input: Input,
-        run_manager: ParentRunManager,
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Output:
-        run = self._loop_run(input, kwargs)
-        with limit_concurrency(config.get("max_concurrency")):
-            answer = run.loop.answer(run.question, run.history, drafter=run.drafter)
-        output, record = run.build_output(run.notify(answer))
-        emit_record(run_manager, *run.record_outputs(record))
-        return cast("Output", output)
-
-    async def _aanswer(
-        self,
-        input: Input,
-        run_manager: AsyncParentRunManager,
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Output:
-        run = self._loop_run(input, kwargs)
-        with limit_concurrency(config.get("max_concurrency")):
-            answer = await run.loop.aanswer(
-                run.question, run.history, drafter=run.drafter
-            )
-        output, record = run.build_output(run.notify(answer))
-        await aemit_record(run_manager, *run.record_outputs(record))
-        return cast("Output", output)
+    def _prepare_call(
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
+        return self._loop_run(input, options)
 
     def stream_checked(
         self,
@@ -181,8 +167,8 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
                 if event is None:
                     return
                 if isinstance(event, (Finished, Revised)):
-                    record = answer_record(run.notify(event.answer))
-                    emit_record(run_manager, *run.record_outputs(record))
+                    records = run.records(run.notify(event.answer))
+                    emit_record(run_manager, *records)
                 yield event
 
     async def _achecked_events(
@@ -201,6 +187,6 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
                 if event is None:
                     return
                 if isinstance(event, (Finished, Revised)):
-                    record = answer_record(run.notify(event.answer))
-                    await aemit_record(run_manager, *run.record_outputs(record))
+                    records = run.records(run.notify(event.answer))
+                    await aemit_record(run_manager, *records)
                 yield event
