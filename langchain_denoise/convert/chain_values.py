@@ -28,11 +28,10 @@ from langchain_denoise.convert.documents import (
 )
 from langchain_denoise.convert.history import record_on_message
 from langchain_denoise.convert.messages import (
+    Turn,
     block_text,
-    current_turn,
     is_role_pair,
-    last_ai_position,
-    last_user_message,
+    last_position,
     read_messages,
 )
 from langchain_denoise.observe import Record
@@ -80,7 +79,7 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
         elif isinstance(state, str):
             question = state
         elif messages is not None:
-            question = last_user_message(messages)
+            question = Turn.from_messages(messages).question
         else:
             question = _first_value(state, QUESTION_KEYS, "question")
     return _require_text(question, "the question")
@@ -108,7 +107,7 @@ def find_answer_value(output: Any, selector: ValueSelector) -> Any:
         if messages is None:
             answer = _first_value(output, ANSWER_KEYS, "answer")
         else:
-            position = last_ai_position(messages)
+            position = last_position(messages, AIMessage)
             answer = "" if position is None else messages[position]
     return answer
 
@@ -162,7 +161,8 @@ def tool_passages(
             for call in message.tool_calls:
                 arguments[call["id"] or ""] = call["args"]
     results: list[tuple[Any, tuple[Passage, ...]]] = []
-    for message in messages if all_turns else current_turn(messages):
+    replies = messages if all_turns else Turn.from_messages(messages).replies
+    for message in replies:
         if isinstance(message, ToolMessage):
             call_arguments = arguments.get(message.tool_call_id)
             results.append((call_arguments, tool_output_passages(message)))
@@ -248,7 +248,7 @@ def replace_answer(output: Any, text: str, key: str | None = None) -> Any:
         if isinstance(output.get(key), (str, BaseMessage)):
             return {**output, key: replace_answer(output[key], text)}
         messages = list(output.get(MESSAGES_KEY) or ())
-        position = last_ai_position(messages)
+        position = last_position(messages, AIMessage)
         if position is not None:
             messages[position] = replace_answer(messages[position], text)
             return {**output, MESSAGES_KEY: messages}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeAlias, get_args
@@ -35,7 +36,7 @@ from denoise_core.tool_results import (
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
 from langchain_denoise.convert.history import shown_message
-from langchain_denoise.convert.messages import last_user_text
+from langchain_denoise.convert.messages import Turn
 from langchain_denoise.middleware.base import ViewMiddleware
 from langchain_denoise.middleware.tool_messages import (
     CutPlace,
@@ -53,16 +54,10 @@ ToolHandler: TypeAlias = Callable[[ToolCallRequest], ToolReturn]
 AsyncToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolReturn]]
 
 
-def _merge_omitted_texts(
-    old: Mapping[str, str] | None, new: Mapping[str, str] | None
-) -> dict[str, str]:
-    return {**(old or {}), **(new or {})}
-
-
 class RecallState(AgentState[Any]):
     """The agent's state, with the texts that were cut out of tools' results."""
 
-    denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_omitted_texts]]
+    denoise_left_out: NotRequired[Annotated[dict[str, str], operator.or_]]
 
 
 class DenoiseToolResults(ViewMiddleware):
@@ -366,5 +361,5 @@ def _search_query(request: ToolCallRequest) -> str:
     state = request.state
     if not isinstance(state, (dict, list)):
         state = {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
-    user_text = last_user_text(extract_messages(state) or [])
+    user_text = Turn.from_messages(extract_messages(state) or []).question_text
     return build_query(user_text, query_from_arguments(request.tool_call["args"]))

@@ -49,11 +49,11 @@ from langchain_denoise.convert.claims import (
     validate_claims,
 )
 from langchain_denoise.convert.messages import (
-    current_turn,
+    Turn,
     internal_config,
-    last_ai_position,
-    last_user_text,
+    last_position,
     message_citations,
+    to_core_messages,
 )
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import Record, short_record
@@ -61,7 +61,6 @@ from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
-    history_before_question,
     record_for_output,
     stored_record,
 )
@@ -252,7 +251,7 @@ class ModelDrafter:
         # The state's messages are those before other middleware changed the request, so
         # that the verdict does not depend on the order of middleware.
         messages = extract_messages(request.state) or request.messages
-        self.messages = messages
+        self.turn = Turn.from_messages(messages)
         rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
         evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
@@ -274,12 +273,12 @@ class ModelDrafter:
     @property
     def question(self) -> str:
         """The text of the user's last message."""
-        return last_user_text(self.messages).strip() or "(no question)"
+        return self.turn.question_text.strip() or "(no question)"
 
     @property
     def history(self) -> Any:
         """The conversation before the question."""
-        return history_before_question(self.messages)
+        return to_core_messages(self.turn.history)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
@@ -304,7 +303,7 @@ class ModelDrafter:
         )
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
-        position = last_ai_position(response.result)
+        position = last_position(response.result, AIMessage)
         last_message = None if position is None else response.result[position]
         reported = getattr(last_message, "usage_metadata", None)
         usage = None
@@ -428,7 +427,7 @@ def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
     """The records of the drafts rejected earlier in this turn, in order."""
     rejected_attempts: list[Record] = []
-    for message in current_turn(messages):
+    for message in Turn.from_messages(messages).replies:
         attempts = stored_record(message).get("attempts")
         if not isinstance(attempts, list):
             continue
@@ -443,7 +442,7 @@ def _change_last_message(
     response: AgentResponse, change: Callable[[Any], Any]
 ) -> AgentResponse:
     # In structured output a tool message may follow the model's message.
-    position = last_ai_position(response.result)
+    position = last_position(response.result, AIMessage)
     if position is None:
         return response
     messages = list(response.result)

@@ -22,7 +22,11 @@ from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
 from langchain_denoise.convert.claims import extract_output_claims, validate_claims
-from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.convert.messages import (
+    Turn,
+    internal_config,
+    to_core_messages,
+)
 from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.observe import Record
 from langchain_denoise.verification.evidence import EvidenceHandler
@@ -36,7 +40,6 @@ from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
-    history_before_question,
     record_for_output,
 )
 
@@ -66,9 +69,9 @@ def verified(
     the chain's input stays the same. A chain that shows no model, such as a function, is
     run again without feedback, and the log says so.
 
-    A chain whose tools ran is not run again, because they would run twice. A graph or
-    agent raises `InputError`; use ``VerificationMiddleware`` there, or allow another run
-    with ``Verifier(limits=LoopLimits(rerun=True))``.
+    A chain whose tools ran is judged and not run again, because they would run twice; nor
+    is a graph, an agent or a chain that writes a history. Use ``VerificationMiddleware``
+    there, or allow another run with ``Verifier(limits=LoopLimits(rerun=True))``.
 
     The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in a
     message's ``response_metadata["denoise"]``, in ``.denoise`` of a string, in the span
@@ -109,10 +112,8 @@ def verified(
             "verifier: expected Verifier(...) alone, or judge=, limits= and budget= "
             "without it"
         )
-    runnable: AnyRunnable = coerce_to_runnable(chain)
-    _check_rerun(runnable, verifier.limits.rerun)
     return VerifiedRunnable(
-        chain=runnable,
+        chain=coerce_to_runnable(chain),
         verifier=verifier,
         question=question,
         answer=answer,
@@ -121,28 +122,13 @@ def verified(
     )
 
 
-def _check_rerun(chain: AnyRunnable, allow_rerun: bool) -> None:
-    """Check that the chain may run more than once.
-
-    Raises:
-        InputError: For a chain that writes a history, and for a graph or agent.
-    """
+def _has_effects(chain: AnyRunnable) -> bool:
+    """Whether a run changes more than its output, as a graph or a history may."""
     modules: set[str] = set()
     for step in visible_steps(chain):
         modules.update(parent.__module__ for parent in type(step).__mro__)
-    if "langchain_core.runnables.history" in modules:
-        raise InputError(
-            "a history inside verified(...) would keep every draft, rejected ones too; "
-            "read it before the chain and write to it what verified(chain) gives"
-        )
-    is_graph = any(module.startswith("langgraph.pregel") for module in modules)
-    if is_graph and not allow_rerun:
-        raise InputError(
-            "verified(...) runs its chain again, and a graph or agent may have effects "
-            "outside; put VerificationMiddleware() into create_agent(middleware=[...]), "
-            "or a JudgeNode into the graph, or say "
-            "Verifier(limits=LoopLimits(rerun=True)) where running it twice does no harm"
-        )
+    prefixes = ("langgraph.pregel", "langchain_core.runnables.history")
+    return any(module.startswith(prefixes) for module in modules)
 
 
 class VerifiedRunnable(VerifyingRunnable[Any, Any]):
@@ -189,7 +175,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         return LoopRun(
             self._loop,
             question,
-            history_before_question(messages),
+            to_core_messages(Turn.from_messages(messages).history),
             drafter.output_for_answer,
             drafter,
             self.verifier.on_answer,
@@ -215,8 +201,8 @@ class ChainDrafter:
 
     @property
     def repeatable(self) -> bool:
-        """Whether no tool has run; a tool must not run twice."""
-        return self.tool_calls == 0
+        """Whether running the chain again does no harm: a tool must not run twice."""
+        return self.tool_calls == 0 and not _has_effects(self.settings.chain)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""

@@ -27,7 +27,6 @@ from denoise_core.augmenter.utility import JUDGE_OFF, When, as_utility
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
-from langchain_denoise.convert.messages import to_core_messages
 from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.models.chat_llm import ChatModelLLM, as_llm
 from langchain_denoise.observe import Record
@@ -134,11 +133,3 @@ def stored_record(message: BaseMessage) -> Record:
     """The record of the answer in a message; {} where there is none of this package."""
     record = message.response_metadata.get(RECORD_KEY)
     return record if isinstance(record, dict) else {}
-
-
-def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:
-    """The messages before the last human message, as the core's messages."""
-    for position in reversed(range(len(messages))):
-        if messages[position].type == "human":
-            return to_core_messages(messages[:position])
-    return ()

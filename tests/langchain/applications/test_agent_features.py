@@ -14,7 +14,6 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from denoise_core import InputError
 from denoise_core.augmenter import LoopLimits
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.end import ENDDenoiser
@@ -111,14 +110,17 @@ async def test_several_wordings_of_a_question_bring_each_document_once(
     ]
 
 
-def test_a_history_inside_a_verified_chain_is_refused(test_kit):
+def test_a_history_inside_a_verified_chain_has_the_answer_that_was_sent(test_kit):
     """Every rejected draft used to be in the user's history."""
-    kept_items = InMemoryChatMessageHistory()
+    history = InMemoryChatMessageHistory()
     chain = RunnableWithMessageHistory(
-        test_kit.chat(second_time), lambda session_id: kept_items
+        test_kit.chat(second_time), lambda session_id: history
     )
-    with pytest.raises(InputError, match="a history inside verified"):
-        verified({"x": chain})
+    checked = verified(chain, evidence=lambda chain_input, output: SOURCE_DOCUMENTS)
+    config = {"configurable": {"session_id": "1"}}
+    answer = checked.invoke([HumanMessage(QUESTION)], config)
+    assert answer.response_metadata["denoise"]["stopped_because"] == "not_repeatable"
+    assert [message.text for message in history.messages] == [QUESTION, answer.text]
 
 
 @both_ways
