@@ -28,7 +28,7 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import override
 
-from denoise_core import InputError, Passage, Usage
+from denoise_core import InputError, Passage, Reply
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
@@ -52,10 +52,10 @@ from langchain_denoise.convert.messages import (
     Turn,
     internal_config,
     last_position,
-    message_citations,
     to_core_messages,
 )
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
+from langchain_denoise.models.chat_llm import reply_from_message
 from langchain_denoise.observe import Record, short_record
 from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import (
@@ -159,7 +159,7 @@ class VerificationMiddleware(NamedMiddleware):
             first_response: AgentResponse = context.run(handler, request)
         if final_claims(first_response) is None:
             return first_response
-        drafter = ModelDrafter(self, request, first_response, prompts, handler, None)
+        drafter = ModelDrafter(self, request, first_response, prompts, handler)
 
         def judge_answer(question: str) -> Record:
             answer = drafter.loop.answer(question, drafter.history, drafter=drafter)
@@ -179,7 +179,7 @@ class VerificationMiddleware(NamedMiddleware):
             first_response = await call
         if final_claims(first_response) is None:
             return first_response
-        drafter = ModelDrafter(self, request, first_response, prompts, None, handler)
+        drafter = ModelDrafter(self, request, first_response, prompts, handler)
 
         async def judge_answer(question: str) -> Record:
             loop = drafter.loop
@@ -237,15 +237,13 @@ class ModelDrafter:
         request: AgentRequest,
         first_response: AgentResponse,
         prompts: PromptReader,
-        handler: Handler | None,
-        async_handler: AsyncHandler | None,
+        handler: Callable[[AgentRequest], Any],
     ) -> None:
         self.request = request
         self.claims = settings.claims
         self.verifier = settings.verifier
         self.first_response = first_response
         self.handler = handler
-        self.async_handler = async_handler
         self.extra_calls = 0
         self.tool_response: AgentResponse | None = None
         # The state's messages are those before other middleware changed the request, so
@@ -282,17 +280,17 @@ class ModelDrafter:
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
-        if request.attempt == 0 or self.handler is None:
-            return self._read_reply(self.first_response)
-        return self._read_reply(self.handler(self._redraft_request(request)))
+        response = self.first_response
+        if request.attempt > 0:
+            response = self.handler(self._redraft_request(request))
+        return self._read_reply(response)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """`draft` for async."""
-        if request.attempt == 0 or self.async_handler is None:
-            return self._read_reply(self.first_response)
-        return self._read_reply(
-            await self.async_handler(self._redraft_request(request))
-        )
+        response = self.first_response
+        if request.attempt > 0:
+            response = await self.handler(self._redraft_request(request))
+        return self._read_reply(response)
 
     def _redraft_request(self, request: DraftRequest) -> AgentRequest:
         self.extra_calls += 1
@@ -304,19 +302,16 @@ class ModelDrafter:
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
         position = last_position(response.result, AIMessage)
-        last_message = None if position is None else response.result[position]
-        reported = getattr(last_message, "usage_metadata", None)
-        usage = None
-        if reported:
-            usage = Usage(reported["input_tokens"], reported["output_tokens"])
+        reply = Reply("")
+        if position is not None:
+            reply = reply_from_message(response.result[position])
         claims = final_claims(response, self.claims)
         if claims is None:
             self.tool_response = response
-            text = "" if last_message is None else str(last_message.text)
-            return DraftReply(text, usage, judge=False, origin=response)
+            return DraftReply(reply.text, reply.usage, judge=False, origin=response)
         return DraftReply(
             claims.text,
-            usage,
+            reply.usage,
             retrieved=self.evidence,
             fields=claims.fields,
             origin=response,
@@ -382,10 +377,9 @@ def final_claims(
     message = response.result[0]
     if not isinstance(message, AIMessage) or message.tool_calls:
         return None
-    text = str(message.text)
-    if not text.strip():
+    if not message.text.strip():
         return None
-    return ClaimedOutput(text, citations=message_citations(message))
+    return extract_output_claims(message, None)
 
 
 def collect_evidence(

@@ -27,6 +27,7 @@ from langchain_denoise.convert.documents import (
     read_documents,
 )
 from langchain_denoise.convert.messages import message_citations
+from langchain_denoise.models.chat_llm import reply_from_message
 
 
 @dataclass
@@ -154,15 +155,13 @@ class EvidenceHandler(BaseCallbackHandler):
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
         message = getattr(response.generations[0][0], "message", None)
-        usage = getattr(message, "usage_metadata", None)
         with self._lock:
             self.model_calls += 1
-            if usage:
-                self._reported_usages.append(
-                    Usage(usage["input_tokens"], usage["output_tokens"])
-                )
-        if isinstance(message, BaseMessage):
-            self.citations[str(message.text)] = message_citations(message)
+            if isinstance(message, BaseMessage):
+                reply = reply_from_message(message)
+                self.citations[reply.text] = message_citations(message)
+                if reply.usage is not None:
+                    self._reported_usages.append(reply.usage)
 
     def _add_evidence(self, passages: tuple[Passage, ...], query: str) -> None:
         with self._lock:
