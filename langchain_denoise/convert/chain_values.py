@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -85,31 +85,21 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
     return _require_text(question, "the question")
 
 
-def extract_answer_text(output: Any, selector: ValueSelector) -> str:
-    """The text of the answer in a chain's output."""
-    return _require_text(find_answer_value(output, selector), "the answer")
+def find_answer(output: Any) -> str | BaseMessage:
+    """The answer in an output that is no structured object.
 
-
-def find_answer_value(output: Any, selector: ValueSelector) -> Any:
-    """The answer in a chain's output, a string or a message.
-
-    The output itself, the value under one of `ANSWER_KEYS`, or the last AI message of a
-    state.
+    The output itself, or the last AI message of a state.
     """
-    if callable(selector):
-        answer = selector(output)
-    elif selector is not None:
-        answer = value_under_key(output, selector, "answer")
-    elif isinstance(output, (str, BaseMessage)):
-        answer = output
-    else:
-        messages = None if has_answer_text(output) else extract_messages(output)
+    messages = None
+    if not isinstance(output, (str, BaseMessage)):
+        messages = extract_messages(output)
         if messages is None:
-            answer = _first_value(output, ANSWER_KEYS, "answer")
-        else:
-            position = last_position(messages, AIMessage)
-            answer = "" if position is None else messages[position]
-    return answer
+            output = _first_value(output, ANSWER_KEYS, "answer")
+    if messages is not None:
+        position = last_position(messages, AIMessage)
+        output = "" if position is None else messages[position]
+    _require_text(output, "the answer")
+    return cast("str | BaseMessage", output)
 
 
 def has_answer_text(output: Any) -> bool:

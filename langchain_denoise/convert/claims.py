@@ -26,8 +26,7 @@ from langchain_denoise.convert.chain_values import (
     QUESTION_KEYS,
     ValueSelector,
     as_mapping,
-    extract_answer_text,
-    find_answer_value,
+    find_answer,
     has_answer_text,
     is_dataclass_instance,
     value_under_key,
@@ -93,7 +92,7 @@ def extract_output_claims(
         key = _answer_key(state)
         if key is None:
             if isinstance(value, Mapping) and not state.keys().isdisjoint(ANSWER_KEYS):
-                break  # `extract_answer_text` raises the error for an answer of a wrong type
+                break  # `find_answer` raises the error for an answer of a wrong type
             names = [name for name in state if name not in NON_CLAIM_FIELDS]
             return _fields_output({name: state[name] for name in names})
         value = state[key]
@@ -102,9 +101,10 @@ def extract_output_claims(
             f"claims={list(claims)}: paths of a structured answer, and this is a "
             f"{type(value).__name__}"
         )
-    answer = find_answer_value(value, None)
-    citations = message_citations(answer) if isinstance(answer, BaseMessage) else ()
-    return ClaimedOutput(extract_answer_text(answer, None), citations=citations)
+    answer = find_answer(value)
+    if isinstance(answer, str):
+        return ClaimedOutput(answer)
+    return ClaimedOutput(str(answer.text), citations=message_citations(answer))
 
 
 def _fields_output(fields: Mapping[str, Any]) -> ClaimedOutput:

@@ -317,6 +317,6 @@ def answer_chunk(chunk: Any, selector: ValueSelector) -> str:
     if callable(selector):
         return ""
     try:
-        return chain_values.extract_answer_text(chunk, selector)
+        return extract_output_claims(chunk, selector).text
     except InputError:
         return ""
