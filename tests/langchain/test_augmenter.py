@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from recorded_runs import RunRecorder
@@ -67,110 +68,6 @@ def test_a_checked_answer_with_its_evidence_and_record(build, test_kit):
     )
 
 
-def test_sync_equals_async_and_batch_and_stream(build, test_kit):
-    first = build()[0].invoke(test_kit.question)
-    assert asyncio.run(build()[0].ainvoke(test_kit.question)) == first
-    assert build()[0].batch([test_kit.question, {"question": test_kit.question}]) == [
-        first,
-        first,
-    ]
-    assert list(build()[0].stream(test_kit.question)) == [first]
-    chain = build()[0] | (lambda run_output: run_output["answer"])
-    assert chain.invoke(test_kit.question) == first["answer"]
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_searches_and_drafts_are_children_of_the_run(build, test_kit, is_sync):
-    recorder = RunRecorder()
-    call = build()[0]
-    if is_sync:
-        await asyncio.to_thread(
-            call.invoke, test_kit.question, {"callbacks": [recorder]}
-        )
-    else:
-        await call.ainvoke(test_kit.question, {"callbacks": [recorder]})
-    assert recorder.paths("retriever") == ["AugmentedRunnable/ListRetriever"] * len(
-        recorder.of_kind("retriever")
-    )
-    assert recorder.paths("llm") == ["AugmentedRunnable/FunctionChatModel"] * 2
-    assert all("nostream" in request.tags for request in recorder.of_kind("llm"))
-    assert [name for name, _, _ in recorder.events] == ["denoise"]
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("show", ["checked", "draft"])
-async def test_a_checked_stream_is_a_run_like_any_other(build, test_kit, is_sync, show):
-    runnable, _ = build()
-    recorder = RunRecorder()
-    config = {"callbacks": [recorder], "run_name": "asked", "tags": ["mine"]}
-    if is_sync:
-        events = await asyncio.to_thread(
-            lambda: list(runnable.stream_checked(test_kit.question, config, show=show))
-        )
-    else:
-        events = [
-            event
-            async for event in runnable.astream_checked(
-                test_kit.question, config, show=show
-            )
-        ]
-    assert events[-1].answer.text == f"{PARIS} [1]"
-    assert isinstance(events[-1], Finished if show == "checked" else Revised)
-    paths = recorder.paths("chain")
-    assert (paths[0], paths[-1]) == ("asked", "asked/denoise_record")
-    assert recorder.paths("retriever") == ["asked/ListRetriever"] * len(
-        recorder.of_kind("retriever")
-    )
-    assert recorder.paths("llm") == ["asked/FunctionChatModel"] * 2
-    assert all("mine" in request.tags for request in recorder.of_kind("llm"))
-    assert all(run.ended and run.error is None for run in recorder.runs.values())
-    assert [name for name, _, _ in recorder.events] == ["denoise"]
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(
-    build, test_kit, is_sync
-):
-    def left(config):
-        events = build()[0].stream_checked(
-            test_kit.question,
-            config,
-            show="draft",
-        )
-        next(events)
-        events.close()
-
-    async def aleft(config):
-        events = build()[0].astream_checked(
-            test_kit.question,
-            config,
-            show="draft",
-        )
-        await anext(events)
-        await events.aclose()
-
-    recorder = RunRecorder()
-    config = {"callbacks": [recorder], "max_concurrency": 1}
-    await (asyncio.to_thread(left, config) if is_sync else aleft(config))
-    (outer,) = (run for run in recorder.runs.values() if run.parent is None)
-    assert outer.ended
-    # LangChain itself notes that the reader of an async stream left.
-    assert outer.error in (None, "GeneratorExit: ")
-
-    runnable, failed_run = build()[0], RunRecorder()
-
-    async def read_mistaken():
-        config = {"callbacks": [failed_run]}
-        if is_sync:
-            return list(runnable.stream_checked(3, config))
-        return [event async for event in runnable.astream_checked(3, config)]
-
-    with pytest.raises(ValueError, match="expected a question"):
-        await read_mistaken()
-    [outer] = failed_run.runs.values()
-    assert "expected a question" in outer.error
-
-
 def test_history_reaches_the_model_as_text(build):
     runnable, model = build()
     history = [
@@ -210,3 +107,70 @@ def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, test_kit):
 def test_bad_input_names_what_came(build, input_value):
     with pytest.raises(ValueError, match="expected"):
         build()[0].invoke(input_value)
+
+
+def test_sync_equals_async_and_batch_and_stream(build, test_kit):
+    first = build()[0].invoke(test_kit.question)
+    assert asyncio.run(build()[0].ainvoke(test_kit.question)) == first
+    assert build()[0].batch([{"question": test_kit.question}]) == [first]
+    assert list(build()[0].stream(test_kit.question)) == [first]
+
+
+async def checked_events(runnable, is_sync, input_value, config, show="checked"):
+    if is_sync:
+        stream = runnable.stream_checked(input_value, config, show=show)
+        return await asyncio.to_thread(list, stream)
+    stream = runnable.astream_checked(input_value, config, show=show)
+    return [event async for event in stream]
+
+
+@both_ways
+@pytest.mark.parametrize("show", [None, "checked", "draft"])
+async def test_searches_and_drafts_are_children_of_the_run(
+    build, test_kit, is_sync, show
+):
+    runnable, _ = build()
+    recorder = RunRecorder()
+    config = {"callbacks": [recorder], "run_name": "asked", "tags": ["mine"]}
+    if show is None:
+        await run(runnable, is_sync, test_kit.question, config)
+    else:
+        question = test_kit.question
+        events = await checked_events(runnable, is_sync, question, config, show)
+        assert events[-1].answer.text == f"{PARIS} [1]"
+        assert isinstance(events[-1], Finished if show == "checked" else Revised)
+    paths = recorder.paths("chain")
+    assert (paths[0], paths[-1]) == ("asked", "asked/denoise_record")
+    assert set(recorder.paths("retriever")) == {"asked/ListRetriever"}
+    assert recorder.paths("llm") == ["asked/FunctionChatModel"] * 2
+    assert all({"mine", "nostream"} <= set(run.tags) for run in recorder.of_kind("llm"))
+    assert all(run.ended and run.error is None for run in recorder.runs.values())
+    [(name, record, _)] = recorder.events
+    assert (name, record["outcome"]) == ("denoise", "supported")
+
+
+@both_ways
+async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(
+    build, test_kit, is_sync
+):
+    recorder = RunRecorder()
+    config = {"callbacks": [recorder], "max_concurrency": 1}
+    runnable, _ = build()
+    if is_sync:
+        events = runnable.stream_checked(test_kit.question, config, show="draft")
+        await asyncio.to_thread(next, events)
+        await asyncio.to_thread(events.close)
+    else:
+        events = runnable.astream_checked(test_kit.question, config, show="draft")
+        await anext(events)
+        await events.aclose()
+    (outer,) = (traced for traced in recorder.runs.values() if traced.parent is None)
+    assert outer.ended
+    # LangChain itself notes that the reader of an async stream left.
+    assert outer.error in (None, "GeneratorExit: ")
+
+    failed_run = RunRecorder()
+    with pytest.raises(ValueError, match="expected a question"):
+        await checked_events(runnable, is_sync, 3, {"callbacks": [failed_run]})
+    [outer] = failed_run.runs.values()
+    assert "expected a question" in outer.error

@@ -11,9 +11,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from recorded_runs import RunRecorder
 
-from denoise_core.augmenter.streaming import Finished, Revised, TextReleased
+from denoise_core.augmenter.streaming import Revised
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.verification.evidence import EvidenceHandler
@@ -210,56 +209,6 @@ async def test_history_and_input_are_not_touched(search_then_answer, is_sync):
     assert set(queries) == {QUESTION}
 
 
-@both_ways
-async def test_streams_show_the_checked_answer_or_the_draft_first(
-    search_then_answer, is_sync
-):
-    retriever, _ = search_then_answer
-    model = FunctionChatModel(reply=until_told)
-    chain = (
-        {"context": retriever | joined, "question": RunnablePassthrough()}
-        | PROMPT
-        | model
-        | StrOutputParser()
-    )
-
-    async def events(show):
-        checked_chain, recorder = verified(chain), RunRecorder()
-        config = {"callbacks": [recorder]}
-        if is_sync:
-            found_documents = await asyncio.to_thread(
-                lambda: list(checked_chain.stream_checked(QUESTION, config, show=show))
-            )
-        else:
-            found_documents = [
-                event
-                async for event in checked_chain.astream_checked(
-                    QUESTION, config, show=show
-                )
-            ]
-        paths = recorder.paths("chain")
-        assert (paths[0], paths[-1]) == (
-            "VerifiedRunnable",
-            "VerifiedRunnable/denoise_record",
-        )
-        assert all(
-            path.startswith("VerifiedRunnable/") for path in recorder.paths("llm")
-        )
-        assert all(traced.ended for traced in recorder.runs.values())
-        assert recorder.events[-1][1]["outcome"] == "supported"
-        return found_documents
-
-    shown_texts, last = await events("checked")
-    assert shown_texts == TextReleased(TOWER)
-    assert isinstance(last, Finished)
-    assert last.answer.text == TOWER
-    first = await events("draft")
-    shown_texts = [event.text for event in first if isinstance(event, TextReleased)]
-    assert len(shown_texts) > 5
-    assert "".join(shown_texts).startswith("It was completed in 1912")
-    assert isinstance(first[-1], Revised)
-
-
 def test_a_model_judges_when_it_is_given_as_the_judge():
     judge = FunctionChatModel(
         reply=lambda message: '{"supported": 1.0, "problems": []}'
@@ -278,3 +227,22 @@ def test_tokens_are_unknown_where_one_model_reports_none():
             model.invoke("x", {"callbacks": [recorder]})
         assert recorder.model_calls == len(models)
         assert (recorder.usage is not None) is is_known
+
+
+@both_ways
+async def test_a_draft_is_shown_while_it_is_written(search_then_answer, is_sync):
+    retriever, _ = search_then_answer
+    model = FunctionChatModel(reply=until_told)
+    steps = {"context": retriever | joined, "question": RunnablePassthrough()}
+    checked_chain = verified(steps | PROMPT | model | StrOutputParser())
+    if is_sync:
+        stream = checked_chain.stream_checked(QUESTION, show="draft")
+        events = await asyncio.to_thread(list, stream)
+    else:
+        stream = checked_chain.astream_checked(QUESTION, show="draft")
+        events = [event async for event in stream]
+    *shown, last = events
+    assert len(shown) > 5
+    assert "".join(event.text for event in shown) == LIE
+    assert isinstance(last, Revised)
+    assert last.answer.text == TOWER

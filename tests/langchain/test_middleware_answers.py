@@ -4,11 +4,8 @@ import asyncio
 import json
 
 import pytest
-from function_chat_model import FunctionChatModel
 from judging import citation_judge
-from langchain.agents import create_agent
 from langchain_agents import (
-    LEADING,
     LYON,
     PARIS,
     QUESTION_INPUT,
@@ -18,16 +15,12 @@ from langchain_agents import (
     neutral,
     run,
     search_then_answer,
-    tool_message,
 )
 from langchain_citations import (
     FORMS,
-    anthropic,
     replies,
-    search_results,
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
@@ -213,30 +206,9 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(
     ] == []
 
 
-async def test_all_three_with_a_checkpointer_and_strict_serialisation(
-    make_agent, test_kit, monkeypatch
-):
-    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
-    saver = InMemorySaver()
-    middleware = (
-        S2AMiddleware(test_kit.chat(neutral), variant="default"),
-        cut_results(by_words()),
-        VerificationMiddleware(),
-    )
-    denoising_agent, _ = make_agent(
-        *middleware, reply=search_then_answer(told), checkpointer=saver
-    )
-    thread = {"configurable": {"thread_id": "1"}}
-    await denoising_agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)
-    kept_items = denoising_agent.get_state(thread).values
-    assert kept_items["messages"][-1].text == PARIS
-    assert [document["id"] for document in tool_message(kept_items).artifact] == [
-        "atlas"
-    ]  # a checkpoint makes them plain
-
-
-async def test_evidence_that_comes_back_from_a_checkpoint(make_agent):
+async def test_evidence_that_comes_back_from_a_checkpoint(make_agent, monkeypatch):
     """Stopped after the tool, resumed from the checkpoint, where documents have become plain dicts."""
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     verifier = VerificationMiddleware()
     saver = InMemorySaver()
     denoising_agent, _ = make_agent(
@@ -298,20 +270,3 @@ async def test_an_agent_is_judged_by_what_its_model_cites(
     assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
     assert message.content == make_message().content
     assert len(prompts) == 2
-
-
-@both_ways
-async def test_the_search_results_of_a_tool_are_evidence(is_sync):
-    """They are no text blocks, so that nothing was left to compare an answer with."""
-    search = StructuredTool.from_function(
-        search_results, name="search", description="Looks things up."
-    )
-    prompts = []
-    middleware = VerificationMiddleware(Verifier(judge=citation_judge(prompts)))
-    model = FunctionChatModel(reply=search_then_answer(replies(anthropic)))
-    agent = create_agent(model, [search], middleware=[middleware])
-    state = await run(agent, is_sync)
-    record = state["messages"][-1].response_metadata["denoise"]
-    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
-    assert len(record["evidence"]) == 1
-    assert "Atlas" in prompts[0]

@@ -11,8 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import DenoiseCompressor, DenoisingRetriever
-from langchain_denoise.convert.documents import RECORD_KEYS
+from langchain_denoise import DenoisingRetriever
 
 SOURCE_DOCUMENTS = [
     Document(
@@ -35,45 +34,6 @@ def denoiser(request, test_kit):
         if request.param == "end"
         else test_kit.s2a()
     )
-
-
-def test_every_value_is_one_that_a_store_takes(test_kit, denoiser):
-    kept_items = DenoiseCompressor(denoiser=denoiser).compress_documents(
-        SOURCE_DOCUMENTS, "mill?"
-    )
-    assert kept_items
-    for document in kept_items:
-        ours = {
-            k: value
-            for k, value in document.metadata.items()
-            if k.startswith("denoise")
-        }
-        assert set(ours) <= set(RECORD_KEYS)
-        assert {type(value) for value in document.metadata.values()} <= {
-            str,
-            int,
-            float,
-            bool,
-        }
-        assert "mill?" not in str(ours)
-
-
-def test_a_store_that_takes_no_nested_metadata_takes_it(test_kit, denoiser):
-    chroma = pytest.importorskip("chromadb")
-    kept_items = DenoiseCompressor(denoiser=denoiser).compress_documents(
-        SOURCE_DOCUMENTS, "mill?"
-    )
-    shelf = chroma.EphemeralClient(
-        chroma.Settings(anonymized_telemetry=False)
-    ).get_or_create_collection("kept", embedding_function=None)
-    shelf.delete(shelf.get()["ids"] or ["none"])  # the client is one for the process
-    shelf.upsert(
-        ids=[document.id for document in kept_items],
-        documents=[document.page_content for document in kept_items],
-        metadatas=[document.metadata for document in kept_items],
-        embeddings=[[1.0, 0.0]] * len(kept_items),
-    )
-    assert shelf.get()["metadatas"] == [document.metadata for document in kept_items]
 
 
 class Turning(BaseRetriever):

@@ -112,25 +112,6 @@ def test_a_failure_keeps_the_context_but_never_more_than_k(test_kit):
         ).invoke("q")
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("k", [None, 2])
-async def test_spans(test_kit, is_sync, k):
-    recorder = RunRecorder()
-    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=k)
-    config = {"callbacks": [recorder]}
-    if is_sync:
-        await asyncio.to_thread(retriever.invoke, "q", config)
-    else:
-        await retriever.ainvoke("q", config)
-    assert recorder.paths("retriever") == [
-        "DenoisingRetriever",
-        "DenoisingRetriever/Fixed",
-    ]
-    assert recorder.paths("llm") == [
-        "DenoisingRetriever/DenoiseCompressor/FunctionChatModel"
-    ] * len(TEXTS)
-
-
 def test_any_runnable_from_text_to_documents_will_do():
     found_documents = RunnableLambda(lambda query: [Document(page_content=query)])
     assert [
@@ -177,3 +158,21 @@ def test_settings_of_a_call_reach_the_denoiser_and_not_the_vector_store():
         found_texts(keep=1, threshold=2.0)
     with pytest.raises(InputError, match="on_error: set it on the DenoisingRetriever"):
         found_texts(on_error="raise")
+
+
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_the_config_of_a_call_reaches_both_parts(test_kit, is_sync):
+    recorder = RunRecorder()
+    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=2)
+    config = {"callbacks": [recorder], "tags": ["t"], "metadata": {"user": "u"}}
+    config |= {"run_name": "mine", "max_concurrency": 1}
+    if is_sync:
+        await asyncio.to_thread(retriever.invoke, "q", config)
+    else:
+        await retriever.ainvoke("q", config)
+    assert recorder.paths("retriever") == ["mine", "mine/Fixed"]
+    path = "mine/DenoiseCompressor/FunctionChatModel"
+    assert recorder.paths("llm") == [path] * len(TEXTS)
+    for traced in recorder.runs.values():
+        assert "t" in traced.tags or traced.name == "denoise_record"
+        assert traced.metadata["user"] == "u"

@@ -151,3 +151,8 @@ def test_a_message_is_not_said_to_lack_the_answer_that_it_asks_for(test_kit):
     (message,) = both(S2AMessages(model=test_kit.chat(reply)), [HumanMessage(opinion)])
     assert message.text == "What is the capital?"
     assert not {"relevant", "note"} & message.response_metadata["denoise"].keys()
+
+
+def test_what_is_no_conversation_is_an_error(test_kit):
+    with pytest.raises(ValueError, match="expected messages"):
+        S2AMessages(model=test_kit.chat(neutral)).invoke(3)

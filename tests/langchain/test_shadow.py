@@ -78,7 +78,7 @@ async def test_concurrent_requests_keep_their_answers_apart(documents):
         return ANSWER if question == "lost" else "Bananas are yellow."
 
     report = ShadowReport()
-    questions = ["kept"] * 40 + ["lost"] * 3 + ["kept"] * 57
+    questions = ["kept"] * 10 + ["lost"] * 3 + ["kept"] * 17
     await RunnableLambda(find).abatch(questions, {"callbacks": [report]})
     assert report.log.summary()["requests"] == len(questions)
     assert len(report.log.summary()["losses"]) == questions.count("lost")

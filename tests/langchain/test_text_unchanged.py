@@ -43,7 +43,8 @@ def chain_of(reply, *, parse=True):
 )
 @pytest.mark.parametrize("judge_name", JUDGES)
 async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
-    for number, text in enumerate(answer_forms()):
+    # Each judge reads other forms: what it says of one changes nothing.
+    for number, text in enumerate(answer_forms()[JUDGES.index(judge_name) :: 3]):
         chain = verified(
             chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
             judge=judge_named(judge_name),
@@ -98,7 +99,7 @@ def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
 def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
     """The chain searches only for a question; the record in its message keeps what it cited."""
     supported = 0
-    for number in range(20):
+    for number in range(3):
         fact = f"Room {number} has {number + 2} windows."
         text = fact
         chain = verified(
@@ -113,7 +114,7 @@ def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
         conversation.append(HumanMessage("Say that again, shorter."))
         restated = chain.invoke(conversation)
         supported += restated.response_metadata["denoise"]["outcome"] == "supported"
-    assert supported == 20
+    assert supported == 3
 
 
 @pytest.mark.parametrize(

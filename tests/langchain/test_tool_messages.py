@@ -1,12 +1,10 @@
 """Tools' results as they come: content blocks, JSON lists, plain text; and the message again from what is left."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
@@ -17,14 +15,12 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 
-from denoise_core import DenoiseResult, InputError
+from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import RECALL_TOOL
 from langchain_denoise import DenoiseCompressor
-from langchain_denoise.middleware.tool_messages import MessageCut, ToolText
 from langchain_denoise.middleware.tool_results import DenoiseToolResults
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
@@ -100,48 +96,6 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
     assert record["characters_after"] < record["characters_before"]
 
 
-@both_ways
-async def test_one_long_text_is_cut_into_paragraphs(is_sync):
-    """It was one document, and always kept."""
-    text = (
-        "# Paris\n\nThe capital of France.\n\n# Fruit\n\nBananas are yellow.\n\n"
-        + "Rain is wet. " * 400
-        + "Paris is big."
-    )
-    run_output = await cleared(about_paris(), text, is_sync=is_sync)
-    assert run_output.content.startswith("# Paris\n\nThe capital of France.")
-    assert "Paris is big.\n[" in run_output.content
-    assert run_output.content.endswith(" left out]")
-    assert "Bananas" not in run_output.content
-    assert len(run_output.content) < 1200
-
-
-@both_ways
-async def test_a_json_list_stays_one(is_sync):
-    found_documents = [
-        {"title": "Paris", "rank": 1},
-        {"title": "Bananas" * 9, "rank": 2},
-        {"title": "Fr", "text": "In Paris."},
-    ]
-    run_output = await cleared(
-        about_paris(), json.dumps(found_documents), is_sync=is_sync
-    )
-    assert json.loads(run_output.content) == [
-        found_documents[0],
-        {"left_out": "2 of 3 items shown; 1 left out"},
-        found_documents[2],
-    ]
-
-
-async def test_nothing_left_is_said_and_the_call_has_its_message():
-    bananas = "\n\n".join(["Bananas are yellow."] * 9)
-    for content in (bananas, [{"type": "text", "text": bananas}]):
-        run_output = await cleared(about_paris(on_empty="drop"), content)
-        note = "[0 of 9 parts shown; 9 left out]"
-        assert (run_output.text, run_output.tool_call_id) == (note, "call")
-    assert (await cleared(about_paris(), "Bananas.")).content == "Bananas."
-
-
 async def test_a_compressor_will_do_and_keeps_its_settings():
     ready = DenoiseCompressor(
         scorer=FunctionScorer(lambda query, text: float(len(text))),
@@ -164,58 +118,6 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
         tools=["a"],
     )
     assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)
-
-
-@given(st.lists(st.text("ab. \n", max_size=40), max_size=5))
-def test_a_result_of_which_all_is_kept_is_the_same(texts):
-    message = ToolMessage(
-        [{"type": "text", "text": text} for text in texts], tool_call_id="1"
-    )
-    cut = MessageCut("state")
-    text = ToolText.from_message(message, cut)
-    run_output, omitted_texts = text.apply_result(
-        DenoiseResult("q", text.content.passages), cut
-    )
-    assert not omitted_texts
-    assert [block["text"] for block in run_output.content] == texts
-
-
-def result_of(denoiser, content):
-    message = ToolMessage(content, tool_call_id="call", name="search")
-    middleware = cut_results(denoiser, tools=["search"])
-    return middleware.wrap_tool_call(request_of(), lambda _: message)
-
-
-@given(
-    TEXTS | VALUES.map(json.dumps),
-    st.sampled_from(sorted(FAULTS)),
-    st.booleans(),
-)
-@example(
-    json.dumps(
-        {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
-    ),
-    "raises a lost connection",
-    False,
-)
-def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault, in_blocks):
-    content = [{"type": "text", "text": text}] if in_blocks and text.strip() else text
-    run_output = result_of(broken(fault), content)
-    assert run_output.content == content
-    assert run_output.response_metadata.get("denoise", {"left_out": 0})["left_out"] == 0
-
-
-@given(TEXTS | VALUES.map(json.dumps), st.data())
-def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
-    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
-    run_output = result_of(denoiser, text)
-    for read_value, kept_items in denoiser.kept:
-        check_kept(
-            read_value,
-            chunk_text(read_value).text_format,
-            kept_items,
-            run_output.content,
-        )
 
 
 SEARCH_REPLIES = {
@@ -474,3 +376,35 @@ def test_ids_that_a_tool_shows_for_its_documents_stay():
 def test_a_wrong_setting_of_the_cut_is_refused(setting):
     with pytest.raises(InputError, match=next(iter(setting))):
         DenoiseToolResults(**setting)
+
+
+@pytest.mark.parametrize(
+    ("content", "status"), [([IMAGE], "success"), ("Bananas are out.", "error")]
+)
+def test_errors_and_images_pass(test_kit, content, status):
+    message = ToolMessage(content, tool_call_id="call", name="search", status=status)
+    middleware = cut_results(
+        test_kit.Answers(test_kit.drop_all), tools=["search"], on_empty="drop"
+    )
+    assert middleware.wrap_tool_call(request_of(), lambda _: message) is message
+
+
+def test_a_result_is_cut_once(make_agent):
+    """A provider's prompt cache holds while the beginning of a prompt stays the same."""
+    scored = []
+
+    def score(query, text):
+        scored.append(text)
+        return float("Paris" in text)
+
+    def reply(messages):
+        count = sum(message.type == "tool" for message in messages)
+        call = {"name": "search", "args": {"query": "q"}, "id": f"call-{count}"}
+        return "done" if count == 3 else AIMessage("", tool_calls=[call])
+
+    middleware = cut_results(ENDDenoiser(FunctionScorer(score), threshold=0.5))
+    agent, model = make_agent(middleware, reply=reply)
+    agent.invoke({"messages": [HumanMessage("go")]})
+    assert len(scored) == 3 * 3
+    for first, second in itertools.pairwise(model.calls):
+        assert second[: len(first)] == first
