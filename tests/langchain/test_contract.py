@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_records import spans_in
 from recorded_runs import RunRecorder
 
+from denoise_core import EmptyResult
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.convert.documents import RECORD_KEYS
 
@@ -238,56 +239,6 @@ async def test_model_calls_are_concurrent_and_bounded(
         assert len(model.calls) == 6
 
 
-@pytest.mark.parametrize(
-    ("answer", "policy", "kept_items", "reason"),
-    [
-        (
-            "fail",
-            {},
-            2,
-            "ConnectionError: no route to the model; the input was kept as it is",
-        ),
-        ("fail", {"on_error": "drop"}, 0, None),
-        ("fail", {"on_error": "raise"}, ConnectionError, None),
-        ("drop_all", {}, 2, "nothing was kept; the input was kept as it is"),
-        ("drop_all", {"on_empty": "drop"}, 0, None),
-        ("drop_all", {"on_empty": "raise"}, RuntimeError, None),
-    ],
-)
-def test_what_a_failure_or_an_empty_result_gives(
-    answer, policy, kept_items, reason, test_kit
-):
-    documents = [
-        Document(page_content="one", id="a", metadata={"k": 1}),
-        Document(page_content="two"),
-    ]
-    compressor = DenoiseCompressor(
-        denoiser=test_kit.Answers(getattr(test_kit, answer)), **policy
-    )
-    recorder = RunRecorder()
-
-    def both():
-        is_sync = compressor.compress_documents(documents, "q", callbacks=[recorder])
-        assert asyncio.run(compressor.acompress_documents(documents, "q")) == is_sync
-        return is_sync
-
-    if isinstance(kept_items, type):
-        with pytest.raises(kept_items):
-            both()
-        assert recorder.of_kind("chain")[0].error.startswith(
-            ("ConnectionError", "EmptyResult")
-        )
-        return
-    run_output = both()
-    assert [document.page_content for document in run_output] == ["one", "two"][
-        :kept_items
-    ]
-    assert [document.metadata.get("denoise_fallback") for document in run_output] == [
-        reason
-    ] * kept_items
-    assert recorder.events[0][1]["fallback"] is not None
-
-
 def test_one_bad_reply_does_not_lose_the_batch(test_kit):
     def reply(messages):
         if "bad" in messages[-1].text:
@@ -429,3 +380,34 @@ async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
                 input_value, test_kit.question
             )
         assert found_documents == expected_value
+
+
+FAILED = "ConnectionError: no route to the model; the input was kept as it is"
+EMPTY = "nothing was kept; the input was kept as it is"
+
+
+@pytest.mark.parametrize(
+    ("answer", "policy", "reason"),
+    [
+        ("fail", {}, FAILED),
+        ("fail", {"on_error": "drop"}, None),
+        ("drop_all", {}, EMPTY),
+        ("drop_all", {"on_empty": "drop"}, None),
+    ],
+)
+def test_what_a_failure_or_an_empty_result_gives(answer, policy, reason, test_kit):
+    documents = [Document(page_content="one", id="a"), Document(page_content="two")]
+    denoiser = test_kit.Answers(getattr(test_kit, answer))
+    compressor = DenoiseCompressor(denoiser=denoiser, **policy)
+    recorder = RunRecorder()
+    output = compressor.compress_documents(documents, "q", callbacks=[recorder])
+    assert asyncio.run(compressor.acompress_documents(documents, "q")) == output
+    assert [
+        (item.page_content, item.metadata["denoise_fallback"]) for item in output
+    ] == ([("one", reason), ("two", reason)] if reason else [])
+    assert recorder.events[0][1]["fallback"] is not None
+    for setting in ("on_error", "on_empty"):
+        compressor = DenoiseCompressor(denoiser=denoiser, **{setting: "raise"})
+        if (setting == "on_error") is (answer == "fail"):
+            with pytest.raises((ConnectionError, EmptyResult)):
+                compressor.compress_documents(documents, "q")

@@ -21,7 +21,6 @@ from langchain_agents import (
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import PromptTemplate
 from langgraph.checkpoint.memory import InMemorySaver
-from recorded_runs import RunRecorder
 
 from denoise_core.tool_results import EMPTY_RESULT_TEXT
 from langchain_denoise.middleware import S2AMiddleware
@@ -110,47 +109,6 @@ def test_texts_are_replaced_where_they_stand(before, after, expected_value):
 # The user's words
 
 
-@both_ways
-async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(
-    make_agent, test_kit, is_sync
-):
-    clearing = test_kit.chat(neutral)
-    denoising_agent, model = make_agent(S2AMiddleware(clearing, variant="default"))
-    state = await run(
-        denoising_agent,
-        is_sync,
-        {"messages": [HumanMessage(LEADING)]},
-    )
-    assert state["messages"][0].text == LEADING
-    assert [call[0].text for call in model.calls] == [NEUTRAL, NEUTRAL]
-    assert len(clearing.calls) == 2  # the question, then the words; once a turn
-
-
-@both_ways
-async def test_cleared_words_survive_in_a_checkpoint(
-    make_agent, test_kit, is_sync, monkeypatch
-):
-    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
-    clearing = test_kit.chat(neutral)
-    denoising_agent, model = make_agent(
-        S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver()
-    )
-    thread = {"configurable": {"thread_id": "1"}}
-    await run(
-        denoising_agent,
-        is_sync,
-        {"messages": [HumanMessage(LEADING)]},
-        thread,
-    )
-    await run(
-        denoising_agent, is_sync, {"messages": [HumanMessage("And of Italy?")]}, thread
-    )
-    assert model.calls[-1][0].text == NEUTRAL
-    assert len(clearing.calls) == 3
-    question = denoising_agent.get_state(thread).values["messages"][0]
-    assert question.text == question.response_metadata["denoise"]["original"] == LEADING
-
-
 async def test_what_another_middleware_masked_is_not_shown_again(make_agent, test_kit):
     mask = PIIMiddleware("email", apply_to_input=True)
     clearing = S2AMiddleware(test_kit.chat(neutral), variant="default")
@@ -170,20 +128,6 @@ async def test_two_instances_at_once(make_agent, test_kit):
     assert [document.id for document in tool_message(state).artifact] == ["atlas"]
 
 
-@both_ways
-async def test_spans_nest_under_the_hooks(make_agent, test_kit, is_sync):
-    recorder = RunRecorder()
-    denoising_agent, _ = make_agent(
-        S2AMiddleware(test_kit.chat(neutral), variant="default"),
-        cut_results(test_kit.s2a(lambda message: "1")),
-    )
-    await run(denoising_agent, is_sync, QUESTION_INPUT, {"callbacks": [recorder]})
-    paths = recorder.paths("llm")
-    assert any("S2AMiddleware.before_agent" in passage for passage in paths)
-    assert sum("DenoiseCompressor" in passage for passage in paths) == 3
-    assert all(passage.startswith("LangGraph/") for passage in paths)
-
-
 def test_a_message_that_was_cleared_is_not_cleared_again(test_kit):
     model = test_kit.chat(lambda message: "1")
     middleware = S2AMiddleware(model)
@@ -192,3 +136,24 @@ def test_a_message_that_was_cleared_is_not_cleared_again(test_kit):
     calls = len(model.calls)
     assert middleware.before_agent({**state, **update}, None) is None
     assert len(model.calls) == calls > 0
+
+
+@both_ways
+async def test_the_model_reads_cleared_words_and_the_conversation_keeps_the_users(
+    make_agent, test_kit, is_sync, monkeypatch
+):
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
+    clearing = test_kit.chat(neutral)
+    agent, model = make_agent(
+        S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver()
+    )
+    thread = {"configurable": {"thread_id": "1"}}
+    await run(agent, is_sync, {"messages": [HumanMessage(LEADING)]}, thread)
+    assert [call[0].text for call in model.calls] == [NEUTRAL, NEUTRAL]
+    assert len(clearing.calls) == 2  # the question, then the words; once a turn
+    second = {"messages": [HumanMessage("And of Italy?")]}
+    state = await run(agent, is_sync, second, thread)
+    assert model.calls[-1][0].text == NEUTRAL
+    assert len(clearing.calls) == 3
+    question = state["messages"][0]
+    assert question.text == question.response_metadata["denoise"]["original"] == LEADING

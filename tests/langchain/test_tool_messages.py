@@ -1,7 +1,6 @@
 """Tools' results as they come: content blocks, JSON lists, plain text; and the message again from what is left."""
 
 import asyncio
-import itertools
 import json
 
 import pytest
@@ -10,7 +9,6 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_agents import both_ways, calls, cut_results, run, tool_message
 from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
@@ -96,30 +94,6 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
     assert record["characters_after"] < record["characters_before"]
 
 
-async def test_a_compressor_will_do_and_keeps_its_settings():
-    ready = DenoiseCompressor(
-        scorer=FunctionScorer(lambda query, text: float(len(text))),
-        keep=1,
-        record="none",
-    )
-    found_documents = [
-        Document(page_content=letter * 99, id="same") for letter in "ab"
-    ] + [Document(page_content="c" * 100, id="same")]
-    lines = [f"{n}: {item.page_content}" for n, item in enumerate(found_documents)]
-    run_output = await cleared(
-        cut_results(ready), "\n".join(lines), artifact=found_documents
-    )
-    assert [item.page_content for item in run_output.artifact] == ["c" * 100]
-    assert run_output.content.startswith(f"{lines[2]}\n"), "its own heading"
-    with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
-        cut_results(ready, keep=2)
-    built_value = cut_results(
-        DenoiseCompressor(scorer=DeterministicFakeEmbedding(size=4), keep=3),
-        tools=["a"],
-    )
-    assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)
-
-
 SEARCH_REPLIES = {
     "query": "Paris",
     "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)],
@@ -153,15 +127,6 @@ def searching(test_kit, middleware, found):
 
 IS_IT_DRY = {"messages": [HumanMessage("Is it dry?")]}
 NOTE = {"left_out": "1 of 10 items shown; 9 left out"}
-
-
-async def test_a_named_text_tool_is_cut(test_kit):
-    middleware = cut_results(only("Paris"), tools=["search"])
-    denoising_agent = searching(test_kit, middleware, json.dumps(SEARCH_REPLIES))
-    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
-    found_documents = json.loads(message.content)
-    assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
-    assert found_documents["query"] == "Paris"
 
 
 async def test_long_text_that_passes_is_said_once(test_kit, caplog):
@@ -234,28 +199,6 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     assert "Rain. Rain." in restored_value.text
     assert all(
         text in json.dumps(state["denoise_left_out"]) for text in ("Town 0", "Town 8")
-    )
-
-
-def test_messages_of_one_call_count_together():
-    half = "\n\n".join(
-        f"Paragraph {n} of the first half, which says little about anything."
-        for n in range(18)
-    )
-    assert len(half) < 1500 < 2 * len(half)
-    input_value = Command(
-        update={
-            "messages": [ToolMessage(half, tool_call_id=i, name="log") for i in "12"]
-        }
-    )
-    request = request_of("log", "paragraph 3")
-    denoiser = ENDDenoiser(
-        FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2
-    )
-    middleware = cut_results(denoiser, tools=["log"], min_characters=1500)
-    run_output = middleware.wrap_tool_call(request, lambda _: input_value)
-    assert all(
-        len(message.content) < len(half) for message in run_output.update["messages"]
     )
 
 
@@ -406,5 +349,29 @@ def test_a_result_is_cut_once(make_agent):
     agent, model = make_agent(middleware, reply=reply)
     agent.invoke({"messages": [HumanMessage("go")]})
     assert len(scored) == 3 * 3
-    for first, second in itertools.pairwise(model.calls):
-        assert second[: len(first)] == first
+    *_, shorter, longer = model.calls
+    assert longer[: len(shorter)] == shorter
+
+
+def test_messages_of_one_call_count_together():
+    half = "Rain is wet.\n\nParis is a capital.\n\n" + "Rain is wet. " * 40
+    messages = [ToolMessage(half, tool_call_id=i, name="search") for i in "12"]
+    for limit, is_cut in ((len(half) * 2, True), (len(half) * 2 + 1, False)):
+        middleware = about_paris(min_characters=limit)
+        command = Command(update={"messages": messages})
+        after = middleware.wrap_tool_call(request_of(), lambda _, c=command: c)
+        assert (after.update["messages"] != messages) is is_cut
+
+
+def test_a_compressor_will_do_and_keeps_its_settings():
+    by_length = FunctionScorer(lambda query, text: float(len(text)))
+    ready = DenoiseCompressor(scorer=by_length, keep=1, record="none")
+    texts = ["a" * 99, "b" * 99, "c" * 100]
+    documents = [Document(page_content=text, id="same") for text in texts]
+    lines = [f"{n}: {text}" for n, text in enumerate(texts)]
+    message = ToolMessage("\n".join(lines), tool_call_id="call", artifact=documents)
+    after = cut_results(ready).wrap_tool_call(request_of(), lambda _: message)
+    assert [document.page_content for document in after.artifact] == texts[2:]
+    assert after.content.startswith(f"{lines[2]}\n"), "its own heading"
+    with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
+        cut_results(ready, keep=2)
