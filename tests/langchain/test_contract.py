@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents import Document
@@ -20,69 +21,40 @@ from langchain_denoise import DenoiseCompressor
 from langchain_denoise.convert.documents import RECORD_KEYS
 
 
-def check_compressor(make_agent, documents, query):
-    """Run a compressor and check its contract; returns the documents for further checks.
+def check_compressor(make, documents, query):
+    """Run a compressor and check its contract.
 
     Documents keep id, type, order and every metadata key; extractive text is the original's at its spans;
-    the record is plain JSON; inputs are unchanged; sync equals async; no documents give none.
+    the record is flat, plain JSON; inputs are unchanged; sync equals async; no documents give none.
     ``make`` builds a fresh compressor each time, so that scripted replies start anew.
     """
     before = copy.deepcopy(list(documents))
-    run_output = make_agent().compress_documents(documents, query)
+    output = make().compress_documents(documents, query)
     assert list(documents) == before, "the input documents were changed"
-    second_result = asyncio.run(make_agent().acompress_documents(documents, query))
-    assert second_result == run_output, (
-        f"sync and async differ:\n{run_output}\n{second_result}"
-    )
-    assert make_agent().compress_documents([], query) == [], (
-        "no documents in, some documents out"
-    )
-
-    at = -1
-    for document in run_output:
+    assert asyncio.run(make().acompress_documents(documents, query)) == output
+    assert make().compress_documents([], query) == []
+    originals = iter(documents)
+    for document in output:
         record = {
-            k: value for k, value in document.metadata.items() if k in RECORD_KEYS
+            key: value for key, value in document.metadata.items() if key in RECORD_KEYS
         }
-        assert all(
-            type(value) in (str, int, float, bool) for value in record.values()
-        ), f"not flat: {record}"
-        assert json.loads(json.dumps(record, allow_nan=False)) == record, (
-            f"not plain JSON: {record}"
-        )
-        found_documents = next(
-            (
-                i
-                for i, item in enumerate(documents)
-                if i > at and _copy_of(item, document)
-            ),
-            None,
-        )
-        if found_documents is None:
-            assert not record["denoise_extractive"], (
-                f"order, id or metadata lost: {document}"
-            )
+        assert {type(value) for value in record.values()} <= {str, int, float, bool}
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
+        if document.id == "joint":
+            assert not record["denoise_extractive"]
             continue
-        at = found_documents
+        # The iterator is read on, so that documents in another order are not found.
+        original = next(item for item in originals if is_copy_of(item, document))
         if record["denoise_extractive"]:
             spans = spans_in(record)[record["denoise_origin"]]
-            own_setting = "".join(
-                documents[at].page_content[start:end] for start, end in spans
-            )
-            assert document.page_content == own_setting, (
-                f"text {document.page_content!r} is not its spans' {own_setting!r}"
-            )
-    return run_output
+            kept = [original.page_content[start:end] for start, end in spans]
+            assert document.page_content == "".join(kept)
 
 
-def _copy_of(original, document):
-    ours = (*RECORD_KEYS, "relevance_score")
-    kept_items = {k: value for k, value in document.metadata.items() if k not in ours}
-    input_value = {k: value for k, value in original.metadata.items() if k not in ours}
-    return (
-        document.id == original.id
-        and type(document) is type(original)
-        and kept_items == input_value
-    )
+def is_copy_of(original, document):
+    ours = dict.fromkeys((*RECORD_KEYS, "relevance_score"))
+    is_equal = {**document.metadata, **ours} == {**original.metadata, **ours}
+    return is_equal and document.id == original.id and type(document) is type(original)
 
 
 def in_retriever(compressor, test_kit, documents):
@@ -180,31 +152,6 @@ async def test_every_way_of_calling_gives_the_same(
     assert await build_anew().ainvoke(question) == expected_value
     assert await asyncio.to_thread(build_anew().invoke, question) == expected_value
     assert documents == before
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_kit):
-    build, path = way
-    runnable = build(DenoiseCompressor(denoiser=test_kit.s2a()), test_kit, documents)
-    recorder = RunRecorder()
-    config = {
-        "callbacks": [recorder],
-        "tags": ["mine"],
-        "metadata": {"tenant": "t1"},
-    }
-    if is_sync:
-        await asyncio.to_thread(runnable.invoke, test_kit.question, config)
-    else:
-        await runnable.ainvoke(test_kit.question, config)
-    assert recorder.paths("llm") == [f"{path}/FunctionChatModel"] * 5
-    for run in recorder.of_kind("llm"):
-        assert {"mine", "nostream"} <= set(run.tags)
-        assert run.metadata["tenant"] == "t1"
-        assert run.metadata["lc_source"] == "denoise"
-    assert all(run.ended and run.error is None for run in recorder.runs.values())
-    [(name, data, run_id)] = recorder.events
-    assert (name, recorder.runs[run_id].name) == ("denoise", "DenoiseCompressor")
-    assert json.loads(json.dumps(data, allow_nan=False)) == data
 
 
 @pytest.mark.parametrize("own_setting", [3, None])
@@ -353,35 +300,6 @@ def test_bad_input_names_what_came(input_value, message, test_kit):
         DenoiseCompressor(denoiser=test_kit.s2a()).invoke(input_value)
 
 
-def once(documents):
-    yield from documents
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
-    """A generator, `filter` or the dicts of a checkpoint came back as nothing, or not at all."""
-    compressor = DenoiseCompressor(denoiser=test_kit.s2a())
-    expected_value = await asyncio.to_thread(
-        compressor.compress_documents, documents, test_kit.question
-    )
-    dumped_json = [document.model_dump() for document in documents]
-    for input_value in (
-        once(documents),
-        filter(None, documents),
-        tuple(documents),
-        dumped_json,
-    ):
-        if is_sync:
-            found_documents = await asyncio.to_thread(
-                compressor.compress_documents, input_value, test_kit.question
-            )
-        else:
-            found_documents = await compressor.acompress_documents(
-                input_value, test_kit.question
-            )
-        assert found_documents == expected_value
-
-
 FAILED = "ConnectionError: no route to the model; the input was kept as it is"
 EMPTY = "nothing was kept; the input was kept as it is"
 
@@ -411,3 +329,37 @@ def test_what_a_failure_or_an_empty_result_gives(answer, policy, reason, test_ki
         if (setting == "on_error") is (answer == "fail"):
             with pytest.raises((ConnectionError, EmptyResult)):
                 compressor.compress_documents(documents, "q")
+
+
+@both_ways
+async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_kit):
+    build, path = way
+    runnable = build(DenoiseCompressor(denoiser=test_kit.s2a()), test_kit, documents)
+    recorder = RunRecorder()
+    config = {"callbacks": [recorder], "tags": ["mine"]}
+    await run(runnable, is_sync, test_kit.question, config)
+    assert recorder.paths("llm") == [f"{path}/FunctionChatModel"] * 5
+    for traced in recorder.of_kind("llm"):
+        assert {"mine", "nostream"} <= set(traced.tags)
+        assert traced.metadata["lc_source"] == "denoise"
+    assert all(traced.ended and not traced.error for traced in recorder.runs.values())
+    [(name, data, run_id)] = recorder.events
+    assert (name, recorder.runs[run_id].name) == ("denoise", "DenoiseCompressor")
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+@both_ways
+async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
+    """A generator, `filter` or the dicts of a checkpoint came back as nothing, or not at all."""
+    compressor = DenoiseCompressor(denoiser=test_kit.s2a())
+    outputs = []
+    for given in (
+        documents,
+        (document for document in documents),
+        filter(None, documents),
+        [document.model_dump() for document in documents],
+    ):
+        chain_input = {"documents": given, "query": test_kit.question}
+        outputs.append(await run(compressor, is_sync, chain_input))
+    assert outputs[0]
+    assert outputs == outputs[:1] * 4

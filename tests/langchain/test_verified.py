@@ -5,6 +5,7 @@ import itertools
 import json
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -302,15 +303,12 @@ def test_the_record_has_the_verdict_and_the_quotes_of_each_claim():
     assert (supported["supported"], other["supported"]) == (True, False)
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
+@both_ways
 async def test_drafts_are_children_of_the_run_and_do_not_stream(rag_chain, is_sync):
     chain, _ = rag_chain()
     recorder = RunRecorder()
-    arguments = ({"question": "capital?"}, {"callbacks": [recorder]})
-    if is_sync:
-        await asyncio.to_thread(verified(chain).invoke, *arguments)
-    else:
-        await verified(chain).ainvoke(*arguments)
+    config = {"callbacks": [recorder]}
+    await run(verified(chain), is_sync, {"question": "capital?"}, config)
     for path in recorder.paths("llm"):
         assert path.startswith("VerifiedRunnable/RunnableSequence/")
     assert [("nostream" in run.tags) for run in recorder.of_kind("llm")] == [True, True]
