@@ -1,12 +1,12 @@
 """Documents are converted inside the guard: one that is broken follows the policy and costs no other."""
 
-import asyncio
 import json
 import re
 
 import pytest
 from broken_parts import TWO_SENTENCES as TEXT
 from broken_parts import Uncopied, Unspeakable, first_sentence
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 
 from denoise_core import InputError
@@ -45,46 +45,6 @@ BROKEN = {
 }
 
 
-def compressed(broken, is_sync, **settings):
-    input_value = [
-        Document(page_content=TEXT, id="a"),
-        broken,
-        Document(page_content=TEXT, id="b"),
-    ]
-    compressor = DenoiseCompressor(denoiser=first_sentence(), **settings)
-    if is_sync:
-        return compressor.compress_documents(input_value, "How tall?")
-    return asyncio.run(compressor.acompress_documents(input_value, "How tall?"))
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_document_follows_the_policy_and_costs_no_other(name, is_sync, caplog):
-    broken = BROKEN[name]()
-    kept_items = compressed(broken, is_sync)
-    good = [document for document in kept_items if document.id in ("a", "b")]
-    assert [document.page_content.strip() for document in good] == [
-        "The tower is tall."
-    ] * 2
-    assert [document.metadata.get("denoise_fallback") for document in good] == [
-        None,
-        None,
-    ]
-    (as_it_came,) = (document for document in kept_items if document not in good)
-    assert as_it_came.page_content == broken.page_content
-    if isinstance(broken.metadata, dict) and not isinstance(broken, Stuck):
-        assert "kept as it is" in as_it_came.metadata["denoise_fallback"]
-    assert "S2ADenoiser, conversion" in caplog.text
-    assert [
-        document.id for document in compressed(broken, is_sync, on_error="drop")
-    ] == [
-        "a",
-        "b",
-    ]
-    with pytest.raises((InputError, RuntimeError, TypeError, OverflowError)):
-        compressed(broken, is_sync, on_error="raise")
-
-
 class Ours(Document, extra="allow"):
     place: str = "shelf"
 
@@ -116,3 +76,30 @@ def test_a_record_of_many_spans_is_at_most_two_kilobytes():
     record = json.dumps(document.metadata, ensure_ascii=False)
     assert len(record.encode()) <= RECORD_BYTES
     assert document.metadata["denoise_spans_left_out"]
+
+
+@both_ways
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_document_follows_the_policy_and_costs_no_other(
+    name, is_sync, caplog
+):
+    broken = BROKEN[name]()
+    good = [Document(page_content=TEXT, id=name) for name in "ab"]
+    chain_input = {"documents": [good[0], broken, good[1]], "query": "How tall?"}
+
+    def compress(**settings):
+        compressor = DenoiseCompressor(denoiser=first_sentence(), **settings)
+        return run(compressor, is_sync, chain_input)
+
+    *converted, as_it_came = await compress()
+    for document in converted:
+        assert document.page_content.strip() == "The tower is tall."
+        assert "denoise_fallback" not in document.metadata
+    assert as_it_came.page_content == broken.page_content
+    if isinstance(broken.metadata, dict) and not isinstance(broken, Stuck):
+        assert "kept as it is" in as_it_came.metadata["denoise_fallback"]
+    assert "S2ADenoiser, conversion" in caplog.text
+    dropped = await compress(on_error="drop")
+    assert [document.id for document in dropped] == ["a", "b"]
+    with pytest.raises((InputError, RuntimeError, TypeError, OverflowError)):
+        await compress(on_error="raise")

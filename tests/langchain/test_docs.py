@@ -42,3 +42,9 @@ def test_every_public_name_is_on_the_page():
 
     page = PAGE.read_text("utf-8")
     assert not [name for name in langchain_denoise.__all__ if name not in page]
+
+
+def test_the_files_it_links_to_are_there():
+    links = re.findall(r"\]\((\.\.?/[\w/.]+)\)", PAGE.read_text("utf-8"))
+    assert links
+    assert not [link for link in links if not (PAGE.parent / link).exists()]

@@ -11,6 +11,7 @@ from answer_forms import (
     writer_and_judge,
 )
 from function_chat_model import FunctionChatModel
+from langchain_agents import both_ways, checked_events, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -34,34 +35,6 @@ def chain_of(reply, *, parse=True):
     chain = RunnableLambda(lambda question: [HumanMessage(question)])
     chain |= FunctionChatModel(reply=reply)
     return chain | StrOutputParser() if parse else chain
-
-
-@pytest.mark.parametrize(
-    "is_sync",
-    [True, False],
-    ids=["sync", "async"],
-)
-@pytest.mark.parametrize("judge_name", JUDGES)
-async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
-    # Each judge reads other forms: what it says of one changes nothing.
-    for number, text in enumerate(answer_forms()[JUDGES.index(judge_name) :: 3]):
-        chain = verified(
-            chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
-            judge=judge_named(judge_name),
-            evidence=evidence,
-        )
-        show = "draft" if number % 3 else "checked"
-        if is_sync:
-            returned = chain.invoke(QUESTION)
-            events = list(chain.stream_checked(QUESTION, show=show))
-        else:
-            returned = await chain.ainvoke(QUESTION)
-            stream = chain.astream_checked(QUESTION, show=show)
-            events = [event async for event in stream]
-        assert getattr(returned, "content", returned) == text
-        *shown, last = events
-        assert "".join(event.text for event in shown) == text
-        assert isinstance(last, Finished)
 
 
 def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges):
@@ -123,3 +96,21 @@ def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
     conversation.append(chain.invoke(conversation))
     restated = chain.invoke([*conversation, HumanMessage("Say that again, shorter.")])
     assert restated.response_metadata["denoise"]["outcome"] == "supported"
+
+
+@both_ways
+@pytest.mark.parametrize("judge_name", JUDGES)
+async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
+    # Each judge reads other forms: what it says of one changes nothing.
+    for number, text in enumerate(answer_forms()[JUDGES.index(judge_name) :: 3]):
+        chain = verified(
+            chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
+            judge=judge_named(judge_name),
+            evidence=evidence,
+        )
+        returned = await run(chain, is_sync, QUESTION)
+        assert getattr(returned, "content", returned) == text
+        show = "draft" if number % 3 else "checked"
+        *shown, last = await checked_events(chain, is_sync, QUESTION, show=show)
+        assert "".join(event.text for event in shown) == text
+        assert isinstance(last, Finished)

@@ -58,42 +58,6 @@ async def cleared(middleware, content, *, is_sync=True, artifact=None):
     return await middleware.awrap_tool_call(request, handler)
 
 
-@both_ways
-async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
-    """They were left as they came, even when the tool was named."""
-    bananas = " ".join(["Bananas are yellow."] * 9)
-    content = [
-        {
-            "type": "text",
-            "text": f"{bananas}\n\nParis is a capital.",
-            "id": "lc_1",
-        },
-        IMAGE,
-        {"type": "text", "text": " ".join(["Rain is wet."] * 9)},
-        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
-    ]
-    run_output = await cleared(
-        about_paris(),
-        content,
-        is_sync=is_sync,
-        artifact={"structured_content": {"n": 3}},
-    )
-    assert run_output.content == [
-        {
-            "type": "text",
-            "text": "Paris is a capital.\n[1 of 2 parts shown; 1 left out]",
-            "id": "lc_1",
-        },
-        IMAGE,
-        {"type": "text", "text": "[0 of 1 parts shown; 1 left out]"},
-        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
-    ]
-    assert run_output.artifact == {"structured_content": {"n": 3}}
-    record = run_output.response_metadata["denoise"]
-    assert (record["left_out"], record["fallback"]) == (2, None)
-    assert record["characters_after"] < record["characters_before"]
-
-
 SEARCH_REPLIES = {
     "query": "Paris",
     "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)],
@@ -164,42 +128,6 @@ async def test_messages_in_a_command_are_denoised(test_kit):
     message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
     found_documents = json.loads(message.content)
     assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
-
-
-@both_ways
-async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
-    @tool
-    def search(query: str):
-        """Looks things up."""
-        return json.dumps(SEARCH_REPLIES)
-
-    def reply(messages):
-        if messages[-1].type == "human":
-            return calls("search", query="Paris dry")
-        if len([message for message in messages if message.type == "tool"]) == 1:
-            at = messages[-1].text.partition("recall(")[2].partition(")")[0]
-            return calls("recall", id=at)
-        return "done"
-
-    denoising_agent = create_agent(
-        test_kit.chat(reply),
-        [search],
-        middleware=[cut_results(only("Paris"), tools=["search"], recall=True)],
-    )
-    input_value = {"messages": [HumanMessage("Is it dry in Paris?")]}
-    state = await run(denoising_agent, is_sync, input_value)
-    first, restored_value = [
-        message for message in state["messages"] if message.type == "tool"
-    ]
-    assert (
-        "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
-        not in first.text
-    )
-    assert "Town 0" in restored_value.text
-    assert "Rain. Rain." in restored_value.text
-    assert all(
-        text in json.dumps(state["denoise_left_out"]) for text in ("Town 0", "Town 8")
-    )
 
 
 async def test_what_is_recalled_comes_whole():
@@ -375,3 +303,57 @@ def test_a_compressor_will_do_and_keeps_its_settings():
     assert after.content.startswith(f"{lines[2]}\n"), "its own heading"
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
         cut_results(ready, keep=2)
+
+
+@both_ways
+async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
+    """They were left as they came, even when the tool was named."""
+
+    def block(text, **fields):
+        return {"type": "text", "text": text, **fields}
+
+    rain = " ".join(["Rain is wet."] * 9)
+    content = [
+        block(f"{rain}\n\nParis is a capital.", id="lc_1"),
+        IMAGE,
+        block(rain),
+        block("Paris is on the Seine.", annotations=[]),
+    ]
+    artifact = {"structured_content": {"n": 3}}
+    output = await cleared(about_paris(), content, is_sync=is_sync, artifact=artifact)
+    assert output.content == [
+        block("Paris is a capital.\n[1 of 2 parts shown; 1 left out]", id="lc_1"),
+        IMAGE,
+        block("[0 of 1 parts shown; 1 left out]"),
+        content[-1],
+    ]
+    assert output.artifact == artifact
+    record = output.response_metadata["denoise"]
+    assert (record["left_out"], record["fallback"]) == (2, None)
+    assert record["characters_after"] < record["characters_before"]
+
+
+@both_ways
+async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
+    @tool
+    def search(query: str):
+        """Looks things up."""
+        return json.dumps(SEARCH_REPLIES)
+
+    def reply(messages):
+        count = sum(message.type == "tool" for message in messages)
+        if count == 0:
+            return calls("search", query="Paris dry")
+        text_id = messages[-1].text.partition("recall(")[2].partition(")")[0]
+        return calls("recall", id=text_id) if count == 1 else "done"
+
+    middleware = cut_results(only("Paris"), tools=["search"], recall=True)
+    agent = create_agent(test_kit.chat(reply), [search], middleware=[middleware])
+    state = await run(agent, is_sync, IS_IT_DRY)
+    shown, recalled = [item for item in state["messages"] if item.type == "tool"]
+    assert "Rain. Rain." not in shown.text
+    assert "Town 0" in recalled.text
+    assert "Rain. Rain." in recalled.text
+    stored = json.dumps(state["denoise_left_out"])
+    assert "Town 0" in stored
+    assert "Town 8" in stored

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
@@ -97,60 +97,6 @@ def test_a_chain_that_ends_in_a_message(test_kit):
     assert run_output.text == PARIS
     assert run_output.response_metadata["denoise"]["outcome"] == "supported"
     assert run_output.usage_metadata is not None
-
-
-def denoising_agent(test_kit, reply=right_when_told, artifact=True):
-    """A graph of messages that looks something up, then answers."""
-
-    def look_up(state):
-        content = "\n".join(document.page_content for document in SOURCE_DOCUMENTS)
-        found_documents = ToolMessage(
-            content,
-            tool_call_id="1",
-            name="search",
-            artifact=SOURCE_DOCUMENTS if artifact else None,
-        )
-        call = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}])
-        return {"messages": [call, found_documents]}
-
-    model = test_kit.chat(reply)
-    graph = StateGraph(MessagesState)
-    graph.add_node("look_up", look_up)
-    graph.add_node(
-        "answer", lambda state: {"messages": [model.invoke(state["messages"])]}
-    )
-    graph.add_edge(START, "look_up")
-    graph.add_edge("look_up", "answer")
-    graph.add_edge("answer", END)
-    return graph.compile()
-
-
-@pytest.mark.parametrize("artifact", [True, False])
-def test_an_agent_is_judged_by_what_its_tools_found(test_kit, artifact):
-    input_value = {"messages": [HumanMessage("capital?")]}
-    once = verified(denoising_agent(test_kit, artifact=artifact)).invoke(input_value)
-    assert once["messages"][-1].text == LYON
-    assert (once["denoise"]["outcome"], once["denoise"]["stopped_because"]) == (
-        "unsupported",
-        "not_repeatable",
-    )
-    drafts = iter((LYON, PARIS))
-    run_output = verified(
-        denoising_agent(test_kit, lambda messages: next(drafts), artifact),
-        Verifier(limits=LoopLimits(rerun=True)),
-    ).invoke(input_value)
-    assert [message.type for message in run_output["messages"]] == [
-        "human",
-        "ai",
-        "tool",
-        "ai",
-    ]
-    assert run_output["messages"][-1].text == PARIS
-    assert run_output["denoise"]["outcome"] == "supported"
-    assert run_output["denoise"]["evidence"] == (
-        ["atlas", "fruit"] if artifact else ["1"]
-    )
-    assert len(input_value["messages"]) == 1
 
 
 class Scores:
@@ -312,3 +258,41 @@ async def test_drafts_are_children_of_the_run_and_do_not_stream(rag_chain, is_sy
     for path in recorder.paths("llm"):
         assert path.startswith("VerifiedRunnable/RunnableSequence/")
     assert [("nostream" in run.tags) for run in recorder.of_kind("llm")] == [True, True]
+
+
+def answering_graph(reply):
+    """A graph of messages that looks something up, then answers."""
+
+    def look_up(state):
+        call = {"name": "search", "args": {}, "id": "1"}
+        found = ToolMessage(PARIS, tool_call_id="1", artifact=SOURCE_DOCUMENTS)
+        return {"messages": [AIMessage("", tool_calls=[call]), found]}
+
+    def answer(state):
+        return {"messages": [AIMessage(reply())]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_sequence([look_up, answer])
+    graph.add_edge(START, "look_up")
+    return graph.compile()
+
+
+@pytest.mark.parametrize(
+    ("is_rerun", "stop_reason", "outcome"),
+    [(False, "not_repeatable", "unsupported"), (True, "passed", "supported")],
+)
+def test_a_graph_is_judged_and_run_again_only_if_that_is_allowed(
+    is_rerun, stop_reason, outcome
+):
+    drafts = iter((LYON, PARIS))
+    graph = answering_graph(lambda: next(drafts))
+    checked = verified(graph, limits=LoopLimits(rerun=is_rerun))
+    chain_input = {"messages": [HumanMessage("capital?")]}
+    output = checked.invoke(chain_input)
+    types = [message.type for message in output["messages"]]
+    assert types == ["human", "ai", "tool", "ai"]
+    assert output["messages"][-1].text == (PARIS if is_rerun else LYON)
+    record = output["denoise"]
+    assert (record["stopped_because"], record["outcome"]) == (stop_reason, outcome)
+    assert record["evidence"] == ["atlas", "fruit"]
+    assert len(chain_input["messages"]) == 1
