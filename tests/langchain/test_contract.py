@@ -239,36 +239,6 @@ def test_scores_go_where_rerankers_put_them(test_kit):
     assert type(run_output.metadata["relevance_score"]) is float
 
 
-def test_a_joint_rewrite_keeps_what_its_sources_agree_on(test_kit):
-    documents = [
-        Document(page_content="one", id="a", metadata={"source": "x", "page": 1}),
-        Document(page_content="two", id="b", metadata={"source": "x", "page": 2}),
-    ]
-    [run_output] = DenoiseCompressor(
-        denoiser=test_kit.Answers(test_kit.merge)
-    ).compress_documents(documents, "q")
-    own_setting = {
-        k: value for k, value in run_output.metadata.items() if k not in RECORD_KEYS
-    }
-    assert (run_output.id, own_setting) == ("joint", {"source": "x"})
-    assert spans_in(run_output.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
-    assert run_output.metadata["denoise_extractive"] is False
-
-
-def test_the_last_record_stands(test_kit):
-    documents = [Document(page_content="Yes. No. Maybe.", id="a")]
-    compressor = DenoiseCompressor(
-        denoiser=test_kit.s2a(
-            lambda message: "1, 2" if "Maybe" in message[-1].text else "1"
-        )
-    )
-    [once] = compressor.compress_documents(documents, "q")
-    [twice] = compressor.compress_documents([once], "q")
-    assert twice.page_content == "Yes. "
-    assert once.metadata["denoise_spans"] == '{"a": [[0, 9]]}'
-    assert twice.metadata["denoise_spans"] == '{"a": [[0, 5]]}'
-
-
 def test_subclasses_and_extra_fields_survive(test_kit):
     class Page(Document):
         page: int = 0
@@ -363,3 +333,26 @@ async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
         outputs.append(await run(compressor, is_sync, chain_input))
     assert outputs[0]
     assert outputs == outputs[:1] * 4
+
+
+def test_a_joint_rewrite_keeps_what_its_sources_agree_on(test_kit):
+    documents = []
+    for number, name in enumerate("ab"):
+        metadata = {"source": "x", "page": number}
+        documents.append(Document(page_content="one", id=name, metadata=metadata))
+    compressor = DenoiseCompressor(denoiser=test_kit.Answers(test_kit.merge))
+    [joint] = compressor.compress_documents(documents, "q")
+    others = joint.metadata.keys() - set(RECORD_KEYS)
+    assert (joint.id, others, joint.metadata["source"]) == ("joint", {"source"}, "x")
+    assert spans_in(joint.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
+    assert joint.metadata["denoise_extractive"] is False
+
+
+def test_the_last_record_stands(test_kit):
+    document = Document(page_content="Yes. No. Maybe.", id="a")
+    for reply, spans in (("1, 2", "[[0, 9]]"), ("1", "[[0, 5]]")):
+        model = test_kit.s2a(lambda messages, reply=reply: reply)
+        compressor = DenoiseCompressor(denoiser=model)
+        [document] = compressor.compress_documents([document], "q")
+        assert document.metadata["denoise_spans"] == f'{{"a": {spans}}}'
+    assert document.page_content == "Yes. "

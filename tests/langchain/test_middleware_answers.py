@@ -11,6 +11,7 @@ from langchain_agents import (
     QUESTION_INPUT,
     both_ways,
     by_words,
+    calls,
     cut_results,
     neutral,
     run,
@@ -59,60 +60,6 @@ async def test_an_answer_that_does_not_hold_is_written_again(make_agent, is_sync
         ["fruit", "atlas", "letters"],
     )
     assert len(model.calls) == 3
-
-
-@both_ways
-@pytest.mark.parametrize("evidence", ["turn", "conversation"])
-async def test_an_answer_restated_in_a_later_turn_is_judged_by_what_it_rested_on(
-    make_agent, is_sync, evidence
-):
-    denoising_agent, _ = make_agent(
-        VerificationMiddleware(evidence=evidence), reply=search_then_answer(told)
-    )
-    before = (await run(denoising_agent, is_sync))["messages"]
-    denoising_agent, model = make_agent(
-        VerificationMiddleware(evidence=evidence), reply=lambda message: PARIS
-    )
-    input_value = {"messages": [*before, HumanMessage("Say that again.")]}
-    state = (
-        denoising_agent.invoke(input_value)
-        if is_sync
-        else await denoising_agent.ainvoke(input_value)
-    )
-    record = state["messages"][-1].response_metadata["denoise"]
-    assert record["outcome"] == "supported"
-    assert [passage["text"] for passage in record["cited"]] == [PARIS]
-    assert len(model.calls) == 1
-
-
-@both_ways
-async def test_a_model_whose_messages_share_an_id_cannot_draft_for_ever(
-    make_agent, is_sync
-):
-    """Each message replaced the one with the record of the drafts rejected before."""
-    calls = []
-
-    def reply(messages):
-        calls.append(messages)
-        number = len(calls)
-        tool_call = {
-            "name": "search",
-            "args": {"query": "capital"},
-            "id": f"{number}",
-        }
-        has_feedback = "did not hold" in messages[-1].text
-        if number == 1 or has_feedback:
-            return AIMessage("", tool_calls=[tool_call], id="same")
-        return AIMessage(LYON, id="same")
-
-    agent, _ = make_agent(VerificationMiddleware(), reply=reply)
-    earlier = [HumanMessage("Hello"), AIMessage("Hello!", id="same")]
-    question = {"messages": [*earlier, *QUESTION_INPUT["messages"]]}
-    state = await run(agent, is_sync, question, {"recursion_limit": 40})
-    (answer,) = [m for m in state["messages"] if m.type == "ai"]
-    assert answer.text == LYON
-    assert answer.response_metadata["denoise"]["stopped_because"] == "attempts"
-    assert len(calls) <= 7
 
 
 @both_ways
@@ -264,3 +211,44 @@ async def test_an_agent_is_judged_by_what_its_model_cites(
     assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
     assert message.content == make_message().content
     assert len(prompts) == 2
+
+
+@both_ways
+@pytest.mark.parametrize("evidence", ["turn", "conversation"])
+async def test_an_answer_restated_in_a_later_turn_is_judged_by_what_it_rested_on(
+    make_agent, is_sync, evidence
+):
+    checker = VerificationMiddleware(evidence=evidence)
+    agent, _ = make_agent(checker, reply=search_then_answer(told))
+    before = (await run(agent, is_sync))["messages"]
+    agent, model = make_agent(checker, reply=lambda messages: PARIS)
+    question = {"messages": [*before, HumanMessage("Say that again.")]}
+    answer = (await run(agent, is_sync, question))["messages"][-1]
+    record = answer.response_metadata["denoise"]
+    assert record["outcome"] == "supported"
+    assert [passage["text"] for passage in record["cited"]] == [PARIS]
+    assert len(model.calls) == 1
+
+
+@both_ways
+async def test_a_model_whose_messages_share_an_id_cannot_draft_for_ever(
+    make_agent, is_sync
+):
+    """Each message replaced the one with the record of the drafts rejected before."""
+
+    def reply(messages):
+        has_feedback = "did not hold" in messages[-1].text
+        if messages[-1].type == "human" and (has_feedback or len(messages) == 3):
+            call = calls("search", query="capital").tool_calls[0]
+            call_id = f"{len(model.calls)}"
+            return AIMessage("", tool_calls=[{**call, "id": call_id}], id="same")
+        return AIMessage(LYON, id="same")
+
+    agent, model = make_agent(VerificationMiddleware(), reply=reply)
+    earlier = [HumanMessage("Hello"), AIMessage("Hello!", id="same")]
+    question = {"messages": [*earlier, *QUESTION_INPUT["messages"]]}
+    state = await run(agent, is_sync, question, {"recursion_limit": 40})
+    [answer] = [message for message in state["messages"] if message.type == "ai"]
+    assert answer.text == LYON
+    assert answer.response_metadata["denoise"]["stopped_because"] == "attempts"
+    assert len(model.calls) <= 7

@@ -56,23 +56,6 @@ def test_only_text_blocks_count(test_kit):
     )
 
 
-def test_retries_of_the_model_itself(test_kit):
-    replies = iter([TimeoutError("slow"), "done", TimeoutError("slow"), "done"])
-
-    def reply(messages):
-        answer = next(replies)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert (
-        both(
-            ChatModelLLM(test_kit.chat(reply).with_retry(wait_exponential_jitter=False))
-        ).text
-        == "done"
-    )
-
-
 def test_completion_models_and_chains_that_end_in_text(test_kit):
     assert both(ChatModelLLM(FakeListLLM(responses=["plain"]))) == Reply("plain", None)
     assert both(
