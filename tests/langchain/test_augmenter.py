@@ -84,10 +84,9 @@ def test_bad_input_names_what_came(build, input_value):
         build()[0].invoke(input_value)
 
 
-def test_sync_equals_async_and_batch_and_stream(build, test_kit):
+def test_sync_equals_async_and_a_stream_of_one_value(build, test_kit):
     first = build()[0].invoke(test_kit.question)
     assert asyncio.run(build()[0].ainvoke(test_kit.question)) == first
-    assert build()[0].batch([{"question": test_kit.question}]) == [first]
     assert list(build()[0].stream(test_kit.question)) == [first]
 
 

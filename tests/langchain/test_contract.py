@@ -178,10 +178,7 @@ async def test_model_calls_are_concurrent_and_bounded(
         denoiser = test_kit.s2a_with(model, max_concurrency=6)
         denoiser.record.is_readable = True  # a new model is asked once alone
         compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=own_setting)
-        if is_sync:
-            await asyncio.to_thread(compressor.invoke, chain_input, config)
-        else:
-            await compressor.ainvoke(chain_input, config)
+        await run(compressor, is_sync, chain_input, config)
         assert model.max_concurrent_calls == expected_value
         assert len(model.calls) == 6
 

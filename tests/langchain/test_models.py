@@ -12,7 +12,6 @@ from langchain_core.runnables import RunnableLambda
 from denoise_core import Message, Reply, Usage
 from denoise_core.errors import ContractViolation
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
-from langchain_denoise.convert.messages import to_core_messages, to_langchain_messages
 
 QUESTION_INPUT = (
     Message("system", "be brief"),
@@ -63,11 +62,6 @@ def test_completion_models_and_chains_that_end_in_text(test_kit):
     ) == Reply("text", None)
 
 
-def test_errors_keep_their_type(test_kit):
-    with pytest.raises(ConnectionError):
-        ChatModelLLM(test_kit.chat(test_kit.fail_chat)).complete(QUESTION_INPUT)
-
-
 @pytest.mark.parametrize("adapter", [ChatModelLLM, RetrieverAdapter])
 def test_what_is_no_runnable_is_refused(adapter):
     with pytest.raises(ValueError, match="got object"):
@@ -84,10 +78,6 @@ def test_a_model_by_its_name(monkeypatch):
 def test_a_chain_that_does_not_answer_with_text():
     with pytest.raises(ContractViolation, match="got dict"):
         ChatModelLLM(RunnableLambda(lambda message: {})).complete(QUESTION_INPUT)
-
-
-def test_messages_there_and_back():
-    assert to_core_messages(to_langchain_messages(QUESTION_INPUT)) == QUESTION_INPUT
 
 
 SCHEMA = {

@@ -8,7 +8,7 @@ import asyncio
 
 import openai
 import pytest
-from langchain_agents import run
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from openai_server import NEW_TOKENS
@@ -72,15 +72,13 @@ async def test_text_and_tokens_are_the_servers(server, client, streaming):
     assert bool(server.requests[0].get("stream")) is streaming
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
+@both_ways
 async def test_a_time_out_ends_the_call_and_keeps_the_document(server, client, is_sync):
     server.faults = ["hang"]
     ours = compressor(client(timeout=0.3), max_concurrency=1)
-    if is_sync:
-        run_output = await asyncio.to_thread(ours.compress_documents, documents(1), "q")
-    else:
-        run_output = await ours.acompress_documents(documents(1), "q")
-    assert "Timeout" in run_output[0].metadata["denoise_fallback"]
+    chain_input = {"documents": documents(1), "query": "q"}
+    [document] = await run(ours, is_sync, chain_input)
+    assert "Timeout" in document.metadata["denoise_fallback"]
 
 
 async def test_cancelling_leaves_nothing_running(server, client):

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
@@ -140,15 +141,12 @@ def test_a_wrong_k_with_a_call():
         DenoisingRetriever(retriever=Fixed(), denoiser=keep_all()).invoke("q", k=0)
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
+@both_ways
 async def test_the_config_of_a_call_reaches_both_parts(test_kit, is_sync):
     recorder = RunRecorder()
     retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=2)
     config = {"callbacks": [recorder], "tags": ["t"], "run_name": "mine"}
-    if is_sync:
-        await asyncio.to_thread(retriever.invoke, "q", config)
-    else:
-        await retriever.ainvoke("q", config)
+    await run(retriever, is_sync, "q", config)
     assert recorder.paths("retriever") == ["mine", "mine/Fixed"]
     path = "mine/DenoiseCompressor/FunctionChatModel"
     assert recorder.paths("llm") == [path] * len(TEXTS)
