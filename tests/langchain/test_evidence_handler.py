@@ -166,12 +166,15 @@ async def test_a_draft_is_shown_while_it_is_written(search_then_answer, is_sync)
     retriever, _ = search_then_answer
     model = FunctionChatModel(reply=until_told)
     steps = {"context": retriever | joined, "question": RunnablePassthrough()}
-    checked_chain = verified(steps | PROMPT | model | StrOutputParser())
+    answers = []
+    verifier = Verifier(on_answer=answers.append)
+    checked_chain = verified(steps | PROMPT | model | StrOutputParser(), verifier)
     *shown, last = await checked_events(checked_chain, is_sync, QUESTION, show="draft")
     assert len(shown) > 5
     assert "".join(event.text for event in shown) == LIE
     assert isinstance(last, Revised)
     assert last.answer.text == TOWER
+    assert answers == [last.answer]
 
 
 @both_ways

@@ -357,3 +357,21 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     stored = json.dumps(state["denoise_left_out"])
     assert "Town 0" in stored
     assert "Town 8" in stored
+
+
+@pytest.mark.parametrize(
+    ("length", "settings", "kept"),
+    [(20, {}, "b"), (20, {"must_keep": "c is"}, "bc"), (1, {}, "abc")],
+    ids=["cut", "pinned", "a note would make it longer"],
+)
+def test_documents_are_cut_unless_they_are_pinned_or_short(length, settings, kept):
+    documents = []
+    for name in "abc":
+        documents.append(Document(page_content=f"{name} is. " * length, id=name))
+    content = "\n".join(document.page_content for document in documents)
+    message = ToolMessage(content, tool_call_id="call", artifact=documents)
+    middleware = cut_results(only("b is"), **settings)
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    assert "".join(document.id for document in after.artifact) == kept
+    assert after.response_metadata["denoise"]["kept"] == len(kept)
+    assert (after.content == content) is (kept == "abc")
