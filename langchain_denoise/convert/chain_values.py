@@ -28,7 +28,7 @@ from langchain_denoise.convert.documents import (
 )
 from langchain_denoise.convert.history import record_on_message
 from langchain_denoise.convert.messages import (
-    Turn,
+    ConversationTurn,
     block_text,
     is_role_pair,
     last_position,
@@ -79,7 +79,7 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
         elif isinstance(state, str):
             question = state
         elif messages is not None:
-            question = Turn.from_messages(messages).question
+            question = ConversationTurn.from_messages(messages).question
         else:
             question = _first_value(state, QUESTION_KEYS, "question")
     return _require_text(question, "the question")
@@ -151,7 +151,9 @@ def tool_passages(
             for call in message.tool_calls:
                 arguments[call["id"] or ""] = call["args"]
     results: list[tuple[Any, tuple[Passage, ...]]] = []
-    replies = messages if all_turns else Turn.from_messages(messages).replies
+    replies = (
+        messages if all_turns else ConversationTurn.from_messages(messages).replies
+    )
     for message in replies:
         if isinstance(message, ToolMessage):
             call_arguments = arguments.get(message.tool_call_id)

@@ -130,7 +130,7 @@ def last_position(
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ConversationTurn:
     """The last turn of a conversation.
 
     Attributes:
@@ -144,12 +144,14 @@ class Turn:
     replies: Sequence[BaseMessage]
 
     @staticmethod
-    def from_messages(messages: Sequence[BaseMessage]) -> Turn:
+    def from_messages(messages: Sequence[BaseMessage]) -> ConversationTurn:
         """The last turn of these messages."""
         position = last_position(messages, HumanMessage)
         if position is None:
-            return Turn((), None, messages)
-        return Turn(messages[:position], messages[position], messages[position + 1 :])
+            return ConversationTurn((), None, messages)
+        return ConversationTurn(
+            messages[:position], messages[position], messages[position + 1 :]
+        )
 
     @property
     def question_text(self) -> str:

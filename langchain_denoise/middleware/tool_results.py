@@ -36,7 +36,7 @@ from denoise_core.tool_results import (
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
 from langchain_denoise.convert.history import shown_message
-from langchain_denoise.convert.messages import Turn
+from langchain_denoise.convert.messages import ConversationTurn
 from langchain_denoise.middleware.base import ViewMiddleware
 from langchain_denoise.middleware.tool_messages import (
     CutPlace,
@@ -361,5 +361,7 @@ def _search_query(request: ToolCallRequest) -> str:
     state = request.state
     if not isinstance(state, (dict, list)):
         state = {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
-    user_text = Turn.from_messages(extract_messages(state) or []).question_text
+    user_text = ConversationTurn.from_messages(
+        extract_messages(state) or []
+    ).question_text
     return build_query(user_text, query_from_arguments(request.tool_call["args"]))

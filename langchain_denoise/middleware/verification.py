@@ -49,7 +49,7 @@ from langchain_denoise.convert.claims import (
     validate_claims,
 )
 from langchain_denoise.convert.messages import (
-    Turn,
+    ConversationTurn,
     internal_config,
     last_position,
     to_core_messages,
@@ -249,7 +249,7 @@ class ModelDrafter:
         # The state's messages are those before other middleware changed the request, so
         # that the verdict does not depend on the order of middleware.
         messages = extract_messages(request.state) or request.messages
-        self.turn = Turn.from_messages(messages)
+        self.turn = ConversationTurn.from_messages(messages)
         rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
         evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
@@ -421,7 +421,7 @@ def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
     """The records of the drafts rejected earlier in this turn, in order."""
     rejected_attempts: list[Record] = []
-    for message in Turn.from_messages(messages).replies:
+    for message in ConversationTurn.from_messages(messages).replies:
         attempts = stored_record(message).get("attempts")
         if not isinstance(attempts, list):
             continue

@@ -23,7 +23,7 @@ from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
 from langchain_denoise.convert.claims import extract_output_claims, validate_claims
 from langchain_denoise.convert.messages import (
-    Turn,
+    ConversationTurn,
     internal_config,
     to_core_messages,
 )
@@ -175,7 +175,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         return LoopRun(
             self._loop,
             question,
-            to_core_messages(Turn.from_messages(messages).history),
+            to_core_messages(ConversationTurn.from_messages(messages).history),
             drafter.output_for_answer,
             drafter,
             self.verifier.on_answer,
