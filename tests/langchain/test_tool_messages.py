@@ -186,9 +186,22 @@ def test_a_result_that_another_middleware_clears_stays_cleared(test_kit):
 
 
 NOT_SEARCHING = (
-    "shell", "translate", "send_mail", "write_file", "ask_agent", "list_files", "run_tests", "read_file",
-    "calculate", "get_time", "execute_sql", "git_diff", "create_ticket", "fetch_page", "compile",
-)  # fmt: skip
+    "shell",
+    "translate",
+    "send_mail",
+    "write_file",
+    "ask_agent",
+    "list_files",
+    "run_tests",
+    "read_file",
+    "calculate",
+    "get_time",
+    "execute_sql",
+    "git_diff",
+    "create_ticket",
+    "fetch_page",
+    "compile",
+)
 
 
 @pytest.mark.parametrize("name", NOT_SEARCHING)
