@@ -5,8 +5,8 @@ A question goes in, a checked answer comes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NotRequired
+from collections.abc import Sequence
+from typing import NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
@@ -62,18 +62,10 @@ class AugmentedRunnable(VerifyingRunnable[str | AugmentedInput, AugmentedOutput]
     augmenter: Augmenter
     """The loop, with its utility, policy, limits and budget."""
 
-    on_answer: Callable[[Answer], Any] | None = None
-    """Called with each `denoise_core.augmenter.Answer`: to record, replay or learn."""
-
     @override
     def _loop_run(self, input: str | AugmentedInput, options: Record) -> LoopRun:
         question, history = _question_and_history(input)
-        return LoopRun(self.augmenter, question, history, self._notify, _build_output)
-
-    def _notify(self, answer: Answer) -> Answer:
-        if self.on_answer is not None:
-            self.on_answer(answer)
-        return answer
+        return LoopRun(self.augmenter, question, history, _build_output)
 
 
 def _question_and_history(
@@ -90,15 +82,13 @@ def _question_and_history(
     )
 
 
-def _build_output(answer: Answer) -> tuple[AugmentedOutput, Record]:
+def _build_output(answer: Answer) -> AugmentedOutput:
     memory = answer.memory
-    record = answer_record(answer)
     evidence = memory.best.evidence if memory.best else memory.evidence
-    output: AugmentedOutput = {
+    return {
         "question": memory.question,
         "answer": answer.text,
         "outcome": str(answer.outcome),
         "context": evidence_documents(evidence, memory.retrieved, memory.question),
-        "denoise": record,
+        "denoise": answer_record(answer),
     }
-    return output, record

@@ -6,26 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
+from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
-from denoise_core._frameworks import cache_signature
 from denoise_core.ranking import keep_top, may_fill, order_by_score
-from denoise_core.runtime.budget import limit_concurrency
 from langchain_denoise.convert.documents import (
     DocumentBatch,
     describe_value,
     read_documents,
 )
 from langchain_denoise.observe import (
+    AnyRunManager,
     Record,
-    aemit_record,
-    emit_record,
-    has_listeners,
+    RecordedCall,
+    RecordedRunnable,
+    RunRecords,
     result_summaries,
 )
 from langchain_denoise.settings import Denoise, request_settings
@@ -39,7 +38,7 @@ class DenoiseInput(TypedDict):
 
 
 class DenoiseCompressor(
-    Denoise, RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor
+    Denoise, RecordedRunnable[DenoiseInput, list[Document]], BaseDocumentCompressor
 ):
     """Takes the noise out of retrieved documents.
 
@@ -101,76 +100,38 @@ class DenoiseCompressor(
     def invoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        documents: list[Document]
-        documents = self.denoise_texts(_validate_input(input, kwargs), config)
-        return documents
+        return super().invoke(_validate_input(input, kwargs), config)
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        documents: list[Document]
-        documents = await self.adenoise_texts(_validate_input(input, kwargs), config)
-        return documents
+        return await super().ainvoke(_validate_input(input, kwargs), config)
 
-    def denoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
+    def denoise_texts(self, input: Any) -> Any:
         """Denoise texts of any kind, as `DenoiseToolResults` does with tools' results.
 
         Args:
             input: ``{"texts": passages, "query": ...}``; or what `invoke` takes.
-            config: The config of the run.
 
         Returns:
             The core's result. Texts are chunked by their structure.
         """
-        return self._call_with_config(self._denoise, input, config)
+        return super().invoke(input)
 
-    async def adenoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
+    async def adenoise_texts(self, input: Any) -> Any:
         """`denoise_texts` without blocking the event loop."""
-        return await self._acall_with_config(self._adenoise, input, config)
+        return await super().ainvoke(input)
 
-    # LangChain inspects this signature at every call; the cache saves most of that cost.
-    @cache_signature
-    def _denoise(
-        self,
-        input: DenoiseInput,
-        run_manager: ParentRunManager,
-        config: RunnableConfig,
-    ) -> Any:
-        call = self._prepare_call(input, config)
-        with limit_concurrency(call.max_concurrency):
-            result = call.guard.denoise(call.query, call.passages)
-        result = call.finish(result)
-        # Building the summaries costs time, so it is skipped when nothing listens.
-        if has_listeners(run_manager):
-            emit_record(run_manager, call.run_inputs, *call.summaries(result))
-            call.report_shadow(result, run_manager)
-        return call.build_output(result)
-
-    @cache_signature
-    async def _adenoise(
-        self,
-        input: DenoiseInput,
-        run_manager: AsyncParentRunManager,
-        config: RunnableConfig,
-    ) -> Any:
-        call = self._prepare_call(input, config)
-        with limit_concurrency(call.max_concurrency):
-            result = await call.guard.adenoise(call.query, call.passages)
-        result = call.finish(result)
-        if has_listeners(run_manager):
-            await aemit_record(run_manager, call.run_inputs, *call.summaries(result))
-            call.report_shadow(result, run_manager)
-        return call.build_output(result)
-
+    @override
     def _prepare_call(
-        self, input: Mapping[str, Any], config: RunnableConfig
-    ) -> _TextsCall:
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
         call_type = _DocumentsCall if "documents" in input else _TextsCall
-        return call_type(self, input, config)
+        return call_type(self, input, run, config)
 
 
-class _TextsCall:
+class _TextsCall(RecordedCall):
     """One call's texts as passages, and the denoiser for this request.
 
     END chunks texts by their structure, unless ``chunks`` says otherwise.
@@ -182,6 +143,7 @@ class _TextsCall:
         self,
         settings: DenoiseCompressor,
         input: Mapping[str, Any],
+        run: AnyRunManager,
         config: RunnableConfig,
     ) -> None:
         overrides = request_settings(config)
@@ -190,6 +152,7 @@ class _TextsCall:
             settings, settings.denoiser_for(overrides), texts
         )
         self.settings = settings
+        self.callback_run = run
         self.query: str = input["query"]
         self.guard = Guard(
             denoiser,
@@ -200,9 +163,7 @@ class _TextsCall:
         self.top_n = overrides.get("top_n", settings.top_n)
         self.order = overrides.get("order", settings.order)
         self.fill_up = may_fill(denoiser)
-        bounds = (settings.max_concurrency, config.get("max_concurrency"))
-        set_bounds = [bound for bound in bounds if bound is not None]
-        self.max_concurrency = min(set_bounds, default=None)
+        self.max_concurrency = settings.max_concurrency
         self.run_inputs = {
             "query": self.query,
             self.input_key: len(self.passages),
@@ -224,25 +185,31 @@ class _TextsCall:
     def to_passages(self, texts: Any) -> Sequence[Passage]:
         return tuple(texts)
 
+    @override
+    def run(self) -> DenoiseResult:
+        return self.finish(self.guard.denoise(self.query, self.passages))
+
+    @override
+    async def arun(self) -> DenoiseResult:
+        return self.finish(await self.guard.adenoise(self.query, self.passages))
+
     def finish(self, result: DenoiseResult) -> DenoiseResult:
         return result
 
+    @override
     def build_output(self, result: DenoiseResult) -> Any:
         return result
 
-    def summaries(self, result: DenoiseResult) -> tuple[Record, Record]:
-        return result_summaries(self.passages, result)
-
-    def report_shadow(
-        self, result: DenoiseResult, run: ParentRunManager | AsyncParentRunManager
-    ) -> None:
-        """In shadow mode, give the result to each `ShadowReport` that listens."""
+    @override
+    def records(self, result: DenoiseResult) -> RunRecords:
         if self.settings.shadow:
             from denoise_core.shadow import ShadowCall
             from langchain_denoise.shadow import report_call
 
+            run = self.callback_run
             shadow_call = ShadowCall.from_result(self.passages, result)
             report_call(run.handlers, run.run_id, shadow_call)
+        return (self.run_inputs, *result_summaries(self.passages, result))
 
 
 class _DocumentsCall(_TextsCall):
@@ -272,9 +239,10 @@ class _DocumentsCall(_TextsCall):
         detail = self.settings.record
         return self.batch.restore_documents(result, detail, scores=write_scores)
 
-    def summaries(self, result: DenoiseResult) -> tuple[Record, Record]:
+    @override
+    def records(self, result: DenoiseResult) -> RunRecords:
         failures = {**result.failures, **self.batch.failures}
-        return super().summaries(replace(result, failures=failures))
+        return super().records(replace(result, failures=failures))
 
 
 def _validate_input(input: Any, kwargs: Record) -> DenoiseInput:

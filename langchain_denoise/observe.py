@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from langchain_core.callbacks import (
     AsyncParentRunManager,
@@ -11,14 +11,109 @@ from langchain_core.callbacks import (
     adispatch_custom_event,
     dispatch_custom_event,
 )
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables.utils import Input, Output
+from pydantic import ConfigDict
+from typing_extensions import override
 
 from denoise_core import DenoiseResult, Passage
+from denoise_core._frameworks import cache_signature
+from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.record import bounded_result_summary, result_summary
 
 EVENT_NAME = "denoise"
 SPAN_NAME = "denoise_record"
 
 Record = dict[str, Any]
+RunRecords: TypeAlias = tuple[Record, Record, Record]
+"""The arguments of `emit_record`: the inputs, the brief and the complete record."""
+AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager
+
+
+class RecordedCall:
+    """One input of a `RecordedRunnable`."""
+
+    max_concurrency: int | None = None
+    """Most model calls at once, within the bound of the config."""
+
+    def run(self) -> Any:
+        """The result; None if there is nothing to do."""
+        raise NotImplementedError
+
+    async def arun(self) -> Any:
+        """`run` for async."""
+        raise NotImplementedError
+
+    def build_output(self, result: Any) -> Any:
+        """The runnable's output."""
+        raise NotImplementedError
+
+    def records(self, result: Any) -> RunRecords:
+        """What is recorded of a result."""
+        raise NotImplementedError
+
+
+class RecordedRunnable(RunnableSerializable[Input, Output]):
+    """A runnable that records each call; inner calls are children of its run."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    def _prepare_call(
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
+        raise NotImplementedError
+
+    @override
+    def invoke(
+        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Output:
+        return self._call_with_config(self._run_call, input, config, **kwargs)
+
+    @override
+    async def ainvoke(
+        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Output:
+        return await self._acall_with_config(self._arun_call, input, config, **kwargs)
+
+    # LangChain inspects this signature at every call; the cache saves most of that cost.
+    @cache_signature
+    def _run_call(
+        self,
+        input: Input,
+        run_manager: ParentRunManager,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> Output:
+        call = self._prepare_call(input, run_manager, config, kwargs)
+        with (
+            limit_concurrency(config.get("max_concurrency")),
+            limit_concurrency(call.max_concurrency),
+        ):
+            result = call.run()
+        output = call.build_output(result)
+        # Building the records costs time, so it is skipped when nothing listens.
+        if result is not None and has_listeners(run_manager):
+            emit_record(run_manager, *call.records(result))
+        return cast("Output", output)
+
+    @cache_signature
+    async def _arun_call(
+        self,
+        input: Input,
+        run_manager: AsyncParentRunManager,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> Output:
+        call = self._prepare_call(input, run_manager, config, kwargs)
+        with (
+            limit_concurrency(config.get("max_concurrency")),
+            limit_concurrency(call.max_concurrency),
+        ):
+            result = await call.arun()
+        output = call.build_output(result)
+        if result is not None and has_listeners(run_manager):
+            await aemit_record(run_manager, *call.records(result))
+        return cast("Output", output)
 
 
 def emit_record(
@@ -52,7 +147,7 @@ def result_summaries(
     return bounded_result_summary(passages, result), result_summary(passages, result)
 
 
-def has_listeners(run: ParentRunManager | AsyncParentRunManager) -> bool:
+def has_listeners(run: AnyRunManager) -> bool:
     """Whether a handler listens; without one no record is built."""
     return bool(run.handlers or run.inheritable_handlers)
 

@@ -25,7 +25,7 @@ from typing_extensions import override
 from denoise_core import InputError, Passage
 from denoise_core.errors import ContractViolation
 from denoise_core.runtime.record import RECORD_KEY
-from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.compressor import DenoiseCompressor, DenoiseInput
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
     passages_from_documents,
@@ -124,22 +124,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
 
     @override
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        **kwargs: Any,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
-        request, arguments = self._split_arguments(kwargs, k)
+        request, arguments = self._split_arguments(kwargs)
         documents = self.retriever.invoke(query, config, **arguments)
-        chain_input: Any = {
-            "documents": read_documents(documents, "retriever"),
-            "query": query,
-        }
         return self._compressor.invoke(
-            chain_input, _config_with_settings(config, request)
+            _compressor_input(documents, query), _config_with_settings(config, request)
         )
 
     @override
@@ -148,22 +139,17 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
-        k: int | None = None,
         **kwargs: Any,
     ) -> list[Document]:
         config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
-        request, arguments = self._split_arguments(kwargs, k)
+        request, arguments = self._split_arguments(kwargs)
         documents = await self.retriever.ainvoke(query, config, **arguments)
-        chain_input: Any = {
-            "documents": read_documents(documents, "retriever"),
-            "query": query,
-        }
         return await self._compressor.ainvoke(
-            chain_input, _config_with_settings(config, request)
+            _compressor_input(documents, query), _config_with_settings(config, request)
         )
 
     def _split_arguments(
-        self, kwargs: dict[str, Any], k: int | None
+        self, kwargs: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The settings of this call, and the arguments for the inner retriever.
 
@@ -171,11 +157,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
             InputError: For arguments that the retriever would silently ignore, and for
                 settings that a call cannot change.
         """
-        request: dict[str, Any] = {} if k is None else {"top_n": k}
+        request: dict[str, Any] = {}
         arguments: dict[str, Any] = {}
         ignored = []
         for name, value in kwargs.items():
-            if name in RequestSettings.__annotations__:
+            if name == "k":
+                request["top_n"] = value
+            elif name in RequestSettings.__annotations__:
                 request[name] = value
             elif name in Denoise.model_fields:
                 raise InputError(
@@ -271,6 +259,10 @@ def require_retriever(retriever: Any) -> None:
         raise InputError(
             f"retriever: expected a LangChain retriever, got {type_name}{hint}"
         )
+
+
+def _compressor_input(documents: Any, query: str) -> DenoiseInput:
+    return {"documents": read_documents(documents, "retriever"), "query": query}
 
 
 def _config_with_settings(

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, field_validator
+from langchain_core.runnables import RunnableConfig
+from pydantic import field_validator
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.s2a import S2ADenoiser, S2AResult
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.chain_values import extract_messages
 from langchain_denoise.convert.history import UserTurn
 from langchain_denoise.convert.messages import read_messages
 from langchain_denoise.models.chat_llm import as_llm
-from langchain_denoise.observe import aemit_record, emit_record, result_summaries
+from langchain_denoise.observe import (
+    AnyRunManager,
+    Record,
+    RecordedCall,
+    RecordedRunnable,
+    RunRecords,
+    result_summaries,
+)
 from langchain_denoise.settings import LLMLike
 
 
-class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
+class S2AMessages(RecordedRunnable[Any, list[BaseMessage]]):
     """Removes opinion and what does not matter from the user's own message.
 
     Messages go in (whatever a chat model takes) and messages come out. Put it before a
@@ -42,8 +47,6 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     variant: Variant = "select"
     on_error: OnError = "keep"
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: Any) -> Any:
@@ -56,56 +59,63 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         return True
 
     @override
-    def invoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[BaseMessage]:
-        return self._call_with_config(self._denoise, input, config)
-
-    @override
-    async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[BaseMessage]:
-        return await self._acall_with_config(self._adenoise, input, config)
-
-    def _denoise(
-        self, input: Any, run_manager: ParentRunManager, config: RunnableConfig
-    ) -> list[BaseMessage]:
-        messages, turn = self._read_turn(input)
-        if turn is None:
-            return messages
-        with limit_concurrency(config.get("max_concurrency")):
-            result = self._denoiser().denoise(turn.question, [turn.passage])
-        result = _leave_out_relevance(result)
-        run_inputs = {"question": turn.question}
-        emit_record(run_manager, run_inputs, *result_summaries([turn.passage], result))
-        return turn.apply_result(result)
-
-    async def _adenoise(
-        self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig
-    ) -> list[BaseMessage]:
-        messages, turn = self._read_turn(input)
-        if turn is None:
-            return messages
-        with limit_concurrency(config.get("max_concurrency")):
-            result = await self._denoiser().adenoise(turn.question, [turn.passage])
-        result = _leave_out_relevance(result)
-        run_inputs = {"question": turn.question}
-        summaries = result_summaries([turn.passage], result)
-        await aemit_record(run_manager, run_inputs, *summaries)
-        return turn.apply_result(result)
-
-    def _read_turn(self, input: Any) -> tuple[list[BaseMessage], UserTurn | None]:
+    def _prepare_call(
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
         if isinstance(input, str):
             input = [input]
         messages = extract_messages(input) or read_messages(input)
         if messages is None:
             type_name = type(input).__name__
             raise InputError(f"expected messages or a prompt, got {type_name}")
-        return messages, UserTurn.from_messages(messages, self.variant)
+        turn = UserTurn.from_messages(messages, self.variant)
+        return _TurnCall(messages, turn, self._denoiser())
 
     def _denoiser(self) -> S2ADenoiser:
         llm = as_llm(self.model)
         return S2ADenoiser(llm, variant=self.variant, on_error=self.on_error)
+
+
+class _TurnCall(RecordedCall):
+    """One conversation, whose turn is None if there is nothing to denoise."""
+
+    def __init__(
+        self,
+        messages: list[BaseMessage],
+        turn: UserTurn | None,
+        denoiser: S2ADenoiser,
+    ) -> None:
+        self.messages = messages
+        self.turn = turn
+        self.denoiser = denoiser
+
+    @override
+    def run(self) -> S2AResult | None:
+        turn = self.turn
+        if turn is None:
+            return None
+        result = self.denoiser.denoise(turn.question, [turn.passage])
+        return _leave_out_relevance(result)
+
+    @override
+    async def arun(self) -> S2AResult | None:
+        turn = self.turn
+        if turn is None:
+            return None
+        result = await self.denoiser.adenoise(turn.question, [turn.passage])
+        return _leave_out_relevance(result)
+
+    @override
+    def build_output(self, result: S2AResult | None) -> list[BaseMessage]:
+        if self.turn is None or result is None:
+            return self.messages
+        return self.turn.apply_result(result)
+
+    @override
+    def records(self, result: S2AResult) -> RunRecords:
+        turn = cast("UserTurn", self.turn)
+        summaries = result_summaries([turn.passage], result)
+        return ({"question": turn.question}, *summaries)
 
 
 def _leave_out_relevance(result: S2AResult) -> S2AResult:

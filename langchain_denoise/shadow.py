@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from denoise_core import InputError
 from denoise_core.shadow import ShadowCall, ShadowLog
-from langchain_denoise.convert.chain_values import extract_answer_text
+from langchain_denoise.convert.claims import extract_output_claims
 
 
 class ShadowReport(BaseCallbackHandler):
@@ -59,7 +59,7 @@ class ShadowReport(BaseCallbackHandler):
         if not self._close_run(run_id):
             return
         try:
-            answer = extract_answer_text(outputs, None)
+            answer: str | None = extract_output_claims(outputs, None).text or None
         except InputError:  # such as the documents of a compressor that is called alone
             answer = None
         self.log.add_answer(str(run_id), answer)

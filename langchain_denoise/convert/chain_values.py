@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -18,24 +18,25 @@ from pydantic import BaseModel
 
 from denoise_core import InputError, Passage
 from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
+    id_from_text,
     passages_from_documents,
+    read_document_list,
     read_documents,
 )
 from langchain_denoise.convert.history import record_on_message
 from langchain_denoise.convert.messages import (
+    ConversationTurn,
     block_text,
-    current_turn,
     is_role_pair,
-    last_ai_position,
-    last_user_message,
+    last_position,
     read_messages,
 )
 from langchain_denoise.observe import Record
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
-MessageChange: TypeAlias = Callable[[BaseMessage], BaseMessage]
 
 QUESTION_KEYS = ("question", "input", "query")
 ANSWER_KEYS = ("answer", "output", "result", "text")
@@ -78,37 +79,27 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
         elif isinstance(state, str):
             question = state
         elif messages is not None:
-            question = last_user_message(messages)
+            question = ConversationTurn.from_messages(messages).question
         else:
             question = _first_value(state, QUESTION_KEYS, "question")
     return _require_text(question, "the question")
 
 
-def extract_answer_text(output: Any, selector: ValueSelector) -> str:
-    """The text of the answer in a chain's output."""
-    return _require_text(find_answer_value(output, selector), "the answer")
+def find_answer(output: Any) -> str | BaseMessage:
+    """The answer in an output that is no structured object.
 
-
-def find_answer_value(output: Any, selector: ValueSelector) -> Any:
-    """The answer in a chain's output, a string or a message.
-
-    The output itself, the value under one of `ANSWER_KEYS`, or the last AI message of a
-    state.
+    The output itself, or the last AI message of a state.
     """
-    if callable(selector):
-        answer = selector(output)
-    elif selector is not None:
-        answer = value_under_key(output, selector, "answer")
-    elif isinstance(output, (str, BaseMessage)):
-        answer = output
-    else:
-        messages = None if has_answer_text(output) else extract_messages(output)
+    messages = None
+    if not isinstance(output, (str, BaseMessage)):
+        messages = extract_messages(output)
         if messages is None:
-            answer = _first_value(output, ANSWER_KEYS, "answer")
-        else:
-            position = last_ai_position(messages)
-            answer = "" if position is None else messages[position]
-    return answer
+            output = _first_value(output, ANSWER_KEYS, "answer")
+    if messages is not None:
+        position = last_position(messages, AIMessage)
+        output = "" if position is None else messages[position]
+    _require_text(output, "the answer")
+    return cast("str | BaseMessage", output)
 
 
 def has_answer_text(output: Any) -> bool:
@@ -160,25 +151,38 @@ def tool_passages(
             for call in message.tool_calls:
                 arguments[call["id"] or ""] = call["args"]
     results: list[tuple[Any, tuple[Passage, ...]]] = []
-    for message in messages if all_turns else current_turn(messages):
-        if isinstance(message, ToolMessage) and message.status != "error":
+    replies = (
+        messages if all_turns else ConversationTurn.from_messages(messages).replies
+    )
+    for message in replies:
+        if isinstance(message, ToolMessage):
             call_arguments = arguments.get(message.tool_call_id)
-            results.append((call_arguments, _message_passages(message)))
+            results.append((call_arguments, tool_output_passages(message)))
     return results
 
 
-def _message_passages(message: ToolMessage) -> tuple[Passage, ...]:
-    documents = artifact_documents(message)
-    if documents is not None:
-        return passages_from_documents(documents, HEADER_KEYS)
-    results = search_result_documents(message)
-    passages = list(passages_from_documents(results, HEADER_KEYS))
-    text = str(message.text)
-    if text.strip():
-        metadata = {"tool": message.name}
-        passage = Passage(
-            text, message.tool_call_id, metadata=metadata, provenance="tool"
-        )
+def tool_output_passages(
+    output: Any, author: Provenance = "tool"
+) -> tuple[Passage, ...]:
+    """What a tool returned, a message or any value, as passages; () for an error.
+
+    The documents that it kept; or else search results and the text, which is by
+    ``author``.
+    """
+    text = output
+    documents = read_document_list(output)
+    name = text_id = None
+    if isinstance(output, ToolMessage):
+        if output.status == "error":
+            return ()
+        documents = read_document_list(output.artifact)
+        text = "" if documents else str(output.text)
+        documents = documents or search_result_documents(output)
+        name, text_id = output.name, output.tool_call_id
+    passages = list(passages_from_documents(documents or (), HEADER_KEYS))
+    if isinstance(text, str) and text.strip():
+        text_id = text_id or f"tool-{id_from_text(text)}"
+        passage = Passage(text, text_id, metadata={"tool": name}, provenance=author)
         passages.append(passage)
     return tuple(passages)
 
@@ -201,25 +205,6 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
     return documents
 
 
-def artifact_documents(message: ToolMessage) -> list[Document] | None:
-    """The documents in the artifact of a retrieval tool's message; None without any.
-
-    A checkpoint stores them as plain dicts, which become documents again.
-    """
-    artifact = message.artifact
-    if not isinstance(artifact, list) or not artifact:
-        return None
-    documents: list[Document] = []
-    for item in artifact:
-        if isinstance(item, dict) and "page_content" in item:
-            item = Document(**item)
-        # A list of anything else is a tool's own artifact, which is not touched.
-        if not isinstance(item, Document):
-            return None
-        documents.append(item)
-    return documents
-
-
 def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
     """Documents, strings, or a single one of either, as passages.
 
@@ -227,93 +212,42 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
         InputError: For anything else.
     """
     items = [evidence] if isinstance(evidence, (str, Document)) else evidence
-    if items is None or not isinstance(items, Iterable):
-        raise InputError(
-            f"evidence: expected documents or strings, got {type(evidence).__name__}"
-        )
-    documents: list[Any] = []
-    for item in items:
-        if isinstance(item, str):
-            item = Document(page_content=item)
-        documents.append(item)
-    return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
+    if isinstance(items, Iterable):
+        items = [
+            Document(page_content=item) if isinstance(item, str) else item
+            for item in items
+        ]
+    return passages_from_documents(read_documents(items, "evidence"), HEADER_KEYS)
 
 
-FEEDBACK_ID_PREFIX = "denoise-feedback-"
-"""Marks the ids of messages added to an input, so that they can be removed again."""
-
-
-def append_feedback_messages(
-    chain_input: Any, feedback_messages: Sequence[BaseMessage]
-) -> Any:
-    """The input with the feedback messages after its own."""
-    messages = list(extract_messages(chain_input) or [])
-    for number, message in enumerate(feedback_messages):
-        message_id = f"{FEEDBACK_ID_PREFIX}{number}"
-        messages.append(message.model_copy(update={"id": message_id}))
-    if isinstance(chain_input, Mapping):
-        return {**chain_input, MESSAGES_KEY: messages}
-    return messages
-
-
-def remove_feedback_messages(output: Any) -> Any:
-    """The output without the messages of `append_feedback_messages`."""
-    messages = output.get(MESSAGES_KEY) if isinstance(output, Mapping) else None
-    if not isinstance(messages, list):
-        return output
-    kept_messages = []
-    for message in messages:
-        message_id = str(getattr(message, "id", ""))
-        if not message_id.startswith(FEEDBACK_ID_PREFIX):
-            kept_messages.append(message)
-    if len(kept_messages) == len(messages):
-        return output
-    return {**output, MESSAGES_KEY: kept_messages}
-
-
-CANNOT_REPLACE_ANSWER = (
-    "cannot put another answer into a {}: pass answer='key', or limits that send "
-    "unsupported answers as they are"
-)
-
-
-def replace_answer(output: Any, text: str) -> Any:
+def replace_answer(output: Any, text: str, key: str | None = None) -> Any:
     """The output with another answer; everything else is unchanged.
 
+    Args:
+        output: A text, a message, a state of messages, or a dict of an answer.
+        text: The other answer.
+        key: The key of the answer; None is the first of `ANSWER_KEYS`.
+
     Raises:
-        InputError: If it is not known where the answer goes.
+        InputError: If it is not known where the answer goes, as in a structured answer.
     """
     if isinstance(output, str):
         return text
     if isinstance(output, BaseMessage):
         return output.model_copy(update={"content": text})
     if isinstance(output, Mapping):
-        if _answer_position(output) is not None:
-            return change_answer_message(
-                output, lambda message: message.model_copy(update={"content": text})
-            )
-        key = _first_key(output, ANSWER_KEYS)
-        if key is not None:
-            return {**output, key: text}
-    raise InputError(CANNOT_REPLACE_ANSWER.format(type(output).__name__))
-
-
-def change_answer_message(output: Any, change: MessageChange) -> Any:
-    """The output with its answer message changed; unchanged if it has none."""
-    if isinstance(output, BaseMessage):
-        return change(output)
-    position = _answer_position(output)
-    if position is None:
-        return output
-    messages = list(output[MESSAGES_KEY])
-    messages[position] = change(messages[position])
-    return {**output, MESSAGES_KEY: messages}
-
-
-def _answer_position(output: Any) -> int | None:
-    if not isinstance(output, Mapping) or MESSAGES_KEY not in output:
-        return None
-    return last_ai_position(output[MESSAGES_KEY])
+        key = key or _first_key(output, ANSWER_KEYS)
+        if isinstance(output.get(key), (str, BaseMessage)):
+            return {**output, key: replace_answer(output[key], text)}
+        messages = list(output.get(MESSAGES_KEY) or ())
+        position = last_position(messages, AIMessage)
+        if position is not None:
+            messages[position] = replace_answer(messages[position], text)
+            return {**output, MESSAGES_KEY: messages}
+    raise InputError(
+        f"cannot put another answer into a {type(output).__name__}: pass answer='key' of "
+        "a text, or limits that send unsupported answers as they are"
+    )
 
 
 def attach_record(output: Any, record: Record) -> Any:

@@ -89,6 +89,16 @@ def read_documents(documents: Any, argument: str = "documents") -> list[Document
     return document_list
 
 
+def read_document_list(value: Any) -> list[Document] | None:
+    """The documents of a list that has nothing else; None for any other value."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return None
+    try:
+        return read_documents(value)
+    except ValueError:
+        return None
+
+
 class DocumentBatch:
     """The documents of one call, converted one by one under a guard's policy.
 
@@ -99,7 +109,6 @@ class DocumentBatch:
     def __init__(
         self, documents: Sequence[Document], header_keys: Sequence[str], guard: Guard
     ) -> None:
-        self.guard = guard
         self.documents: list[Document] = []
         self.passages: list[Passage] = []
         self.failures: dict[str, str] = {}
@@ -109,6 +118,7 @@ class DocumentBatch:
             document_id = document_ids[position]
             try:
                 passage = passage_from_document(document, document_id, header_keys)
+                copy_model(document, {})  # one that cannot be copied is kept as it is
             except Exception as error:  # one broken document must not fail the others
                 reason = guard.handle_failed_item(f"documents[{position}]", error)
                 self.failures[document_id] = reason or format_error(error)
@@ -125,11 +135,41 @@ class DocumentBatch:
         *,
         scores: bool = True,
     ) -> list[Document]:
-        """The documents of the result, then the unconverted ones that the policy keeps."""
-        converted = documents_from_result(
-            self.documents, self.passages, result, detail, self.guard, scores=scores
-        )
-        return [*converted, *self._unconverted]
+        """The documents of the result, then the unconverted ones that the policy keeps.
+
+        Documents of the result are copies of the originals, of their type and with their
+        id and metadata, with the kept text. The record replaces an earlier one under
+        `RECORD_KEYS`, a new score goes to ``metadata["relevance_score"]``.
+
+        Args:
+            result: What the denoiser returned.
+            detail: How much the record holds.
+            scores: False writes no score, because scores differ by query.
+        """
+        original_documents: dict[str, Document] = {}
+        original_passages: dict[str, Passage] = {}
+        for passage, document in zip(self.passages, self.documents, strict=True):
+            original_documents[passage.id] = document
+            original_passages[passage.id] = passage
+        restored: list[Document] = []
+        for kept_passage in result.passages:
+            metadata: Record = {}
+            if detail != "none":
+                record = passage_record(kept_passage, original_passages, result)
+                metadata = flatten_record(record, scores=scores)
+            original = original_documents.get(kept_passage.id)
+            if original is None:
+                document = _joint_document(
+                    kept_passage, original_documents, metadata, scores
+                )
+            else:
+                old_score = original_passages[kept_passage.id].score
+                has_new_score = scores and kept_passage.score not in (None, old_score)
+                document = _shortened_document(
+                    kept_passage, original, metadata, has_new_score
+                )
+            restored.append(document)
+        return [*restored, *self._unconverted]
 
 
 def passages_from_documents(
@@ -208,68 +248,6 @@ def document_header(
         if value_text and not opening.startswith(value_text):
             lines.append(value_text if key == "title" else f"{key}: {value_text}")
     return "\n".join(lines)
-
-
-def documents_from_result(
-    documents: Sequence[Document],
-    passages: Sequence[Passage],
-    result: DenoiseResult,
-    detail: RecordDetail = "spans",
-    guard: Guard | None = None,
-    *,
-    scores: bool = True,
-) -> list[Document]:
-    """The documents of a result: copies of the originals with the kept text.
-
-    Id, type and metadata are the original's. The record replaces an earlier one under
-    `RECORD_KEYS`, a new score goes to ``metadata["relevance_score"]``.
-
-    Args:
-        documents: The input documents.
-        passages: Their passages, as `passages_from_documents` gives them.
-        result: What the denoiser returned.
-        detail: How much the record holds.
-        guard: Decides what happens to a document that cannot be written; None raises.
-        scores: False writes no score, because scores differ by query.
-    """
-    original_documents: dict[str, Document] = {}
-    original_passages: dict[str, Passage] = {}
-    for passage, document in zip(passages, documents, strict=True):
-        original_documents[passage.id] = document
-        original_passages[passage.id] = passage
-    restored: list[Document] = []
-    for kept_passage in result.passages:
-        try:
-            metadata: Record = {}
-            if detail != "none":
-                record = passage_record(kept_passage, original_passages, result)
-                metadata = flatten_record(record, scores=scores)
-            original = original_documents.get(kept_passage.id)
-            if original is None:
-                document = _joint_document(
-                    kept_passage, original_documents, metadata, scores
-                )
-            else:
-                old_score = original_passages[kept_passage.id].score
-                has_new_score = scores and kept_passage.score not in (None, old_score)
-                document = _shortened_document(
-                    kept_passage, original, metadata, has_new_score
-                )
-            restored.append(document)
-        except Exception as error:  # one broken document must not fail the others
-            if guard is None:
-                raise
-            reason = guard.handle_failed_item(f"document {kept_passage.id!r}", error)
-            if reason:
-                source_ids = dict.fromkeys(
-                    span.passage_id for span in kept_passage.source_spans
-                )
-                if kept_passage.id in original_documents:
-                    source_ids = {kept_passage.id: None}
-                for source_id in source_ids:
-                    original = original_documents[source_id]
-                    restored.append(unconverted_document(original, reason))
-    return restored
 
 
 def unconverted_document(document: Document, reason: str) -> Document:

@@ -6,18 +6,22 @@ messages pull an answer towards the user's opinion (System 2 Attention, section 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core import DenoiseResult, Passage
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.record import RECORD_KEY, passage_record
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 from denoise_core.s2a.question import same_question
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
+
+MessageType = TypeVar("MessageType", bound=BaseMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,13 @@ class UserTurn:
     def from_messages(
         messages: Sequence[BaseMessage], variant: Variant
     ) -> UserTurn | None:
-        """The turn of a conversation; None if it has no user message with text."""
+        """The turn of a conversation; None if it has no user message with one text."""
         position = question_position(messages)
         if position is None:
+            return None
+        if has_several_texts(messages[position]):
+            problem = "a message has several blocks of text"
+            log_fallback("S2AMessages", problem, "the message was kept as it was")
             return None
         return UserTurn(tuple(messages), position, variant)
 
@@ -104,74 +112,66 @@ def _normalize_text(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def has_several_texts(message: BaseMessage) -> bool:
+    """Whether the message's text is in several blocks."""
+    if isinstance(message.content, str):
+        return False
+    texts = [block for block in message.content if block_text(block) is not None]
+    return len(texts) > 1
+
+
 def replace_message_text(
     message: BaseMessage, text: str, record: Record
 ) -> BaseMessage:
     """A copy of the message with other text and the record; images stay in position."""
     content: Any = text
     if not isinstance(message.content, str):
-        content = _replace_block_texts(message.content, text, record)
+        content = []
+        for block in message.content:
+            if isinstance(block, dict) and block_text(block) is not None:
+                block = {**block, "text": text}
+            elif isinstance(block, str):
+                block = text
+            content.append(block)
     return record_on_message(message.model_copy(update={"content": content}), record)
 
 
-def record_on_message(message: BaseMessage, record: Record) -> BaseMessage:
+def record_on_message(message: MessageType, record: Record) -> MessageType:
     """A copy of the message with the record in its ``response_metadata``."""
-    metadata = {**message.response_metadata, RECORD_KEY: record}
+    return _with_metadata(message, RECORD_KEY, record)
+
+
+# What a model reads instead of a message
+
+
+VIEW_KEY = "denoise_view"
+"""Key of what the model reads instead of the content, in ``response_metadata``."""
+
+
+def with_view(message: MessageType, content: Any) -> MessageType:
+    """A copy of the message of which the model reads another content."""
+    view = {"content": content, "source": _content_checksum(message.content)}
+    return _with_metadata(message, VIEW_KEY, view)
+
+
+def shown_message(message: BaseMessage) -> BaseMessage:
+    """The message as the model reads it.
+
+    A message whose content was changed since, such as by a middleware that clears old
+    results, is unchanged.
+    """
+    view = message.response_metadata.get(VIEW_KEY)
+    if not view:
+        return message
+    if view["source"] != _content_checksum(message.content):
+        return message
+    return message.model_copy(update={"content": view["content"]})
+
+
+def _content_checksum(content: Any) -> int:
+    return zlib.crc32(repr(content).encode("utf-8", "backslashreplace"))
+
+
+def _with_metadata(message: MessageType, key: str, value: Any) -> MessageType:
+    metadata = {**message.response_metadata, key: value}
     return message.model_copy(update={"response_metadata": metadata})
-
-
-def _replace_block_texts(content: list[Any], text: str, record: Record) -> list[Any]:
-    """The content blocks in their order, with other text in the text blocks.
-
-    Text that is the message's own characters stays in the block that each part came from;
-    rewritten text goes into the first block. A block left without text is removed and
-    passes its ``cache_control`` to the block before it.
-    """
-    block_texts = [block_text(block) for block in content]
-    original_texts = [original for original in block_texts if original is not None]
-    new_texts = _split_into_blocks(original_texts, text, record)
-    new_content: list[Any] = []
-    for block, original in zip(content, block_texts, strict=True):
-        if original is None:
-            new_content.append(block)
-            continue
-        new_text = next(new_texts)
-        is_text_only = isinstance(block, str)
-        if new_text.strip():
-            new_content.append(
-                new_text if is_text_only else {**block, "text": new_text}
-            )
-        elif not is_text_only and "cache_control" in block and new_content:
-            previous = new_content[-1]
-            if isinstance(previous, dict):
-                cache_control = block["cache_control"]
-                new_content[-1] = {**previous, "cache_control": cache_control}
-    return new_content
-
-
-def _split_into_blocks(
-    block_texts: Sequence[str], text: str, record: Record
-) -> Iterator[str]:
-    """The new text of each text block.
-
-    Its part of the kept ranges; or all of a rewritten text in the first block.
-    """
-    full_text = "".join(block_texts)
-    ranges: list[tuple[int, int]] = []
-    for passage_ranges in record["spans"].values():
-        ranges += passage_ranges
-    kept_text = "".join(full_text[start:end] for start, end in ranges)
-    if not record["extractive"] or kept_text.strip() != text:
-        yield text
-        for _ in block_texts[1:]:
-            yield ""
-        return
-    # Kept ranges count characters of the joined text; each block gets its intersection.
-    block_start = 0
-    for original in block_texts:
-        block_end = block_start + len(original)
-        parts = []
-        for start, end in ranges:
-            parts.append(full_text[max(start, block_start) : min(end, block_end)])
-        yield "".join(parts)
-        block_start = block_end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import (
@@ -118,34 +119,44 @@ def _has_annotations(block: Any) -> bool:
     return bool(block.get("annotations") or block.get("citations"))
 
 
-def last_user_message(messages: Sequence[BaseMessage]) -> BaseMessage | None:
-    """The last human message; None if there is none."""
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage):
-            return message
-    return None
-
-
-def last_user_text(messages: Sequence[BaseMessage]) -> str:
-    """The text of the last human message; "" if there is none."""
-    message = last_user_message(messages)
-    return "" if message is None else str(message.text)
-
-
-def last_ai_position(messages: Sequence[Any]) -> int | None:
-    """The index of the last AI message; None if there is none."""
+def last_position(
+    messages: Sequence[Any], message_type: type[BaseMessage]
+) -> int | None:
+    """The index of the last message of a type; None if there is none."""
     for position in reversed(range(len(messages))):
-        if isinstance(messages[position], AIMessage):
+        if isinstance(messages[position], message_type):
             return position
     return None
 
 
-def current_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """The messages after the last human message; all if there is none."""
-    for position in reversed(range(len(messages))):
-        if isinstance(messages[position], HumanMessage):
-            return messages[position + 1 :]
-    return messages
+@dataclass(frozen=True, slots=True)
+class ConversationTurn:
+    """The last turn of a conversation.
+
+    Attributes:
+        history: The messages before the question.
+        question: The last human message; None if there is none.
+        replies: The messages after it; all of a conversation without a question.
+    """
+
+    history: Sequence[BaseMessage]
+    question: BaseMessage | None
+    replies: Sequence[BaseMessage]
+
+    @staticmethod
+    def from_messages(messages: Sequence[BaseMessage]) -> ConversationTurn:
+        """The last turn of these messages."""
+        position = last_position(messages, HumanMessage)
+        if position is None:
+            return ConversationTurn((), None, messages)
+        return ConversationTurn(
+            messages[:position], messages[position], messages[position + 1 :]
+        )
+
+    @property
+    def question_text(self) -> str:
+        """The text of the question; "" if there is none."""
+        return "" if self.question is None else str(self.question.text)
 
 
 def internal_config() -> RunnableConfig:

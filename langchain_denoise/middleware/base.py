@@ -1,4 +1,4 @@
-"""What the middleware share: a name, and a change of each request to the model."""
+"""What the middleware share: a name, and what the model reads of a message."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from typing_extensions import override
+
+from langchain_denoise.convert.history import shown_message
 
 Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -25,12 +27,19 @@ class NamedMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._name
 
 
-class RequestMiddleware(NamedMiddleware):
-    """Middleware that changes the request to the model."""
+class ViewMiddleware(NamedMiddleware):
+    """Middleware that stores in a message what the model reads of it.
+
+    The agent's state keeps the message as it was.
+    """
 
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request for the model."""
-        raise NotImplementedError
+        """The request with each message as the model reads it."""
+        messages: list[Any] = [shown_message(message) for message in request.messages]
+        pairs = zip(messages, request.messages, strict=True)
+        if all(shown is message for shown, message in pairs):
+            return request
+        return request.override(messages=messages)
 
     @override
     def wrap_model_call(

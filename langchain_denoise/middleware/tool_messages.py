@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
-from denoise_core.runtime.record import RECORD_KEY, short_id
+from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.record import short_id
 from denoise_core.text.omissions import omission_note
 from denoise_core.tool_results import (
     EMPTY_RESULT_TEXT,
@@ -21,13 +21,14 @@ from denoise_core.tool_results import (
     read_pin,
     read_result,
 )
-from langchain_denoise.convert.chain_values import artifact_documents
-from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
+from langchain_denoise.convert.documents import (
+    FALLBACK_KEY,
+    read_document_list,
+    unique_document_ids,
+)
+from langchain_denoise.convert.history import record_on_message, with_view
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
-
-VIEW_KEY = "denoise_view"
-"""Key of what the model reads instead of the content, in ``response_metadata``."""
 
 CutPlace: TypeAlias = Literal["view", "state"]
 DenoisedMessage: TypeAlias = tuple[ToolMessage, tuple[OmittedText, ...]]
@@ -67,34 +68,13 @@ class MessageCut:
         if is_unchanged and not record:
             return message, ()
         record = {**record, "characters_after": _count_characters(content)}
-        metadata = {**message.response_metadata, RECORD_KEY: record}
-        update = {"response_metadata": metadata}
+        changed_message = record_on_message(message, record)
         if self.where == "state":
-            update["content"] = content
-            update["artifact"] = artifact
+            update = {"content": content, "artifact": artifact}
+            changed_message = changed_message.model_copy(update=update)
         elif content != message.content:
-            source = content_checksum(message.content)
-            metadata[VIEW_KEY] = {"content": content, "source": source}
-        return message.model_copy(update=update), omitted
-
-
-def shown_message(message: BaseMessage) -> BaseMessage:
-    """The message as the model reads it.
-
-    A message whose content was changed since, such as by a middleware that clears old
-    results, is unchanged.
-    """
-    view = message.response_metadata.get(VIEW_KEY)
-    if not view:
-        return message
-    if view["source"] != content_checksum(message.content):
-        return message
-    return message.model_copy(update={"content": view["content"]})
-
-
-def content_checksum(content: Any) -> int:
-    """A checksum of a message's content."""
-    return zlib.crc32(repr(content).encode("utf-8", "backslashreplace"))
+            changed_message = with_view(changed_message, content)
+        return changed_message, omitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,119 +140,90 @@ class ToolDocuments:
         A content that does not show the documents' texts, such as their ids alone, is
         unchanged, and so are the documents.
         """
-        kept_texts = self._kept_texts(kept_documents)
-        is_pinned = read_pin(cut.must_keep)
-        for n, document in enumerate(self.documents):
-            if is_pinned is not None and is_pinned(document.page_content):
-                kept_texts[n] = document.page_content
-        text_id = f"{_result_name(self.message)}1"
-        recall_id = ""
-        if cut.has_recall:
-            recall_id = text_id
-        note = self._omission_note(kept_texts, recall_id)
-        fallbacks = []
-        for document in kept_documents:
-            fallbacks.append(document.metadata.get(FALLBACK_KEY))
-        kept_count = 0
-        for kept_text in kept_texts:
-            kept_count += kept_text is not None
-        record = {
+        shown_documents = self._shown_documents(kept_documents, cut.must_keep)
+        fallbacks = [document.metadata.get(FALLBACK_KEY) for document in kept_documents]
+        record: Record = {
             "given": len(self.documents),
-            "kept": kept_count,
+            "kept": len(self.documents),
             "fallback": next(filter(None, fallbacks), None),
             "characters_before": self.characters,
         }
+        name = f"{_result_name(self.message)}1"
+        omitted_texts = []
+        for document, shown in zip(self.documents, shown_documents, strict=True):
+            if shown is None or shown.page_content != document.page_content:
+                omitted_texts.append(document.page_content)
+        recall_id = name if cut.has_recall else ""
         content = None
-        if note:
-            content = self._replace_content(kept_texts, note)
-        if content is None or _count_characters(content) >= self.characters:
-            record["kept"] = len(self.documents)
-            artifact = self.message.artifact
-            return cut.cap_message(self.message, self.message.content, artifact, record)
-        shown_documents = self._shown_documents(kept_documents, kept_texts)
-        message, cap_texts = cut.cap_message(
-            self.message, content, shown_documents, record
-        )
-        omitted = OmittedText(text_id, self._omitted_text(kept_texts))
-        return message, (omitted, *cap_texts)
-
-    def _omission_note(self, kept_texts: Sequence[str | None], recall_id: str) -> str:
-        """What the content says about documents that were dropped or shortened."""
-        dropped_count = 0
-        shortened_count = 0
-        for document, kept_text in zip(self.documents, kept_texts, strict=True):
-            dropped_count += kept_text is None
-            shortened_count += kept_text not in (None, document.page_content)
-        if not dropped_count and not shortened_count:
-            return ""
-        note = omission_note(len(self.documents), dropped_count, "documents", recall_id)
-        if shortened_count:
-            note += f"; {shortened_count} shortened"
-        return f"[{note}]"
-
-    def _omitted_text(self, kept_texts: Sequence[str | None]) -> str:
-        """The whole text of each document that was dropped or shortened."""
-        texts = []
-        for document, kept_text in zip(self.documents, kept_texts, strict=True):
-            if kept_text != document.page_content:
-                texts.append(document.page_content)
-        return _join_paragraphs(texts)
+        if omitted_texts:
+            content = self._shorten_content(
+                shown_documents, len(omitted_texts), recall_id
+            )
+        if content is None or len(content) >= self.characters:
+            message = self.message
+            return cut.cap_message(message, message.content, message.artifact, record)
+        artifact = [document for document in shown_documents if document is not None]
+        record["kept"] = len(artifact)
+        message, cap_texts = cut.cap_message(self.message, content, artifact, record)
+        return message, (OmittedText(name, "\n\n".join(omitted_texts)), *cap_texts)
 
     def _shown_documents(
-        self, kept_documents: Sequence[Document], kept_texts: Sequence[str | None]
-    ) -> list[Document]:
-        """The kept documents, with pinned ones as they were."""
-        shown_texts = {document.page_content for document in kept_documents}
-        pinned_documents = []
-        for document, kept_text in zip(self.documents, kept_texts, strict=True):
-            is_whole = kept_text == document.page_content
-            if is_whole and kept_text not in shown_texts:
-                pinned_documents.append(document)
-        return [*kept_documents, *pinned_documents]
+        self, kept_documents: Sequence[Document], must_keep: Pin | None
+    ) -> list[Document | None]:
+        """What is kept of each document; None for one that was dropped.
 
-    def _kept_texts(self, kept_documents: Sequence[Document]) -> list[str | None]:
-        """The kept text of each document; None for one that was dropped."""
-        document_ids = []
-        for unique_id in unique_document_ids(self.documents):
-            document_ids.append(short_id(unique_id))
-        kept_texts: list[str | None] = [None] * len(self.documents)
-        joint_texts: list[str] = []
+        All documents are kept when one text was rewritten from several.
+        """
+        kept_by_id: dict[str, Document] = {}
         for document in kept_documents:
             origin = document.metadata.get("denoise_origin", document.id)
-            origin_id = short_id(str(origin))
-            if origin_id in document_ids:
-                position = document_ids.index(origin_id)
-                kept_texts[position] = document.page_content
-            else:
-                joint_texts.append(document.page_content)
-        if joint_texts:
-            # One text rewritten from several documents goes to the first position.
-            kept_texts[0] = _join_paragraphs([*joint_texts, kept_texts[0] or None])
-        return kept_texts
+            kept_by_id[short_id(str(origin))] = document
+        is_pinned = read_pin(must_keep)
+        shown_documents: list[Document | None] = []
+        document_ids = unique_document_ids(self.documents)
+        for document_id, document in zip(document_ids, self.documents, strict=True):
+            shown = kept_by_id.pop(short_id(document_id), None)
+            if is_pinned is not None and is_pinned(document.page_content):
+                shown = document
+            shown_documents.append(shown)
+        if kept_by_id:
+            problem = "a text was rewritten from several documents of a tool"
+            log_fallback("DenoiseToolResults", problem, "the input was kept as it is")
+            return list(self.documents)
+        return shown_documents
 
-    def _replace_content(
-        self, kept_texts: Sequence[str | None], note: str
+    def _shorten_content(
+        self, shown_documents: Sequence[Document | None], changed: int, recall_id: str
     ) -> str | None:
-        """The content with other texts and the note; None if it does not show them."""
-        content = self.message.content
-        if not isinstance(content, str):
+        """The content with the shown texts and a note; None if it has other texts.
+
+        Args:
+            shown_documents: What is kept of each document.
+            changed: How many documents were dropped or shortened.
+            recall_id: The id in the note, or "".
+        """
+        originals = [document.page_content for document in self.documents]
+        new_texts = []
+        for document in shown_documents:
+            new_texts.append(None if document is None else document.page_content)
+        content = replace_texts(str(self.message.content), originals, new_texts)
+        if content is None:
             return None
-        originals = []
-        for document in self.documents:
-            originals.append(document.page_content)
-        new_content = replace_texts(content, originals, kept_texts)
-        if new_content is None:
-            return None
-        if not any(text is not None for text in kept_texts):
+        dropped = new_texts.count(None)
+        note = omission_note(len(originals), dropped, "documents", recall_id)
+        if changed > dropped:
+            note += f"; {changed - dropped} shortened"
+        note = f"[{note}]"
+        if dropped == len(originals):
             note = f"{EMPTY_RESULT_TEXT}\n{note}"
-        return f"{new_content}\n\n{note}".lstrip("\n")
+        return f"{content}\n\n{note}".lstrip("\n")
 
 
 def parse_tool_message(
     message: ToolMessage, cut: MessageCut
 ) -> ToolText | ToolDocuments | None:
     """The texts or documents of a tool's message; None if it has neither."""
-    documents = artifact_documents(message)
+    documents = read_document_list(message.artifact)
     if documents is not None:
         # Only a content that is one text can be cut: others cost no call.
         is_text = isinstance(message.content, str)
@@ -308,18 +259,8 @@ def replace_texts(
             new_content += heading[:paragraph_end].rstrip()
         end = start + len(original)
     new_content += content[end:]
-    is_first_kept = bool(replacements) and replacements[0] is not None
-    if is_first_kept:
-        return new_content
-    return new_content.lstrip("\n")
-
-
-def _join_paragraphs(texts: Sequence[str | None]) -> str:
-    paragraphs = []
-    for text in texts:
-        if text is not None:
-            paragraphs.append(text)
-    return "\n\n".join(paragraphs)
+    is_first_dropped = not replacements or replacements[0] is None
+    return new_content.lstrip("\n") if is_first_dropped else new_content
 
 
 def _result_name(message: ToolMessage) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeAlias, get_args
@@ -34,15 +35,15 @@ from denoise_core.tool_results import (
 )
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
-from langchain_denoise.convert.messages import last_user_text
-from langchain_denoise.middleware.base import RequestMiddleware
+from langchain_denoise.convert.history import shown_message
+from langchain_denoise.convert.messages import ConversationTurn
+from langchain_denoise.middleware.base import ViewMiddleware
 from langchain_denoise.middleware.tool_messages import (
     CutPlace,
     MessageCut,
     ToolDocuments,
     ToolText,
     parse_tool_message,
-    shown_message,
 )
 from langchain_denoise.settings import DenoiserLike
 from langchain_denoise.shadow import report_call
@@ -53,19 +54,13 @@ ToolHandler: TypeAlias = Callable[[ToolCallRequest], ToolReturn]
 AsyncToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolReturn]]
 
 
-def _merge_omitted_texts(
-    old: Mapping[str, str] | None, new: Mapping[str, str] | None
-) -> dict[str, str]:
-    return {**(old or {}), **(new or {})}
-
-
 class RecallState(AgentState[Any]):
     """The agent's state, with the texts that were cut out of tools' results."""
 
-    denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_omitted_texts]]
+    denoise_left_out: NotRequired[Annotated[dict[str, str], operator.or_]]
 
 
-class DenoiseToolResults(RequestMiddleware):
+class DenoiseToolResults(ViewMiddleware):
     """Shortens what tools return, and says in each result what is missing.
 
     A tool that keeps its documents (``create_retriever_tool(...,
@@ -136,10 +131,13 @@ class DenoiseToolResults(RequestMiddleware):
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.is_shadow = self.compressor.shadow
+        # By its record a document is found again in the tool's text, also among several
+        # of one id.
+        changes: dict[str, Any] = {"record": "spans"}
         if self.is_shadow:
             # Messages are compared whole, so the compressor does the cutting.
-            quiet = {"shadow": False, "on_error": "keep", "on_empty": "drop"}
-            self.compressor = self.compressor.model_copy(update=quiet)
+            changes |= {"shadow": False, "on_error": "keep", "on_empty": "drop"}
+        self.compressor = self.compressor.model_copy(update=changes)
         self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
         self.recall = recall
         if where not in get_args(CutPlace):
@@ -171,7 +169,7 @@ class DenoiseToolResults(RequestMiddleware):
         results = []
         for content in contents:
             text_input = content.denoise_input(query)
-            results.append(self.compressor.denoise_texts(text_input, None))
+            results.append(self.compressor.denoise_texts(text_input))
         return self._finish(tool_return, contents, results, query)
 
     @override
@@ -184,7 +182,7 @@ class DenoiseToolResults(RequestMiddleware):
         results = []
         for content in contents:
             text_input = content.denoise_input(query)
-            results.append(await self.compressor.adenoise_texts(text_input, None))
+            results.append(await self.compressor.adenoise_texts(text_input))
         return self._finish(tool_return, contents, results, query)
 
     @override
@@ -195,11 +193,7 @@ class DenoiseToolResults(RequestMiddleware):
             InputError: At the first request, for a name that no tool of the agent has.
         """
         self._check_names(request)
-        messages: list[Any] = [shown_message(message) for message in request.messages]
-        pairs = zip(messages, request.messages, strict=True)
-        if all(shown is message for shown, message in pairs):
-            return request
-        return request.override(messages=messages)
+        return super().change_request(request)
 
     def _check_names(self, request: ModelRequest[Any]) -> None:
         if self._has_checked_names:
@@ -367,5 +361,7 @@ def _search_query(request: ToolCallRequest) -> str:
     state = request.state
     if not isinstance(state, (dict, list)):
         state = {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
-    user_text = last_user_text(extract_messages(state) or [])
+    user_text = ConversationTurn.from_messages(
+        extract_messages(state) or []
+    ).question_text
     return build_query(user_text, query_from_arguments(request.tool_call["args"]))

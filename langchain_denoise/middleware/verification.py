@@ -28,11 +28,10 @@ from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import override
 
-from denoise_core import InputError, Passage, Usage
+from denoise_core import InputError, Passage, Reply
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
-from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
@@ -47,26 +46,22 @@ from langchain_denoise.convert.chain_values import (
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
     extract_output_claims,
-    replace_claim_text,
-    resolve_sources,
     validate_claims,
 )
 from langchain_denoise.convert.messages import (
-    current_turn,
+    ConversationTurn,
     internal_config,
-    last_ai_position,
-    last_user_text,
-    message_citations,
+    last_position,
+    to_core_messages,
 )
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
+from langchain_denoise.models.chat_llm import reply_from_message
 from langchain_denoise.observe import Record, short_record
 from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import (
-    CITED_KEY,
     Verifier,
-    annotate_message,
     earlier_evidence,
-    history_before_question,
+    record_for_output,
     stored_record,
 )
 
@@ -160,11 +155,11 @@ class VerificationMiddleware(NamedMiddleware):
         self, request: AgentRequest, handler: Handler
     ) -> VerifiedResponse:
         prompts = PromptReader()
-        with self._first_draft_context(prompts) as context:
+        with self._first_draft_context(request, prompts) as context:
             first_response: AgentResponse = context.run(handler, request)
         if final_claims(first_response) is None:
             return first_response
-        drafter = ModelDrafter(self, request, first_response, prompts, handler, None)
+        drafter = ModelDrafter(self, request, first_response, prompts, handler)
 
         def judge_answer(question: str) -> Record:
             answer = drafter.loop.answer(question, drafter.history, drafter=drafter)
@@ -179,12 +174,12 @@ class VerificationMiddleware(NamedMiddleware):
         self, request: AgentRequest, handler: AsyncHandler
     ) -> VerifiedResponse:
         prompts = PromptReader()
-        with self._first_draft_context(prompts) as context:
+        with self._first_draft_context(request, prompts) as context:
             call = coro_with_context(handler(request), context, create_task=True)
             first_response = await call
         if final_claims(first_response) is None:
             return first_response
-        drafter = ModelDrafter(self, request, first_response, prompts, None, handler)
+        drafter = ModelDrafter(self, request, first_response, prompts, handler)
 
         async def judge_answer(question: str) -> Record:
             loop = drafter.loop
@@ -196,8 +191,18 @@ class VerificationMiddleware(NamedMiddleware):
         await runnable.ainvoke(drafter.question, internal_config())
         return drafter.response()
 
-    def _first_draft_context(self, prompts: PromptReader) -> Any:
-        """The context of the first draft: out of the user's stream if that is wanted."""
+    def _first_draft_context(self, request: AgentRequest, prompts: PromptReader) -> Any:
+        """The context of the first draft: out of the user's stream if that is wanted.
+
+        Raises:
+            InputError: For a structured answer that another text would replace.
+        """
+        unsupported = self.verifier.limits.unsupported
+        if request.response_format is not None and unsupported != "send":
+            raise InputError(
+                f"unsupported={unsupported!r} puts another text into the answer, and a "
+                "structured answer has no field for it; send it, and read its outcome"
+            )
         config = ensure_config() if self.show == "draft" else internal_config()
         return set_config_context(merge_configs(config, {"callbacks": [prompts]}))
 
@@ -232,21 +237,19 @@ class ModelDrafter:
         request: AgentRequest,
         first_response: AgentResponse,
         prompts: PromptReader,
-        handler: Handler | None,
-        async_handler: AsyncHandler | None,
+        handler: Callable[[AgentRequest], Any],
     ) -> None:
         self.request = request
         self.claims = settings.claims
         self.verifier = settings.verifier
         self.first_response = first_response
         self.handler = handler
-        self.async_handler = async_handler
         self.extra_calls = 0
         self.tool_response: AgentResponse | None = None
         # The state's messages are those before other middleware changed the request, so
         # that the verdict does not depend on the order of middleware.
         messages = extract_messages(request.state) or request.messages
-        self.messages = messages
+        self.turn = ConversationTurn.from_messages(messages)
         rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
         evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
@@ -268,26 +271,26 @@ class ModelDrafter:
     @property
     def question(self) -> str:
         """The text of the user's last message."""
-        return last_user_text(self.messages).strip() or "(no question)"
+        return self.turn.question_text.strip() or "(no question)"
 
     @property
     def history(self) -> Any:
         """The conversation before the question."""
-        return history_before_question(self.messages)
+        return to_core_messages(self.turn.history)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
-        if request.attempt == 0 or self.handler is None:
-            return self._read_reply(self.first_response)
-        return self._read_reply(self.handler(self._redraft_request(request)))
+        response = self.first_response
+        if request.attempt > 0:
+            response = self.handler(self._redraft_request(request))
+        return self._read_reply(response)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """`draft` for async."""
-        if request.attempt == 0 or self.async_handler is None:
-            return self._read_reply(self.first_response)
-        return self._read_reply(
-            await self.async_handler(self._redraft_request(request))
-        )
+        response = self.first_response
+        if request.attempt > 0:
+            response = await self.handler(self._redraft_request(request))
+        return self._read_reply(response)
 
     def _redraft_request(self, request: DraftRequest) -> AgentRequest:
         self.extra_calls += 1
@@ -298,20 +301,17 @@ class ModelDrafter:
         )
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
-        position = last_ai_position(response.result)
-        last_message = None if position is None else response.result[position]
-        reported = getattr(last_message, "usage_metadata", None)
-        usage = None
-        if reported:
-            usage = Usage(reported["input_tokens"], reported["output_tokens"])
+        position = last_position(response.result, AIMessage)
+        reply = Reply("")
+        if position is not None:
+            reply = reply_from_message(response.result[position])
         claims = final_claims(response, self.claims)
         if claims is None:
             self.tool_response = response
-            text = "" if last_message is None else str(last_message.text)
-            return DraftReply(text, usage, judge=False, origin=response)
+            return DraftReply(reply.text, reply.usage, judge=False, origin=response)
         return DraftReply(
             claims.text,
-            usage,
+            reply.usage,
             retrieved=self.evidence,
             fields=claims.fields,
             origin=response,
@@ -324,7 +324,9 @@ class ModelDrafter:
         Returns:
             The record for its span, without the drafts' text.
         """
-        self.answer = self.verifier.notify(answer)
+        if self.verifier.on_answer is not None:
+            self.verifier.on_answer(answer)
+        self.answer = answer
         self.record = answer_record(self.answer)
         return short_record(self.record)
 
@@ -334,7 +336,7 @@ class ModelDrafter:
         Calls beyond the one that LangChain counts are added to its counts.
         """
         response = self.tool_response or self._answer_response()
-        record = {**self.record, CITED_KEY: cited_state(self.answer)}
+        record = record_for_output(self.answer, self.record)
         response = _change_last_message(
             response, lambda message: attach_record(message, record)
         )
@@ -347,32 +349,17 @@ class ModelDrafter:
         return ExtendedModelResponse(response, Command(update=counts))
 
     def _answer_response(self) -> AgentResponse:
-        answer = self.answer
         best = self.answer.best
         response = self.first_response
         if best is not None and best.origin is not None:
             response = best.origin
-        structured = response.structured_response
-        if structured is None:
-            if best is None or best.candidate != answer.text:
-                update = {"content": answer.text}
-                response = _change_last_message(
-                    response, lambda message: message.model_copy(update=update)
-                )
-            if self.verifier.annotate:
-                response = _change_last_message(
-                    response, lambda message: annotate_message(message, answer)
-                )
-            return response
-        claims = final_claims(response, self.claims) or ClaimedOutput()
-        if best is None:
-            return response
-        sources = resolve_sources(claims.sources, answer.memory.evidence)
-        if sources:
-            self.record["sources"] = sources
-        if claims.fields is None and answer.text != claims.text:
-            structured = replace_claim_text(structured, answer.text, claims.path)
-        return replace(response, structured_response=structured)
+        has_other_text = best is None or best.candidate != self.answer.text
+        if response.structured_response is None and has_other_text:
+            update = {"content": self.answer.text}
+            response = _change_last_message(
+                response, lambda message: message.model_copy(update=update)
+            )
+        return response
 
 
 def final_claims(
@@ -390,10 +377,9 @@ def final_claims(
     message = response.result[0]
     if not isinstance(message, AIMessage) or message.tool_calls:
         return None
-    text = str(message.text)
-    if not text.strip():
+    if not message.text.strip():
         return None
-    return ClaimedOutput(text, citations=message_citations(message))
+    return extract_output_claims(message, None)
 
 
 def collect_evidence(
@@ -435,7 +421,7 @@ def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
     """The records of the drafts rejected earlier in this turn, in order."""
     rejected_attempts: list[Record] = []
-    for message in current_turn(messages):
+    for message in ConversationTurn.from_messages(messages).replies:
         attempts = stored_record(message).get("attempts")
         if not isinstance(attempts, list):
             continue
@@ -450,7 +436,7 @@ def _change_last_message(
     response: AgentResponse, change: Callable[[Any], Any]
 ) -> AgentResponse:
     # In structured output a tool message may follow the model's message.
-    position = last_ai_position(response.result)
+    position = last_position(response.result, AIMessage)
     if position is None:
         return response
     messages = list(response.result)

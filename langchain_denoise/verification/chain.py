@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -18,39 +17,35 @@ from typing_extensions import override
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
-from denoise_core.augmenter.drafting.conversation import cited_state
 from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
-from langchain_denoise.convert.claims import (
-    change_at_path,
-    extract_output_claims,
-    replace_claim_text,
-    resolve_sources,
-    validate_claims,
+from langchain_denoise.convert.claims import extract_output_claims, validate_claims
+from langchain_denoise.convert.messages import (
+    ConversationTurn,
+    internal_config,
+    to_core_messages,
 )
-from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.observe import Record
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
     RedraftRequest,
-    current_redraft,
+    change_model,
     find_model,
-    inner_steps,
-    insert_redrafting,
+    visible_steps,
 )
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
-    CITED_KEY,
     Verifier,
-    annotate_message,
     earlier_evidence,
-    history_before_question,
+    record_for_output,
 )
 
-OutputType = Literal["output", "answer"]
 DraftEvent: TypeAlias = str | DraftReply
+
+NO_MODEL = "the chain shows no model; make it a step: prompt | model"
 
 
 def verified(
@@ -63,7 +58,6 @@ def verified(
     question: ValueSelector = None,
     answer: ValueSelector = None,
     evidence: ValueSelector = None,
-    output_type: OutputType = "output",
     claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """The chain with its answers checked against the evidence it found.
@@ -72,12 +66,12 @@ def verified(
     form.
 
     The feedback goes to the model that writes, after its own prompt, and to no search:
-    the chain's input stays the same. A chain that shows no model, such as a function,
-    gets it at the end of its input's messages, if it takes messages.
+    the chain's input stays the same. A chain that shows no model, such as a function, is
+    run again without feedback, and the log says so.
 
-    A chain whose tools ran is not run again, because they would run twice. A graph or
-    agent raises `InputError`; use ``VerificationMiddleware`` there, or allow another run
-    with ``Verifier(limits=LoopLimits(rerun=True))``.
+    A chain whose tools ran is judged and not run again, because they would run twice; nor
+    is a graph, an agent or a chain that writes a history. Use ``VerificationMiddleware``
+    there, or allow another run with ``Verifier(limits=LoopLimits(rerun=True))``.
 
     The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in a
     message's ``response_metadata["denoise"]``, in ``.denoise`` of a string, in the span
@@ -98,14 +92,10 @@ def verified(
         evidence: The key of the evidence, or a function of input and output. By default
             it is what the chain's retrievers and tools return while it runs, or else the
             documents under ``context``, ``documents`` or ``source_documents``.
-        output_type: ``"answer"`` returns the `denoise_core.augmenter.Answer` instead of
-            the output.
         claims: The fields of structured output (pydantic, a dataclass, a dict,
             ``include_raw=True``) to judge: ``["answer", "findings[].text"]``. By default
             the answer; without one every field but sources, confidence and follow-up
-            questions. ``sources``, ``citations`` and ``references`` are looked up in the
-            evidence: the record's ``sources`` lists the documents, and under
-            ``unresolved`` those that were not found.
+            questions.
 
     >>> documents = ["The tower was finished in 1889."]
     >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
@@ -122,48 +112,23 @@ def verified(
             "verifier: expected Verifier(...) alone, or judge=, limits= and budget= "
             "without it"
         )
-    runnable: AnyRunnable = coerce_to_runnable(chain)
-    _check_rerun(runnable, verifier.limits.rerun)
     return VerifiedRunnable(
-        chain=runnable,
+        chain=coerce_to_runnable(chain),
         verifier=verifier,
         question=question,
         answer=answer,
         evidence=evidence,
-        output_type=output_type,
         claims=claims,
     )
 
 
-def _check_rerun(chain: AnyRunnable, allow_rerun: bool) -> None:
-    """Check that the chain may run more than once.
-
-    Raises:
-        InputError: For a chain that writes a history, and for a graph or agent.
-    """
+def _has_effects(chain: AnyRunnable) -> bool:
+    """Whether a run changes more than its output, as a graph or a history may."""
     modules: set[str] = set()
     for step in visible_steps(chain):
         modules.update(parent.__module__ for parent in type(step).__mro__)
-    if "langchain_core.runnables.history" in modules:
-        raise InputError(
-            "a history inside verified(...) would keep every draft, rejected ones too; "
-            "read it before the chain and write to it what verified(chain) gives"
-        )
-    is_graph = any(module.startswith("langgraph.pregel") for module in modules)
-    if is_graph and not allow_rerun:
-        raise InputError(
-            "verified(...) runs its chain again, and a graph or agent may have effects "
-            "outside; put VerificationMiddleware() into create_agent(middleware=[...]), "
-            "or a JudgeNode into the graph, or say "
-            "Verifier(limits=LoopLimits(rerun=True)) where running it twice does no harm"
-        )
-
-
-def visible_steps(chain: AnyRunnable) -> Iterator[AnyRunnable]:
-    """A chain and, at any depth, the steps that it shows."""
-    yield chain
-    for step in inner_steps(chain).values():
-        yield from visible_steps(step)
+    prefixes = ("langgraph.pregel", "langchain_core.runnables.history")
+    return any(module.startswith(prefixes) for module in modules)
 
 
 class VerifiedRunnable(VerifyingRunnable[Any, Any]):
@@ -174,10 +139,8 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     question: ValueSelector = None
     answer: ValueSelector = None
     evidence: ValueSelector = None
-    output_type: OutputType = "output"
     claims: Sequence[str] | None = None
 
-    _redrafting_chain: AnyRunnable | None = PrivateAttr(default=None)
     _loop: Augmenter = PrivateAttr()
 
     @field_validator("claims", mode="before")
@@ -190,12 +153,12 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         super().model_post_init(context)
         self._loop = self.verifier.loop_for(find_model(self.chain))
         unsupported = self.verifier.limits.unsupported
-        if callable(self.answer) and unsupported != "send":
+        has_no_key = callable(self.answer) or self.claims is not None
+        if has_no_key and unsupported != "send":
             raise InputError(
                 f"unsupported={unsupported!r} puts another answer into the output, which "
-                "needs answer='key'; a function only finds it"
+                "needs answer='key'; a function or claims= only find it"
             )
-        self._redrafting_chain = insert_redrafting(self.chain)
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
@@ -212,10 +175,10 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         return LoopRun(
             self._loop,
             question,
-            history_before_question(messages),
-            self.verifier.notify,
+            to_core_messages(ConversationTurn.from_messages(messages).history),
             drafter.output_for_answer,
             drafter,
+            self.verifier.on_answer,
         )
 
 
@@ -238,32 +201,32 @@ class ChainDrafter:
 
     @property
     def repeatable(self) -> bool:
-        """Whether no tool has run; a tool must not run twice."""
-        return self.tool_calls == 0
+        """Whether running the chain again does no harm: a tool must not run twice."""
+        return self.tool_calls == 0 and not _has_effects(self.settings.chain)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            output = chain.invoke(chain_input, config, **self.options)
+            output = chain.invoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """`draft` for async."""
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            output = await chain.ainvoke(chain_input, config, **self.options)
+            output = await chain.ainvoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
         """Run the chain as a stream: text as it comes, then the draft."""
         output = None
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            for chunk in chain.stream(chain_input, config, **self.options):
+            for chunk in chain.stream(self.chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
                 if text := answer_chunk(chunk, self.settings.answer):
                     yield text
@@ -272,10 +235,10 @@ class ChainDrafter:
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
         """`stream` for async."""
         output = None
-        with self._observe_run() as handler, self._prepare(request) as prepared:
-            chain, chain_input = prepared
+        with self._observe_run() as handler:
+            chain = self._chain_for(request)
             config = _draft_config(handler)
-            async for chunk in chain.astream(chain_input, config, **self.options):
+            async for chunk in chain.astream(self.chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
                 if text := answer_chunk(chunk, self.settings.answer):
                     yield text
@@ -298,35 +261,21 @@ class ChainDrafter:
         finally:
             self.tool_calls += handler.tool_calls
 
-    @contextmanager
-    def _prepare(self, request: DraftRequest) -> Iterator[tuple[AnyRunnable, Any]]:
-        """The chain to run and its input, with the feedback in one of them."""
-        settings = self.settings
-        chain_input = self.chain_input
+    def _chain_for(self, request: DraftRequest) -> AnyRunnable:
+        """The chain to run, whose model reads the feedback if there is any."""
+        chain = self.settings.chain
         redraft = RedraftRequest.from_request(request)
         if redraft is None:
-            yield settings.chain, chain_input
-            return
-        redrafting_chain = settings._redrafting_chain
-        has_messages = chain_values.extract_messages(chain_input) is not None
-        if redrafting_chain is None and has_messages:
-            messages = redraft.feedback_messages
-            yield (
-                settings.chain,
-                chain_values.append_feedback_messages(chain_input, messages),
-            )
-            return
-        # A context variable reaches the model inside the chain, whatever is in between.
-        token = current_redraft.set(redraft)
-        try:
-            yield redrafting_chain or settings.chain, chain_input
-        finally:
-            current_redraft.reset(token)
+            return chain
+        redrafting_chain = change_model(chain, redraft.prepare_model)
+        if redrafting_chain is None:
+            log_fallback("verified", NO_MODEL, "it is run again without feedback")
+            return chain
+        return redrafting_chain
 
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
         retrieved = handler.retrieved
-        output = chain_values.remove_feedback_messages(output)
         claims = extract_output_claims(output, settings.answer, settings.claims)
         has_passages = any(evidence.passages for evidence in retrieved)
         # A chain that retrieves without callbacks may still return its documents.
@@ -345,33 +294,18 @@ class ChainDrafter:
             citations=claims.citations or handler.citations.get(claims.text, ()),
         )
 
-    def output_for_answer(self, answer: Answer) -> tuple[Any, Record]:
-        """The output that gave the answer, with the record of the run, and that record."""
+    def output_for_answer(self, answer: Answer) -> Any:
+        """The output that gave the answer, with the record of the run."""
         settings = self.settings
         best = answer.best
-        record = answer_record(answer)
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        claims = extract_output_claims(output, settings.answer, settings.claims)
-        sources = resolve_sources(claims.sources, answer.memory.evidence)
-        if sources:
-            record["sources"] = sources
         if answer.text != best.candidate:
-            if claims.fields is not None:
-                message = chain_values.CANNOT_REPLACE_ANSWER
-                raise InputError(message.format(type(output).__name__))
-            output = replace_claim_text(output, answer.text, claims.path)
-        if settings.verifier.annotate and claims.fields is None:
-            annotate = partial(
-                chain_values.change_answer_message,
-                change=partial(annotate_message, answer=answer),
-            )
-            output = change_at_path(output, annotate, claims.path)
-        if settings.output_type == "answer":
-            return answer, record
-        cited_record = {**record, CITED_KEY: cited_state(answer)}
-        return chain_values.attach_record(output, cited_record), record
+            key = settings.answer if isinstance(settings.answer, str) else None
+            output = chain_values.replace_answer(output, answer.text, key)
+        record = record_for_output(answer, answer_record(answer))
+        return chain_values.attach_record(output, record)
 
 
 def _draft_config(handler: EvidenceHandler) -> RunnableConfig:
@@ -383,6 +317,6 @@ def answer_chunk(chunk: Any, selector: ValueSelector) -> str:
     if callable(selector):
         return ""
     try:
-        return chain_values.extract_answer_text(chunk, selector)
+        return extract_output_claims(chunk, selector).text
     except InputError:
         return ""

@@ -11,8 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from typing_extensions import override
 
@@ -21,17 +20,14 @@ from denoise_core.augmenter.drafting import RetrievedEvidence
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
-from langchain_denoise.convert.chain_values import (
-    artifact_documents,
-    search_result_documents,
-)
+from langchain_denoise.convert.chain_values import tool_output_passages
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
-    id_from_text,
     passages_from_documents,
     read_documents,
 )
 from langchain_denoise.convert.messages import message_citations
+from langchain_denoise.models.chat_llm import reply_from_message
 
 
 @dataclass
@@ -142,61 +138,31 @@ class EvidenceHandler(BaseCallbackHandler):
             return
         outer_kinds = {outer.kind for outer in self._enclosing_runs(run.parent_id)}
         if "retriever" not in outer_kinds:
-            self._add_documents(documents, run.query)
+            document_list = read_documents(documents, "found")
+            passages = passages_from_documents(document_list, HEADER_KEYS)
+            self._add_evidence(passages, run.query)
 
     @override
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         run = self._runs.get(run_id)
         if run is None or "retriever" in run.inner_kinds:
             return
-        text = output
-        documents = output if _is_document_list(output) else None
-        if isinstance(output, ToolMessage):
-            if output.status == "error":
-                return
-            text = str(output.text)
-            documents = artifact_documents(output)
-            results = search_result_documents(output)
-            if results:
-                self._add_documents(results, run.query)
-        if documents is not None:
-            self._add_documents(documents, run.query)
-        elif isinstance(text, str) and text.strip():
-            author: Provenance = "model" if "llm" in run.inner_kinds else "tool"
-            passage = Passage(text, f"tool-{id_from_text(text)}", provenance=author)
-            self._add_evidence(RetrievedEvidence((passage,), run.query))
+        author: Provenance = "model" if "llm" in run.inner_kinds else "tool"
+        passages = tool_output_passages(output, author)
+        if passages:
+            self._add_evidence(passages, run.query)
 
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
-        input_tokens = output_tokens = 0
-        has_usage = False
-        for batch in response.generations:
-            for generation in batch:
-                message = getattr(generation, "message", None)
-                usage = getattr(message, "usage_metadata", None)
-                if usage:
-                    has_usage = True
-                    input_tokens += usage["input_tokens"]
-                    output_tokens += usage["output_tokens"]
-                if isinstance(message, BaseMessage):
-                    text = str(message.text)
-                    self.citations[text] = message_citations(message)
+        message = getattr(response.generations[0][0], "message", None)
         with self._lock:
             self.model_calls += 1
-            if has_usage:
-                self._reported_usages.append(Usage(input_tokens, output_tokens))
+            if isinstance(message, BaseMessage):
+                reply = reply_from_message(message)
+                self.citations[reply.text] = message_citations(message)
+                if reply.usage is not None:
+                    self._reported_usages.append(reply.usage)
 
-    def _add_documents(self, documents: Any, query: str) -> None:
-        document_list = read_documents(documents, "found")
-        passages = passages_from_documents(document_list, HEADER_KEYS)
-        self._add_evidence(RetrievedEvidence(passages, query))
-
-    def _add_evidence(self, evidence: RetrievedEvidence) -> None:
+    def _add_evidence(self, passages: tuple[Passage, ...], query: str) -> None:
         with self._lock:
-            self.retrieved.append(evidence)
-
-
-def _is_document_list(output: Any) -> bool:
-    if not isinstance(output, (list, tuple)) or not output:
-        return False
-    return all(isinstance(item, Document) for item in output)
+            self.retrieved.append(RetrievedEvidence(passages, query))

@@ -7,16 +7,18 @@ that rewrite the question, see the same input as before.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
-from typing import Any, cast
+from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    convert_to_messages,
+)
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import (
     RunnableBindingBase,
     RunnableLambda,
@@ -24,7 +26,6 @@ from langchain_core.runnables.base import (
     RunnableSequence,
 )
 from langchain_core.runnables.passthrough import RunnableAssign
-from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
@@ -57,72 +58,24 @@ class RedraftRequest:
         )
 
     @property
-    def feedback_messages(self) -> list[Any]:
+    def feedback_messages(self) -> list[AnyMessage]:
         """The rejected draft and the feedback, as messages."""
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 
+    def prepare_model(self, model: AnyRunnable) -> AnyRunnable:
+        """The model, which reads the feedback after its prompt."""
+        if self.resample and is_greedy(model):
+            model = model.bind(temperature=0.7)
+        return RunnableLambda(self._extend_prompt, name="feedback") | model
 
-current_redraft: ContextVar[RedraftRequest | None] = ContextVar(
-    "denoise_draft_again", default=None
-)
-
-
-class RedraftingModel(RunnableBindingBase[Any, Any]):
-    """A model that reads the feedback of `current_redraft` after its prompt."""
-
-    @override
-    def invoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Any:
-        return super().invoke(_add_feedback(input), config, **self._sampling(kwargs))
-
-    @override
-    async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Any:
-        prompt = _add_feedback(input)
-        return await super().ainvoke(prompt, config, **self._sampling(kwargs))
-
-    @override
-    def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Iterator[Any]:
-        prompt = _add_feedback(input)
-        yield from super().stream(prompt, config, **self._sampling(kwargs))
-
-    @override
-    async def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        prompt = _add_feedback(input)
-        async for chunk in super().astream(prompt, config, **self._sampling(kwargs)):
-            yield chunk
-
-    @override
-    def transform(
-        self,
-        input: Iterator[Any],
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[Any]:
-        yield from self.stream(_join_chunks(list(input)), config, **kwargs)
-
-    @override
-    async def atransform(
-        self,
-        input: AsyncIterator[Any],
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[Any]:
-        prompt = _join_chunks([chunk async for chunk in input])
-        async for chunk in self.astream(prompt, config, **kwargs):
-            yield chunk
-
-    def _sampling(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        redraft = current_redraft.get()
-        if redraft and redraft.resample and is_greedy(self.bound):
-            return {"temperature": 0.7, **kwargs}
-        return kwargs
+    def _extend_prompt(self, prompt: Any) -> list[BaseMessage]:
+        if isinstance(prompt, PromptValue):
+            messages = prompt.to_messages()
+        elif isinstance(prompt, str):
+            messages = [HumanMessage(prompt)]
+        else:
+            messages = convert_to_messages(prompt)
+        return [*messages, *self.feedback_messages]
 
 
 def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
@@ -138,48 +91,36 @@ def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
     return {}
 
 
+def visible_steps(chain: AnyRunnable) -> Iterator[AnyRunnable]:
+    """A chain and, at any depth, the steps that it shows."""
+    yield chain
+    for step in inner_steps(chain).values():
+        yield from visible_steps(step)
+
+
 def find_model(chain: AnyRunnable) -> AnyRunnable | None:
     """The last model that a chain shows, which writes its answer; None without one.
 
-    A function shows what it closes over, not the globals of its module: they may be for
-    anything. What is bound to the model is left out: tools and a form of replies would
-    shape a verdict, too.
+    What is bound to the model is left out: tools and a form of replies would shape a
+    verdict, too.
     """
-    open_steps = [chain]
-    seen_ids: set[int] = set()
-    while open_steps:
-        step = open_steps.pop()
+    model: AnyRunnable | None = None
+    for step in visible_steps(chain):
         if is_model(step):
-            return cast("AnyRunnable", without_bindings(step))
-        if id(step) in seen_ids:
-            continue  # a function that calls itself
-        seen_ids.add(id(step))
-        open_steps += inner_steps(step).values()
-        if isinstance(step, RunnableLambda):
-            open_steps += _closed_over(step)
-    return None
+            model = without_bindings(step)
+    return model
 
 
-def _closed_over(step: RunnableLambda[Any, Any]) -> list[AnyRunnable]:
-    """The runnables in a function's closure; `RunnableLambda.deps` would read its file."""
-    function = getattr(step, "func", None) or step.afunc
-    values = []
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:
-            continue  # its variable is not assigned yet
-    return [value for value in values if isinstance(value, Runnable)]
-
-
-def insert_redrafting(chain: AnyRunnable) -> AnyRunnable | None:
-    """The chain with its last model as a `RedraftingModel`; None if it shows no model."""
+def change_model(
+    chain: AnyRunnable, change: Callable[[AnyRunnable], AnyRunnable]
+) -> AnyRunnable | None:
+    """The chain with its last model changed; None if it shows no model."""
     if is_model(chain):
-        return RedraftingModel(bound=chain)
+        return change(chain)
     steps = inner_steps(chain)
     # Last step first: earlier models rewrite the question or route it.
     for name in reversed(list(steps)):
-        new_step = insert_redrafting(steps[name])
+        new_step = change_model(steps[name], change)
         if new_step is not None:
             return _with_step(chain, {**steps, name: new_step}, name)
     return None
@@ -192,18 +133,3 @@ def _with_step(chain: Any, steps: dict[str, AnyRunnable], name: str) -> AnyRunna
         return chain.model_copy(update={"steps__": steps})
     changed_chain: AnyRunnable = chain.model_copy(update={name: steps[name]})
     return changed_chain
-
-
-def _add_feedback(prompt: Any) -> Any:
-    redraft = current_redraft.get()
-    if redraft is None:
-        return prompt
-    if isinstance(prompt, PromptValue):
-        messages = prompt.to_messages()
-    else:
-        messages = convert_to_messages([prompt] if isinstance(prompt, str) else prompt)
-    return [*messages, *redraft.feedback_messages]
-
-
-def _join_chunks(chunks: list[Any]) -> Any:
-    return reduce(add, chunks) if chunks else ""

@@ -6,22 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing, closing, contextmanager
-from contextvars import Context
+from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import (
-    ensure_config,
-    get_async_callback_manager_for_config,
-    get_callback_manager_for_config,
-    patch_config,
-    set_config_context,
-)
-from langchain_core.runnables.utils import Input, Output, coro_with_context
-from pydantic import ConfigDict
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.utils import Input, Output
 from typing_extensions import override
 
 from denoise_core import Message
@@ -36,25 +28,59 @@ from denoise_core.augmenter.streaming import (
 )
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.budget import limit_concurrency
-from langchain_denoise.observe import Record, aemit_record, emit_record, short_record
+from langchain_denoise.observe import (
+    AnyRunManager,
+    Record,
+    RecordedCall,
+    RecordedRunnable,
+    RunRecords,
+    aemit_record,
+    emit_record,
+    short_record,
+)
 
-AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager
 
+@dataclass(frozen=True)
+class LoopRun(RecordedCall):
+    """One input as the loop takes it; its result is an `Answer`.
 
-@dataclass(frozen=True, slots=True)
-class LoopRun:
-    """One input as the loop takes it.
-
-    ``notify`` is called with the answer; ``build_output`` returns the runnable's output
-    and the record of the run.
+    ``output_for_answer`` returns the runnable's output; ``on_answer`` is called with the
+    answer.
     """
 
     loop: Augmenter
     question: str
     history: tuple[Message, ...]
-    notify: Callable[[Answer], Answer]
-    build_output: Callable[[Answer], tuple[Any, Record]]
+    output_for_answer: Callable[[Answer], Any]
     drafter: Drafter | None = None
+    on_answer: Callable[[Answer], None] | None = None
+
+    @override
+    def run(self) -> Answer:
+        answer = self.loop.answer(self.question, self.history, drafter=self.drafter)
+        return self.notify(answer)
+
+    @override
+    async def arun(self) -> Answer:
+        loop = self.loop
+        return self.notify(
+            await loop.aanswer(self.question, self.history, drafter=self.drafter)
+        )
+
+    @override
+    def build_output(self, result: Answer) -> Any:
+        return self.output_for_answer(result)
+
+    @override
+    def records(self, result: Answer) -> RunRecords:
+        record = answer_record(result)
+        return {"question": self.question}, short_record(record), record
+
+    def notify(self, answer: Answer) -> Answer:
+        """Call ``on_answer``, and return the answer."""
+        if self.on_answer is not None:
+            self.on_answer(answer)
+        return answer
 
     def stream_events(self, show: Show) -> Any:
         """The loop as a stream of events, for sync and async."""
@@ -62,67 +88,22 @@ class LoopRun:
             self.loop, self.question, self.history, drafter=self.drafter, show=show
         )
 
-    def record_outputs(self, record: Record) -> tuple[Record, Record, Record]:
-        """The arguments of `emit_record`: the inputs, the brief and the complete record."""
-        return {"question": self.question}, short_record(record), record
 
-
-class VerifyingRunnable(RunnableSerializable[Input, Output]):
+class VerifyingRunnable(RecordedRunnable[Input, Output]):
     """Answers that are judged before they are returned.
 
     ``stream`` yields one value: nothing is shown before it is judged. `stream_checked`
-    shows the answer once it is judged, or the draft first and its verdict after. Inner
-    calls are children of this run.
+    shows the answer once it is judged, or the draft first and its verdict after.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    def _loop_run(self, input: Input, options: Record) -> LoopRun:
+    def _loop_run(self, input: Any, options: Record) -> LoopRun:
         raise NotImplementedError
 
     @override
-    def invoke(
-        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Output:
-        return self._call_with_config(self._answer, input, config, **kwargs)
-
-    @override
-    async def ainvoke(
-        self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Output:
-        return await self._acall_with_config(self._aanswer, input, config, **kwargs)
-
-    def _answer(
-        self,
-        input: Input,
-        run_manager: ParentRunManager,
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Output:
-        run = self._loop_run(input, kwargs)
-        with limit_concurrency(config.get("max_concurrency")):
-            answer = run.loop.answer(run.question, run.history, drafter=run.drafter)
-            run.notify(answer)
-        output, record = run.build_output(answer)
-        emit_record(run_manager, *run.record_outputs(record))
-        return cast("Output", output)
-
-    async def _aanswer(
-        self,
-        input: Input,
-        run_manager: AsyncParentRunManager,
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Output:
-        run = self._loop_run(input, kwargs)
-        with limit_concurrency(config.get("max_concurrency")):
-            answer = await run.loop.aanswer(
-                run.question, run.history, drafter=run.drafter
-            )
-            run.notify(answer)
-        output, record = run.build_output(answer)
-        await aemit_record(run_manager, *run.record_outputs(record))
-        return cast("Output", output)
+    def _prepare_call(
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
+        return self._loop_run(input, options)
 
     def stream_checked(
         self,
@@ -133,7 +114,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
     ) -> Iterator[StreamEvent]:
         """Stream the answer as events of `denoise_core.augmenter.streaming`.
 
-        A reader that leaves early ends the run, and its span, without an output.
+        A reader that leaves early ends the run.
 
         Args:
             input: The input of `invoke`.
@@ -144,30 +125,11 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         Yields:
             The events; the last is `Finished` or `Revised` with the `Answer`.
         """
-        loop_run = self._loop_run(input, {})
-        config = ensure_config(config)
-        manager = get_callback_manager_for_config(config)
-        run = manager.on_chain_start(None, input, **self._run_identity(config))
-        output = None
-        try:
-            with _child_context(config, run) as context:
-                stream = context.run(iter, loop_run.stream_events(show))
-                with closing(stream) as events:
-                    while (event := context.run(next, events, None)) is not None:
-                        if isinstance(event, (Finished, Revised)):
-                            output = loop_run.notify(event.answer).text
-                            record = answer_record(event.answer)
-                            outputs = loop_run.record_outputs(record)
-                            context.run(emit_record, run, *outputs)
-                        yield event
-        except GeneratorExit:
-            # The reader left: the run ends, which is not an error.
-            run.on_chain_end(output)
-            raise
-        except BaseException as error:
-            run.on_chain_error(error)
-            raise
-        run.on_chain_end(output)
+        transformer: Any = partial(self._checked_events, show=show)
+        stream: Any = self._transform_stream_with_config(
+            iter([input]), transformer, config
+        )
+        yield from stream
 
     async def astream_checked(
         self,
@@ -177,52 +139,54 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         show: Show = "checked",
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        loop_run = self._loop_run(input, {})
-        config = ensure_config(config)
-        manager = get_async_callback_manager_for_config(config)
-        run = await manager.on_chain_start(None, input, **self._run_identity(config))
-        output = None
-        try:
-            with _child_context(config, run) as context:
-                stream = context.run(aiter, loop_run.stream_events(show))
-                async with aclosing(stream) as events:
-                    while event := await coro_with_context(
-                        _next_event(events), context
-                    ):
-                        if isinstance(event, (Finished, Revised)):
-                            output = loop_run.notify(event.answer).text
-                            record = answer_record(event.answer)
-                            outputs = loop_run.record_outputs(record)
-                            await coro_with_context(
-                                aemit_record(run, *outputs), context
-                            )
-                        yield event
-        except GeneratorExit:
-            await run.on_chain_end(output)
-            raise
-        except BaseException as error:
-            await run.on_chain_error(error)
-            raise
-        await run.on_chain_end(output)
 
-    def _run_identity(self, config: RunnableConfig) -> Record:
-        run_name = config.get("run_name") or self.get_name()
-        return {"name": run_name, "run_id": config.pop("run_id", None)}
+        async def inputs() -> AsyncIterator[Input]:
+            yield input
 
+        transformer: Any = partial(self._achecked_events, show=show)
+        stream: Any = self._atransform_stream_with_config(inputs(), transformer, config)
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield event
 
-@contextmanager
-def _child_context(config: RunnableConfig, run: AnyRunManager) -> Iterator[Context]:
-    """A context in which calls are children of the run, under its concurrency limit."""
-    child_config = patch_config(config, callbacks=run.get_child())
-    concurrency_limit = ExitStack()
-    with set_config_context(child_config) as context:
-        try:
-            limit = limit_concurrency(config.get("max_concurrency"))
-            context.run(concurrency_limit.enter_context, limit)
-            yield context
-        finally:
-            context.run(concurrency_limit.close)
+    def _checked_events(
+        self,
+        inputs: Iterator[Input],
+        run_manager: ParentRunManager,
+        config: RunnableConfig,
+        *,
+        show: Show,
+    ) -> Iterator[StreamEvent]:
+        run = self._loop_run(next(inputs), {})
+        with closing(iter(run.stream_events(show))) as events:
+            while True:
+                # A reader that leaves closes this in another context: nothing may be set
+                # in the context while an event is shown.
+                with limit_concurrency(config.get("max_concurrency")):
+                    event = next(events, None)
+                if event is None:
+                    return
+                if isinstance(event, (Finished, Revised)):
+                    records = run.records(run.notify(event.answer))
+                    emit_record(run_manager, *records)
+                yield event
 
-
-async def _next_event(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
-    return await anext(events, None)
+    async def _achecked_events(
+        self,
+        inputs: AsyncIterator[Input],
+        run_manager: AsyncParentRunManager,
+        config: RunnableConfig,
+        *,
+        show: Show,
+    ) -> AsyncIterator[StreamEvent]:
+        run = self._loop_run(await anext(inputs), {})
+        async with aclosing(aiter(run.stream_events(show))) as events:
+            while True:
+                with limit_concurrency(config.get("max_concurrency")):
+                    event = await anext(events, None)
+                if event is None:
+                    return
+                if isinstance(event, (Finished, Revised)):
+                    records = run.records(run.notify(event.answer))
+                    await aemit_record(run_manager, *records)
+                yield event

@@ -17,14 +17,16 @@ from denoise_core.augmenter import (
     Utility,
 )
 from denoise_core.augmenter.drafting import RetrievedEvidence
-from denoise_core.augmenter.drafting.conversation import conversation_evidence
+from denoise_core.augmenter.drafting.conversation import (
+    cited_state,
+    conversation_evidence,
+)
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.augmenter.utility import JUDGE_OFF, When, as_utility
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
-from langchain_denoise.convert.messages import block_text, to_core_messages
 from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.models.chat_llm import ChatModelLLM, as_llm
 from langchain_denoise.observe import Record
@@ -57,7 +59,6 @@ class Verifier:
         should_judge: When | None = None,
         task: Task = QUESTION_ANSWERING,
         on_answer: Callable[[Answer], None] | None = None,
-        annotate: bool = False,
     ) -> None:
         """Check and store the settings.
 
@@ -72,8 +73,6 @@ class Verifier:
                 judged; None judges everything.
             task: The texts that are sent when abstaining.
             on_answer: Called with each `denoise_core.augmenter.Answer`.
-            annotate: Write the verdict into an answer that is a message, as annotations
-                of its text: a citation for each quote, a note on each unsupported claim.
         """
         if on_answer is not None and not callable(on_answer):
             type_name = type(on_answer).__name__
@@ -89,7 +88,6 @@ class Verifier:
             task=task,
         )
         self.on_answer = on_answer
-        self.annotate = annotate
 
     @property
     def limits(self) -> LoopLimits:
@@ -101,12 +99,6 @@ class Verifier:
         if model is None:
             return self.loop
         return self.loop.with_judge_model(ChatModelLLM(model))
-
-    def notify(self, answer: Answer) -> Answer:
-        """Call ``on_answer``, and return the answer."""
-        if self.on_answer is not None:
-            self.on_answer(answer)
-        return answer
 
 
 def utility_from_judge(judge: Any) -> Utility:
@@ -131,83 +123,13 @@ def earlier_evidence(
     return conversation_evidence(states)
 
 
+def record_for_output(answer: Answer, record: Record) -> Record:
+    """The record as an output has it: with the verdict on each claim and what is cited."""
+    claims = claims_record(answer)
+    return {**record, "claims": claims, CITED_KEY: cited_state(answer)}
+
+
 def stored_record(message: BaseMessage) -> Record:
     """The record of the answer in a message; {} where there is none of this package."""
     record = message.response_metadata.get(RECORD_KEY)
     return record if isinstance(record, dict) else {}
-
-
-def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:
-    """The messages before the last human message, as the core's messages."""
-    for position in reversed(range(len(messages))):
-        if messages[position].type == "human":
-            return to_core_messages(messages[:position])
-    return ()
-
-
-def annotate_message(message: BaseMessage, answer: Answer) -> BaseMessage:
-    """The message with annotations on the text block that holds the answer.
-
-    A string content becomes one such block. Unchanged if no block holds the answer, or if
-    there is nothing to annotate.
-    """
-    is_text_only = isinstance(message.content, str)
-    content: list[Any] = [message.content] if is_text_only else list(message.content)
-    for position, block in enumerate(content):
-        text = block_text(block)
-        if text is None or answer.text not in text:
-            continue
-        notes = claim_annotations(answer, text.find(answer.text))
-        if notes:
-            is_string = isinstance(block, str)
-            text_block = {"type": "text", "text": text} if is_string else block
-            annotations = [*(text_block.get("annotations") or []), *notes]
-            content[position] = {**text_block, "annotations": annotations}
-            return message.model_copy(update={"content": content})
-    return message
-
-
-def claim_annotations(answer: Answer, offset: int = 0) -> list[Record]:
-    """The annotations of an answer's claims, in LangChain's standard form.
-
-    Args:
-        answer: The judged answer.
-        offset: Where the answer starts in the text.
-
-    Returns:
-        For each supported claim one citation per quote: ``start_index`` and ``end_index``
-        are the claim's characters in the text, ``cited_text`` is the document's,
-        ``extras`` its id and the quote's half-open range in it. For each other claim a
-        ``non_standard_annotation``.
-    """
-    metadata_by_id = {
-        passage.id: passage.metadata for passage in answer.memory.evidence
-    }
-    annotations: list[Record] = []
-    for claim in claims_record(answer):
-        char_range = {
-            "start_index": offset + claim["start"],
-            "end_index": offset + claim["end"],
-        }
-        if not claim["supported"]:
-            note = {
-                **char_range,
-                "supported": claim["supported"],
-                "why": claim["why"],
-            }
-            value = {RECORD_KEY: note}
-            annotations.append({"type": "non_standard_annotation", "value": value})
-            continue
-        for quote in claim["quotes"]:
-            source = _citation_source(metadata_by_id.get(quote["id"], {}))
-            extras = {"id": quote["id"], "span": [quote["start"], quote["end"]]}
-            citation = {"cited_text": quote["text"], "extras": extras}
-            annotations.append({"type": "citation", **char_range, **source, **citation})
-    return annotations
-
-
-def _citation_source(metadata: Any) -> dict[str, str]:
-    url = metadata.get("url") or metadata.get("source")
-    title = metadata.get("title")
-    values = {"url": url, "title": title}
-    return {key: str(value) for key, value in values.items() if value}

@@ -58,27 +58,6 @@ def texts(found):
     return [document.page_content for document in found]
 
 
-def test_a_cross_encoder_reads_the_header_that_is_asked_for(test_kit):
-    read_value = []
-
-    class Notes(BaseCrossEncoder):
-        def score(self, text_pairs):
-            read_value.append([text for _, text in text_pairs])
-            return [1.0] * len(text_pairs)
-
-    titled_documents = [
-        Document(page_content="It is tall.", metadata={"title": "Eiffel Tower"})
-    ]
-    text_alone = {"scorer": Notes(), "header_keys": ()}
-    DenoiseCompressor(**text_alone).compress_documents(titled_documents, QUESTION)
-    DenoisingRetriever(
-        **text_alone, retriever=test_kit.ListRetriever(found=titled_documents)
-    ).invoke(QUESTION)
-    assert read_value == [["It is tall."]] * 2
-    DenoiseCompressor(scorer=Notes()).compress_documents(titled_documents, QUESTION)
-    assert read_value[-1] == ["Eiffel Tower\nIt is tall."]
-
-
 def wanted(messages):
     """A model that finds sentences about candlepin needed."""
     text = messages[-1].text.split("BEGIN", 1)[1].split("\nEND ")[0]
@@ -155,21 +134,6 @@ def test_nothing_said_is_the_embedded_default():
     assert both(DenoiseCompressor())
 
 
-def test_the_shipped_encoder_as_embeddings():
-    embeddings = EmbeddedEmbeddings()
-    vectors = embeddings.embed_documents(["a city", "a town", "algebra"])
-    assert [len(value) for value in vectors] == [384] * 3
-    near, far = (
-        sum(attempt * block for attempt, block in zip(vectors[0], value))
-        for value in vectors[1:]
-    )
-    assert near > far
-    assert embeddings.embed_documents([]) == []
-    assert asyncio.run(embeddings.aembed_query("a city")) == pytest.approx(
-        vectors[0], abs=1e-5
-    )
-
-
 SCORER = FunctionScorer(lambda query, text: -1.0 if "moon" in text else 1.0)
 
 
@@ -219,3 +183,13 @@ def test_titles_and_named_metadata_are_read_with_the_text(test_kit):
         ["Eiffel Tower\nyear: 1889\ntags: iron, Paris", "", ""],
         ["", "", ""],
     ]
+
+
+def test_the_shipped_encoder_as_embeddings():
+    embeddings = EmbeddedEmbeddings()
+    vectors = embeddings.embed_documents(["a city", "algebra"])
+    assert [len(vector) for vector in vectors] == [384] * 2
+    assert embeddings.embed_documents([]) == []
+    assert asyncio.run(embeddings.aembed_query("a city")) == pytest.approx(
+        vectors[0], abs=1e-5
+    )

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents import Document
@@ -15,73 +16,45 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_records import spans_in
 from recorded_runs import RunRecorder
 
+from denoise_core import EmptyResult
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.convert.documents import RECORD_KEYS
 
 
-def check_compressor(make_agent, documents, query):
-    """Run a compressor and check its contract; returns the documents for further checks.
+def check_compressor(make, documents, query):
+    """Run a compressor and check its contract.
 
     Documents keep id, type, order and every metadata key; extractive text is the original's at its spans;
-    the record is plain JSON; inputs are unchanged; sync equals async; no documents give none.
+    the record is flat, plain JSON; inputs are unchanged; sync equals async; no documents give none.
     ``make`` builds a fresh compressor each time, so that scripted replies start anew.
     """
     before = copy.deepcopy(list(documents))
-    run_output = make_agent().compress_documents(documents, query)
+    output = make().compress_documents(documents, query)
     assert list(documents) == before, "the input documents were changed"
-    second_result = asyncio.run(make_agent().acompress_documents(documents, query))
-    assert second_result == run_output, (
-        f"sync and async differ:\n{run_output}\n{second_result}"
-    )
-    assert make_agent().compress_documents([], query) == [], (
-        "no documents in, some documents out"
-    )
-
-    at = -1
-    for document in run_output:
+    assert asyncio.run(make().acompress_documents(documents, query)) == output
+    assert make().compress_documents([], query) == []
+    originals = iter(documents)
+    for document in output:
         record = {
-            k: value for k, value in document.metadata.items() if k in RECORD_KEYS
+            key: value for key, value in document.metadata.items() if key in RECORD_KEYS
         }
-        assert all(
-            type(value) in (str, int, float, bool) for value in record.values()
-        ), f"not flat: {record}"
-        assert json.loads(json.dumps(record, allow_nan=False)) == record, (
-            f"not plain JSON: {record}"
-        )
-        found_documents = next(
-            (
-                i
-                for i, item in enumerate(documents)
-                if i > at and _copy_of(item, document)
-            ),
-            None,
-        )
-        if found_documents is None:
-            assert not record["denoise_extractive"], (
-                f"order, id or metadata lost: {document}"
-            )
+        assert {type(value) for value in record.values()} <= {str, int, float, bool}
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
+        if document.id == "joint":
+            assert not record["denoise_extractive"]
             continue
-        at = found_documents
+        # The iterator is read on, so that documents in another order are not found.
+        original = next(item for item in originals if is_copy_of(item, document))
         if record["denoise_extractive"]:
             spans = spans_in(record)[record["denoise_origin"]]
-            own_setting = "".join(
-                documents[at].page_content[start:end] for start, end in spans
-            )
-            assert document.page_content == own_setting, (
-                f"text {document.page_content!r} is not its spans' {own_setting!r}"
-            )
-    return run_output
+            kept = [original.page_content[start:end] for start, end in spans]
+            assert document.page_content == "".join(kept)
 
 
-def _copy_of(original, document):
-    ours = (*RECORD_KEYS, "relevance_score")
-    kept_items = {k: value for k, value in document.metadata.items() if k not in ours}
-    input_value = {k: value for k, value in original.metadata.items() if k not in ours}
-    return (
-        document.id == original.id
-        and type(document) is type(original)
-        and kept_items == input_value
-    )
+def is_copy_of(original, document):
+    ours = dict.fromkeys((*RECORD_KEYS, "relevance_score"))
+    is_equal = {**document.metadata, **ours} == {**original.metadata, **ours}
+    return is_equal and document.id == original.id and type(document) is type(original)
 
 
 def in_retriever(compressor, test_kit, documents):
@@ -181,31 +154,6 @@ async def test_every_way_of_calling_gives_the_same(
     assert documents == before
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_kit):
-    build, path = way
-    runnable = build(DenoiseCompressor(denoiser=test_kit.s2a()), test_kit, documents)
-    recorder = RunRecorder()
-    config = {
-        "callbacks": [recorder],
-        "tags": ["mine"],
-        "metadata": {"tenant": "t1"},
-    }
-    if is_sync:
-        await asyncio.to_thread(runnable.invoke, test_kit.question, config)
-    else:
-        await runnable.ainvoke(test_kit.question, config)
-    assert recorder.paths("llm") == [f"{path}/FunctionChatModel"] * 5
-    for run in recorder.of_kind("llm"):
-        assert {"mine", "nostream"} <= set(run.tags)
-        assert run.metadata["tenant"] == "t1"
-        assert run.metadata["lc_source"] == "denoise"
-    assert all(run.ended and run.error is None for run in recorder.runs.values())
-    [(name, data, run_id)] = recorder.events
-    assert (name, recorder.runs[run_id].name) == ("denoise", "DenoiseCompressor")
-    assert json.loads(json.dumps(data, allow_nan=False)) == data
-
-
 @pytest.mark.parametrize("own_setting", [3, None])
 @pytest.mark.parametrize("outer_setting", [2, None])
 async def test_model_calls_are_concurrent_and_bounded(
@@ -230,62 +178,9 @@ async def test_model_calls_are_concurrent_and_bounded(
         denoiser = test_kit.s2a_with(model, max_concurrency=6)
         denoiser.record.is_readable = True  # a new model is asked once alone
         compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=own_setting)
-        if is_sync:
-            await asyncio.to_thread(compressor.invoke, chain_input, config)
-        else:
-            await compressor.ainvoke(chain_input, config)
+        await run(compressor, is_sync, chain_input, config)
         assert model.max_concurrent_calls == expected_value
         assert len(model.calls) == 6
-
-
-@pytest.mark.parametrize(
-    ("answer", "policy", "kept_items", "reason"),
-    [
-        (
-            "fail",
-            {},
-            2,
-            "ConnectionError: no route to the model; the input was kept as it is",
-        ),
-        ("fail", {"on_error": "drop"}, 0, None),
-        ("fail", {"on_error": "raise"}, ConnectionError, None),
-        ("drop_all", {}, 2, "nothing was kept; the input was kept as it is"),
-        ("drop_all", {"on_empty": "drop"}, 0, None),
-        ("drop_all", {"on_empty": "raise"}, RuntimeError, None),
-    ],
-)
-def test_what_a_failure_or_an_empty_result_gives(
-    answer, policy, kept_items, reason, test_kit
-):
-    documents = [
-        Document(page_content="one", id="a", metadata={"k": 1}),
-        Document(page_content="two"),
-    ]
-    compressor = DenoiseCompressor(
-        denoiser=test_kit.Answers(getattr(test_kit, answer)), **policy
-    )
-    recorder = RunRecorder()
-
-    def both():
-        is_sync = compressor.compress_documents(documents, "q", callbacks=[recorder])
-        assert asyncio.run(compressor.acompress_documents(documents, "q")) == is_sync
-        return is_sync
-
-    if isinstance(kept_items, type):
-        with pytest.raises(kept_items):
-            both()
-        assert recorder.of_kind("chain")[0].error.startswith(
-            ("ConnectionError", "EmptyResult")
-        )
-        return
-    run_output = both()
-    assert [document.page_content for document in run_output] == ["one", "two"][
-        :kept_items
-    ]
-    assert [document.metadata.get("denoise_fallback") for document in run_output] == [
-        reason
-    ] * kept_items
-    assert recorder.events[0][1]["fallback"] is not None
 
 
 def test_one_bad_reply_does_not_lose_the_batch(test_kit):
@@ -301,7 +196,9 @@ def test_one_bad_reply_does_not_lose_the_batch(test_kit):
         documents, "q"
     )
     assert [document.id for document in run_output] == ["good", "bad", "fine"]
-    assert "TimeoutError" in run_output[1].metadata["denoise_fallback"]
+    fallbacks = [item.metadata.get("denoise_fallback") for item in run_output]
+    assert "TimeoutError" in fallbacks[1]
+    assert (fallbacks[0], fallbacks[2]) == (None, None)
 
 
 def test_the_record_of_one_document(test_kit):
@@ -339,36 +236,6 @@ def test_scores_go_where_rerankers_put_them(test_kit):
     assert type(run_output.metadata["relevance_score"]) is float
 
 
-def test_a_joint_rewrite_keeps_what_its_sources_agree_on(test_kit):
-    documents = [
-        Document(page_content="one", id="a", metadata={"source": "x", "page": 1}),
-        Document(page_content="two", id="b", metadata={"source": "x", "page": 2}),
-    ]
-    [run_output] = DenoiseCompressor(
-        denoiser=test_kit.Answers(test_kit.merge)
-    ).compress_documents(documents, "q")
-    own_setting = {
-        k: value for k, value in run_output.metadata.items() if k not in RECORD_KEYS
-    }
-    assert (run_output.id, own_setting) == ("joint", {"source": "x"})
-    assert spans_in(run_output.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
-    assert run_output.metadata["denoise_extractive"] is False
-
-
-def test_the_last_record_stands(test_kit):
-    documents = [Document(page_content="Yes. No. Maybe.", id="a")]
-    compressor = DenoiseCompressor(
-        denoiser=test_kit.s2a(
-            lambda message: "1, 2" if "Maybe" in message[-1].text else "1"
-        )
-    )
-    [once] = compressor.compress_documents(documents, "q")
-    [twice] = compressor.compress_documents([once], "q")
-    assert twice.page_content == "Yes. "
-    assert once.metadata["denoise_spans"] == '{"a": [[0, 9]]}'
-    assert twice.metadata["denoise_spans"] == '{"a": [[0, 5]]}'
-
-
 def test_subclasses_and_extra_fields_survive(test_kit):
     class Page(Document):
         page: int = 0
@@ -400,30 +267,89 @@ def test_bad_input_names_what_came(input_value, message, test_kit):
         DenoiseCompressor(denoiser=test_kit.s2a()).invoke(input_value)
 
 
-def once(documents):
-    yield from documents
+FAILED = "ConnectionError: no route to the model; the input was kept as it is"
+EMPTY = "nothing was kept; the input was kept as it is"
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize(
+    ("answer", "policy", "reason"),
+    [
+        ("fail", {}, FAILED),
+        ("fail", {"on_error": "drop"}, None),
+        ("drop_all", {}, EMPTY),
+        ("drop_all", {"on_empty": "drop"}, None),
+    ],
+)
+def test_what_a_failure_or_an_empty_result_gives(answer, policy, reason, test_kit):
+    documents = [Document(page_content="one", id="a"), Document(page_content="two")]
+    denoiser = test_kit.Answers(getattr(test_kit, answer))
+    compressor = DenoiseCompressor(denoiser=denoiser, **policy)
+    recorder = RunRecorder()
+    output = compressor.compress_documents(documents, "q", callbacks=[recorder])
+    assert asyncio.run(compressor.acompress_documents(documents, "q")) == output
+    assert [
+        (item.page_content, item.metadata["denoise_fallback"]) for item in output
+    ] == ([("one", reason), ("two", reason)] if reason else [])
+    assert recorder.events[0][1]["fallback"] is not None
+    for setting in ("on_error", "on_empty"):
+        compressor = DenoiseCompressor(denoiser=denoiser, **{setting: "raise"})
+        if (setting == "on_error") is (answer == "fail"):
+            with pytest.raises((ConnectionError, EmptyResult)):
+                compressor.compress_documents(documents, "q")
+
+
+@both_ways
+async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_kit):
+    build, path = way
+    runnable = build(DenoiseCompressor(denoiser=test_kit.s2a()), test_kit, documents)
+    recorder = RunRecorder()
+    config = {"callbacks": [recorder], "tags": ["mine"]}
+    await run(runnable, is_sync, test_kit.question, config)
+    assert recorder.paths("llm") == [f"{path}/FunctionChatModel"] * 5
+    for traced in recorder.of_kind("llm"):
+        assert {"mine", "nostream"} <= set(traced.tags)
+        assert traced.metadata["lc_source"] == "denoise"
+    assert all(traced.ended and not traced.error for traced in recorder.runs.values())
+    [(name, data, run_id)] = recorder.events
+    assert (name, recorder.runs[run_id].name) == ("denoise", "DenoiseCompressor")
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+@both_ways
 async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
     """A generator, `filter` or the dicts of a checkpoint came back as nothing, or not at all."""
     compressor = DenoiseCompressor(denoiser=test_kit.s2a())
-    expected_value = await asyncio.to_thread(
-        compressor.compress_documents, documents, test_kit.question
-    )
-    dumped_json = [document.model_dump() for document in documents]
-    for input_value in (
-        once(documents),
+    outputs = []
+    for given in (
+        documents,
+        (document for document in documents),
         filter(None, documents),
-        tuple(documents),
-        dumped_json,
+        [document.model_dump() for document in documents],
     ):
-        if is_sync:
-            found_documents = await asyncio.to_thread(
-                compressor.compress_documents, input_value, test_kit.question
-            )
-        else:
-            found_documents = await compressor.acompress_documents(
-                input_value, test_kit.question
-            )
-        assert found_documents == expected_value
+        chain_input = {"documents": given, "query": test_kit.question}
+        outputs.append(await run(compressor, is_sync, chain_input))
+    assert outputs[0]
+    assert outputs == outputs[:1] * 4
+
+
+def test_a_joint_rewrite_keeps_what_its_sources_agree_on(test_kit):
+    documents = []
+    for number, name in enumerate("ab"):
+        metadata = {"source": "x", "page": number}
+        documents.append(Document(page_content="one", id=name, metadata=metadata))
+    compressor = DenoiseCompressor(denoiser=test_kit.Answers(test_kit.merge))
+    [joint] = compressor.compress_documents(documents, "q")
+    others = joint.metadata.keys() - set(RECORD_KEYS)
+    assert (joint.id, others, joint.metadata["source"]) == ("joint", {"source"}, "x")
+    assert spans_in(joint.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
+    assert joint.metadata["denoise_extractive"] is False
+
+
+def test_the_last_record_stands(test_kit):
+    document = Document(page_content="Yes. No. Maybe.", id="a")
+    for reply, spans in (("1, 2", "[[0, 9]]"), ("1", "[[0, 5]]")):
+        model = test_kit.s2a(lambda messages, reply=reply: reply)
+        compressor = DenoiseCompressor(denoiser=model)
+        [document] = compressor.compress_documents([document], "q")
+        assert document.metadata["denoise_spans"] == f'{{"a": {spans}}}'
+    assert document.page_content == "Yes. "

@@ -1,19 +1,16 @@
 """Evidence and usage from a run's own callbacks, whatever the chain's shape; feedback to no search."""
 
-import asyncio
-
 import pytest
 from function_chat_model import FunctionChatModel
-from langchain_agents import both_ways, run
+from langchain_agents import both_ways, checked_events, run
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from recorded_runs import RunRecorder
 
-from denoise_core.augmenter.streaming import Finished, Revised, TextReleased
+from denoise_core.augmenter.streaming import Revised
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.verification.evidence import EvidenceHandler
 
@@ -102,33 +99,6 @@ async def test_the_outermost_retriever_is_what_was_read(search_then_answer, is_s
 
 
 @both_ways
-async def test_tokens_are_those_the_models_report(search_then_answer, is_sync):
-    """The account said 356 of 70,262 tokens."""
-    retriever, _ = search_then_answer
-    rewrite = FunctionChatModel(reply=lambda message: QUESTION)
-    model = FunctionChatModel(reply=until_told)
-    chain = (
-        RunnablePassthrough.assign(
-            context=lambda item: joined(
-                retriever.invoke(rewrite.invoke(item["question"]).text)
-            )
-        )
-        | PROMPT
-        | model
-    )
-    answers = []
-    checked_chain = verified(chain, Verifier(on_answer=answers.append))
-    await run(checked_chain, is_sync, {"question": QUESTION})
-    models = [message for one in (rewrite, model) for message in one.calls]
-    read_value = sum(
-        len(str(message.text).split()) for messages in models for message in messages
-    )
-    usage = answers[0].trace.usage
-    assert (usage.input_tokens, usage.is_estimated) == (read_value, False)
-    assert answers[0].trace.events[0].reply.calls == 2
-
-
-@both_ways
 async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(is_sync):
     inner = FunctionChatModel(reply=lambda message: LIE)
 
@@ -180,84 +150,6 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(is_sync):
     assert (sent_messages, answers[0].stop_reason) == ([QUESTION], "not_repeatable")
 
 
-@both_ways
-async def test_history_and_input_are_not_touched(search_then_answer, is_sync):
-    retriever, queries = search_then_answer
-    model = FunctionChatModel(reply=until_told)
-    chain = (
-        RunnableLambda(
-            lambda message: [
-                HumanMessage(joined(retriever.invoke(message[-1].text))),
-                *message,
-            ]
-        )
-        | model
-    )
-    input_value = [
-        HumanMessage("Hi."),
-        AIMessage("Hello."),
-        HumanMessage(QUESTION),
-    ]
-    before = [message.model_copy() for message in input_value]
-    run_output = await run(verified(chain), is_sync, input_value)
-    assert run_output.response_metadata["denoise"]["outcome"] in (
-        "supported",
-        "unsupported",
-    )
-    assert input_value == before
-    assert set(queries) == {QUESTION}
-
-
-@both_ways
-async def test_streams_show_the_checked_answer_or_the_draft_first(
-    search_then_answer, is_sync
-):
-    retriever, _ = search_then_answer
-    model = FunctionChatModel(reply=until_told)
-    chain = (
-        {"context": retriever | joined, "question": RunnablePassthrough()}
-        | PROMPT
-        | model
-        | StrOutputParser()
-    )
-
-    async def events(show):
-        checked_chain, recorder = verified(chain), RunRecorder()
-        config = {"callbacks": [recorder]}
-        if is_sync:
-            found_documents = await asyncio.to_thread(
-                lambda: list(checked_chain.stream_checked(QUESTION, config, show=show))
-            )
-        else:
-            found_documents = [
-                event
-                async for event in checked_chain.astream_checked(
-                    QUESTION, config, show=show
-                )
-            ]
-        paths = recorder.paths("chain")
-        assert (paths[0], paths[-1]) == (
-            "VerifiedRunnable",
-            "VerifiedRunnable/denoise_record",
-        )
-        assert all(
-            path.startswith("VerifiedRunnable/") for path in recorder.paths("llm")
-        )
-        assert all(traced.ended for traced in recorder.runs.values())
-        assert recorder.events[-1][1]["outcome"] == "supported"
-        return found_documents
-
-    shown_texts, last = await events("checked")
-    assert shown_texts == TextReleased(TOWER)
-    assert isinstance(last, Finished)
-    assert last.answer.text == TOWER
-    first = await events("draft")
-    shown_texts = [event.text for event in first if isinstance(event, TextReleased)]
-    assert len(shown_texts) > 5
-    assert "".join(shown_texts).startswith("It was completed in 1912")
-    assert isinstance(first[-1], Revised)
-
-
 def test_a_model_judges_when_it_is_given_as_the_judge():
     judge = FunctionChatModel(
         reply=lambda message: '{"supported": 1.0, "problems": []}'
@@ -267,12 +159,32 @@ def test_a_model_judges_when_it_is_given_as_the_judge():
         Verifier(judge=3)
 
 
-def test_tokens_are_unknown_where_one_model_reports_none():
-    call_counts = FunctionChatModel(reply=lambda message: "two words")
-    silent = FunctionChatModel(reply=lambda message: AIMessage("two words"))
-    for models, is_known in (([call_counts], True), ([silent, call_counts], False)):
-        recorder = EvidenceHandler()
-        for model in models:
-            model.invoke("x", {"callbacks": [recorder]})
-        assert recorder.model_calls == len(models)
-        assert (recorder.usage is not None) is is_known
+@both_ways
+async def test_a_draft_is_shown_while_it_is_written(search_then_answer, is_sync):
+    retriever, _ = search_then_answer
+    model = FunctionChatModel(reply=until_told)
+    steps = {"context": retriever | joined, "question": RunnablePassthrough()}
+    answers = []
+    verifier = Verifier(on_answer=answers.append)
+    checked_chain = verified(steps | PROMPT | model | StrOutputParser(), verifier)
+    *shown, last = await checked_events(checked_chain, is_sync, QUESTION, show="draft")
+    assert len(shown) > 5
+    assert "".join(event.text for event in shown) == LIE
+    assert isinstance(last, Revised)
+    assert last.answer.text == TOWER
+    assert answers == [last.answer]
+
+
+@both_ways
+async def test_tokens_are_those_the_models_report(is_sync):
+    """The account said 356 of 70,262 tokens."""
+    models = [FunctionChatModel(reply=until_told) for _ in range(2)]
+    recorder = EvidenceHandler()
+    chain = RunnableLambda(lambda text: models[0].invoke(text).text) | models[1]
+    await run(chain, is_sync, QUESTION, {"callbacks": [recorder]})
+    words = [message.text.split() for model in models for message in model.calls[0]]
+    assert recorder.usage.input_tokens == sum(map(len, words))
+    assert recorder.model_calls == 2
+    silent = FunctionChatModel(reply=lambda messages: AIMessage("two words"))
+    silent.invoke("x", {"callbacks": [recorder]})
+    assert (recorder.usage, recorder.model_calls) == (None, 3)

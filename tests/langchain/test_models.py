@@ -12,7 +12,6 @@ from langchain_core.runnables import RunnableLambda
 from denoise_core import Message, Reply, Usage
 from denoise_core.errors import ContractViolation
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
-from langchain_denoise.convert.messages import to_core_messages, to_langchain_messages
 
 QUESTION_INPUT = (
     Message("system", "be brief"),
@@ -56,33 +55,11 @@ def test_only_text_blocks_count(test_kit):
     )
 
 
-def test_retries_of_the_model_itself(test_kit):
-    replies = iter([TimeoutError("slow"), "done", TimeoutError("slow"), "done"])
-
-    def reply(messages):
-        answer = next(replies)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert (
-        both(
-            ChatModelLLM(test_kit.chat(reply).with_retry(wait_exponential_jitter=False))
-        ).text
-        == "done"
-    )
-
-
 def test_completion_models_and_chains_that_end_in_text(test_kit):
     assert both(ChatModelLLM(FakeListLLM(responses=["plain"]))) == Reply("plain", None)
     assert both(
         ChatModelLLM(test_kit.chat(lambda message: "text") | StrOutputParser())
     ) == Reply("text", None)
-
-
-def test_errors_keep_their_type(test_kit):
-    with pytest.raises(ConnectionError):
-        ChatModelLLM(test_kit.chat(test_kit.fail_chat)).complete(QUESTION_INPUT)
 
 
 @pytest.mark.parametrize("adapter", [ChatModelLLM, RetrieverAdapter])
@@ -101,10 +78,6 @@ def test_a_model_by_its_name(monkeypatch):
 def test_a_chain_that_does_not_answer_with_text():
     with pytest.raises(ContractViolation, match="got dict"):
         ChatModelLLM(RunnableLambda(lambda message: {})).complete(QUESTION_INPUT)
-
-
-def test_messages_there_and_back():
-    assert to_core_messages(to_langchain_messages(QUESTION_INPUT)) == QUESTION_INPUT
 
 
 SCHEMA = {

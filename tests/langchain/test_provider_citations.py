@@ -67,6 +67,14 @@ ENDS = {
 }
 
 
+async def checked_answer(chain, is_sync, judge, **settings):
+    answers = []
+    verifier = Verifier(judge=judge, on_answer=answers.append)
+    await run(verified(chain, verifier, **settings), is_sync, CITED_QUESTION)
+    [answer] = answers
+    return answer
+
+
 @both_ways
 @FORMS
 @pytest.mark.parametrize("end", ENDS)
@@ -74,10 +82,7 @@ async def test_a_chain_is_judged_by_what_its_model_cites(end, make_message, is_s
     prompts = []
     model = FunctionChatModel(reply=replies(make_message))
     chain = Atlas() | (lambda documents: documents[0].page_content) | model | ENDS[end]
-    checked = verified(
-        chain, verifier=Verifier(judge=citation_judge(prompts)), output_type="answer"
-    )
-    answer = await run(checked, is_sync, CITED_QUESTION)
+    answer = await checked_answer(chain, is_sync, citation_judge(prompts))
     assert [a.verdict.outcome for a in answer.memory.attempts] == ["fail", "pass"]
     assert "Bananas are blue" in answer.memory.attempts[0].feedback
     assert answer.text == f"{FIRST} {SECOND}"
@@ -93,13 +98,12 @@ async def test_a_chain_is_judged_by_what_its_model_cites(end, make_message, is_s
 async def test_a_message_made_without_a_model_is_read_too(make_message, is_sync):
     chain = RunnableLambda(lambda question: make_message("Bananas are blue."))
     documents = [Document(page_content=f"{FIRST} {SECOND}", id="atlas")]
-    checked = verified(
+    answer = await checked_answer(
         chain,
+        is_sync,
+        lambda question, evidence, claim: True,
         evidence=lambda chain_input, output: documents,
-        verifier=Verifier(judge=lambda question, evidence, claim: True),
-        output_type="answer",
     )
-    answer = await run(checked, is_sync, CITED_QUESTION)
     assert [unit.kind for unit in answer.units] == ["", "citation"]
 
 
@@ -114,12 +118,7 @@ async def test_the_search_results_of_a_tool_in_a_chain_are_evidence(is_sync):
         search.invoke({**call, "type": "tool_call"})
         return anthropic()
 
-    checked = verified(
-        RunnableLambda(call_tool),
-        verifier=Verifier(judge=citation_judge([])),
-        output_type="answer",
-    )
-    answer = await run(checked, is_sync, CITED_QUESTION)
+    answer = await checked_answer(call_tool, is_sync, citation_judge([]))
     assert answer.outcome == "supported"
     assert [p.metadata["title"] for p in answer.citations] == ["Atlas"]
 

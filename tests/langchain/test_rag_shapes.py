@@ -12,7 +12,7 @@ from langchain.agents.middleware import (
     ContextEditingMiddleware,
     dynamic_prompt,
 )
-from langchain_agents import cut_results
+from langchain_agents import calls, cut_results
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -21,7 +21,6 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough, chain
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 
-from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import S2AMessages, Verifier, verified
@@ -44,18 +43,6 @@ def join_texts(documents: list[Document]) -> str:
     return "\n\n".join(document.page_content for document in documents)
 
 
-def call_search(*names):
-    calls = [
-        {
-            "name": name,
-            "args": {"query": "tower"},
-            "id": f"call-{name}",
-        }
-        for name in names
-    ]
-    return AIMessage("", tool_calls=calls)
-
-
 @pytest.fixture
 def retriever(test_kit):
     return test_kit.ListRetriever(found=DOCUMENTS)
@@ -72,7 +59,9 @@ def model():
         def _generate(self, messages, stop=None, run_manager=None, **kwargs):
             is_searching = kwargs.pop("has_tools", False)
             is_searching &= messages[-1].type == "human"
-            self.reply = lambda _: call_search("search") if is_searching else FACT
+            self.reply = lambda _: (
+                calls("search", query="tower") if is_searching else FACT
+            )
             return super()._generate(messages, stop, run_manager, **kwargs)
 
     return Model(reply=lambda messages: FACT)
@@ -133,10 +122,9 @@ def two_step_graph(model, retriever):
         answer: str
 
     graph = StateGraph(State)
-    graph.add_node("retrieve", lambda state: {"context": find(state["question"])})
-    graph.add_node("generate", lambda state: {"answer": FACT})
+    retrieve = ("retrieve", lambda state: {"context": find(state["question"])})
+    graph.add_sequence([retrieve, ("generate", lambda state: {"answer": FACT})])
     graph.add_edge(START, "retrieve")
-    graph.add_edge("retrieve", "generate")
     return graph.compile(), {"question": QUESTION}
 
 
@@ -146,11 +134,10 @@ def agentic_graph(model, retriever):
 
     search = create_retriever_tool(retriever, "search", "Searches.")
     graph = StateGraph(MessagesState)
-    graph.add_node("decide", lambda state: {"messages": [call_search("search")]})
-    graph.add_node("retrieve", ToolNode([search]))
-    graph.add_node("answer", lambda state: {"messages": [AIMessage(FACT)]})
-    for first, second in itertools.pairwise((START, "decide", "retrieve", "answer")):
-        graph.add_edge(first, second)
+    decide = ("decide", lambda state: {"messages": [calls("search", query="tower")]})
+    answer = ("answer", lambda state: {"messages": [AIMessage(FACT)]})
+    graph.add_sequence([decide, ("retrieve", ToolNode([search])), answer])
+    graph.add_edge(START, "decide")
     return graph.compile(), {"messages": [HumanMessage(QUESTION)]}
 
 
@@ -168,17 +155,11 @@ CHAINS = [
 @pytest.mark.parametrize("shape", CHAINS)
 def test_chains(shape, model, retriever):
     answers = []
-    limits = LoopLimits(rerun=True)
     runnable, chain_input = shape(model, retriever)
-    verifier = Verifier(limits=limits, on_answer=answers.append)
-    verified(runnable, verifier).invoke(chain_input)
+    verified(runnable, Verifier(on_answer=answers.append)).invoke(chain_input)
     [answer] = answers
-    assert "1889" in join_evidence(answer.memory.evidence)
+    assert any("1889" in passage.text for passage in answer.memory.evidence)
     assert answer.outcome == "supported"
-
-
-def join_evidence(passages):
-    return " ".join(passage.text for passage in passages)
 
 
 # Agents

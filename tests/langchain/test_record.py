@@ -1,109 +1,40 @@
-"""The record in a document's metadata: flat, small and without the query, so that stores take it."""
-
-import asyncio
+"""Documents that several queries find stay equal: their record holds nothing of the query."""
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_classic.retrievers.multi_query import MultiQueryRetriever
 from langchain_core.documents import Document
-from langchain_core.output_parsers import CommaSeparatedListOutputParser
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import DenoiseCompressor, DenoisingRetriever
-from langchain_denoise.convert.documents import RECORD_KEYS
+from langchain_denoise import DenoisingRetriever
 
-SOURCE_DOCUMENTS = [
-    Document(
-        page_content=f"{place} is a town on the river. It has a mill.",
-        id=place,
-        metadata={"source": "atlas"},
-    )
-    for place in ("Arden", "Bryn", "Cole")
-]
-
-
-def by_query(query, text):
-    return float(len(query) + len(text))
-
-
-@pytest.fixture(params=["end", "s2a"])
-def denoiser(request, test_kit):
-    return (
-        ENDDenoiser(FunctionScorer(by_query), keep=3)
-        if request.param == "end"
-        else test_kit.s2a()
-    )
-
-
-def test_every_value_is_one_that_a_store_takes(test_kit, denoiser):
-    kept_items = DenoiseCompressor(denoiser=denoiser).compress_documents(
-        SOURCE_DOCUMENTS, "mill?"
-    )
-    assert kept_items
-    for document in kept_items:
-        ours = {
-            k: value
-            for k, value in document.metadata.items()
-            if k.startswith("denoise")
-        }
-        assert set(ours) <= set(RECORD_KEYS)
-        assert {type(value) for value in document.metadata.values()} <= {
-            str,
-            int,
-            float,
-            bool,
-        }
-        assert "mill?" not in str(ours)
-
-
-def test_a_store_that_takes_no_nested_metadata_takes_it(test_kit, denoiser):
-    chroma = pytest.importorskip("chromadb")
-    kept_items = DenoiseCompressor(denoiser=denoiser).compress_documents(
-        SOURCE_DOCUMENTS, "mill?"
-    )
-    shelf = chroma.EphemeralClient(
-        chroma.Settings(anonymized_telemetry=False)
-    ).get_or_create_collection("kept", embedding_function=None)
-    shelf.delete(shelf.get()["ids"] or ["none"])  # the client is one for the process
-    shelf.upsert(
-        ids=[document.id for document in kept_items],
-        documents=[document.page_content for document in kept_items],
-        metadatas=[document.metadata for document in kept_items],
-        embeddings=[[1.0, 0.0]] * len(kept_items),
-    )
-    assert shelf.get()["metadatas"] == [document.metadata for document in kept_items]
+TOWNS = ["Arden", "Bryn", "Cole"]
 
 
 class Turning(BaseRetriever):
-    """Finds the same documents, without ids, in an order that the query decides."""
+    """Finds the same documents in an order that the query decides."""
+
+    has_ids: bool
 
     def _get_relevant_documents(self, query, *, run_manager):
-        found_documents = [
-            document.model_copy(update={"id": None}) for document in SOURCE_DOCUMENTS
-        ]
-        return found_documents[::-1] if "river" in query else found_documents
+        documents = []
+        for town in TOWNS:
+            text = f"{town} is a town on the river. It has a mill."
+            documents.append(Document(text, id=town if self.has_ids else None))
+        return documents[::-1] if "river" in query else documents
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("ids", [True, False])
-def test_several_queries_give_no_duplicates(test_kit, denoiser, is_sync, ids):
-    better = DenoisingRetriever(
-        retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS) if ids else Turning(),
-        denoiser=denoiser,
-    )
-    asking = ChatPromptTemplate.from_template("{question}") | test_kit.chat(
-        lambda message: "a mill?, which river towns?"
-    )
-    many = MultiQueryRetriever(
-        retriever=better, llm_chain=asking | CommaSeparatedListOutputParser()
-    )
-    found_documents = (
-        many.invoke("towns?") if is_sync else asyncio.run(many.ainvoke("towns?"))
-    )
-    assert [document.page_content.split()[0] for document in found_documents] == [
-        "Arden",
-        "Bryn",
-        "Cole",
-    ]
+@both_ways
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize("method", ["end", "s2a"])
+async def test_several_queries_give_no_duplicates(test_kit, method, is_sync, has_ids):
+    by_query = FunctionScorer(lambda query, text: float(len(query) + len(text)))
+    denoiser = ENDDenoiser(by_query, keep=3) if method == "end" else test_kit.s2a()
+    better = DenoisingRetriever(retriever=Turning(has_ids=has_ids), denoiser=denoiser)
+    wordings = RunnableLambda(lambda question: ["a mill?", "which river towns?"])
+    many = MultiQueryRetriever(retriever=better, llm_chain=wordings)
+    found = await run(many, is_sync, "towns?")
+    assert [document.page_content.split()[0] for document in found] == TOWNS

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
@@ -112,25 +113,6 @@ def test_a_failure_keeps_the_context_but_never_more_than_k(test_kit):
         ).invoke("q")
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("k", [None, 2])
-async def test_spans(test_kit, is_sync, k):
-    recorder = RunRecorder()
-    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=k)
-    config = {"callbacks": [recorder]}
-    if is_sync:
-        await asyncio.to_thread(retriever.invoke, "q", config)
-    else:
-        await retriever.ainvoke("q", config)
-    assert recorder.paths("retriever") == [
-        "DenoisingRetriever",
-        "DenoisingRetriever/Fixed",
-    ]
-    assert recorder.paths("llm") == [
-        "DenoisingRetriever/DenoiseCompressor/FunctionChatModel"
-    ] * len(TEXTS)
-
-
 def test_any_runnable_from_text_to_documents_will_do():
     found_documents = RunnableLambda(lambda query: [Document(page_content=query)])
     assert [
@@ -159,21 +141,27 @@ def test_a_wrong_k_with_a_call():
         DenoisingRetriever(retriever=Fixed(), denoiser=keep_all()).invoke("q", k=0)
 
 
+@both_ways
+async def test_the_config_of_a_call_reaches_both_parts(test_kit, is_sync):
+    recorder = RunRecorder()
+    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=2)
+    config = {"callbacks": [recorder], "tags": ["t"], "run_name": "mine"}
+    await run(retriever, is_sync, "q", config)
+    assert recorder.paths("retriever") == ["mine", "mine/Fixed"]
+    path = "mine/DenoiseCompressor/FunctionChatModel"
+    assert recorder.paths("llm") == [path] * len(TEXTS)
+    assert all("t" in traced.tags for traced in recorder.of_kind("llm"))
+
+
 def test_settings_of_a_call_reach_the_denoiser_and_not_the_vector_store():
     end = ENDDenoiser(FunctionScorer(shared_words), keep=5)
     retriever = DenoisingRetriever(retriever=store(k=5), denoiser=end)
-
-    def found_texts(**settings):
-        sync = retriever.invoke("red fish", **settings)
-        assert asyncio.run(retriever.ainvoke("red fish", **settings)) == sync
-        return [document.page_content for document in sync]
-
-    assert len(found_texts()) == 5
-    assert found_texts(keep=1) == ["red fish"]
-    assert found_texts(threshold=2.0) == ["red fish"]
-    assert found_texts(top_n=1) == found_texts(k=1) == ["red fish"]
-    assert len(found_texts(filter=lambda document: document.metadata["n"] < 2)) == 2
+    for settings in ({"keep": 1}, {"threshold": 2.0}, {"top_n": 1}, {"k": 1}):
+        [document] = both(retriever, "red fish", **settings)
+        assert document.page_content == "red fish"
+    filtered = both(retriever, "q", filter=lambda item: item.metadata["n"] < 2)
+    assert len(filtered) == 2
     with pytest.raises(InputError, match="keep and threshold: give one of them"):
-        found_texts(keep=1, threshold=2.0)
+        retriever.invoke("q", keep=1, threshold=2.0)
     with pytest.raises(InputError, match="on_error: set it on the DenoisingRetriever"):
-        found_texts(on_error="raise")
+        retriever.invoke("q", on_error="raise")

@@ -6,6 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 
+from denoise_core.runtime import fallbacks
 from langchain_denoise import S2AMessages
 
 LEADING = "I am sure it is Lyon, but what is the capital of France?"
@@ -117,28 +118,14 @@ def test_images_stay(test_kit):
     ]
 
 
-CACHED_CALLS = {"cache_control": {"type": "ephemeral"}}
-IMAGE = {"type": "image", "url": "https://example.org/map.png"}
-
-
-def test_images_and_text_keep_their_order_and_what_stands_beside_them(test_kit):
-    """The kept sentences stay in their blocks; a block that goes hands its cache mark on."""
-    message = HumanMessage(
-        [
-            {"type": "text", "text": "Look at this map. I like maps. ", **CACHED_CALLS},
-            IMAGE,
-            {"type": "text", "text": "I am sure it is Lyon. ", **CACHED_CALLS},
-            {"type": "text", "text": "What is the capital of France?"},
-        ]
-    )
-    step = S2AMessages(model=test_kit.chat(lambda message: "1, 4"), variant="select")
-    [run_output] = both(step, [message])
-    assert run_output.content == [
-        {"type": "text", "text": "Look at this map. ", **CACHED_CALLS},
-        {**IMAGE, **CACHED_CALLS},
-        {"type": "text", "text": "What is the capital of France?"},
-    ]
-    assert message.content[0]["text"] == "Look at this map. I like maps. "
+def test_several_blocks_of_text_are_kept_as_they_were(test_kit, caplog):
+    model = test_kit.chat(neutral)
+    blocks = [{"type": "text", "text": text} for text in ("I like maps.", LEADING)]
+    message = HumanMessage(blocks)
+    fallbacks._counts.clear()
+    assert both(S2AMessages(model=model), [message]) == [message]
+    assert not model.calls
+    assert "the message was kept as it was" in caplog.text
 
 
 def test_it_stands_between_a_prompt_and_a_model(test_kit):
@@ -164,3 +151,8 @@ def test_a_message_is_not_said_to_lack_the_answer_that_it_asks_for(test_kit):
     (message,) = both(S2AMessages(model=test_kit.chat(reply)), [HumanMessage(opinion)])
     assert message.text == "What is the capital?"
     assert not {"relevant", "note"} & message.response_metadata["denoise"].keys()
+
+
+def test_what_is_no_conversation_is_an_error(test_kit):
+    with pytest.raises(ValueError, match="expected messages"):
+        S2AMessages(model=test_kit.chat(neutral)).invoke(3)

@@ -68,21 +68,6 @@ def test_plain_settings_are_plain_json():
     assert again(compressor, DenoiseCompressor) == compressor
 
 
-def test_a_chain_with_our_step_in_it(model):
-    chain = (
-        ChatPromptTemplate.from_template("{said}") | S2AMessages(model=model) | model
-    )
-    loaded_value = again(
-        chain, type(chain), ChatPromptTemplate, *_classes_of(chain), S2AMessages
-    )
-    assert type(loaded_value.middle[0]) is S2AMessages
-
-
-def _classes_of(chain):
-    prompt = chain.first
-    return [type(prompt.messages[0]), type(prompt.messages[0].prompt)]
-
-
 def test_what_holds_your_own_objects_is_not_serialised_and_says_so(test_kit, model):
     assert (
         dumpd(verified(ChatPromptTemplate.from_template("{question}")))["type"]

@@ -11,7 +11,6 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from openai import BadRequestError
-from recorded_runs import RunRecorder
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
@@ -90,31 +89,6 @@ def test_a_refused_text_changes_nothing_in_how_a_model_is_asked(server, client):
     assert all("response_format" in sent_messages for sent_messages in server.requests)
 
 
-@pytest.mark.enable_socket
-@pytest.mark.parametrize("is_sync", [True, False])
-def test_one_refused_document_costs_one_document(server, client, is_sync):
-    documents = [
-        Document(page_content=f"Fact {i} is known. So is more.", id=str(i))
-        for i in range(20)
-    ]
-    server.refuses = "Fact 7 "
-    compressor = DenoiseCompressor(model=client(), on_empty="raise")
-    input_value = {"documents": documents, "query": "What is known?"}
-    found_documents = (
-        compressor.invoke(input_value)
-        if is_sync
-        else asyncio.run(compressor.ainvoke(input_value))
-    )
-    reported_text = [
-        document.id
-        for document in found_documents
-        if "denoise_fallback" in document.metadata
-    ]
-    assert "7" in reported_text
-    assert len(reported_text) == 1
-    assert len(server.requests) <= 14  # three of them look for another form
-
-
 # Retrievers
 
 TENANTS = [
@@ -162,44 +136,6 @@ def test_an_argument_that_would_be_left_out_is_an_error(test_kit):
         DenoisingRetriever(
             retriever=test_kit.ListRetriever(found=TENANTS), denoiser=keep_all()
         ).invoke("q", filter="a")
-
-
-@both_ways
-async def test_max_concurrency_of_the_call_holds_within(is_sync, test_kit):
-    documents = [Document(page_content=f"One {i}. Two.", id=str(i)) for i in range(8)]
-    model = test_kit.chat(seconds=0.02)
-    retriever = DenoisingRetriever(
-        retriever=test_kit.ListRetriever(found=documents),
-        denoiser=test_kit.s2a_with(model),
-    )
-    config = {"max_concurrency": 2}
-    found_documents = await run(retriever, is_sync, "q", config)
-    assert (len(found_documents), model.max_concurrent_calls) == (8, 2)
-
-
-def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(test_kit):
-    recorder = RunRecorder()
-    retriever = DenoisingRetriever(
-        model=test_kit.chat(), retriever=test_kit.ListRetriever(found=TENANTS[:1])
-    )
-    retriever.invoke(
-        "q",
-        {
-            "callbacks": [recorder],
-            "tags": ["t"],
-            "metadata": {"user": "u"},
-            "run_name": "mine",
-        },
-    )
-    runs = [*recorder.of_kind("retriever"), *recorder.of_kind("llm")]
-    assert [request.name for request in runs] == [
-        "mine",
-        "ListRetriever",
-        "FunctionChatModel",
-    ]
-    assert all(
-        "t" in request.tags and request.metadata["user"] == "u" for request in runs
-    )
 
 
 class Tenants(BaseRetriever):
@@ -285,43 +221,6 @@ TOWERS = [
 FAR_QUESTION = "Which enzyme do limpets lack?"
 
 
-def test_risk_and_tokens_reach_the_denoiser_also_of_one_request():
-    question = "Where is the red tower?"
-    compressor = DenoiseCompressor(max_tokens=8)
-    assert len(compressor.compress_documents(TOWERS, question)) == 1
-    chain_input = {"documents": TOWERS, "query": question}
-    config = {"configurable": {"denoise": {"max_tokens": 20}}}
-    assert len(compressor.invoke(chain_input, config)) == 2
-    assert DenoiseCompressor(risk=0.2).denoiser_for({}).rule.risk == 0.2
-    assert compressor.denoiser_for({"risk": 0.05, "keep": "auto"}).rule.risk == 0.05
-    assert (
-        len(
-            DenoiseCompressor(max_tokens=8, top_n=3).compress_documents(
-                TOWERS, question
-            )
-        )
-        == 1
-    )
-
-
-def test_documents_say_that_nothing_is_relevant_and_may_be_dropped_for_it():
-    documents = DenoiseCompressor().compress_documents(TOWERS, FAR_QUESTION)
-    assert documents[0].metadata["denoise_relevant"] is False
-    assert documents[0].metadata["denoise_note"].startswith("nothing seems to bear")
-    kind = ("ENDDenoiser", NOT_RELEVANT)
-    count = fallback_counts().get(kind, 0)
-    dropping = DenoiseCompressor(on_irrelevant="drop", top_n=2)
-    assert dropping.compress_documents(TOWERS, FAR_QUESTION) == []
-    assert fallback_counts()[kind] == count + 1
-    yours = RunnableLambda(lambda question: TOWERS)
-    retriever = DenoisingRetriever(retriever=yours, on_irrelevant="drop", k=2)
-    assert retriever.invoke(FAR_QUESTION) == []
-    kept = DenoisingRetriever(retriever=yours, k=2).invoke(FAR_QUESTION)
-    assert [document.metadata["denoise_relevant"] for document in kept] == [False] * 2
-    near = DenoisingRetriever(retriever=yours, k=2).invoke("Where is the red tower?")
-    assert not any("denoise_relevant" in document.metadata for document in near)
-
-
 def test_a_model_that_finds_no_answer_marks_the_nearest_documents(test_kit):
     model = test_kit.chat(lambda messages: "1\nANSWERED: no")
     chain_input = {"documents": TOWERS, "query": FAR_QUESTION}
@@ -334,19 +233,38 @@ def test_a_model_that_finds_no_answer_marks_the_nearest_documents(test_kit):
     assert DenoiseCompressor(model=model).invoke(chain_input, asked_input) == []
 
 
-def test_a_model_that_needs_nothing_loses_no_document_unless_asked_to(test_kit):
-    model = test_kit.chat(lambda messages: "NONE\nANSWERED: no")
-    chain_input = {"documents": TOWERS, "query": FAR_QUESTION}
-    kept = DenoiseCompressor(model=model).invoke(chain_input)
-    assert [document.page_content for document in kept] == [
-        document.page_content for document in TOWERS
-    ]
-    assert {document.metadata["denoise_relevant"] for document in kept} == {False}
-    dropping = DenoiseCompressor(model=model, on_irrelevant="drop")
-    assert dropping.invoke(chain_input) == []
+def test_risk_and_tokens_reach_the_denoiser_also_of_one_request():
+    compressor = DenoiseCompressor(max_tokens=8, top_n=3)
+    chain_input = {"documents": TOWERS, "query": "Where is the red tower?"}
+    assert len(compressor.invoke(chain_input)) == 1
+    assert len(compressor.invoke(chain_input, asking(max_tokens=20))) == 2
+    assert DenoiseCompressor(risk=0.2).denoiser_for({}).rule.risk == 0.2
+    assert compressor.denoiser_for({"risk": 0.05, "keep": "auto"}).rule.risk == 0.05
 
 
-def test_only_select_drops_what_does_not_answer(test_kit):
-    model = test_kit.chat(lambda messages: "1")
-    with pytest.raises(ValueError, match="only 'select'"):
-        DenoiseCompressor(model=model, variant="remove", on_irrelevant="drop")
+def test_documents_say_that_nothing_is_relevant_and_may_be_dropped_for_it():
+    yours = RunnableLambda(lambda question: TOWERS)
+    retriever = DenoisingRetriever(retriever=yours, k=2)
+    for document in retriever.invoke(FAR_QUESTION):
+        assert document.metadata["denoise_relevant"] is False
+        assert document.metadata["denoise_note"].startswith("nothing seems to bear")
+    near = retriever.invoke("Where is the red tower?")
+    assert not any("denoise_relevant" in document.metadata for document in near)
+    kind = ("ENDDenoiser", NOT_RELEVANT)
+    count = fallback_counts().get(kind, 0)
+    assert retriever.invoke(FAR_QUESTION, on_irrelevant="drop") == []
+    assert fallback_counts()[kind] == count + 1
+
+
+@pytest.mark.enable_socket
+def test_one_refused_document_costs_one_document(server, client):
+    server.refuses = "Fact 7 "
+    documents = []
+    for i in range(20):
+        text = f"Fact {i} is known. So is more."
+        documents.append(Document(page_content=text, id=str(i)))
+    compressor = DenoiseCompressor(model=client(), on_empty="raise")
+    found = compressor.invoke({"documents": documents, "query": "What is known?"})
+    failed = [item.id for item in found if "denoise_fallback" in item.metadata]
+    assert failed == ["7"]
+    assert len(server.requests) <= 14  # three of them look for another form

@@ -1,4 +1,4 @@
-"""Structured answers: the fields that claim something are judged, and what they cite is looked up."""
+"""Structured answers: the fields that claim something are judged; nothing is changed inside them."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 from recorded_runs import RunRecorder
 
-from denoise_core import InputError, Passage
+from denoise_core import InputError
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
-from langchain_denoise.convert.claims import extract_output_claims, resolve_sources
+from langchain_denoise.convert.claims import extract_output_claims
 
 TOWER = "The Eiffel Tower was finished in 1889."
 SOURCE_DOCUMENTS = [
@@ -148,50 +148,7 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
     message_text = extract_output_claims(
         Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None
     )
-    assert (message_text.fields, message_text.sources) == (
-        {"finished": 1889},
-        ("tower.txt",),
-    )
-
-
-def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
-    verifier, _ = judged
-    recorder = RunRecorder()
-    output = ONE.model_copy(
-        update={"sources": ["tower.txt", "Fruit", "d1", "tour.pdf"]}
-    )
-    verified(RunnableLambda(lambda query: output), verifier, **EVIDENCE).invoke(
-        "When?", {"callbacks": [recorder]}
-    )
-    [(_, record, _)] = recorder.events
-    assert [source["id"] for source in record["sources"]["resolved"]] == [
-        "d1",
-        "d2",
-        "d1",
-    ]
-    assert record["sources"]["unresolved"] == ["tour.pdf"]
-
-
-def test_a_quote_is_found_with_its_span_and_one_that_is_not_there_is_listed():
-    passages = [
-        Passage(document.page_content, document.id) for document in SOURCE_DOCUMENTS
-    ]
-    cited = [
-        Quote(source_id=1, quote="three floors"),
-        Quote(source_id=2, quote="three floors"),
-        3,
-    ]
-    found_documents = resolve_sources(cited, passages)
-    [one] = found_documents["resolved"]
-    assert (one["id"], SOURCE_DOCUMENTS[0].page_content[slice(*one["span"])]) == (
-        "d1",
-        "three floors",
-    )
-    assert found_documents["unresolved"] == [
-        {"source_id": 2, "quote": "three floors"},
-        3,
-    ]
-    assert resolve_sources((), passages) == {}
+    assert message_text.fields == {"finished": 1889}
 
 
 def test_functions_get_the_very_object(judged):
@@ -220,22 +177,27 @@ def test_functions_get_the_very_object(judged):
         {"answer": Cited(answer="In 1789.")},
     ],
 )
-def test_another_answer_takes_the_place_of_the_field(judged, output):
-    verifier = Verifier(
-        judge=judged[0].loop.utility,
-        limits=LoopLimits(attempts=1, unsupported="abstain"),
-    )
-    run_output = verified(
-        RunnablePassthrough() | RunnableLambda(lambda query: output),
-        verifier,
-        **EVIDENCE,
-    ).invoke("When?")
-    inner = run_output["answer"] if isinstance(run_output, dict) else run_output
-    assert type(inner) is type(
-        output if not isinstance(output, dict) else output["answer"]
-    )
-    assert "1789" not in inner.answer
-    assert inner.answer
+def test_no_other_text_is_put_inside_a_structured_answer(judged, output):
+    limits = LoopLimits(attempts=1, unsupported="abstain")
+    verifier = Verifier(judge=judged[0].loop.utility, limits=limits)
+    chain = verified(lambda query: output, verifier, **EVIDENCE)
+    with pytest.raises(InputError, match="cannot put another answer into a"):
+        chain.invoke("When?")
+    with pytest.raises(ValueError, match="needs answer='key'"):
+        verified(lambda query: output, verifier, claims=["answer"])
+
+
+def test_an_agent_with_structured_answers_cannot_abstain(test_kit):
+    middleware = pytest.importorskip("langchain_denoise.middleware")
+    from langchain.agents import create_agent
+
+    model = test_kit.chat(lambda messages: "never asked")
+    verifier = Verifier(limits=LoopLimits(unsupported="abstain"))
+    checker = middleware.VerificationMiddleware(verifier)
+    agent = create_agent(model, [], middleware=[checker], response_format=Cited)
+    with pytest.raises(InputError, match="structured answer has no field"):
+        agent.invoke({"messages": [("user", "When?")]})
+    assert not model.calls
 
 
 def test_an_agents_structured_answer_is_judged_by_the_same_fields():

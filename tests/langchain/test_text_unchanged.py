@@ -11,6 +11,7 @@ from answer_forms import (
     writer_and_judge,
 )
 from function_chat_model import FunctionChatModel
+from langchain_agents import both_ways, checked_events, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -19,7 +20,12 @@ from langchain_core.runnables import RunnableLambda
 from denoise_core.augmenter.streaming import Finished
 from langchain_denoise import Verifier, verified
 from langchain_denoise.middleware.verification import earlier_attempts
-from langchain_denoise.verification.redraft import find_model
+from langchain_denoise.models.bindings import is_greedy
+from langchain_denoise.verification.redraft import (
+    RedraftRequest,
+    change_model,
+    find_model,
+)
 from langchain_denoise.verification.verifier import earlier_evidence
 
 model_judges = pytest.fixture(let_model_judge)
@@ -36,33 +42,6 @@ def chain_of(reply, *, parse=True):
     return chain | StrOutputParser() if parse else chain
 
 
-@pytest.mark.parametrize(
-    "is_sync",
-    [True, False],
-    ids=["sync", "async"],
-)
-@pytest.mark.parametrize("judge_name", JUDGES)
-async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
-    for number, text in enumerate(answer_forms()):
-        chain = verified(
-            chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
-            judge=judge_named(judge_name),
-            evidence=evidence,
-        )
-        show = "draft" if number % 3 else "checked"
-        if is_sync:
-            returned = chain.invoke(QUESTION)
-            events = list(chain.stream_checked(QUESTION, show=show))
-        else:
-            returned = await chain.ainvoke(QUESTION)
-            stream = chain.astream_checked(QUESTION, show=show)
-            events = [event async for event in stream]
-        assert getattr(returned, "content", returned) == text
-        *shown, last = events
-        assert "".join(event.text for event in shown) == text
-        assert isinstance(last, Finished)
-
-
 def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges):
     texts = answer_forms()
     judged = 0
@@ -73,29 +52,11 @@ def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges)
     assert judged >= 0.8 * len(texts)
 
 
-def test_a_model_inside_a_function_is_found_and_bound_tools_are_left_out():
+def test_the_last_step_that_is_a_model_is_found_without_its_bindings():
     model = FunctionChatModel(reply=lambda messages: "x")
-    closed_over = RunnableLambda(lambda question: model.invoke(question))
-    assert find_model(closed_over) is model
-    assert find_model(RunnableLambda(len)) is None
     with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
-    assert find_model(RunnableLambda(len) | with_tools) is model
-
-
-GLOBAL_MODEL = FunctionChatModel(reply=lambda messages: "of another chain")
-
-
-def test_only_what_a_function_closes_over_is_its_model():
-    by_global = RunnableLambda(lambda question: GLOBAL_MODEL.invoke(question))
-    assert find_model(by_global) is None
-
-    def answer(question):
-        return itself.invoke(unassigned) if question == "again" else "1889"
-
-    itself = RunnableLambda(answer)
-    assert find_model(itself) is None
-    assert find_model(FunctionChatModel(reply=str) | itself) is not None
-    unassigned = ""
+    assert find_model(FunctionChatModel(reply=str) | with_tools) is model
+    assert find_model(RunnableLambda(lambda question: model.invoke(question))) is None
 
 
 def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
@@ -113,27 +74,6 @@ def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
         assert model is None or len(model.calls) == 1
 
 
-def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
-    """The chain searches only for a question; the record in its message keeps what it cited."""
-    supported = 0
-    for number in range(20):
-        fact = f"Room {number} has {number + 2} windows."
-        text = fact
-        chain = verified(
-            FunctionChatModel(reply=lambda messages, text=text: text),
-            evidence=lambda chain_input, output, fact=fact: (
-                [Document(page_content=fact, id="a")] if len(chain_input) == 1 else []
-            ),
-        )
-        conversation = [HumanMessage(f"Tell me of room {number}.")]
-        conversation.append(chain.invoke(conversation))
-        assert isinstance(conversation[-1], AIMessage)
-        conversation.append(HumanMessage("Say that again, shorter."))
-        restated = chain.invoke(conversation)
-        supported += restated.response_metadata["denoise"]["outcome"] == "supported"
-    assert supported == 20
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -147,3 +87,46 @@ def test_metadata_of_others_is_no_record(record):
     message = AIMessage("It is red.", response_metadata={"denoise": record})
     assert earlier_evidence([message]) == ()
     assert earlier_attempts([HumanMessage("Which?"), message]) == []
+
+
+def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
+    """The chain searches only for a question; the record in its message keeps what it cited."""
+
+    def search(conversation, output):
+        return evidence(conversation, output) if len(conversation) == 1 else []
+
+    model = FunctionChatModel(reply=lambda messages: PASSAGE)
+    chain = verified(model, evidence=search)
+    conversation = [HumanMessage(QUESTION)]
+    conversation.append(chain.invoke(conversation))
+    restated = chain.invoke([*conversation, HumanMessage("Say that again, shorter.")])
+    assert restated.response_metadata["denoise"]["outcome"] == "supported"
+
+
+@both_ways
+@pytest.mark.parametrize("judge_name", JUDGES)
+async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
+    # Each judge reads other forms: what it says of one changes nothing.
+    for number, text in enumerate(answer_forms()[JUDGES.index(judge_name) :: 3]):
+        chain = verified(
+            chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
+            judge=judge_named(judge_name),
+            evidence=evidence,
+        )
+        returned = await run(chain, is_sync, QUESTION)
+        assert getattr(returned, "content", returned) == text
+        show = "draft" if number % 3 else "checked"
+        *shown, last = await checked_events(chain, is_sync, QUESTION, show=show)
+        assert "".join(event.text for event in shown) == text
+        assert isinstance(last, Finished)
+
+
+def test_feedback_is_for_the_last_model_which_samples_if_it_repeats_itself():
+    first, last = (FunctionChatModel(reply=lambda messages: "x") for _ in range(2))
+    chain = first | (lambda message: message.text) | last.bind(temperature=0)
+    redraft = RedraftRequest("It was 1912.", "Not found.", resample=True)
+    changed_chain = change_model(chain, redraft.prepare_model)
+    changed_chain.invoke(QUESTION)
+    assert [message.type for message in first.calls[0]] == ["human"]
+    assert [message.type for message in last.calls[0]] == ["human", "ai", "human"]
+    assert not is_greedy(changed_chain.last)

@@ -4,27 +4,21 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_agents import both_ways, calls, cut_results, run, tool_message
 from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 
-from denoise_core import DenoiseResult, InputError
+from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import RECALL_TOOL
 from langchain_denoise import DenoiseCompressor
-from langchain_denoise.middleware.tool_messages import MessageCut, ToolText
 from langchain_denoise.middleware.tool_results import DenoiseToolResults
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
@@ -64,157 +58,6 @@ async def cleared(middleware, content, *, is_sync=True, artifact=None):
     return await middleware.awrap_tool_call(request, handler)
 
 
-@both_ways
-async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
-    """They were left as they came, even when the tool was named."""
-    bananas = " ".join(["Bananas are yellow."] * 9)
-    content = [
-        {
-            "type": "text",
-            "text": f"{bananas}\n\nParis is a capital.",
-            "id": "lc_1",
-        },
-        IMAGE,
-        {"type": "text", "text": " ".join(["Rain is wet."] * 9)},
-        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
-    ]
-    run_output = await cleared(
-        about_paris(),
-        content,
-        is_sync=is_sync,
-        artifact={"structured_content": {"n": 3}},
-    )
-    assert run_output.content == [
-        {
-            "type": "text",
-            "text": "Paris is a capital.\n[1 of 2 parts shown; 1 left out]",
-            "id": "lc_1",
-        },
-        IMAGE,
-        {"type": "text", "text": "[0 of 1 parts shown; 1 left out]"},
-        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
-    ]
-    assert run_output.artifact == {"structured_content": {"n": 3}}
-    record = run_output.response_metadata["denoise"]
-    assert (record["left_out"], record["fallback"]) == (2, None)
-    assert record["characters_after"] < record["characters_before"]
-
-
-@both_ways
-async def test_one_long_text_is_cut_into_paragraphs(is_sync):
-    """It was one document, and always kept."""
-    text = (
-        "# Paris\n\nThe capital of France.\n\n# Fruit\n\nBananas are yellow.\n\n"
-        + "Rain is wet. " * 400
-        + "Paris is big."
-    )
-    run_output = await cleared(about_paris(), text, is_sync=is_sync)
-    assert run_output.content.startswith("# Paris\n\nThe capital of France.")
-    assert "Paris is big.\n[" in run_output.content
-    assert run_output.content.endswith(" left out]")
-    assert "Bananas" not in run_output.content
-    assert len(run_output.content) < 1200
-
-
-@both_ways
-async def test_a_json_list_stays_one(is_sync):
-    found_documents = [
-        {"title": "Paris", "rank": 1},
-        {"title": "Bananas" * 9, "rank": 2},
-        {"title": "Fr", "text": "In Paris."},
-    ]
-    run_output = await cleared(
-        about_paris(), json.dumps(found_documents), is_sync=is_sync
-    )
-    assert json.loads(run_output.content) == [
-        found_documents[0],
-        {"left_out": "2 of 3 items shown; 1 left out"},
-        found_documents[2],
-    ]
-
-
-async def test_nothing_left_is_said_and_the_call_has_its_message():
-    bananas = "\n\n".join(["Bananas are yellow."] * 9)
-    for content in (bananas, [{"type": "text", "text": bananas}]):
-        run_output = await cleared(about_paris(on_empty="drop"), content)
-        note = "[0 of 9 parts shown; 9 left out]"
-        assert (run_output.text, run_output.tool_call_id) == (note, "call")
-    assert (await cleared(about_paris(), "Bananas.")).content == "Bananas."
-
-
-async def test_a_compressor_will_do_and_keeps_its_settings():
-    ready = DenoiseCompressor(
-        scorer=FunctionScorer(lambda query, text: float(len(text))),
-        keep=1,
-        record="none",
-    )
-    found_documents = [
-        Document(page_content=letter * 99, id="same") for letter in "ab"
-    ] + [Document(page_content="c" * 100, id="same")]
-    shown_text = "\n".join(f"1: {item.page_content}" for item in found_documents)
-    run_output = await cleared(cut_results(ready), shown_text, artifact=found_documents)
-    assert [item.page_content for item in run_output.artifact] == ["c" * 100]
-    with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
-        cut_results(ready, keep=2)
-    built_value = cut_results(
-        DenoiseCompressor(scorer=DeterministicFakeEmbedding(size=4), keep=3),
-        tools=["a"],
-    )
-    assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)
-
-
-@given(st.lists(st.text("ab. \n", max_size=40), max_size=5))
-def test_a_result_of_which_all_is_kept_is_the_same(texts):
-    message = ToolMessage(
-        [{"type": "text", "text": text} for text in texts], tool_call_id="1"
-    )
-    cut = MessageCut("state")
-    text = ToolText.from_message(message, cut)
-    run_output, omitted_texts = text.apply_result(
-        DenoiseResult("q", text.content.passages), cut
-    )
-    assert not omitted_texts
-    assert [block["text"] for block in run_output.content] == texts
-
-
-def result_of(denoiser, content):
-    message = ToolMessage(content, tool_call_id="call", name="search")
-    middleware = cut_results(denoiser, tools=["search"])
-    return middleware.wrap_tool_call(request_of(), lambda _: message)
-
-
-@given(
-    TEXTS | VALUES.map(json.dumps),
-    st.sampled_from(sorted(FAULTS)),
-    st.booleans(),
-)
-@example(
-    json.dumps(
-        {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
-    ),
-    "raises a lost connection",
-    False,
-)
-def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault, in_blocks):
-    content = [{"type": "text", "text": text}] if in_blocks and text.strip() else text
-    run_output = result_of(broken(fault), content)
-    assert run_output.content == content
-    assert run_output.response_metadata.get("denoise", {"left_out": 0})["left_out"] == 0
-
-
-@given(TEXTS | VALUES.map(json.dumps), st.data())
-def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
-    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
-    run_output = result_of(denoiser, text)
-    for read_value, kept_items in denoiser.kept:
-        check_kept(
-            read_value,
-            chunk_text(read_value).text_format,
-            kept_items,
-            run_output.content,
-        )
-
-
 SEARCH_REPLIES = {
     "query": "Paris",
     "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)],
@@ -248,15 +91,6 @@ def searching(test_kit, middleware, found):
 
 IS_IT_DRY = {"messages": [HumanMessage("Is it dry?")]}
 NOTE = {"left_out": "1 of 10 items shown; 9 left out"}
-
-
-async def test_a_named_text_tool_is_cut(test_kit):
-    middleware = cut_results(only("Paris"), tools=["search"])
-    denoising_agent = searching(test_kit, middleware, json.dumps(SEARCH_REPLIES))
-    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
-    found_documents = json.loads(message.content)
-    assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
-    assert found_documents["query"] == "Paris"
 
 
 async def test_long_text_that_passes_is_said_once(test_kit, caplog):
@@ -294,64 +128,6 @@ async def test_messages_in_a_command_are_denoised(test_kit):
     message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
     found_documents = json.loads(message.content)
     assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
-
-
-@both_ways
-async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
-    @tool
-    def search(query: str):
-        """Looks things up."""
-        return json.dumps(SEARCH_REPLIES)
-
-    def reply(messages):
-        if messages[-1].type == "human":
-            return calls("search", query="Paris dry")
-        if len([message for message in messages if message.type == "tool"]) == 1:
-            at = messages[-1].text.partition("recall(")[2].partition(")")[0]
-            return calls("recall", id=at)
-        return "done"
-
-    denoising_agent = create_agent(
-        test_kit.chat(reply),
-        [search],
-        middleware=[cut_results(only("Paris"), tools=["search"], recall=True)],
-    )
-    input_value = {"messages": [HumanMessage("Is it dry in Paris?")]}
-    state = await run(denoising_agent, is_sync, input_value)
-    first, restored_value = [
-        message for message in state["messages"] if message.type == "tool"
-    ]
-    assert (
-        "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
-        not in first.text
-    )
-    assert "Town 0" in restored_value.text
-    assert "Rain. Rain." in restored_value.text
-    assert all(
-        text in json.dumps(state["denoise_left_out"]) for text in ("Town 0", "Town 8")
-    )
-
-
-def test_messages_of_one_call_count_together():
-    half = "\n\n".join(
-        f"Paragraph {n} of the first half, which says little about anything."
-        for n in range(18)
-    )
-    assert len(half) < 1500 < 2 * len(half)
-    input_value = Command(
-        update={
-            "messages": [ToolMessage(half, tool_call_id=i, name="log") for i in "12"]
-        }
-    )
-    request = request_of("log", "paragraph 3")
-    denoiser = ENDDenoiser(
-        FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2
-    )
-    middleware = cut_results(denoiser, tools=["log"], min_characters=1500)
-    run_output = middleware.wrap_tool_call(request, lambda _: input_value)
-    assert all(
-        len(message.content) < len(half) for message in run_output.update["messages"]
-    )
 
 
 async def test_what_is_recalled_comes_whole():
@@ -410,9 +186,22 @@ def test_a_result_that_another_middleware_clears_stays_cleared(test_kit):
 
 
 NOT_SEARCHING = (
-    "shell", "translate", "send_mail", "write_file", "ask_agent", "list_files", "run_tests", "read_file",
-    "calculate", "get_time", "execute_sql", "git_diff", "create_ticket", "fetch_page", "compile",
-)  # fmt: skip
+    "shell",
+    "translate",
+    "send_mail",
+    "write_file",
+    "ask_agent",
+    "list_files",
+    "run_tests",
+    "read_file",
+    "calculate",
+    "get_time",
+    "execute_sql",
+    "git_diff",
+    "create_ticket",
+    "fetch_page",
+    "compile",
+)
 
 
 @pytest.mark.parametrize("name", NOT_SEARCHING)
@@ -438,6 +227,17 @@ def test_a_cap_bounds_the_result_of_any_tool(test_kit):
     assert "recall(12345678-cap1) returns the" in shown.text
 
 
+def test_a_text_made_of_several_documents_changes_no_result(test_kit, caplog):
+    documents = [Document(page_content=f"{name} " * 99, id=name) for name in "abc"]
+    content = "\n".join(document.page_content for document in documents)
+    message = ToolMessage(content, tool_call_id="call", artifact=documents)
+    fallbacks._counts.clear()
+    middleware = cut_results(test_kit.Answers(test_kit.merge))
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    assert (after.content, after.artifact) == (content, documents)
+    assert "rewritten from several documents" in caplog.text
+
+
 def test_ids_that_a_tool_shows_for_its_documents_stay():
     documents = [
         Document(page_content=f"{name} is a town. " * 20, id=name) for name in "abc"
@@ -460,3 +260,131 @@ def test_ids_that_a_tool_shows_for_its_documents_stay():
 def test_a_wrong_setting_of_the_cut_is_refused(setting):
     with pytest.raises(InputError, match=next(iter(setting))):
         DenoiseToolResults(**setting)
+
+
+@pytest.mark.parametrize(
+    ("content", "status"), [([IMAGE], "success"), ("Bananas are out.", "error")]
+)
+def test_errors_and_images_pass(test_kit, content, status):
+    message = ToolMessage(content, tool_call_id="call", name="search", status=status)
+    middleware = cut_results(
+        test_kit.Answers(test_kit.drop_all), tools=["search"], on_empty="drop"
+    )
+    assert middleware.wrap_tool_call(request_of(), lambda _: message) is message
+
+
+def test_a_result_is_cut_once(make_agent):
+    """A provider's prompt cache holds while the beginning of a prompt stays the same."""
+    scored = []
+
+    def score(query, text):
+        scored.append(text)
+        return float("Paris" in text)
+
+    def reply(messages):
+        count = sum(message.type == "tool" for message in messages)
+        call = {"name": "search", "args": {"query": "q"}, "id": f"call-{count}"}
+        return "done" if count == 3 else AIMessage("", tool_calls=[call])
+
+    middleware = cut_results(ENDDenoiser(FunctionScorer(score), threshold=0.5))
+    agent, model = make_agent(middleware, reply=reply)
+    agent.invoke({"messages": [HumanMessage("go")]})
+    assert len(scored) == 3 * 3
+    *_, shorter, longer = model.calls
+    assert longer[: len(shorter)] == shorter
+
+
+def test_messages_of_one_call_count_together():
+    half = "Rain is wet.\n\nParis is a capital.\n\n" + "Rain is wet. " * 40
+    messages = [ToolMessage(half, tool_call_id=i, name="search") for i in "12"]
+    for limit, is_cut in ((len(half) * 2, True), (len(half) * 2 + 1, False)):
+        middleware = about_paris(min_characters=limit)
+        command = Command(update={"messages": messages})
+        after = middleware.wrap_tool_call(request_of(), lambda _, c=command: c)
+        assert (after.update["messages"] != messages) is is_cut
+
+
+def test_a_compressor_will_do_and_keeps_its_settings():
+    by_length = FunctionScorer(lambda query, text: float(len(text)))
+    ready = DenoiseCompressor(scorer=by_length, keep=1, record="none")
+    texts = ["a" * 99, "b" * 99, "c" * 100]
+    documents = [Document(page_content=text, id="same") for text in texts]
+    lines = [f"{n}: {text}" for n, text in enumerate(texts)]
+    message = ToolMessage("\n".join(lines), tool_call_id="call", artifact=documents)
+    after = cut_results(ready).wrap_tool_call(request_of(), lambda _: message)
+    assert [document.page_content for document in after.artifact] == texts[2:]
+    assert after.content.startswith(f"{lines[2]}\n"), "its own heading"
+    with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
+        cut_results(ready, keep=2)
+
+
+@both_ways
+async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
+    """They were left as they came, even when the tool was named."""
+
+    def block(text, **fields):
+        return {"type": "text", "text": text, **fields}
+
+    rain = " ".join(["Rain is wet."] * 9)
+    content = [
+        block(f"{rain}\n\nParis is a capital.", id="lc_1"),
+        IMAGE,
+        block(rain),
+        block("Paris is on the Seine.", annotations=[]),
+    ]
+    artifact = {"structured_content": {"n": 3}}
+    output = await cleared(about_paris(), content, is_sync=is_sync, artifact=artifact)
+    assert output.content == [
+        block("Paris is a capital.\n[1 of 2 parts shown; 1 left out]", id="lc_1"),
+        IMAGE,
+        block("[0 of 1 parts shown; 1 left out]"),
+        content[-1],
+    ]
+    assert output.artifact == artifact
+    record = output.response_metadata["denoise"]
+    assert (record["left_out"], record["fallback"]) == (2, None)
+    assert record["characters_after"] < record["characters_before"]
+
+
+@both_ways
+async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
+    @tool
+    def search(query: str):
+        """Looks things up."""
+        return json.dumps(SEARCH_REPLIES)
+
+    def reply(messages):
+        count = sum(message.type == "tool" for message in messages)
+        if count == 0:
+            return calls("search", query="Paris dry")
+        text_id = messages[-1].text.partition("recall(")[2].partition(")")[0]
+        return calls("recall", id=text_id) if count == 1 else "done"
+
+    middleware = cut_results(only("Paris"), tools=["search"], recall=True)
+    agent = create_agent(test_kit.chat(reply), [search], middleware=[middleware])
+    state = await run(agent, is_sync, IS_IT_DRY)
+    shown, recalled = [item for item in state["messages"] if item.type == "tool"]
+    assert "Rain. Rain." not in shown.text
+    assert "Town 0" in recalled.text
+    assert "Rain. Rain." in recalled.text
+    stored = json.dumps(state["denoise_left_out"])
+    assert "Town 0" in stored
+    assert "Town 8" in stored
+
+
+@pytest.mark.parametrize(
+    ("length", "settings", "kept"),
+    [(20, {}, "b"), (20, {"must_keep": "c is"}, "bc"), (1, {}, "abc")],
+    ids=["cut", "pinned", "a note would make it longer"],
+)
+def test_documents_are_cut_unless_they_are_pinned_or_short(length, settings, kept):
+    documents = []
+    for name in "abc":
+        documents.append(Document(page_content=f"{name} is. " * length, id=name))
+    content = "\n".join(document.page_content for document in documents)
+    message = ToolMessage(content, tool_call_id="call", artifact=documents)
+    middleware = cut_results(only("b is"), **settings)
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    assert "".join(document.id for document in after.artifact) == kept
+    assert after.response_metadata["denoise"]["kept"] == len(kept)
+    assert (after.content == content) is (kept == "abc")

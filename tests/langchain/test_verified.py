@@ -1,20 +1,22 @@
 """Verification around chains and agents people already have: same form in and out, answers that hold."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
+from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from recorded_runs import RunRecorder
 
-from denoise_core import Budget
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
+from denoise_core.runtime import fallbacks
 from langchain_denoise import Verifier, verified
 
 PARIS = "Paris is the capital of France."
@@ -87,23 +89,6 @@ def test_judge_and_limits_are_given_without_a_verifier(rag_chain):
     assert (record["outcome"], len(record["attempts"])) == ("unsupported", 1)
 
 
-def test_a_chain_from_text_to_text(test_kit):
-    chain = (
-        ChatPromptTemplate.from_template("{question}")
-        | test_kit.chat(right_when_told)
-        | StrOutputParser()
-    )
-    checked_chain = verified(
-        RunnablePassthrough() | chain,
-        evidence=lambda input_value, chain_output: [PARIS],
-    )
-    recorder = RunRecorder()
-    assert checked_chain.invoke("capital?", {"callbacks": [recorder]}) == PARIS
-    assert [(name, data["outcome"]) for name, data, _ in recorder.events] == [
-        ("denoise", "supported")
-    ]
-
-
 def test_a_chain_that_ends_in_a_message(test_kit):
     prompt = ChatPromptTemplate.from_template("{context} {question}")
     run_output = verified(prompt | test_kit.chat(right_when_told)).invoke(
@@ -112,85 +97,6 @@ def test_a_chain_that_ends_in_a_message(test_kit):
     assert run_output.text == PARIS
     assert run_output.response_metadata["denoise"]["outcome"] == "supported"
     assert run_output.usage_metadata is not None
-
-
-def denoising_agent(test_kit, reply=right_when_told, artifact=True):
-    """A graph of messages that looks something up, then answers."""
-
-    def look_up(state):
-        content = "\n".join(document.page_content for document in SOURCE_DOCUMENTS)
-        found_documents = ToolMessage(
-            content,
-            tool_call_id="1",
-            name="search",
-            artifact=SOURCE_DOCUMENTS if artifact else None,
-        )
-        call = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}])
-        return {"messages": [call, found_documents]}
-
-    model = test_kit.chat(reply)
-    graph = StateGraph(MessagesState)
-    graph.add_node("look_up", look_up)
-    graph.add_node(
-        "answer", lambda state: {"messages": [model.invoke(state["messages"])]}
-    )
-    graph.add_edge(START, "look_up")
-    graph.add_edge("look_up", "answer")
-    graph.add_edge("answer", END)
-    return graph.compile()
-
-
-@pytest.mark.parametrize("artifact", [True, False])
-def test_an_agent_is_judged_by_what_its_tools_found(test_kit, artifact):
-    input_value = {"messages": [HumanMessage("capital?")]}
-    with pytest.raises(ValueError, match="VerificationMiddleware"):
-        verified(denoising_agent(test_kit, artifact=artifact))
-    run_output = verified(
-        denoising_agent(test_kit, artifact=artifact),
-        Verifier(limits=LoopLimits(rerun=True)),
-    ).invoke(input_value)
-    assert [message.type for message in run_output["messages"]] == [
-        "human",
-        "ai",
-        "tool",
-        "ai",
-    ]
-    assert run_output["messages"][-1].text == PARIS
-    assert run_output["denoise"]["outcome"] == "supported"
-    assert run_output["denoise"]["evidence"] == (
-        ["atlas", "fruit"] if artifact else ["1"]
-    )
-    assert len(input_value["messages"]) == 1
-
-
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_spans_nest_and_drafts_do_not_stream(test_kit, rag_chain, is_sync):
-    chain, _ = rag_chain()
-    recorder = RunRecorder()
-    checked_chain = verified(chain)
-    input_value = {"question": "What is the capital of France?"}
-    if is_sync:
-        await asyncio.to_thread(
-            checked_chain.invoke, input_value, {"callbacks": [recorder]}
-        )
-    else:
-        await checked_chain.ainvoke(input_value, {"callbacks": [recorder]})
-    assert all(
-        path.startswith("VerifiedRunnable/RunnableSequence/")
-        for path in recorder.paths("llm")
-    )
-    assert [("nostream" in run.tags) for run in recorder.of_kind("llm")] == [True, True]
-
-    graph = StateGraph(dict)
-    graph.add_node("ask", checked_chain)
-    graph.add_edge(START, "ask")
-    tokens = [
-        message
-        async for message in graph.compile().astream(
-            input_value, stream_mode="messages"
-        )
-    ]
-    assert tokens == []
 
 
 class Scores:
@@ -235,22 +141,6 @@ def test_what_does_not_hold_need_not_be_sent(rag_chain):
     assert run_output["context"] == SOURCE_DOCUMENTS
 
 
-def test_a_budget_bounds_the_drafts(rag_chain):
-    chain, model = rag_chain(lambda message: LYON)
-    run_output = verified(chain, Verifier(budget=Budget(calls=1))).invoke(
-        {"question": "q"}
-    )
-    assert (
-        run_output["answer"],
-        run_output["denoise"]["stopped_because"],
-        len(model.calls),
-    ) == (
-        LYON,
-        "budget",
-        1,
-    )
-
-
 def test_a_chain_that_fails_at_first_fails_as_before(test_kit, rag_chain):
     with pytest.raises(ConnectionError):
         verified(rag_chain(test_kit.fail_chat)[0]).invoke({"question": "q"})
@@ -275,23 +165,22 @@ def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
     )
 
 
-def test_places_by_function_and_by_key():
-    """Without a model in it, the chain has its question from ``messages`` for a draft."""
+def test_places_by_function_and_by_key(caplog):
+    """A chain without a model in it is run again without feedback, which is logged."""
+    drafts = itertools.cycle((LYON, PARIS))
 
     def chain(input_value):
-        return {
-            "text": right_when_told(input_value["messages"]),
-            "meta": {"docs": SOURCE_DOCUMENTS},
-        }
+        return {"text": next(drafts), "meta": {"docs": SOURCE_DOCUMENTS}}
 
+    fallbacks._counts.clear()
     checked_chain = verified(
         chain,
         question=lambda input_value: input_value["ask"],
         answer="text",
         evidence=lambda input_value, chain_output: chain_output["meta"]["docs"],
     )
-    chain_input = {"ask": "capital?", "messages": [HumanMessage("capital?")]}
-    assert both(checked_chain, chain_input)["text"] == PARIS
+    assert both(checked_chain, {"ask": "capital?"})["text"] == PARIS
+    assert "it is run again without feedback" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -309,7 +198,7 @@ def test_places_by_function_and_by_key():
         (
             {"evidence": lambda given, brought: 3},
             {"question": "q"},
-            "evidence: expected documents or strings",
+            "evidence: expected documents, got a int",
         ),
         (
             {"question": lambda given: None},
@@ -346,51 +235,64 @@ def test_no_evidence_is_said_and_not_tried_again(test_kit):
     assert len(run_output["denoise"]["attempts"]) == 1
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-@pytest.mark.parametrize("shape", ["message", "key", "state"])
-async def test_the_verdict_as_annotations_of_the_message(is_sync, shape):
-    title = {"title": "Atlas", "source": "https://example.org/atlas"}
-    source = Document(page_content=f"An atlas. {PARIS}", id="atlas", metadata=title)
-    message_text = AIMessage(
-        [
-            {"type": "reasoning", "reasoning": "..."},
-            {"type": "text", "text": f"{PARIS} {LYON}"},
-        ]
-    )
-    outputs = {
-        "message": message_text,
-        "key": {"answer": message_text},
-        "state": {"messages": [HumanMessage("q"), message_text]},
-    }
-    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1))
+def test_the_record_has_the_verdict_and_the_quotes_of_each_claim():
+    answer = f"{PARIS} {LYON}"
     chain = verified(
-        lambda input_value: outputs[shape],
-        verifier,
-        evidence=lambda input_value, chain_output: [source],
+        lambda question: AIMessage(answer),
+        limits=LoopLimits(attempts=1),
+        evidence=lambda chain_input, output: SOURCE_DOCUMENTS,
     )
-    run_output = (
-        await asyncio.to_thread(chain.invoke, "capital?")
-        if is_sync
-        else await chain.ainvoke("capital?")
-    )
-    locations = {
-        "message": lambda: run_output,
-        "key": lambda: run_output["answer"],
-        "state": lambda: run_output["messages"][-1],
-    }
-    message = locations[shape]()
-    reasoning, block = message.content_blocks
-    assert (reasoning["type"], block["text"]) == ("reasoning", f"{PARIS} {LYON}")
-    citation, note = block["annotations"]
-    assert block["text"][citation["start_index"] : citation["end_index"]] == PARIS
-    assert (citation["type"], citation["url"], citation["title"]) == (
-        "citation",
-        title["source"],
-        "Atlas",
-    )
-    start, end = citation["extras"]["span"]
-    assert source.page_content[start:end] == citation["cited_text"]
-    ours = note["value"]["denoise"]
-    assert block["text"][ours["start_index"] : ours["end_index"]] == LYON
-    assert ours["supported"] is False
-    assert message_text.content[1] == {"type": "text", "text": f"{PARIS} {LYON}"}
+    supported, other = chain.invoke("q").response_metadata["denoise"]["claims"]
+    [quote] = supported["quotes"]
+    assert (quote["id"], quote["text"]) == ("atlas", PARIS)
+    assert answer[other["start"] : other["end"]] == LYON
+    assert (supported["supported"], other["supported"]) == (True, False)
+
+
+@both_ways
+async def test_drafts_are_children_of_the_run_and_do_not_stream(rag_chain, is_sync):
+    chain, _ = rag_chain()
+    recorder = RunRecorder()
+    config = {"callbacks": [recorder]}
+    await run(verified(chain), is_sync, {"question": "capital?"}, config)
+    for path in recorder.paths("llm"):
+        assert path.startswith("VerifiedRunnable/RunnableSequence/")
+    assert [("nostream" in run.tags) for run in recorder.of_kind("llm")] == [True, True]
+
+
+def answering_graph(reply):
+    """A graph of messages that looks something up, then answers."""
+
+    def look_up(state):
+        call = {"name": "search", "args": {}, "id": "1"}
+        found = ToolMessage(PARIS, tool_call_id="1", artifact=SOURCE_DOCUMENTS)
+        return {"messages": [AIMessage("", tool_calls=[call]), found]}
+
+    def answer(state):
+        return {"messages": [AIMessage(reply())]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_sequence([look_up, answer])
+    graph.add_edge(START, "look_up")
+    return graph.compile()
+
+
+@pytest.mark.parametrize(
+    ("is_rerun", "stop_reason", "outcome"),
+    [(False, "not_repeatable", "unsupported"), (True, "passed", "supported")],
+)
+def test_a_graph_is_judged_and_run_again_only_if_that_is_allowed(
+    is_rerun, stop_reason, outcome
+):
+    drafts = iter((LYON, PARIS))
+    graph = answering_graph(lambda: next(drafts))
+    checked = verified(graph, limits=LoopLimits(rerun=is_rerun))
+    chain_input = {"messages": [HumanMessage("capital?")]}
+    output = checked.invoke(chain_input)
+    types = [message.type for message in output["messages"]]
+    assert types == ["human", "ai", "tool", "ai"]
+    assert output["messages"][-1].text == (PARIS if is_rerun else LYON)
+    record = output["denoise"]
+    assert (record["stopped_because"], record["outcome"]) == (stop_reason, outcome)
+    assert record["evidence"] == ["atlas", "fruit"]
+    assert len(chain_input["messages"]) == 1

@@ -36,14 +36,6 @@ def test_a_string_is_a_string_and_carries_its_record():
         assert (second_result, second_result.denoise) == (right, right.denoise)
 
 
-def test_the_whole_answer_can_be_had_instead():
-    answer = asked("It was completed in 1889.", output_type="answer")
-    assert (answer.text, answer.outcome.value) == (
-        "It was completed in 1889.",
-        "supported",
-    )
-
-
 @pytest.mark.parametrize(
     "written",
     ["<think>1925?</think>\nIt was completed in 1889.", " It was completed in 1889.\n"],
@@ -52,8 +44,3 @@ def test_an_answer_is_returned_exactly_as_the_model_wrote_it(written):
     answered = asked(written)
     assert answered == written
     assert answered.denoise["outcome"] == "supported"
-
-
-def test_a_slip_in_what_is_returned_is_refused():
-    with pytest.raises(ValueError, match="output_type"):
-        asked("It was completed in 1889.", output_type="all")

@@ -85,6 +85,15 @@ async def run(denoising_agent, is_sync, input_value=QUESTION_INPUT, config=None)
     return await denoising_agent.ainvoke(input_value, config)
 
 
+async def checked_events(runnable, is_sync, input_value, config=None, show="checked"):
+    """The events of a checked stream."""
+    if is_sync:
+        stream = runnable.stream_checked(input_value, config, show=show)
+        return await asyncio.to_thread(list, stream)
+    stream = runnable.astream_checked(input_value, config, show=show)
+    return [event async for event in stream]
+
+
 both_ways = pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
 
 

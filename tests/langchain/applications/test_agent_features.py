@@ -3,25 +3,24 @@
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware
-from langchain_agents import both_ways, calls, cut_results, run
-from langchain_classic.retrievers import MultiQueryRetriever
+from langchain_agents import (
+    both_ways,
+    by_words,
+    calls,
+    cut_results,
+    run,
+    tool_message,
+)
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.output_parsers import CommaSeparatedListOutputParser
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from denoise_core import InputError
 from denoise_core.augmenter import LoopLimits
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING
-from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
-    DenoisingRetriever,
-    Verifier,
     verified,
 )
 from langchain_denoise.middleware import VerificationMiddleware
@@ -75,80 +74,17 @@ def look(query: str) -> str:
     return TOWER
 
 
-@both_ways
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"record": "none"}],
-    ids=str,
-)
-async def test_several_wordings_of_a_question_bring_each_document_once(
-    test_kit, is_sync, settings
-):
-    """The model clears one wording and not the others; the documents it left are the same."""
-    model = test_kit.chat(
-        lambda message: "1" if "cut into numbered pieces" in message[-1].text else "ALL"
-    )
-    better = DenoisingRetriever(
-        model=model,
-        retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS),
-        **settings,
-    )
-    wordings = test_kit.chat(
-        lambda message: (
-            f"{QUESTION}, I love towers. Who does not? When was it completed?"
-        )
-    )
-    asking = (
-        ChatPromptTemplate.from_template("{question}")
-        | wordings
-        | CommaSeparatedListOutputParser()
-    )
-    many = MultiQueryRetriever(retriever=better, llm_chain=asking)
-    assert [document.id for document in await run(many, is_sync, QUESTION)] == [
-        "tower",
-        "fruit",
-        "paint",
-    ]
-
-
-def test_a_history_inside_a_verified_chain_is_refused(test_kit):
+def test_a_history_inside_a_verified_chain_has_the_answer_that_was_sent(test_kit):
     """Every rejected draft used to be in the user's history."""
-    kept_items = InMemoryChatMessageHistory()
+    history = InMemoryChatMessageHistory()
     chain = RunnableWithMessageHistory(
-        test_kit.chat(second_time), lambda session_id: kept_items
+        test_kit.chat(second_time), lambda session_id: history
     )
-    with pytest.raises(InputError, match="a history inside verified"):
-        verified({"x": chain})
-
-
-@both_ways
-@pytest.mark.parametrize(
-    "message_text", ["Hello! How can I help you?", "Which tower do you mean?"]
-)
-async def test_a_conversation_is_no_claim(test_kit, is_sync, message_text):
-    """With ``unsupported="abstain"`` a greeting became "I found no answer to this"."""
-    verifier = Verifier(limits=LoopLimits(unsupported="abstain"))
-    chain = verified(
-        lambda input_value: {"answer": message_text, "context": SOURCE_DOCUMENTS},
-        verifier,
-    )
-    assert (await run(chain, is_sync, {"question": "hi"}))["answer"] == message_text
-    denoising_agent = create_agent(
-        test_kit.chat(looking_up(lambda message: message_text)),
-        [look],
-        middleware=[VerificationMiddleware(verifier)],
-    )
-    assert (await run(denoising_agent, is_sync, QUESTION_INPUT))["messages"][
-        -1
-    ].text == message_text
-    denoising_agent = create_agent(
-        test_kit.chat(looking_up(lambda message: WRONG)),
-        [look],
-        middleware=[VerificationMiddleware(verifier)],
-    )
-    assert (await run(denoising_agent, is_sync, QUESTION_INPUT))["messages"][
-        -1
-    ].text.startswith(QUESTION_ANSWERING.abstention_text)
+    checked = verified(chain, evidence=lambda chain_input, output: SOURCE_DOCUMENTS)
+    config = {"configurable": {"session_id": "1"}}
+    answer = checked.invoke([HumanMessage(QUESTION)], config)
+    assert answer.response_metadata["denoise"]["stopped_because"] == "not_repeatable"
+    assert [message.text for message in history.messages] == [QUESTION, answer.text]
 
 
 @both_ways
@@ -167,36 +103,20 @@ async def test_drafts_count_as_calls_of_the_model(test_kit, is_sync):
     assert len(model.calls) == 3
 
 
-@both_ways
-async def test_one_call_of_an_agent_says_how_much_is_kept(test_kit, is_sync):
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, list[Document]]:
-        """Searches."""
-        return "\n".join(
-            document.page_content for document in SOURCE_DOCUMENTS
-        ), SOURCE_DOCUMENTS
-
-    def reply(messages):
-        return (
-            TOWER
-            if any(isinstance(message, ToolMessage) for message in messages)
-            else calls("search", query="tower")
-        )
-
-    middleware = cut_results(ENDDenoiser(by_tower(), keep=1))
-    denoising_agent = create_agent(
-        test_kit.chat(reply), [search], middleware=[middleware]
+def test_a_conversation_is_no_claim():
+    """With ``unsupported="abstain"`` a greeting became "I found no answer to this"."""
+    text = "Hello! How can I help you?"
+    chain = verified(
+        lambda input_value: {"answer": text, "context": SOURCE_DOCUMENTS},
+        limits=LoopLimits(unsupported="abstain"),
     )
-    for chosen_value, kept_items in ((None, 1), ({"keep": 2}, 2), ({"keep": 3}, 3)):
-        run_output = await run(
-            denoising_agent,
-            is_sync,
-            QUESTION_INPUT,
-            config={"configurable": {"denoise": chosen_value}},
-        )
-        (found_documents,) = (
-            message
-            for message in run_output["messages"]
-            if isinstance(message, ToolMessage)
-        )
-        assert len(found_documents.artifact) == kept_items
+    assert chain.invoke({"question": "hi"})["answer"] == text
+
+
+@both_ways
+async def test_one_call_of_an_agent_says_how_much_is_kept(make_agent, is_sync):
+    agent, _ = make_agent(cut_results(by_words()))
+    for settings, count in ((None, 1), ({"keep": 2}, 2), ({"keep": 3}, 3)):
+        config = {"configurable": {"denoise": settings}}
+        state = await run(agent, is_sync, config=config)
+        assert len(tool_message(state).artifact) == count
