@@ -24,7 +24,8 @@ _TURN = re.compile(
     r"(?:[\[(]?(?P<time>\d[\d:.,/-]{0,20}(?:,?[ ]\d[\d:.]{0,11})?(?:[ ]?[AaPp][Mm])?)"
     r"[\])]?[ ]+(?:[-\u2013][ ]+)?)?(?P<name>[^\W\d_][\w .'-]{0,40}):[ \t]"
 )
-_ASKS = re.compile(r"[?\uff1f\u061f](?=\s|[\"'\u201d)*_]|$)")
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+_CLOSING_MARKS = "\"'\u201d)*_"
 _SHAPES = str.maketrans(
     digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters)
 )
@@ -130,8 +131,14 @@ def answering_turns(
             turn = text[start:end]
             asking = bisect_right(chunks, start, key=lambda chunk: chunk.start) - 1
             is_near = index - asking <= _MAX_TURNS_BEFORE
-            if is_near and _speaker(turn) not in ("", answerer) and _ASKS.search(turn):
+            if is_near and _speaker(turn) not in ("", answerer) and _asks(turn):
                 yield asking, index
+
+
+def _asks(turn: str) -> bool:
+    """Whether a word ends with a question mark; one in an address does not count."""
+    bare_words = [word.rstrip(_CLOSING_MARKS) for word in turn.split()]
+    return any(word.endswith(_QUESTION_MARKS) for word in bare_words)
 
 
 def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Ranges:
