@@ -17,6 +17,8 @@ from denoise_core.augmenter.knowledge import (
     ChainDenoiser,
     ChainRetriever,
     Consolidator,
+    DenseRetriever,
+    HybridRetriever,
     Link,
 )
 from denoise_core.augmenter.knowledge.chain import Chain, find_chains, pack_chains
@@ -91,6 +93,12 @@ def test_nothing_to_search_finds_nothing(passages):
     [
         (lambda: BM25Retriever(CORPUS, k=0), "k=0"),
         (lambda: BM25Retriever(CORPUS[:1] * 2), "share the id"),
+        (
+            lambda: BM25Retriever(CORPUS, language="klingon").retrieve("a"),
+            "language='klingon'",
+        ),
+        (lambda: DenseRetriever(CORPUS, len, k=0), "k=0"),
+        (lambda: HybridRetriever([]), "one retriever or more"),
         (lambda: ChainRetriever(CORPUS, tokens=0), "tokens=0"),
         (lambda: ChainDenoiser(tokens=0), "tokens=0"),
         (lambda: find_chains(CORPUS, np.zeros((2, 3)), []), "expected shape"),
@@ -99,6 +107,58 @@ def test_nothing_to_search_finds_nothing(passages):
 def test_bad_settings_of_retrievers_are_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def letters(texts):
+    return np.array(
+        [[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts],
+        dtype=np.float64,
+    )
+
+
+def test_dense_finds_the_nearest_and_embeds_once():
+    calls = []
+
+    def embed(texts):
+        calls.append(len(texts))
+        return letters(texts)
+
+    retriever = DenseRetriever(CORPUS, embed, k=2)
+    results = everything(retriever, "Belmor Belmor is a town on the Fox river.")
+    assert results[0].id == "belmor"
+    assert len(results) == 2
+    assert results[0].score == pytest.approx(1.0, abs=0.05)
+    assert calls == [len(CORPUS), 1, 1]
+    assert DenseRetriever([], embed).retrieve("x") == ()
+
+
+@pytest.mark.parametrize(
+    "embed",
+    [
+        lambda t: np.zeros(3),
+        lambda t: np.zeros((1, 3)),
+        lambda t: np.full((len(t), 2), np.nan),
+    ],
+)
+def test_wrong_embeddings_are_refused(embed):
+    with pytest.raises(InputError, match="embed "):
+        DenseRetriever(CORPUS, embed).retrieve("x")
+
+
+def test_hybrid_adds_reciprocal_ranks_and_joins_equal_texts():
+    a, b, c = (Passage(t, t) for t in "abc")
+    other_passage = Passage("b", "other id")
+    results = everything(
+        HybridRetriever(
+            [ListRetriever([a, b]), ListRetriever([other_passage, other_passage, c])]
+        ),
+        "q",
+    )
+    assert [(p.id, p.score) for p in results] == [
+        ("b", 1 / 62 + 1 / 61),
+        ("a", 1 / 61),
+        ("c", 1 / 63),
+    ]
 
 
 def test_links_are_exact_names_at_their_place_without_the_bracketed_part():

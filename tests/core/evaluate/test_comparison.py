@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from denoise_core import ENDDenoiser, InputError, Passage, load_denoiser
 from denoise_core.embedded import shared_encoder
 from denoise_core.evaluate.comparison import Strategy, evaluate, read_cases
-from denoise_core.evaluate.comparison.cases import _fuse_rankings, build_search
+from denoise_core.evaluate.comparison.cases import build_search
 from denoise_core.evaluate.comparison.evaluation import summary_lines, table_rows
 from denoise_core.evaluate.comparison.figures import paired_difference
 from denoise_core.evaluate.comparison.setting import (
@@ -134,11 +134,6 @@ def test_documents_are_cut_and_searched(tmp_path):
     assert TOWER in gold.text
     assert gold.metadata["source"] == "tower.md"
     assert gold.text in page
-
-
-def test_rankings_are_fused_by_rank_and_equal_texts_are_one():
-    fused = _fuse_rankings(([0, 1], [2, 1, 3]), ["a", "b", "b", "c"])
-    assert fused == [(1, 1 / 62 + 1 / 61), (0, 1 / 61), (3, 1 / 63)]
 
 
 def test_figures_count_what_is_kept_answered_harmed_and_helped():

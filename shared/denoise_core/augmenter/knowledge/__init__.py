@@ -1,9 +1,8 @@
 """Knowledge consolidator (paper, section 2.3.1): from queries to evidence.
 
 Queries -> retrieve -> link -> chain -> denoise -> evidence. Read ``consolidate`` first: it
-asks several sources at once and denoises the results. ``retrieve`` and ``chain``
-have retrievers over passages in memory; any other object with ``retrieve`` and
-``aretrieve`` is a source too.
+asks several sources at once and denoises the results. Retrievers are in ``retrieve`` and
+``chain``.
 """
 
 from denoise_core.augmenter.knowledge.chain import (
@@ -14,7 +13,11 @@ from denoise_core.augmenter.knowledge.chain import (
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, GatheredEvidence
 from denoise_core.augmenter.knowledge.link import Link
 from denoise_core.augmenter.knowledge.queries import LLMQueries
-from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
+from denoise_core.augmenter.knowledge.retrieve import (
+    BM25Retriever,
+    DenseRetriever,
+    HybridRetriever,
+)
 
 __all__ = [
     "BM25Retriever",
@@ -22,7 +25,9 @@ __all__ = [
     "ChainDenoiser",
     "ChainRetriever",
     "Consolidator",
+    "DenseRetriever",
     "GatheredEvidence",
+    "HybridRetriever",
     "LLMQueries",
     "Link",
 ]

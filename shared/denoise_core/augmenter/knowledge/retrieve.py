@@ -1,22 +1,29 @@
-"""A retriever over passages in memory: BM25."""
+"""Retrievers over passages in memory: BM25, embeddings, several fused."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core._optional import require
 from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
+from denoise_core.protocols import Retriever
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:
     from denoise_core.scorers.bm25 import BM25Index
+    from denoise_core.scorers.encoders import EmbeddingModel
+
+
+_RANK_CONSTANT = 60  # makes high ranks count less; the paper's value
 
 
 class BM25Retriever:
@@ -82,3 +89,107 @@ class BM25Retriever:
                     [with_title_line(p) for p in self.passages], language=self.language
                 )
         return self._index.term_scores(query)
+
+
+class DenseRetriever:
+    """The passages closest to the query by cosine (a flat FAISS index, extra ``dense``).
+
+    The search is exact. Nothing is loaded or embedded before the first one.
+
+    Args:
+        passages: The passages to search.
+        embed: A function, an embedding model, or the name of a sentence-transformers
+            model, as for `EmbeddingScorer`.
+        k: Passages returned at most.
+
+    Raises:
+        InputError: For repeated ids and ``k`` below 1.
+    """
+
+    def __init__(
+        self, passages: Sequence[Passage], embed: EmbeddingModel, *, k: int = 10
+    ) -> None:
+        from denoise_core.scorers.encoders import (
+            EmbeddingScorer,
+        )  # not before one is made: all scorers come
+
+        if k < 1:
+            raise InputError(f"k={k}: expected 1 or more")
+        self.passages = check_passages(passages)
+        self.embed = embed
+        self.k = k
+        self._scorer = EmbeddingScorer(embed)
+        self._lock = threading.Lock()
+        self._index: Any = None
+
+    def retrieve(self, query: str) -> tuple[Passage, ...]:
+        """The closest passages, with their cosines."""
+        if not self.passages:
+            return ()
+        with self._lock:  # models are rarely safe to call from two threads
+            if self._index is None:
+                vectors = self._scorer.text_vectors(
+                    [with_title_line(p) for p in self.passages]
+                )
+                faiss = require("faiss", extra="dense")
+                self._index = faiss.IndexFlatIP(vectors.shape[1])
+                self._index.add(vectors)
+            query_vector = self._scorer.query_vector(query, self._index.d)
+        count = min(self.k, len(self.passages))
+        scores, indexes = self._index.search(query_vector[None], count)
+        return tuple(
+            replace(self.passages[index], score=float(score))
+            for score, index in zip(scores[0], indexes[0], strict=True)
+        )
+
+    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        """Retrieve on a thread of the pool."""
+        return await run_in_pool(self.retrieve, query)
+
+
+class HybridRetriever:
+    """Fuses retrievers by reciprocal rank (Cormack et al. 2009).
+
+    A passage's ``score`` is the sum of ``1 / (60 + rank)`` over the retrievers, ranks
+    from 1. Equal texts count as one passage, under the id of the first retriever
+    that has it; ties keep that order.
+
+    Args:
+        retrievers: The retrievers.
+        k: Passages returned at most.
+
+    Raises:
+        InputError: Without retrievers, or for ``k`` below 1.
+    """
+
+    def __init__(self, retrievers: Sequence[Retriever], *, k: int = 10) -> None:
+        if not retrievers or k < 1:
+            raise InputError("expected one retriever or more, and k of 1 or more")
+        self.retrievers = tuple(retrievers)
+        self.k = k
+
+    def retrieve(self, query: str) -> tuple[Passage, ...]:
+        """Ask the retrievers one after the other."""
+        return self._fuse([r.retrieve(query) for r in self.retrievers])
+
+    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        """Ask the retrievers at once."""
+        searches = [retriever.aretrieve(query) for retriever in self.retrievers]
+        return self._fuse(await asyncio.gather(*searches))
+
+    def _fuse(self, result_lists: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+        passages: dict[str, Passage] = {}
+        scores: dict[str, float] = {}
+        for results in result_lists:
+            by_text: dict[str, int] = {}
+            for rank, passage in enumerate(results, 1):
+                text = with_title_line(passage)
+                passages.setdefault(text, passage)
+                by_text.setdefault(text, rank)
+            for text, rank in by_text.items():
+                scores[text] = scores.get(text, 0.0) + 1 / (_RANK_CONSTANT + rank)
+        ranked_texts = sorted(scores, key=lambda text: -scores[text])
+        return tuple(
+            replace(passages[text], score=scores[text])
+            for text in ranked_texts[: self.k]
+        )

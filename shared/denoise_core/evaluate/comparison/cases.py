@@ -11,8 +11,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.prompts import with_title_line
+from denoise_core.augmenter.knowledge.retrieve import (
+    BM25Retriever,
+    DenseRetriever,
+    HybridRetriever,
+)
 from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.fit.data import generate_questions, questions_from_documents
 from denoise_core.errors import InputError
@@ -22,11 +25,10 @@ from denoise_core.evaluate.datasets import (
     PassageSearch,
     RecordProblem,
 )
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
 from denoise_core.s2a.llm_labels import label_questions
-from denoise_core.scorers.encoders import EmbeddingFunction, EmbeddingScorer
 from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage
 
@@ -34,7 +36,6 @@ DEFAULT_TOP_K = 20
 DEFAULT_QUESTION_COUNT = 50
 BATCH_TEXTS = 64  # texts embedded between two reports of the progress
 FUSED_K = 50  # each ranking's length, so that fusing by rank has something to fuse
-_RANK_CONSTANT = 60  # makes high ranks count less; the paper's value
 
 Progress = Callable[[int, int], None]
 
@@ -69,53 +70,12 @@ def build_search(
                 progress(start + len(text_batch), len(texts))
         return np.concatenate(embedding_batches)
 
-    return _FusedSearch(document_chunks, embed, top_k)
-
-
-class _FusedSearch:
-    """BM25 and cosine, fused by reciprocal rank (Cormack et al. 2009); equal texts are one passage."""
-
-    def __init__(
-        self, passages: Sequence[Passage], embed: EmbeddingFunction, top_k: int
-    ) -> None:
-        ranking_k = max(top_k, FUSED_K)
-        self._bm25 = BM25Retriever(passages, k=ranking_k)
-        self._scorer = EmbeddingScorer(embed)
-        self._texts = [with_title_line(passage) for passage in passages]
-        self._top_k = top_k
-        self._ranking_k = ranking_k
-        self._vectors: NDArray[np.float32] | None = None
-
-    def __call__(self, question: str) -> tuple[Passage, ...]:
-        if self._vectors is None:
-            self._vectors = self._scorer.text_vectors(self._texts)
-        query_vector = self._scorer.query_vector(question, self._vectors.shape[1])
-        similarities = self._vectors @ query_vector
-        order = (-similarities).argsort(kind="stable")
-        by_similarity = order[: self._ranking_k].tolist()
-        indexes = {passage.id: i for i, passage in enumerate(self._bm25.passages)}
-        by_words = [indexes[passage.id] for passage in self._bm25.retrieve(question)]
-        results = []
-        for index, score in _fuse_rankings((by_words, by_similarity), self._texts):
-            results.append(replace(self._bm25.passages[index], score=score))
-        return tuple(results[: self._top_k])
-
-
-def _fuse_rankings(
-    rankings: Sequence[Sequence[int]], texts: Sequence[str]
-) -> list[tuple[int, float]]:
-    """The first index of each ranked text with its fused score, best first."""
-    first_indexes: dict[str, int] = {}
-    scores: dict[str, float] = {}
-    for ranking in rankings:
-        ranks: dict[str, int] = {}
-        for rank, index in enumerate(ranking, 1):
-            first_indexes.setdefault(texts[index], index)
-            ranks.setdefault(texts[index], rank)
-        for text, rank in ranks.items():
-            scores[text] = scores.get(text, 0.0) + 1 / (_RANK_CONSTANT + rank)
-    fused = [(first_indexes[text], score) for text, score in scores.items()]
-    return sorted(fused, key=lambda item: -item[1])
+    ranking_k = max(top_k, FUSED_K)
+    retrievers: list[Retriever] = [
+        BM25Retriever(document_chunks, k=ranking_k),
+        DenseRetriever(document_chunks, embed, k=ranking_k),
+    ]
+    return HybridRetriever(retrievers, k=top_k).retrieve
 
 
 def split_documents(documents: Sequence[Passage]) -> tuple[Passage, ...]:
