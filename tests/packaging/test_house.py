@@ -103,12 +103,12 @@ def test_no_circle():
 # Syntax nodes (expressions and statements): what a package may have, and its goal. A
 # ceiling above its goal is a debt and may only fall.
 CEILINGS = {
-    "shared/denoise_core": (141_600, 105_000),
-    "langchain_denoise": (17_300, 12_500),
+    "shared/denoise_core": (137_800, 105_000),
+    "langchain_denoise": (14_700, 12_500),
     "llamaindex_denoise": (12_100, 10_500),
-    "shared/lab": (21_000, 22_000),
+    "shared/lab": (21_400, 22_000),
     "benchmarks": (29_700, 24_000),
-    "tests": (171_800, 135_000),
+    "tests": (152_200, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
     "shared/denoise_core": 4.6,
@@ -116,7 +116,7 @@ NODES_PER_LINE = {  # of code; denser code is not smaller
     "llamaindex_denoise": 4.5,
     "shared/lab": 4.6,
     "benchmarks": 5.12,
-    "tests": 4.5,
+    "tests": 4.68,
 }
 
 
