@@ -22,7 +22,8 @@ _named_caches: WeakSet[WeightedLRUCache[Any, Any]] = WeakSet()
 class WeightedLRUCache(Generic[K, V]):
     """Values by key with a total weight of at most ``max_weight``; thread-safe.
 
-    A value that alone weighs more is not stored.
+    A value that alone weighs more is not stored. ``hits`` and ``misses`` count
+    look-ups.
 
     Args:
         max_weight: Bound of the total weight.
@@ -46,9 +47,10 @@ class WeightedLRUCache(Generic[K, V]):
         self.clear()
 
     def clear(self) -> None:
-        """Remove all values."""
+        """Remove all values, and reset the counts."""
         with self._lock:
             self._entries: LRUCache[K, V] = LRUCache(self.max_weight, self.weight)
+            self.hits = self.misses = 0
 
     @property
     def total_weight(self) -> int:
@@ -61,7 +63,12 @@ class WeightedLRUCache(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value, now the most recently used; None where there is none."""
         with self._lock:
-            return self._entries.get(key)
+            value = self._entries.get(key)
+            if value is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+            return value
 
     def put(self, key: K, value: V) -> None:
         """Store ``value`` under ``key`` instead of an earlier one, if it is not too heavy."""

@@ -148,19 +148,7 @@ ROWS = (
         extras=("llamaindex",),
         pins=(floor("llamaindex", "llama-index-core"),),
         tests=("tests/llamaindex",),
-        left_out={
-            "tests/llamaindex/test_local.py": "its OpenAI-like client needs transformers 4: next row",
-        },
         **LLAMAINDEX,
-    ),
-    Row(
-        "llama-index-core floor with END",
-        extras=("llamaindex", "end"),
-        pins=(floor("llamaindex", "llama-index-core"),),
-        tests=("tests/llamaindex/test_local.py",),
-        without=("llama-index-llms-openai-like",),
-        document="tests/compat/llamaindex.md",
-        shown=("llama-index-core", "llama-index-llms-huggingface", "transformers"),
     ),
     Row(
         "llama-index-core newest",

@@ -34,7 +34,7 @@ def gguf_folder(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     writer = writer_class(str(folder / "tiny.gguf"), "llama")
-    tokens = ["<s>", "</s>", "ab", *map(chr, range(33, 127))]
+    tokens = ["<s>", "</s>", "ab", "bc", *map(chr, range(33, 127))]
     for name, value in {
         "context_length": 1024,
         "embedding_length": 16,
@@ -47,7 +47,7 @@ def gguf_folder(tmp_path):
         "vocab_size": len(tokens),
         "tokenizer_model": "gpt2",
         "token_list": tokens,
-        "token_merges": ["a b"],
+        "token_merges": ["a b", "b c"],
         "bos_token_id": 0,
         "eos_token_id": 1,
     }.items():

@@ -7,6 +7,7 @@ import pytest
 from tiny_models import tiny_pair
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from denoise_core.errors import BadReply, InputError
 from denoise_core.scorers.decisions import DecisionScorer
@@ -100,6 +101,8 @@ def words_tokenizer():
 
 @pytest.mark.parametrize("is_pointwise", [False, True])
 def test_transformers_own_decision_pipeline_serves(words_tokenizer, is_pointwise):
+    if "decision" not in PIPELINE_REGISTRY.get_supported_tasks():
+        pytest.skip("this release of transformers has no such pipeline yet")
     model, _ = tiny_pair()
     decide = pipeline("decision", model=model, tokenizer=words_tokenizer)
     texts = ["the sea", "the tree tree tree", ""]
