@@ -51,7 +51,7 @@ dispatcher = get_dispatcher(__name__)
 
 NodeOrder: TypeAlias = Literal["input", "score"]
 DenoisingMethod: TypeAlias = Literal[
-    "default", "select", "embedding", "rerank", "other"
+    "default", "select", "embedding", "rerank", "probe", "other"
 ]
 
 # By the setting that names a method.
@@ -59,6 +59,7 @@ _METHODS: Mapping[str, DenoisingMethod] = {
     "denoiser": "other",
     "llm": "select",
     "embed_model": "embedding",
+    "probe": "probe",
     "model": "rerank",
 }
 
@@ -68,8 +69,6 @@ _OTHER_NAMES = {
     "with embed_model= that is the cosine similarity",
     "similarity_top_k": "it belongs to the retriever; write top_n= for the nodes that "
     "are returned",
-    "probe": "write denoiser=ENDDenoiser(ProbeScorer(model, Probe.load(folder))), or "
-    "denoiser=load_denoiser(folder) for a fit",
     "chunker": "write chunks='sentences' or chunks=800 (characters)",
 }
 
@@ -92,7 +91,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     """Denoises retrieved nodes in query engines, chat engines and retriever tools.
 
     ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``llm``,
-    ``embed_model``, ``model`` or ``denoiser`` names another method. ``keep``,
+    ``embed_model``, ``model``, ``probe`` or ``denoiser`` names another method. ``keep``,
     ``threshold`` or ``max_tokens`` say how much is kept, as in LangChain's compressor.
     Models are checked here, so that a name that does not exist fails before the first
     query.
@@ -124,7 +123,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     method: DenoisingMethod | None = Field(
         default=None,
         description="'select' (System 2 Attention by llm), 'embedding', 'rerank' (a "
-        "cross-encoder), 'default' or 'other'; None follows from the models. "
+        "cross-encoder), 'probe', 'default' or 'other'; None follows from the models. "
         "Without its model 'select' and 'embedding' take that of Settings.",
     )
     llm: SkipJsonSchema[LLM | None] = Field(
@@ -136,7 +135,12 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     model: str | None = Field(
         default=None,
         description="END by this cross-encoder, a name or folder; code that comes with "
-        "it is not run. With method='embedding': a sentence encoder.",
+        "it is not run. With method='embedding': a sentence encoder. With probe: the "
+        "model that the probe reads.",
+    )
+    probe: str | None = Field(
+        default=None,
+        description="END by the probe in this folder, on hidden states or heads.",
     )
     denoiser: SkipJsonSchema[Annotated[Denoiser | None, Field(exclude=True)]] = Field(
         default=None, exclude=True, description="Any denoise_core Denoiser."
@@ -266,13 +270,15 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         """What identifies the models in a cache; None if nothing does."""
         if self.cache_key is not None or self.method == "other":
             return self.cache_key
+        if self.method == "probe":  # a folder may be written again
+            return None
         model = self._resolve_model()
         if model is None:
             return "the encoder that ships"
         return _model_key(model)
 
     def _resolve_model(self) -> Any:
-        """The model of the method; None for the default and a denoiser."""
+        """The model of the method; None for the default, a probe and a denoiser."""
         caller = "DenoisePostprocessor"
         if self.method == "select":
             return resolve_model("llm", self.llm, caller=caller)
@@ -280,11 +286,11 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return resolve_model("embed_model", self.embed_model, caller=caller)
         if self.method == "rerank" and self.model is None:
             raise InputError("method='rerank' needs model=, the cross-encoder's name")
-        return self.model
+        return self.model if self.method in ("embedding", "rerank") else None
 
     def _build_denoiser(self) -> Denoiser:
         settings = KeepSettings(**{n: getattr(self, n) for n in KeepSettings._fields})
-        if self.method not in ("default", "embedding", "rerank"):
+        if self.method not in ("default", "embedding", "rerank", "probe"):
             self._refuse("a setting of END by a scorer", "chunks")
         if self.method != "select" and not self.context:
             raise InputError("context=False: a setting of method='select'")
@@ -313,6 +319,7 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         )
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
+        from denoise_core.end import Probe, ProbeScorer
         from denoise_core.scorers.encoders import (
             CrossEncoderScorer,
             EmbeddingScorer,
@@ -322,9 +329,14 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         scorer: Any
         if self.method == "embedding":
             scorer = EmbeddingScorer(self._resolve_model())
-        else:
+        elif self.method == "rerank":
             scorer = CrossEncoderScorer(self._resolve_model())
-        if self.model is not None:
+        elif self.probe is None:
+            raise InputError("method='probe' needs probe=, the folder of the probe")
+        else:
+            probe = Probe.load(self.probe)
+            scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
+        if self.method != "probe" and self.model is not None:
             check_model_loads(scorer, self.model)
         chunker = named_chunker(self.chunks or "whole")
         return scorer_denoiser(scorer, settings, chunker, self.top_n)
@@ -428,8 +440,8 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
     """
     names = [name for name in _METHODS if settings.get(name) is not None]
     method: DenoisingMethod | None = settings.get("method")
-    if (method, names) == ("embedding", ["model"]):
-        names = []
+    if names == ["probe", "model"] or (method, names) == ("embedding", ["model"]):
+        names.remove("model")
     if len(names) > 1:
         raise InputError(
             f"{' and '.join(names)}: each names a method; give one of them"

@@ -9,6 +9,7 @@ from llama_index.core import MockEmbedding
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_denoisers import RedSentences, ids_of
+from tiny_models import build_probe, tiny_pair
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import TokenLimit
@@ -46,7 +47,7 @@ def test_plain_settings_come_back_from_json_and_pickle(settings):
 
 def test_the_schema_lists_the_settings_and_no_object():
     names = set(DenoisePostprocessor.model_json_schema()["properties"])
-    assert {"method", "model", "keep", "threshold", "top_n", "risk"} <= names
+    assert {"method", "model", "probe", "keep", "threshold", "top_n", "risk"} <= names
     assert {"must_keep", "max_tokens", "on_irrelevant", "cache_key"} <= names
     assert not names & {"llm", "embed_model", "denoiser"}
 
@@ -62,6 +63,18 @@ def test_a_method_with_an_object_loads_with_it_and_never_without(method):
     assert restored.to_dict() == first.to_dict()
 
 
+def test_a_probe_comes_back_by_its_folder(tmp_path):
+    model, tokenizer = tiny_pair()
+    folder = str(build_probe(model, tokenizer).save(tmp_path / "probe"))
+    model_folder = str(tmp_path / "model")
+    model.save_pretrained(model_folder)
+    tokenizer.save_pretrained(model_folder)
+    first = DenoisePostprocessor(probe=folder, model=model_folder, keep=1)
+    restored = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert restored.method == "probe"
+    assert restored.active_denoiser.rule == first.active_denoiser.rule
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -72,7 +85,7 @@ def test_a_method_with_an_object_loads_with_it_and_never_without(method):
         ({"llm": MockLLM(), "embed_model": MockEmbedding(4)}, "give one of them"),
         ({"method": "select", "model": "m"}, "that is method='rerank'"),
         ({"method": "rerank"}, "needs model="),
-        ({"probe": "folder"}, "load_denoiser"),
+        ({"method": "probe"}, "needs probe="),
         ({"llm": MockLLM(), "threshold": 0.5}, "threshold=0.5: a setting of END"),
         ({"llm": MockLLM(), "chunks": "sentences"}, "chunks='sentences': a setting"),
         ({"context": False}, "a setting of method='select'"),
@@ -106,6 +119,7 @@ def test_a_model_that_is_not_there_is_an_error_before_the_first_query():
     for build in (
         lambda: DenoisePostprocessor(model="/no/such/model"),
         lambda: DenoisePostprocessor(method="embedding", model="/no/such/model"),
+        lambda: DenoisePostprocessor(probe="/no/such/folder"),
     ):
         with pytest.raises((ValueError, OSError), match="/no/such"):
             build()
