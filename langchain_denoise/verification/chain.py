@@ -97,6 +97,9 @@ def verified(
             the answer; without one every field but sources, confidence and follow-up
             questions.
 
+    Raises:
+        InputError: ``verifier`` is no `Verifier`, or comes with settings of its own.
+
     >>> documents = ["The tower was finished in 1889."]
     >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
     >>> judge = lambda question, evidence, claim: "1889" in claim  # or your model

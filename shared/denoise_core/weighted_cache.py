@@ -74,9 +74,10 @@ class WeightedLRUCache(Generic[K, V]):
         """Store ``value`` under ``key`` instead of an earlier one, if it is not too heavy."""
         is_too_heavy = self.weight(value) > self.max_weight
         with self._lock:
-            if is_too_heavy:
-                self._entries.pop(key, None)
-            else:
+            # First removed: cachetools before 7.1 makes room for a larger value as if
+            # the earlier one stayed.
+            self._entries.pop(key, None)
+            if not is_too_heavy:
                 self._entries[key] = value
 
 
