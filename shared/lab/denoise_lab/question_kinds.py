@@ -3,10 +3,8 @@
     python -m denoise_lab.question_kinds --data FOLDER
 
 It is fitted on ``data/question_kinds.tsv``, written for it, and on one half of the questions
-of five sets (`split.place`), which count less. The card has the confusions on the other half,
-on ``data/question_kinds_held_out.tsv``, and of the written questions by folds. The last 175
-written questions and the held-out ones are the two halves of one list of questions as people
-type them: do not fit on the second half.
+of four sets (`split.place`), which count less. The card has the confusions on the other half,
+and of the written questions by folds.
 """
 
 from __future__ import annotations
@@ -35,11 +33,8 @@ from denoise_core.embedded.kinds import (
 from denoise_lab.split import FITTING, SETS, place
 
 SHIPPED_DATA = Path(shipped.__file__).parent / "data"
-LAB_DATA = Path(__file__).parent / "data"
-WRITTEN_QUESTIONS = LAB_DATA / "question_kinds.tsv"
-HELD_OUT_QUESTIONS = LAB_DATA / "question_kinds_held_out.tsv"
+WRITTEN_QUESTIONS = Path(__file__).parent / "data" / "question_kinds.tsv"
 WRITTEN = "written for it (CC0)"
-HELD_OUT = "as people type (CC0)"
 PENALTY = 10.0  # scikit-learn's C
 SET_WEIGHT = 0.1  # of a set's question; a written one has 1
 SET_LIMIT = 250  # questions of each half of a set
@@ -98,7 +93,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     written = list(read_written())
     fitting, held_out = read_sets(options.data)
-    held_out += read_written(HELD_OUT_QUESTIONS, HELD_OUT)
     written_vectors = embed_questions(written)
     fitting_vectors = embed_questions(fitting)
     held_out_vectors = embed_questions(held_out)
@@ -136,12 +130,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     write_whole(options.out / "kinds_card.json", card_text)
 
 
-def read_written(
-    path: Path = WRITTEN_QUESTIONS, origin: str = WRITTEN
-) -> Iterator[KindQuestion]:
-    for line in path.read_text("utf-8").splitlines():
+def read_written() -> Iterator[KindQuestion]:
+    for line in WRITTEN_QUESTIONS.read_text("utf-8").splitlines():
         kind, _, text = line.partition("\t")
-        yield KindQuestion(text, kind, origin)
+        yield KindQuestion(text, kind, WRITTEN)
 
 
 def read_sets(folder: Path) -> tuple[list[KindQuestion], list[KindQuestion]]:
