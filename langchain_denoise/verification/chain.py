@@ -98,7 +98,7 @@ def verified(
             questions.
 
     Raises:
-        InputError: ``verifier`` is no `Verifier`, or comes with settings of its own.
+        InputError: ``verifier`` is no `Verifier`, or comes with other settings.
 
     >>> documents = ["The tower was finished in 1889."]
     >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
