@@ -162,7 +162,8 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         ignored = []
         for name, value in kwargs.items():
             if name == "k":
-                request["top_n"] = value
+                if value is not None:
+                    request["top_n"] = value
             elif name in RequestSettings.__annotations__:
                 request[name] = value
             elif name in Denoise.model_fields:

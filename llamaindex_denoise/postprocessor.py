@@ -102,7 +102,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     hidden from models and embeddings. Only text is cut. Nodes without text keep their
     positions; of nodes with the same text and visible metadata the first is returned.
     After an error, or when nothing is kept, the nodes are returned whole and the record
-    says why (``on_error``, ``on_empty``, see `denoise_core.Guard`).
+    says why (``on_error``, ``on_empty``, see `denoise_core.Guard`); of a node that cannot
+    be read the log and `DenoiseEvent` say it.
 
     Settings are plain values: ``from_dict(postprocessor.to_dict())`` rebuilds a method
     whose models have names; ``llm``, ``embed_model`` and ``denoiser`` are passed again.

@@ -245,8 +245,9 @@ def replace_answer(output: Any, text: str, key: str | None = None) -> Any:
             messages[position] = replace_answer(messages[position], text)
             return {**output, MESSAGES_KEY: messages}
     raise InputError(
-        f"cannot put another answer into a {type(output).__name__}: pass answer='key' of "
-        "a text, or limits that send unsupported answers as they are"
+        f"cannot put another answer into a {type(output).__name__}: with "
+        "unsupported='abstain' the output has to be a text, a message, or a dict with a "
+        "text under answer='key'; or send unsupported answers as they are"
     )
 
 

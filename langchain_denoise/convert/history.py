@@ -160,12 +160,18 @@ def shown_message(message: BaseMessage) -> BaseMessage:
     A message whose content was changed since, such as by a middleware that clears old
     results, is unchanged.
     """
-    view = message.response_metadata.get(VIEW_KEY)
-    if not view:
+    if not has_current_view(message):
         return message
-    if view["source"] != _content_checksum(message.content):
+    view = message.response_metadata[VIEW_KEY]
+    if view["content"] == message.content:
         return message
     return message.model_copy(update={"content": view["content"]})
+
+
+def has_current_view(message: BaseMessage) -> bool:
+    """Whether the message has a view, and its content was not changed since."""
+    view = message.response_metadata.get(VIEW_KEY)
+    return view is not None and view["source"] == _content_checksum(message.content)
 
 
 def _content_checksum(content: Any) -> int:

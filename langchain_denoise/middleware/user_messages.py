@@ -17,6 +17,7 @@ from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.chain_values import MESSAGES_KEY
 from langchain_denoise.convert.history import (
+    has_current_view,
     question_position,
     record_on_message,
     with_view,
@@ -70,7 +71,7 @@ def _pending_messages(state: AgentState[Any]) -> list[AnyMessage]:
     """The messages, or none if the last question was denoised before a resume."""
     messages = state["messages"]
     position = question_position(messages)
-    if position is None or RECORD_KEY in messages[position].response_metadata:
+    if position is None or has_current_view(messages[position]):
         return []
     return messages
 
@@ -78,12 +79,10 @@ def _pending_messages(state: AgentState[Any]) -> list[AnyMessage]:
 def _state_update(
     originals: Sequence[BaseMessage], denoised: Sequence[BaseMessage]
 ) -> Record:
-    """The question with its denoised text as a view; a record marks an unchanged one."""
+    """The question with its denoised text as a view; an unchanged one has a view too."""
     position = question_position(originals) or 0
     original = originals[position]
     message = denoised[position]
     record = message.response_metadata.get(RECORD_KEY, {})
-    marked_message = record_on_message(original, record)
-    if message.content != original.content:
-        marked_message = with_view(marked_message, message.content)
+    marked_message = with_view(record_on_message(original, record), message.content)
     return {MESSAGES_KEY: [marked_message]}

@@ -230,8 +230,8 @@ class ChainDrafter:
             chain = self._chain_for(request)
             config = _draft_config(handler)
             for chunk in chain.stream(self.chain_input, config, **self.options):
-                output = chunk if output is None else output + chunk
-                if text := answer_chunk(chunk, self.settings.answer):
+                output, text = self._add_chunk(output, chunk)
+                if text:
                     yield text
             yield self._read_reply(output, handler)
 
@@ -242,10 +242,27 @@ class ChainDrafter:
             chain = self._chain_for(request)
             config = _draft_config(handler)
             async for chunk in chain.astream(self.chain_input, config, **self.options):
-                output = chunk if output is None else output + chunk
-                if text := answer_chunk(chunk, self.settings.answer):
+                output, text = self._add_chunk(output, chunk)
+                if text:
                     yield text
             yield self._read_reply(output, handler)
+
+    def _add_chunk(self, output: Any, chunk: Any) -> tuple[Any, str]:
+        """The output with a chunk, and what the chunk adds to the answer's text.
+
+        Parsers of JSON stream ever larger objects, which cannot be added: each holds all
+        that came before.
+        """
+        text = answer_chunk(chunk, self.settings.answer)
+        if output is None:
+            return chunk, text
+        try:
+            return output + chunk, text
+        except TypeError:
+            earlier_text = answer_chunk(output, self.settings.answer)
+            if text.startswith(earlier_text):
+                return chunk, text.removeprefix(earlier_text)
+            return chunk, ""
 
     @contextmanager
     def _observe_run(self) -> Iterator[EvidenceHandler]:
@@ -280,6 +297,10 @@ class ChainDrafter:
         settings = self.settings
         retrieved = handler.retrieved
         claims = extract_output_claims(output, settings.answer, settings.claims)
+        if settings.verifier.limits.unsupported != "send":
+            # Where no other answer can be put is an error whatever the verdict will be.
+            key = settings.answer if isinstance(settings.answer, str) else None
+            chain_values.replace_answer(output, claims.text, key)
         has_passages = any(evidence.passages for evidence in retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:

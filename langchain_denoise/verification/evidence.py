@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -154,10 +155,12 @@ class EvidenceHandler(BaseCallbackHandler):
 
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
-        message = getattr(response.generations[0][0], "message", None)
         with self._lock:
             self.model_calls += 1
-            if isinstance(message, BaseMessage):
+            for generation in chain.from_iterable(response.generations):
+                message = getattr(generation, "message", None)
+                if not isinstance(message, BaseMessage):
+                    continue
                 reply = reply_from_message(message)
                 self.citations[reply.text] = message_citations(message)
                 if reply.usage is not None:

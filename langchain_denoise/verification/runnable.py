@@ -6,14 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, closing
+from contextlib import ExitStack, aclosing, closing, contextmanager
+from contextvars import Context
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.utils import Input, Output
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    patch_config,
+    set_config_context,
+)
+from langchain_core.runnables.utils import Input, Output, coro_with_context
 from typing_extensions import override
 
 from denoise_core import Message
@@ -114,7 +120,7 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
     ) -> Iterator[StreamEvent]:
         """Stream the answer as events of `denoise_core.augmenter.streaming`.
 
-        A reader that leaves early ends the run.
+        A reader that leaves early ends the run, and its span, without an output.
 
         Args:
             input: The input of `invoke`.
@@ -125,11 +131,30 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
         Yields:
             The events; the last is `Finished` or `Revised` with the `Answer`.
         """
-        transformer: Any = partial(self._checked_events, show=show)
-        stream: Any = self._transform_stream_with_config(
-            iter([input]), transformer, config
-        )
-        yield from stream
+        config = ensure_config(config)
+        manager = get_callback_manager_for_config(config)
+        run = manager.on_chain_start(None, input, **self._run_identity(config))
+        output = None
+        try:
+            loop_run = self._loop_run(input, {})
+            with _child_context(config, run) as context:
+                stream = context.run(iter, loop_run.stream_events(show))
+                with closing(stream) as events:
+                    while (event := context.run(next, events, None)) is not None:
+                        if isinstance(event, (Finished, Revised)):
+                            answer = loop_run.notify(event.answer)
+                            output = answer.text
+                            records = loop_run.records(answer)
+                            context.run(emit_record, run, *records)
+                        yield event
+        except GeneratorExit:
+            # The reader left: the run ends, which is not an error.
+            run.on_chain_end(output)
+            raise
+        except BaseException as error:
+            run.on_chain_error(error)
+            raise
+        run.on_chain_end(output)
 
     async def astream_checked(
         self,
@@ -139,54 +164,52 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
         show: Show = "checked",
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
+        config = ensure_config(config)
+        manager = get_async_callback_manager_for_config(config)
+        run = await manager.on_chain_start(None, input, **self._run_identity(config))
+        output = None
+        try:
+            loop_run = self._loop_run(input, {})
+            with _child_context(config, run) as context:
+                stream = context.run(aiter, loop_run.stream_events(show))
+                async with aclosing(stream) as events:
+                    while event := await coro_with_context(
+                        _next_event(events), context
+                    ):
+                        if isinstance(event, (Finished, Revised)):
+                            answer = loop_run.notify(event.answer)
+                            output = answer.text
+                            records = loop_run.records(answer)
+                            await coro_with_context(
+                                aemit_record(run, *records), context
+                            )
+                        yield event
+        except GeneratorExit:
+            await run.on_chain_end(output)
+            raise
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        await run.on_chain_end(output)
 
-        async def inputs() -> AsyncIterator[Input]:
-            yield input
+    def _run_identity(self, config: RunnableConfig) -> Record:
+        run_name = config.get("run_name") or self.get_name()
+        return {"name": run_name, "run_id": config.pop("run_id", None)}
 
-        transformer: Any = partial(self._achecked_events, show=show)
-        stream: Any = self._atransform_stream_with_config(inputs(), transformer, config)
-        async with aclosing(stream) as events:
-            async for event in events:
-                yield event
 
-    def _checked_events(
-        self,
-        inputs: Iterator[Input],
-        run_manager: ParentRunManager,
-        config: RunnableConfig,
-        *,
-        show: Show,
-    ) -> Iterator[StreamEvent]:
-        run = self._loop_run(next(inputs), {})
-        with closing(iter(run.stream_events(show))) as events:
-            while True:
-                # A reader that leaves closes this in another context: nothing may be set
-                # in the context while an event is shown.
-                with limit_concurrency(config.get("max_concurrency")):
-                    event = next(events, None)
-                if event is None:
-                    return
-                if isinstance(event, (Finished, Revised)):
-                    records = run.records(run.notify(event.answer))
-                    emit_record(run_manager, *records)
-                yield event
+@contextmanager
+def _child_context(config: RunnableConfig, run: AnyRunManager) -> Iterator[Context]:
+    """A context in which calls are children of the run, under its concurrency limit."""
+    child_config = patch_config(config, callbacks=run.get_child())
+    concurrency_limit = ExitStack()
+    with set_config_context(child_config) as context:
+        try:
+            limit = limit_concurrency(config.get("max_concurrency"))
+            context.run(concurrency_limit.enter_context, limit)
+            yield context
+        finally:
+            context.run(concurrency_limit.close)
 
-    async def _achecked_events(
-        self,
-        inputs: AsyncIterator[Input],
-        run_manager: AsyncParentRunManager,
-        config: RunnableConfig,
-        *,
-        show: Show,
-    ) -> AsyncIterator[StreamEvent]:
-        run = self._loop_run(await anext(inputs), {})
-        async with aclosing(aiter(run.stream_events(show))) as events:
-            while True:
-                with limit_concurrency(config.get("max_concurrency")):
-                    event = await anext(events, None)
-                if event is None:
-                    return
-                if isinstance(event, (Finished, Revised)):
-                    records = run.records(run.notify(event.answer))
-                    await aemit_record(run_manager, *records)
-                yield event
+
+async def _next_event(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
+    return await anext(events, None)

@@ -21,6 +21,7 @@ from denoise_core import DenoiseResult, Drop, Guard, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.results import for_tool_results
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.omissions import cut_text
 from denoise_core.tool_results import MAX_NOTE_CHARACTERS, read_result
 
 ROWS = [
@@ -257,3 +258,22 @@ def test_rows_of_a_square_split_table_stay_under_their_label(columns):
     assert value["columns"][:12] == list(columns)
     for label, row in zip(value["index"], value["data"], strict=False):
         assert str(row[0]).startswith(label) or "left out" in str(label)
+
+
+def test_rows_that_were_merged_for_scoring_are_counted_one_by_one():
+    rows = [f"{number},item {number},{number * 3}" for number in range(400)]
+    result = read_result("\n".join(["id,name,price", *rows]) + "\n")
+    [chunked] = result.chunked_texts
+    assert len(chunked.scored_chunks) < 400
+    edits = cut_text(chunked, [chunked.scored_chunks[3].span])
+    shown_rows = chunked.scored_chunks[3].text_of(chunked.text).strip().splitlines()
+    note = f"{len(shown_rows)} of 400 rows shown; {400 - len(shown_rows)} left out"
+    assert note in edits[-1].replacement
+
+
+def test_json_that_was_cut_off_is_not_cut_again():
+    """Its values would stand in another record."""
+    rows = [{"id": number, "price": number * 3} for number in range(400)]
+    result = read_result(json.dumps(rows)[:-30])
+    [chunked] = result.chunked_texts
+    assert cut_text(chunked, [chunked.scored_chunks[0].span]) == []

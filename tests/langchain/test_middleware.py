@@ -136,6 +136,10 @@ def test_a_message_that_was_cleared_is_not_cleared_again(test_kit):
     calls = len(model.calls)
     assert middleware.before_agent({**state, **update}, None) is None
     assert len(model.calls) == calls > 0
+    [message] = update["messages"]
+    edited = message.model_copy(update={"content": "I hate oaks. How old is it?"})
+    assert middleware.before_agent({"messages": [edited]}, None) is not None
+    assert len(model.calls) > calls
 
 
 @both_ways

@@ -165,3 +165,8 @@ def test_settings_of_a_call_reach_the_denoiser_and_not_the_vector_store():
         retriever.invoke("q", keep=1, threshold=2.0)
     with pytest.raises(InputError, match="on_error: set it on the DenoisingRetriever"):
         retriever.invoke("q", on_error="raise")
+
+
+def test_a_call_without_a_number_keeps_the_retrievers_own():
+    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), top_n=1)
+    assert len(retriever.invoke("red bird", k=None)) == 1

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from pydantic import BaseModel
 from recorded_runs import RunRecorder
 
 from denoise_core import InputError
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
+from denoise_core.augmenter.streaming import TextReleased
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
 from langchain_denoise.convert.claims import extract_output_claims
@@ -206,3 +207,34 @@ def test_an_agents_structured_answer_is_judged_by_the_same_fields():
     assert middleware.final_claims(response).text == TOWER
     named_value = middleware.final_claims(response, ["confidence"])
     assert named_value.fields == {"confidence": 0.9}
+
+
+@pytest.mark.parametrize("judge", [lambda *_: True, lambda *_: False])
+def test_where_no_other_answer_fits_abstaining_is_refused_whatever_the_verdict(judge):
+    calls = []
+
+    def chain(question):
+        calls.append(question)
+        return {"result": {"answer": "Paris."}, "context": ["Paris."]}
+
+    limits = LoopLimits(unsupported="abstain")
+    checked = verified(chain, judge=judge, limits=limits, answer="result")
+    with pytest.raises(InputError, match="unsupported='abstain'"):
+        checked.invoke({"question": "Which?"})
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("show", ["draft", "checked"])
+def test_objects_that_grow_are_streamed_as_the_text_that_they_add(show):
+    """A parser of JSON sends the whole object each time."""
+
+    def parts(chunks):
+        for _ in chunks:
+            for text in ("", "Par", "Paris."):
+                yield {"answer": text}
+
+    chain = RunnableGenerator(parts)
+    checked = verified(chain, judge=lambda *_: True, evidence=lambda *_: ["Paris."])
+    events = list(checked.stream_checked({"question": "Which?"}, show=show))
+    shown = "".join(event.text for event in events if isinstance(event, TextReleased))
+    assert shown == events[-1].answer.text == "Paris."

@@ -24,7 +24,7 @@ from denoise_core.cli.options import (
 )
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import print_line
-from denoise_core.errors import InputError
+from denoise_core.errors import DenoiseError, InputError, format_error
 from denoise_core.report.checked import line_number, render_check, verdict_word
 from denoise_core.support import AnswerVerdict
 from denoise_core.support.check import check
@@ -87,7 +87,12 @@ def check_command(
     for load_warning in loaded_passages.warnings:
         typer.echo(load_warning, err=True)
     judge = judge_from_option(llm)
-    verdict = check(query, answer_text, loaded_passages.passages, judge=judge)
+    try:
+        verdict = check(query, answer_text, loaded_passages.passages, judge=judge)
+    except Exception as error:
+        if llm is None or isinstance(error, DenoiseError):
+            raise
+        raise DenoiseError(f"--llm {llm}: {format_error(error)}") from error
     verdict_record = verdict_json(verdict, loaded_passages.passages)
     outcome = verdict_record["outcome"]
     outcome_line = f"{outcome}: {verdict.reason}" if verdict.reason else outcome

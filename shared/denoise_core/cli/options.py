@@ -130,6 +130,6 @@ DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Print the number of calls and tokens and the cost, and make no call.",
+        help="Print the number of calls and of tokens, and make no call.",
     ),
 ]

@@ -79,8 +79,8 @@ def run(
     """Denoise your own text: print what is kept for the question.
 
     A terminal gets the kept text, at most a screen of it, and counts of what was dropped; a pipe gets all of the
-    kept text and nothing else. Notes go to standard error. Ends with status 3 when nothing was denoised, and 4
-    when nothing seems relevant to the question.
+    kept text, of several passages each under its name. Notes go to standard error. Ends with status 3 when nothing
+    was denoised, and 4 when nothing seems relevant to the question.
 
     **Examples**
 

@@ -57,17 +57,13 @@ class _LimitedRequest(Request):
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         limits = self.reader.limits
-        is_too_long = _content_length(self) > limits.max_body_bytes
         try:
             async with asyncio.timeout(limits.body_timeout):
                 async for part in super().stream():
                     self.body_bytes += len(part)
                     self.reader.total_bytes += len(part)
-                    if is_too_long or self.body_bytes > limits.max_body_bytes:
-                        raise refuse_body(
-                            413,
-                            f"the body is longer than {limits.max_body_bytes:,} bytes",
-                        )
+                    if self.body_bytes > limits.max_body_bytes:
+                        raise _too_long(limits)
                     if self.reader.total_bytes > limits.max_read_bytes:
                         raise refuse_body(
                             503, "too many bodies are being read", {"retry-after": "1"}
@@ -105,6 +101,8 @@ def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRout
                     return await handle(request)
                 _check_media_type(request)
                 length = _content_length(request)
+                if length > limits.max_body_bytes:
+                    raise _too_long(limits)
                 queue.admit(reader.estimate_tokens(length))
                 limited_request = _LimitedRequest(request.scope, request.receive)
                 limited_request.reader = reader
@@ -119,6 +117,10 @@ def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRout
             return handle_limited
 
     return Route
+
+
+def _too_long(limits: ServiceLimits) -> HTTPException:
+    return refuse_body(413, f"the body is longer than {limits.max_body_bytes:,} bytes")
 
 
 def _content_length(request: Request) -> int:

@@ -323,7 +323,11 @@ class _AnswerReader:
                 pass
             elif token.type == "fence":
                 yield from self._read_fence(clean_text, token, *block)
-            elif token.type == "list_item_open" and len(token.info) >= _YEAR_DIGITS:
+            elif (
+                token.type == "list_item_open"
+                and len(token.info) >= _YEAR_DIGITS
+                and token.markup == "."
+            ):
                 # "1889." begins no list, but Markdown reads one.
                 start = clean_text.index(token.info, *block)
                 end = start + len(token.info)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, SupportsFloat
 
 from denoise_core.errors import InputError
@@ -190,12 +190,9 @@ def read_verdict(
     Raises:
         InputError: For any other value.
     """
-    if isinstance(value, (tuple, list)) and value:
+    if isinstance(value, (tuple, list)) and len(value) == 2:
         supported, probability, _ = read_verdict(value[0], best)
-        reason_text = ""
-        if len(value) > 1:
-            reason_text = _reason_text(value[1])
-        return supported, probability, reason_text
+        return supported, probability, _reason_text(value[1])
     if value is None:
         return None, None, ""
     type_name = type(value).__name__
@@ -248,7 +245,9 @@ def _await_result(result: Any) -> Any:
 
 
 def _reason_text(reason: object) -> str:
-    """A reason on one line."""
+    """A reason on one line; of a mapping its values."""
+    if isinstance(reason, Mapping):
+        reason = "; ".join(map(str, reason.values()))
     words = str(reason).split()
     one_line = " ".join(words)
     return one_line[:_REASON_CHARACTERS]

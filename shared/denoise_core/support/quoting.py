@@ -37,7 +37,12 @@ from denoise_core.support.labels import (
 )
 from denoise_core.support.normal_form import find_words
 from denoise_core.support.unit_replies import UnitLine, UnitReplies, read_unit_replies
-from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
+from denoise_core.text.delimit import (
+    copies_envelope,
+    envelope_markers,
+    sanitize_text,
+    wrap_in_envelope,
+)
 from denoise_core.text.facts import Difference, find_differences
 from denoise_core.types import Message, Passage
 
@@ -183,6 +188,8 @@ class LLMJudge(FlowJudge):
     ) -> Flow[None]:
         """Ask the model, and add what can be read of its reply to ``replies``."""
         reply = yield from complete(messages, tag="judge", llm=self.llm)
+        if copies_envelope(reply.text, envelope_markers(messages)):
+            return  # an echo of the prompt, whose example has verdicts
         new_replies = read_unit_replies(reply.text, numbers)
         for number, line in new_replies.lines.items():
             replies.add_line(number, line)

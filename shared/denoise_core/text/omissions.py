@@ -82,6 +82,8 @@ def cut_text(
         recall_id: What a reader passes to ``recall`` for the parts left out; ``""`` if
             they cannot be recalled.
     """
+    if chunked.text_format in _LINE_FORMATS and _is_broken_json(chunked.text):
+        return []
     if chunked.text_format in ("json", "rows"):
         edits = _list_edits(chunked, chunked.list_cuts(kept_spans), recall_id)
     else:
@@ -93,6 +95,12 @@ def cut_text(
     if is_shorter and _is_readable(new_text, chunked):
         return edits
     return []
+
+
+def _is_broken_json(text: str) -> bool:
+    """Whether an unreadable text begins as JSON does: cut, values would change records."""
+    inner_text = text.lstrip("[{ \t\r\n")
+    return text.lstrip()[:1] in ("[", "{") and inner_text.startswith('"')
 
 
 def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
@@ -349,7 +357,7 @@ def _is_unit_start(chunked: ChunkedText, position: int) -> bool:
 
 
 def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int]:
-    """Return how many scored chunks there are, and how many are wholly removed."""
+    """Return how many scored parts there are, and how many are wholly removed."""
     scored_chunks = chunked.scored_chunks
     dropped_count = 0
     for chunk in scored_chunks:
@@ -359,5 +367,6 @@ def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int
             remaining_text = markup.strip_tags(remaining_text)
         has_words = any(map(str.isalnum, remaining_text))
         if not has_words:
-            dropped_count += 1
-    return len(scored_chunks), dropped_count
+            dropped_count += chunk.part_count
+    item_count = sum(chunk.part_count for chunk in scored_chunks)
+    return item_count, dropped_count

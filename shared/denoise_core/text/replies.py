@@ -143,25 +143,6 @@ def parse_whole_json(text: str) -> Any:
     )
 
 
-def parse_json(text: str) -> Any:
-    """The JSON value that the text is, or holds in its last fence, or as its last object; None without one.
-
-    Raises `UnparsableReply` when the object before the last one says otherwise.
-    """
-    for candidate in [text, *fenced_blocks(text)[-1:]]:
-        json_value = parse_whole_json(candidate)
-        if json_value is not None:
-            return json_value
-    json_value, start = _last_object(text)
-    if json_value is not None:
-        earlier_object, _ = _last_object(text[:start])
-        if earlier_object is not None and any(
-            k in json_value and json_value[k] != v for k, v in earlier_object.items()
-        ):
-            raise unparsable_reply("one object, or two that agree", text)
-    return json_value
-
-
 def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
     """The last JSON object in a text, and where it begins."""
     end = text.rfind("}")

@@ -40,6 +40,7 @@ class TextChunk(NamedTuple):
         string_span: For a part of a long JSON string: its range in the raw text.
         is_row_part: True for a part of a row that is spread over several lists or
             objects.
+        part_count: How many scored rows, records or paragraphs it was merged from.
     """
 
     start: int
@@ -52,6 +53,7 @@ class TextChunk(NamedTuple):
     path: tuple[str | int, ...] = ()
     string_span: Range | None = None
     is_row_part: bool = False
+    part_count: int = 1
 
     @property
     def span(self) -> Range:
@@ -164,6 +166,7 @@ def _merge_group(text: str, group: list[TextChunk], shows_structure: bool) -> Te
         display_text=display_text,
         is_structural=all(chunk.is_structural for chunk in group),
         is_atomic=all(chunk.is_atomic for chunk in group),
+        part_count=sum(chunk.is_scored_in(text) for chunk in group) or 1,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from denoise_core import InputError, Passage
 from denoise_core.support import judges
 from denoise_core.support.check import as_judge
-from denoise_core.support.judges import FunctionJudge
+from denoise_core.support.judges import FunctionJudge, read_verdict
 from denoise_core.support.judging import AnswerClaims, Claim
 
 ANSWER = "the tower has floors. it was completed."
@@ -77,6 +77,18 @@ def test_cannot_say_is_unknown_and_any_other_value_is_refused():
         with pytest.raises(InputError, match="expected a"):
             judge_first_claim(value)
     assert judge_first_claim(4, best=5).claims[0].probability == 0.8
+
+
+@pytest.mark.parametrize("value", [(0.9, "because", "more"), (0.9,), [1, 2, 3], []])
+def test_what_is_no_pair_is_refused(value):
+    with pytest.raises(InputError, match="a pair of one and a reason"):
+        read_verdict(value)
+
+
+def test_the_values_of_a_mapping_are_the_reason():
+    assert read_verdict((0.1, {"why": "no such year", "so": "compare"}))[2] == (
+        "no such year; compare"
+    )
 
 
 def test_a_function_reads_what_the_metadata_of_an_empty_passage_says():

@@ -334,3 +334,10 @@ def test_no_broken_reply_gives_supported():
         assert verdict.units[place].supported is not True
         count += 1
     assert count == 200
+
+
+def test_a_model_that_repeats_its_prompt_judges_nothing():
+    """The prompt's example of a reply has verdicts."""
+    echo = LLMJudge(FunctionLLM(lambda messages: messages[-1].content))
+    verdict = check(QUESTION, "The garage is lovely.", PASSAGES, judge=echo)
+    assert verdict.supported is None
