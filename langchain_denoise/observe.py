@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
@@ -30,27 +31,27 @@ RunRecords: TypeAlias = tuple[Record, Record, Record]
 AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager
 
 
-class RecordedCall:
+class RecordedCall(ABC):
     """One input of a `RecordedRunnable`."""
 
     max_concurrency: int | None = None
     """Most model calls at once, within the bound of the config."""
 
+    @abstractmethod
     def run(self) -> Any:
         """The result; None if there is nothing to do."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def arun(self) -> Any:
         """`run` for async."""
-        raise NotImplementedError
 
+    @abstractmethod
     def build_output(self, result: Any) -> Any:
         """The runnable's output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def records(self, result: Any) -> RunRecords:
         """What is recorded of a result."""
-        raise NotImplementedError
 
 
 class RecordedRunnable(RunnableSerializable[Input, Output]):
@@ -58,10 +59,11 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    @abstractmethod
     def _prepare_call(
         self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
     ) -> RecordedCall:
-        raise NotImplementedError
+        """One call, from its input and options."""
 
     @override
     def invoke(

@@ -130,14 +130,14 @@ def extract_evidence(
         if key is not None:
             return evidence_passages(source[key])
         passages: list[Passage] = []
-        for _, found_passages in tool_passages(extract_messages(source) or ()):
+        for _, found_passages in list_tool_calls(extract_messages(source) or ()):
             passages += found_passages
         if passages:
             return tuple(passages)
     return ()
 
 
-def tool_passages(
+def list_tool_calls(
     messages: Sequence[BaseMessage], *, all_turns: bool = False
 ) -> list[tuple[Any, tuple[Passage, ...]]]:
     """For each tool call in order its arguments, and what the tool returned as passages.

@@ -41,7 +41,7 @@ from langchain_denoise.convert.chain_values import (
     attach_record,
     evidence_passages,
     extract_messages,
-    tool_passages,
+    list_tool_calls,
 )
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
@@ -396,7 +396,7 @@ def collect_evidence(
         return (RetrievedEvidence(passages),) if passages else ()
     results: list[RetrievedEvidence] = []
     all_turns = source == "conversation"
-    for arguments, passages in tool_passages(messages, all_turns=all_turns):
+    for arguments, passages in list_tool_calls(messages, all_turns=all_turns):
         query = None if arguments is None else arguments_text(arguments)
         if passages:
             results.append(RetrievedEvidence(passages, query))

@@ -287,7 +287,7 @@ class ChainDrafter:
         redraft = RedraftRequest.from_request(request)
         if redraft is None:
             return chain
-        redrafting_chain = change_model(chain, redraft.prepare_model)
+        redrafting_chain = change_model(chain, redraft.with_feedback)
         if redrafting_chain is None:
             log_fallback("verified", NO_MODEL, "it is run again without feedback")
             return chain

@@ -62,7 +62,7 @@ class RedraftRequest:
         """The rejected draft and the feedback, as messages."""
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 
-    def prepare_model(self, model: AnyRunnable) -> AnyRunnable:
+    def with_feedback(self, model: AnyRunnable) -> AnyRunnable:
         """The model, which reads the feedback after its prompt."""
         if self.resample and is_greedy(model):
             model = model.bind(temperature=0.7)

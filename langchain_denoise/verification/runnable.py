@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from contextvars import Context
@@ -102,8 +103,9 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
     shows the answer once it is judged, or the draft first and its verdict after.
     """
 
+    @abstractmethod
     def _loop_run(self, input: Any, options: Record) -> LoopRun:
-        raise NotImplementedError
+        """The input as the loop takes it."""
 
     @override
     def _prepare_call(

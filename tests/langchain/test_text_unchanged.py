@@ -125,7 +125,7 @@ def test_feedback_is_for_the_last_model_which_samples_if_it_repeats_itself():
     first, last = (FunctionChatModel(reply=lambda messages: "x") for _ in range(2))
     chain = first | (lambda message: message.text) | last.bind(temperature=0)
     redraft = RedraftRequest("It was 1912.", "Not found.", resample=True)
-    changed_chain = change_model(chain, redraft.prepare_model)
+    changed_chain = change_model(chain, redraft.with_feedback)
     changed_chain.invoke(QUESTION)
     assert [message.type for message in first.calls[0]] == ["human"]
     assert [message.type for message in last.calls[0]] == ["human", "ai", "human"]

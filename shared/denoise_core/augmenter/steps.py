@@ -112,7 +112,7 @@ def with_evidence(
 ) -> WorkingMemory:
     """Return a new memory with the evidence that the caller has at hand."""
     counted, excluded = merge_new(memory, [expect_passages(evidence, "evidence")])
-    shown = _fit_numbered(counted, limits, memory.question)
+    shown = _within_limit(counted, limits, memory.question)
     return replace(
         memory, evidence=shown, retrieved=counted, excluded_evidence=excluded
     )
@@ -311,7 +311,7 @@ def _with_draft_evidence(
     known_evidence = (*memory.retrieved, *memory.excluded_evidence, *new_counted)
     new_excluded = merge_by_rank(known_evidence, [excluded])
     topic = f"{memory.question} {candidate}"
-    evidence = _fit_numbered((*memory.evidence, *new_counted), limits, topic)
+    evidence = _within_limit((*memory.evidence, *new_counted), limits, topic)
     return replace(
         memory,
         evidence=evidence,
@@ -320,7 +320,7 @@ def _with_draft_evidence(
     )
 
 
-def _fit_numbered(
+def _within_limit(
     passages: Sequence[Passage], limits: LoopLimits, topic: str
 ) -> tuple[Passage, ...]:
     """The passages within the token limit, emptied rather than left out; this is logged."""

@@ -125,7 +125,7 @@ def evaluate_command(
         _require_llm(needs_llm)
     error_console = Console(stderr=True)
     console = Console(highlight=False)
-    answer_log, label_log = _open_logs(llm, label_with, out, budget, dry_run)
+    answer_log, label_log = _open_models(llm, label_with, out, budget, dry_run)
     strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
     if loop and answer_log is not None:
         strategies["loop"] = Strategy(
@@ -236,7 +236,7 @@ def _extra_strategies(
     return strategies
 
 
-def _open_logs(
+def _open_models(
     llm: str,
     label_with: str | None,
     out: Path,

@@ -127,7 +127,7 @@ class Turn:
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
         self.cpu_start = 0.0  # by that clock
-        self.has_slot = True
+        self.is_open = True
 
     def read_cpu_seconds(self) -> float | None:
         """Seconds that its thread computed for it; None when no thread computes.
@@ -193,7 +193,7 @@ class RequestQueue:
                 return await self._run_turn(call, turn)
         except TimeoutError:
             cpu_seconds = turn.read_cpu_seconds()
-            if cpu_seconds is not None and turn.has_slot:
+            if cpu_seconds is not None and turn.is_open:
                 self._record_rate(turn, cpu_seconds, has_ended=False)
             raise
         finally:
@@ -230,9 +230,9 @@ class RequestQueue:
 
     def release(self, turn: Turn) -> None:
         """Free what the turn holds; a second call does nothing."""
-        if not turn.has_slot:
+        if not turn.is_open:
             return
-        turn.has_slot = False
+        turn.is_open = False
         self._admitted_count -= 1
         self._pending_cost -= turn.pending_cost
         try:
@@ -304,7 +304,7 @@ class RequestQueue:
         """Release the slot once the call's thread has computed next to nothing for a while."""
         seconds = self.limits.timeout / MAX_HUNG_THREADS
         last_cpu_seconds = 0.0
-        while turn.has_slot:
+        while turn.is_open:
             await asyncio.sleep(seconds)
             cpu_seconds = turn.read_cpu_seconds()
             if cpu_seconds is None:  # its thread has not started, or has just ended
@@ -336,7 +336,7 @@ class RequestQueue:
             self.working -= 1
             is_idle = not self.working
             self._last_progress = time.monotonic()
-        if turn.has_slot:  # what waited for others says nothing about the rate
+        if turn.is_open:  # what waited for others says nothing about the rate
             self._record_rate(turn, time.thread_time() - turn.cpu_start)
         is_tuned = gc.get_threshold()[2] == RARE_COLLECTIONS
         if is_idle and is_tuned:

@@ -191,6 +191,9 @@ async def test_what_is_refused_is_not_parsed_and_does_not_wait_for_others(monkey
         late = await post(client, b"no JSON")
         assert late.status_code == 503
         assert int(late.headers["retry-after"]) >= 1
+        # What would never pass is not told to come back.
+        too_long = b" " * (ServiceLimits().max_body_bytes + 1)
+        assert (await post(client, too_long)).status_code == 413
         go.set()
         replies = await asyncio.gather(*asked)
         for _ in range(11):  # one that is no request keeps nobody out

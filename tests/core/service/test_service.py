@@ -15,7 +15,6 @@ from denoise_core.runtime import fallbacks
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer, RemoteReranker
 from denoise_core.service import Service, ServiceLimits
-from denoise_core.service.request_queue import RequestQueue, ServiceBusy
 from denoise_core.support import check
 from denoise_core.testing import FunctionLLM
 
@@ -155,14 +154,6 @@ def test_a_body_that_says_no_length_is_limited_too(url):
     headers = {"content-type": "application/json"}
     reply = httpx.post(url + "/v1/denoise", content=drip(), headers=headers)
     assert reply.status_code == 413
-
-
-def test_a_body_that_is_too_long_is_not_told_to_come_back(url, monkeypatch):
-    """A busy service asks for another try; this one would never pass."""
-    busy = ServiceBusy(1.0)
-    monkeypatch.setattr(RequestQueue, "admit", lambda *_: (_ for _ in ()).throw(busy))
-    post(url, "/v1/denoise", 413, query=QUERY, passages=["a" * 300_000])
-    post(url, "/v1/denoise", 503, query=QUERY, passages=TEXTS)
 
 
 def test_health_and_figures(url):
