@@ -290,6 +290,7 @@ class ModelRun:
             "heads": by_heads,
             "default": by_default,
             "heads over probe": over_probe,
+            "probe over the default": np.subtract(areas[chosen], by_default).tolist(),
             "heads with the default over the default": over_default,
         }
         for measure, values in by_measure.items():
