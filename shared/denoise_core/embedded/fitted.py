@@ -211,86 +211,34 @@ def fit_denoiser(
         InputError: Fewer than `MIN_QUESTIONS` questions are usable, a question is in both
             sets, or so few questions cannot promise ``risk``.
     """
-    usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
-    if len(usable) < MIN_QUESTIONS:
-        raise InputError(
-            f"{len(usable)} questions have both relevant and other passages: "
-            f"expected {MIN_QUESTIONS} or more, better 200"
-        )
+    usable = _usable_questions(questions)
     calibrated_on = usable
     if calibration:
         calibrated_on = _usable_calibration(usable, calibration)
     risks = promised_risks(len(calibrated_on), risk)
     _check_signal(signal, model)
-    probe: ProbeFit | HeadFit | None = None
-    if signal == "heads":
-        model = open_head_reader(model)
-        probe = fit_heads(model, usable, layers=layers, progress=progress)
-        progress = None
-    elif model is not None:
-        model = model if isinstance(model, HiddenReader) else HiddenReader(model)
-        probe = fit_probe(
-            model,
-            usable,
-            layers=layers,
-            fraction=keep if isinstance(keep, float) else None,
-            progress=progress,
-        )
-        progress = None  # the passages are read a second time below
-    passage_labels = np.concatenate([q.labels for q in usable])
-    passage_counts = [len(q.passages) for q in usable]
-    question_groups = np.repeat(np.arange(len(usable)), passage_counts)
-    query_texts = _query_texts(usable)
-    signal_columns = _read_signals(encoder, query_texts, progress)
-    control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
-    control_columns = _read_signals(encoder, control_queries)
-    encoder_names = SentenceEncoder.names if encoder is None else ("cosine",)
-    signal_names: tuple[str, ...] = (*encoder_names, "bm25")
+    reader, probe = _fit_probe_signal(model, usable, signal, layers, keep, progress)
     if probe is not None:
-        signal_names = ("probe", *signal_names)
-        control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
-        control_fit = _fit_control(model, control_questions, probe)
-        signal_columns = _add_probe(signal_columns, probe)
-        control_columns = _add_probe(control_columns, control_fit)
+        progress = None  # the passages are read a second time below
+    training = _read_training_signals(usable, encoder, reader, probe, progress)
     fitted_stack = fit_stack(
-        signal_names, signal_columns, passage_labels, question_groups.tolist()
+        training.names, training.columns, training.labels, training.groups.tolist()
     )
-    unseen_scores = _cross_fitted_scores(
-        signal_names, signal_columns, passage_labels, question_groups
-    )
-    question_scores = np.split(unseen_scores, np.cumsum(passage_counts)[:-1])
+    unseen_scores = _cross_fitted_scores(training, training.columns)
     if calibration:
-        probe_scorer = None if probe is None else ProbeScorer(model, probe.probe)
+        probe_scorer = None if probe is None else ProbeScorer(reader, probe.probe)
         parts = _stack_parts(probe_scorer, encoder)
         scorer = StackedScorer(parts, fitted_stack)
         question_scores = [scorer.score(*pair) for pair in _query_texts(calibrated_on)]
-    question_labels = [list(q.labels) for q in calibrated_on]
-    score_scale = calibrate_margins(
-        {"your questions": list(zip(question_scores, question_labels, strict=True))},
-        risks=risks,
-        miss_rate=FLOOR_MISS_RATE,
-    )
-    score_scale = _drop_weak_floor(score_scale)
-    default_scorer = DefaultScorer()
-    default_scores = [default_scorer.score(*pair) for pair in query_texts]
-    scores = {
-        "fitted": unseen_scores,
-        "default": np.concatenate(default_scores),
-        "cosine": signal_columns[:, signal_names.index("cosine")],
-        "BM25": signal_columns[:, signal_names.index("bm25")],
-        NO_QUESTION: _cross_fitted_scores(
-            signal_names, control_columns, passage_labels, question_groups
-        ),
-    }
-    passage_sizes = np.concatenate(
-        [[float(len(t)) for t in texts] for _, texts in query_texts]
-    )
-    evaluation = evaluate_fit(scores, passage_labels, passage_sizes, question_groups)
+    else:
+        passage_counts = [len(q.passages) for q in usable]
+        question_scores = np.split(unseen_scores, np.cumsum(passage_counts)[:-1])
+    score_scale = _calibrate_scores(question_scores, calibrated_on, risks)
     return FittedDenoiser(
         fitted_stack,
         score_scale,
         keep,
-        evaluation,
+        _compare_scorers(usable, training, unseen_scores),
         probe,
         risk,
         _absolute_folder(encoder),
@@ -407,6 +355,21 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest_data)
 
 
+def _usable_questions(questions: Sequence[Question]) -> list[Question]:
+    """Those with relevant and other passages.
+
+    Raises:
+        InputError: They are fewer than `MIN_QUESTIONS`.
+    """
+    usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
+    if len(usable) < MIN_QUESTIONS:
+        raise InputError(
+            f"{len(usable)} questions have both relevant and other passages: "
+            f"expected {MIN_QUESTIONS} or more, better 200"
+        )
+    return usable
+
+
 def _usable_calibration(
     usable: Sequence[Question], calibration: Sequence[Question]
 ) -> list[Question]:
@@ -426,6 +389,111 @@ def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
     if score_scale.questions < MIN_FLOOR_QUESTIONS:
         return replace(score_scale, floor=None)
     return score_scale
+
+
+def _fit_probe_signal(
+    model: Any,
+    questions: Sequence[Question],
+    signal: str,
+    layers: Sequence[int] | None,
+    keep: float | int | str,
+    progress: Progress | None,
+) -> tuple[Any, ProbeFit | HeadFit | None]:
+    """The reader of the user's model and the probe on it; None and None without a model."""
+    if signal == "heads":
+        head_reader = open_head_reader(model)
+        head_fit = fit_heads(head_reader, questions, layers=layers, progress=progress)
+        return head_reader, head_fit
+    if model is None:
+        return None, None
+    reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
+    probe_fit = fit_probe(
+        reader,
+        questions,
+        layers=layers,
+        fraction=keep if isinstance(keep, float) else None,
+        progress=progress,
+    )
+    return reader, probe_fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TrainingSignals:
+    """The signals of all passages, one row a passage, question by question.
+
+    Attributes:
+        names: The signals.
+        columns: Their values, ``(passages, signals)``.
+        control_columns: The same when every passage is read under `CONTROL_QUERY`.
+        labels: Whether each passage is relevant, ``(passages,)``.
+        groups: The number of each passage's question, ``(passages,)``.
+    """
+
+    names: tuple[str, ...]
+    columns: Floats
+    control_columns: Floats
+    labels: NDArray[np.bool_]
+    groups: NDArray[np.intp]
+
+
+def _read_training_signals(
+    questions: Sequence[Question],
+    encoder: str | None,
+    reader: Any,
+    probe: ProbeFit | HeadFit | None,
+    progress: Progress | None,
+) -> _TrainingSignals:
+    query_texts = _query_texts(questions)
+    control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
+    columns = _read_signals(encoder, query_texts, progress)
+    control_columns = _read_signals(encoder, control_queries)
+    encoder_names = SentenceEncoder.names if encoder is None else ("cosine",)
+    names: tuple[str, ...] = (*encoder_names, "bm25")
+    if probe is not None:
+        names = ("probe", *names)
+        control_questions = [replace(q, text=CONTROL_QUERY) for q in questions]
+        control_fit = _fit_control(reader, control_questions, probe)
+        columns = _add_probe(columns, probe)
+        control_columns = _add_probe(control_columns, control_fit)
+    labels = np.concatenate([q.labels for q in questions])
+    passage_counts = [len(q.passages) for q in questions]
+    groups = np.repeat(np.arange(len(questions)), passage_counts)
+    return _TrainingSignals(names, columns, control_columns, labels, groups)
+
+
+def _calibrate_scores(
+    question_scores: Sequence[NDArray[Any]],
+    questions: Sequence[Question],
+    risks: Sequence[float],
+) -> ScoreCalibration:
+    """The margins of ``keep="auto"`` for each risk, from the scores of each question's passages."""
+    question_labels = [list(q.labels) for q in questions]
+    score_scale = calibrate_margins(
+        {"your questions": list(zip(question_scores, question_labels, strict=True))},
+        risks=risks,
+        miss_rate=FLOOR_MISS_RATE,
+    )
+    return _drop_weak_floor(score_scale)
+
+
+def _compare_scorers(
+    questions: Sequence[Question], training: _TrainingSignals, unseen_scores: Floats
+) -> FitEvaluation:
+    """The fit by folds that had not seen the question, the default, its signals and the control."""
+    query_texts = _query_texts(questions)
+    default_scorer = DefaultScorer()
+    default_scores = [default_scorer.score(*pair) for pair in query_texts]
+    scores = {
+        "fitted": unseen_scores,
+        "default": np.concatenate(default_scores),
+        "cosine": training.columns[:, training.names.index("cosine")],
+        "BM25": training.columns[:, training.names.index("bm25")],
+        NO_QUESTION: _cross_fitted_scores(training, training.control_columns),
+    }
+    passage_sizes = [float(len(text)) for _, texts in query_texts for text in texts]
+    return evaluate_fit(
+        scores, training.labels, np.array(passage_sizes), training.groups
+    )
 
 
 def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
@@ -506,24 +574,19 @@ def _add_probe(signal_columns: Floats, fit: ProbeFit | HeadFit) -> Floats:
     return all_columns.astype(np.float32)
 
 
-def _cross_fitted_scores(
-    signal_names: Sequence[str],
-    signal_columns: Floats,
-    passage_labels: NDArray[np.bool_],
-    question_groups: NDArray[np.intp],
-) -> Floats:
+def _cross_fitted_scores(training: _TrainingSignals, columns: Floats) -> Floats:
     """Each passage's score by weights that did not see its question."""
-    fold_numbers = assign_folds(question_groups, passage_labels, FOLDS)
-    scores = np.empty(len(passage_labels), dtype=np.float32)
+    fold_numbers = assign_folds(training.groups, training.labels, FOLDS)
+    scores = np.empty(len(training.labels), dtype=np.float32)
     for fold_number in range(int(fold_numbers.max()) + 1):
         held_out = fold_numbers == fold_number
         fitted_stack = fit_stack(
-            signal_names,
-            signal_columns[~held_out],
-            passage_labels[~held_out],
-            question_groups[~held_out].tolist(),
+            training.names,
+            columns[~held_out],
+            training.labels[~held_out],
+            training.groups[~held_out].tolist(),
         )
-        scores[held_out] = fitted_stack.combine(signal_columns[held_out])
+        scores[held_out] = fitted_stack.combine(columns[held_out])
     return scores
 
 
@@ -652,27 +715,27 @@ def evaluate_fit(
         float(passage_sizes.sum()) / question_count / CHARACTERS_PER_TOKEN,
         float((relevant_sizes / np.bincount(question_groups, passage_sizes)).mean()),
         {
-            name: [*map(percentile_interval, table_rows)]
-            for name, table_rows in text_samples.items()
+            name: [percentile_interval(samples) for samples in target_samples]
+            for name, target_samples in text_samples.items()
         },
         gains_over,
     )
 
 
 def percentile_interval(
-    text_samples: NDArray[np.float64], fold_numbers: int | None = None
+    samples: NDArray[np.float64], fold_count: int | None = None
 ) -> Interval:
     """The 95 % interval of a value within -1 and 1.
 
     Args:
-        text_samples: The value, then the same of bootstrap samples, ``(1 + n,)``.
-        fold_numbers: Widen the interval, because so many fits share their questions.
+        samples: The value, then the same of bootstrap samples, ``(1 + n,)``.
+        fold_count: Widen the interval, because so many fits share their questions.
     """
-    value = float(text_samples[0])
-    widening = (
-        1.0 if fold_numbers is None else sqrt(1 + fold_numbers / (fold_numbers - 1))
-    )
-    interval_ends = np.quantile(text_samples[1:], (0.025, 0.975))
+    value = float(samples[0])
+    widening = 1.0
+    if fold_count is not None:
+        widening = sqrt(1 + fold_count / (fold_count - 1))
+    interval_ends = np.quantile(samples[1:], (0.025, 0.975))
     widened_ends = value + widening * (interval_ends - value)
     low, high = np.clip(widened_ends, -1, 1).tolist()
     return value, low, high
