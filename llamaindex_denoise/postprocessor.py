@@ -204,8 +204,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     record: RecordDetail = Field(
         default="spans",
-        description="Record on nodes: 'spans' (at most 2 KB) or 'none'; the event "
-        "DenoiseEvent has every chunk.",
+        description="Record on nodes: 'spans' or 'none'; the event DenoiseEvent has "
+        "every chunk.",
     )
     max_concurrency: int | None = Field(
         default=None,

@@ -535,7 +535,7 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     if are_scored_nodes(source_nodes):
         sources = retrieved_sources(source_nodes)
         nodes = [source for source in sources if can_be_evidence(source.node)]
-        return to_passages(nodes, include_captions=True)
+        return to_passages(nodes)
     if source_nodes is not raw_output:  # a response without sources
         return ()
     text = output.content or ""

@@ -216,7 +216,7 @@ class EngineDrafter:
         object_fields = _evidence_fields(response)
         retrieved = self.earlier
         if nodes:
-            passages = to_passages(nodes, include_captions=True)
+            passages = to_passages(nodes)
             evidence = RetrievedEvidence(passages, self._search_query)
             retrieved = (evidence, *self.earlier)
         return DraftReply(

@@ -46,7 +46,7 @@ class LlamaRetriever:
         nodes = self.retriever.retrieve(query_bundle)
         for postprocessor in self.postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
-        return to_passages(nodes, include_captions=True)
+        return to_passages(nodes)
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         """Return `retrieve`'s passages; a retriever without async gets a thread."""
@@ -60,7 +60,7 @@ class LlamaRetriever:
             nodes = await postprocessor.apostprocess_nodes(
                 nodes, query_bundle=query_bundle
             )
-        return to_passages(nodes, include_captions=True)
+        return to_passages(nodes)
 
 
 def defining_class(instance: object, method: str) -> type | None:

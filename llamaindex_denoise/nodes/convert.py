@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import (
@@ -32,7 +33,9 @@ from denoise_core import (
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
+    RECORD_VERSION,
     RecordDetail,
+    cut_text,
     result_summary,
     step_record,
 )
@@ -45,10 +48,9 @@ from llamaindex_denoise.nodes.headers import (
 )
 from llamaindex_denoise.nodes.records import (
     SOURCE_RELATION,
-    build_record,
-    origin_record,
-    record,
+    origin_fields,
     relationships_with_record,
+    to_float,
 )
 
 if TYPE_CHECKING:
@@ -88,26 +90,21 @@ def are_scored_nodes(value: Any) -> bool:
 
 
 def to_passages(
-    nodes: Iterable[NodeWithScore],
-    mode: MetadataMode = MetadataMode.LLM,
-    *,
-    include_captions: bool = False,
+    nodes: Iterable[NodeWithScore], mode: MetadataMode = MetadataMode.LLM
 ) -> tuple[Passage, ...]:
     """Convert nodes with text to passages with unique ids; leave the others out.
+
+    A captioned picture or sound becomes a passage of its caption: that is evidence, but
+    must not be cut.
 
     Args:
         nodes: The nodes.
         mode: The metadata that becomes the passage's header.
-        include_captions: Also take captions of pictures and sounds. They are evidence,
-            but must not be cut.
 
     Raises:
         InputError: An item is not a NodeWithScore; names its position.
     """
-    is_included = is_text_node
-    if include_captions:
-        is_included = can_be_evidence
-    included_nodes = [n for n in _checked_nodes(nodes) if is_included(n.node)]
+    included_nodes = [n for n in _checked_nodes(nodes) if can_be_evidence(n.node)]
     ids = unique_ids([n.node.node_id for n in included_nodes])
     return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included_nodes, ids))
 
@@ -132,7 +129,7 @@ def _to_passage(
     return Passage(
         node_text(scored_node.node),
         passage_id,
-        _to_float(scored_node.score),
+        to_float(scored_node.score),
         metadata,
         header=node_header(scored_node.node, mode),
     )
@@ -196,7 +193,6 @@ class NodeBatch:
                 repeated.append(Drop(span, f"the same as {first_id}", passage.score))
         self.repeated = tuple(repeated)
         self.passages = tuple(passages)
-        self.has_text = any(passage.text.strip() for passage in passages)
 
     def _add_failure(self, position: int, passage_id: str, error: Exception) -> None:
         failure_reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
@@ -269,20 +265,18 @@ class NodeBatch:
         return nodes
 
     def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """Return the kept nodes with the untouched ones inserted at their positions."""
+        """Return the kept nodes with the untouched ones at their positions."""
         if not self._untouched:
             return list(kept_nodes)
         positions: dict[str, int] = {}
         for position, scored_node in enumerate(self.nodes):
             positions.setdefault(scored_node.node.node_id, position)
-        waiting = sorted(self._untouched.items(), reverse=True)
-        ordered_nodes: list[NodeWithScore] = []
+        placed = list(self._untouched.items())
         for kept_node in kept_nodes:
             position = positions.get(kept_node.node.node_id, -1)
-            while waiting and waiting[-1][0] < position:
-                ordered_nodes.append(waiting.pop()[1])
-            ordered_nodes.append(kept_node)
-        return ordered_nodes + [node for _, node in reversed(waiting)]
+            placed.append((position, kept_node))
+        placed.sort(key=itemgetter(0))
+        return [scored_node for _, scored_node in placed]
 
 
 def _has_pin(node: BaseNode, must_keep: Pin | None) -> bool:
@@ -308,31 +302,44 @@ class _Conversion:
 
     def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
         step = step_record(kept, self.passages, self.result)
+        ranges_by_id = step.pop("spans")
+        is_extract = step.pop("extractive") and len(ranges_by_id) == 1
         sources = self.sources(kept)
+        source_nodes = list(map(source_node, sources))
         if len(sources) == 1:
             [origin] = sources
-            node, score, origin_fields = self._copied_node(kept, origin, step)
+            [scored_node] = source_nodes
+            ranges = ranges_by_id.get(origin.id, [])
+            fields = origin_fields(scored_node, origin, ranges, is_extract)
+            new_text = None if kept.text == origin.text else kept.text
+            node = _copy_node(scored_node.node, new_text, fields)
+            score = to_float(scored_node.score)
         else:
-            node, score = _joint_node(kept, [source_node(p) for p in sources])
-            origin_fields = {
+            fields = {
                 "origin_id": None,
                 "origin_spans": [],
                 "origin_extractive": False,
-                "spans": step["spans"],
-                "score_before": None,
+                "spans": ranges_by_id,
             }
+            node, score = _joint_node(kept, source_nodes)
         if record_detail != "none":
-            is_scored = kept.score is not None and not step["fallback"]
-            if len(sources) == 1 and kept.score == sources[0].score:
-                is_scored = (
-                    False  # the retrieval score, which the method left as it was
-                )
-            node_record = build_record(
-                step,
-                method=self.method,
-                origin_fields=origin_fields,
-                score=_to_float(kept.score) if is_scored else None,
-            )
+            earlier_methods = fields.get("op")
+            method = self.method
+            if earlier_methods:
+                method = f"{earlier_methods} > {method}"
+            fallback = step["fallback"]
+            new_score = None
+            # A method that gives no scores leaves the retrieval score as it was.
+            if kept.score != sources[0].score and not fallback:
+                new_score = to_float(kept.score)
+            node_record = {
+                "v": RECORD_VERSION,
+                **step,
+                **fields,
+                "op": method,
+                "score": new_score,
+                "fallback": fallback and cut_text(fallback),
+            }
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
         return NodeWithScore(node=node, score=score)
@@ -343,25 +350,6 @@ class _Conversion:
             return [self.passages[kept.id]]
         ids = dict.fromkeys(span.passage_id for span in kept.source_spans)
         return [self.passages[passage_id] for passage_id in ids]
-
-    def _copied_node(
-        self, kept: Passage, origin: Passage, step: Mapping[str, Any]
-    ) -> tuple[BaseNode, float | None, dict[str, Any]]:
-        """A copy of the node with the kept text, its score, and its origin's fields."""
-        scored_node = source_node(origin)
-        score = _to_float(scored_node.score)
-        earlier = record(scored_node.node)
-        origin_fields = origin_record(
-            scored_node.node, origin, step, self.method, earlier
-        )
-        new_text = None
-        if kept.text != origin.text:
-            new_text = kept.text
-        node = _copy_node(scored_node.node, new_text, origin_fields)
-        origin_fields["score_before"] = score
-        if earlier:
-            origin_fields["score_before"] = earlier.get("score_before")
-        return node, score, origin_fields
 
 
 def _joint_node(
@@ -445,9 +433,3 @@ def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
         return (None, None)
     shift = origin_fields["origin_range"][0]
     return [position + shift for position in spans[0]]
-
-
-def _to_float(score: Any) -> float | None:
-    if score is None:
-        return None
-    return float(score)  # a numpy float would not survive model_dump_json

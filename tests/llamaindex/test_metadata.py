@@ -103,7 +103,7 @@ NODES = [
     "mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE]
 )
 def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
-    (passage,) = to_passages([NodeWithScore(node=node)], mode, include_captions=True)
+    (passage,) = to_passages([NodeWithScore(node=node)], mode)
     assert passage.text == "body"
     assert passage.text_with_header.split() == node.get_content(mode).split()
 
