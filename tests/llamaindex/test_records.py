@@ -1,6 +1,5 @@
 """What is noted about a node: out of every prompt, true about the characters it names."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
