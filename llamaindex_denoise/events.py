@@ -45,22 +45,6 @@ class ShadowEvent(BaseEvent):
         return "ShadowEvent"
 
 
-class AnswerEvent(BaseEvent):
-    """The end of a loop.
-
-    Attributes:
-        record: `denoise_core.augmenter.traces.record.answer_record` as plain JSON: the
-            drafts' text and no node text.
-    """
-
-    record: dict[str, Any]
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the event's name."""
-        return "AnswerEvent"
-
-
 class VerificationEvent(Event):
     """The verdict on one answer, in an agent's stream.
 

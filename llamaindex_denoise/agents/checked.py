@@ -29,6 +29,7 @@ from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
     CompletionResponse,
+    MessageRole,
 )
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
@@ -51,7 +52,6 @@ from denoise_core.augmenter.drafting.drafter import (
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
-from llamaindex_denoise.engines.base import history_to_messages
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
@@ -60,7 +60,7 @@ from llamaindex_denoise.nodes.convert import (
     can_be_evidence,
     to_passages,
 )
-from llamaindex_denoise.verify import emit_record
+from llamaindex_denoise.verify import run_record
 
 if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
     from llama_index.core.agent.workflow.agent_context import AgentContext
@@ -170,11 +170,11 @@ class FinalOutputChecks:
         draft = DraftReply("", retrieved=evidence, fields=fields)
         object_record = await self._judge_draft(ctx, draft)
         answer_note = await _stored(ctx, STORE_KEY, None)
-        run_record = {**(answer_note or object_record), "structured": object_record}
+        verdict = {**(answer_note or object_record), "structured": object_record}
         if object_record["outcome"] != "supported":
-            run_record["outcome"] = object_record["outcome"]
-        await self._publish(ctx, run_record)
-        final_result.metadata = {"denoise": run_record}
+            verdict["outcome"] = object_record["outcome"]
+        await self._publish(ctx, verdict)
+        final_result.metadata = {"denoise": verdict}
         return event
 
     async def _generate_early_stopping_response(
@@ -186,9 +186,9 @@ class FinalOutputChecks:
         event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
         draft = DraftReply(text, retrieved=evidence)
-        run_record = await self._judge_draft(ctx, draft)
-        await self._publish(ctx, run_record)
-        event.result.metadata = {"denoise": run_record}
+        verdict = await self._judge_draft(ctx, draft)
+        await self._publish(ctx, verdict)
+        event.result.metadata = {"denoise": verdict}
         return event
 
     async def _evidence(
@@ -212,13 +212,13 @@ class FinalOutputChecks:
         drafter.drafted = replace(draft, calls=0)
         answer = await augmenter.aanswer(await _question(ctx), drafter=drafter)
         await self._keep_cited(ctx, answer)
-        return emit_record(answer)
+        return run_record(answer)
 
     async def _publish(
-        self, ctx: AgentContext | Context, run_record: dict[str, Any]
+        self, ctx: AgentContext | Context, verdict: dict[str, Any]
     ) -> None:
-        await ctx.store.set(STORE_KEY, run_record)
-        ctx.write_event_to_stream(VerificationEvent(record=run_record))
+        await ctx.store.set(STORE_KEY, verdict)
+        ctx.write_event_to_stream(VerificationEvent(record=verdict))
 
 
 async def _question(ctx: AgentContext | Context) -> str:
@@ -295,16 +295,16 @@ class AgentAnswerChecks(FinalOutputChecks):
         augmenter = self.augmenter.with_limits(attempts=attempts)
         history = _history_before_question(llm_input)
         answer = await augmenter.aanswer(question, history, drafter=drafter)
-        run_record = emit_record(answer)
+        answer_record = run_record(answer)
         if drafter.tool_step is not None:
-            failed = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
+            failed = [a for a in answer_record["attempts"] if a["outcome"] == "fail"]
             notes = list(drafter.tool_step.feedback_notes)
             rejected_state = {"notes": notes, "records": [*records, *failed]}
             await ctx.store.set(_REJECTED_KEY, rejected_state)
             return drafter.tool_step
         await self._keep_cited(ctx, answer)
         await self._publish(
-            ctx, {**run_record, "attempts": [*records, *run_record["attempts"]]}
+            ctx, {**answer_record, "attempts": [*records, *answer_record["attempts"]]}
         )
         return _step_to_send(answer, first_step)
 
@@ -462,13 +462,21 @@ def _answer_reasoning(text: str) -> ResponseReasoningStep:
 def _history_before_question(
     llm_input: Sequence[ChatMessage],
 ) -> tuple[Message, ...]:
-    """The conversation before the user's last message, without system messages."""
+    """What was said before the user's last message, without system and tool messages."""
     last_position = 0
     for position, message in enumerate(llm_input):
-        if message.role.value == "user":
+        if message.role is MessageRole.USER:
             last_position = position
-    history = history_to_messages(llm_input[:last_position])
-    return tuple(message for message in history if message.role != "system")
+    history = []
+    for message in llm_input[:last_position]:
+        text = message.content or ""
+        if not text.strip():
+            continue
+        if message.role is MessageRole.USER:
+            history.append(Message("user", text))
+        elif message.role is MessageRole.ASSISTANT:
+            history.append(Message("assistant", text))
+    return tuple(history)
 
 
 class _HeldStream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
@@ -62,7 +61,7 @@ class CheckedQueryEngine(BaseQueryEngine):
             first draft as it is written. If the answer differs from what was shown, it
             follows after an empty line; ``get_response()`` returns the answer alone.
         on_error: ``"raise"`` raises the error that prevented an answer; ``"answer"``
-            returns a text that names the failed part.
+            returns a text that names its class; the record's ``failures`` say more.
     """
 
     def __init__(
@@ -138,12 +137,10 @@ class CheckedQueryEngine(BaseQueryEngine):
 
 
 def _stream_draft(loop_run: EngineLoopRun) -> DraftResponse:
-    """Return when the draft begins, so that earlier errors are raised here."""
-    events = iter(_stream_events(loop_run))
-    first_event = next(events)
+    """Start the run, and raise its errors, when the response is read."""
 
     def shown_text() -> Generator[str, None, None]:
-        for event in itertools.chain([first_event], events):
+        for event in _stream_events(loop_run):
             yield from _show_event(event, response, loop_run)
 
     response = DraftResponse(shown_text())
@@ -151,7 +148,7 @@ def _stream_draft(loop_run: EngineLoopRun) -> DraftResponse:
 
 
 def _astream_draft(loop_run: EngineLoopRun) -> AsyncDraftResponse:
-    """Start the run, and raise its errors, when the response is read."""
+    """Do the same for async."""
 
     async def shown_text() -> AsyncGenerator[str, None]:
         # Closing the events ends the run of a reader that stops early.
@@ -179,12 +176,11 @@ def _show_event(
     if isinstance(event, TextReleased):
         yield event.text
     elif isinstance(event, (Finished, Revised)):
-        answer_parts = loop_run.response_parts(event.answer)
-        answer_text = str(answer_parts.text)
-        response.set_answer(
-            answer_text, answer_parts.source_nodes, answer_parts.metadata
+        text, response.source_nodes, response.metadata = loop_run.response_parts(
+            event.answer
         )
+        response.answer_text = str(text)
         if isinstance(event, Revised):
             if event.shown_text:
                 yield "\n\n"
-            yield answer_text
+            yield response.answer_text

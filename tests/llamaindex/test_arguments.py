@@ -26,12 +26,9 @@ from llamaindex_denoise import Checked
 
 
 def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):
-    settings = {
-        "limits": LoopLimits(attempts=1),
-        "unsupported": "abstain",
-    }
+    limits = LoopLimits(attempts=1, unsupported="abstain")
     engine = inner(scripted_llm(first_wrong_then_right))
-    response = Checked(engine, **settings).query(QUESTION)
+    response = Checked(engine, limits=limits).query(QUESTION)
     note = response.metadata["denoise"]
     assert note["outcome"] == "abstained"
     assert len(note["attempts"]) == 1
@@ -43,6 +40,7 @@ def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):
         {"keep": 2},
         {"utility": Groundedness()},
         {"top_n": 2},
+        {"unsupported": "abstain"},
     ],
 )
 def test_a_setting_that_nothing_reads_is_an_error(scripted_llm, setting):
@@ -108,7 +106,6 @@ def test_an_agent_that_takes_nothing_back_is_refused():
         {"limits": 2},
         {"judge": "gpt"},
         {"judge": Groundedness},
-        {"unsupported": "drop"},
     ],
 )
 def test_values_of_the_wrong_kind_are_errors(scripted_llm, wrong):
