@@ -15,6 +15,7 @@ from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
+from llama_index.core.tools.calling import call_tool
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
 from llamaindex_engines import outcome_of
@@ -242,6 +243,38 @@ def test_a_short_result_and_a_pinned_item_stay():
     output = output_of(DENOISER, look, must_keep="^Town 7 ")
     assert "Town 7 is a town." in output.content
     assert "Town 6 is a town." not in output.content
+
+
+@pytest.mark.parametrize("arguments", [{"query": "Paris"}, {"query": "dry Paris"}])
+@pytest.mark.parametrize("is_positional", [False, True])
+def test_a_tool_is_cut_without_an_agents_context(arguments, is_positional):
+    tool, _ = denoised([search_tool()], DENOISER, min_characters=0, recall=True)
+    values = list(arguments.values()) if is_positional else []
+    settings = {} if is_positional else arguments
+    outputs = [
+        tool(*values, **settings),
+        asyncio.run(tool.acall(*values, **settings)),
+        call_tool(tool, arguments),
+    ]
+    for output in outputs:
+        assert not output.is_error
+        results = json.loads(output.content)["results"]
+        assert results == [NOTE, FOUND["results"][3]], "no id without a place for it"
+        assert json.loads(output.raw_output) == FOUND
+
+
+def test_without_a_context_and_a_question_a_result_stays_whole():
+    def list_towns() -> str:
+        """Lists towns."""
+        return json.dumps(FOUND)
+
+    (tool,) = denoised([FunctionTool.from_defaults(list_towns)], DENOISER)
+    assert json.loads(tool().content) == FOUND
+
+
+def test_recall_without_a_context_says_that_there_is_nothing():
+    *_, recall = denoised([search_tool()], DENOISER, recall=True)
+    assert "There is no part 'x'" in recall(id="x").content
 
 
 @given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)))
