@@ -1,4 +1,4 @@
-"""Events for LlamaIndex's instrumentation and agent streams, besides its rerank events."""
+"""Events for LlamaIndex's instrumentation and for agents' streams."""
 
 from __future__ import annotations
 

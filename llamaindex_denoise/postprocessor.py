@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -14,10 +12,6 @@ from llama_index.core.bridge.pydantic import (
     Field,
     PrivateAttr,
     model_validator,
-)
-from llama_index.core.instrumentation.events.rerank import (
-    ReRankEndEvent,
-    ReRankStartEvent,
 )
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -63,6 +57,12 @@ _METHODS: Mapping[str, DenoisingMethod] = {
     "model": "rerank",
 }
 
+_OBJECT_KINDS: Mapping[str, Any] = {
+    "llm": LLM,
+    "embed_model": BaseEmbedding,
+    "denoiser": Denoiser,
+}
+
 # What LlamaIndex's own parts call a setting, and what to write here.
 _OTHER_NAMES = {
     "similarity_cutoff": "write threshold=, on the scale of the method's own scores; "
@@ -75,16 +75,6 @@ _OTHER_NAMES = {
 # LlamaIndex's RetrieverTool turns a call with input="..." into this text; the argument's
 # name is not part of the question.
 _TOOL_CALL_QUERY = re.compile(r"\n?input is (.*)\n", re.DOTALL)
-
-
-@dataclass(slots=True)
-class PostprocessRun:
-    """One call: its query, its nodes, the guarded denoiser, and what it returns."""
-
-    query: str
-    node_batch: NodeBatch
-    guard: Guard
-    output_nodes: list[NodeWithScore] = field(default_factory=list)
 
 
 class DenoisePostprocessor(BaseNodePostprocessor):
@@ -352,78 +342,61 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        with self._start_run(nodes, query_bundle) as run:
-            denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
-            self._set_output(run, denoise_result)
-        return run.output_nodes
+        query = _query_text(query_bundle)
+        node_batch = self.read_nodes(nodes)
+        with limit_concurrency(self.max_concurrency):
+            result = node_batch.guard.denoise(query, node_batch.passages)
+        return self.build_output(node_batch, result)
 
     @dispatcher.span
     @cache_signature
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        with self._start_run(nodes, query_bundle) as run:
-            denoise_result = await run.guard.adenoise(
-                run.query, run.node_batch.passages
-            )
-            self._set_output(run, denoise_result)
-        return run.output_nodes
-
-    @contextmanager
-    def _start_run(
-        self,
-        nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None,
-    ) -> Iterator[PostprocessRun]:
-        """Yield a run between LlamaIndex's start and end events."""
         query = _query_text(query_bundle)
-        node_guard = Guard(
+        node_batch = self.read_nodes(nodes)
+        with limit_concurrency(self.max_concurrency):
+            result = await node_batch.guard.adenoise(query, node_batch.passages)
+        return self.build_output(node_batch, result)
+
+    def read_nodes(self, nodes: list[NodeWithScore]) -> NodeBatch:
+        """Return the nodes as passages for ``guard``, the denoiser with its policies."""
+        guard = Guard(
             self.active_denoiser,
             on_error="keep" if self.shadow else self.on_error,
             on_empty="drop" if self.shadow else self.on_empty,
         )
-        node_batch = NodeBatch(nodes, node_guard, must_keep=self.must_keep)
-        run = PostprocessRun(query, node_batch, node_guard)
-        dispatcher.event(
-            ReRankStartEvent(
-                query=query_bundle,
-                nodes=node_batch.nodes,
-                top_n=self.top_n or len(node_batch.nodes),
-                model_name=self._method_name,
-            )
-        )
-        try:
-            with limit_concurrency(self.max_concurrency):
-                yield run
-        finally:  # handlers expect an end event after an error too
-            dispatcher.event(ReRankEndEvent(nodes=run.output_nodes))
+        return NodeBatch(nodes, guard, must_keep=self.must_keep)
 
-    def _set_output(self, run: PostprocessRun, result: DenoiseResult) -> None:
-        node_batch = run.node_batch
+    def build_output(
+        self, node_batch: NodeBatch, result: DenoiseResult
+    ) -> list[NodeWithScore]:
+        """Return what is kept as nodes, and tell LlamaIndex's handlers."""
         if self.top_n is not None:
             result = keep_top(result, node_batch.passages, self.top_n)
         if result.fallback is None:  # a failure keeps the input as it is
             result = drop_repeats(result, node_batch.passages)
         if self.shadow:
-            run.output_nodes = list(node_batch.nodes)
             dispatcher.event(ShadowEvent(call=node_batch.shadow_call(result)))
-            return
+            return list(node_batch.nodes)
         if self.order == "score":
             result = order_by_score(result)
         kept_nodes = node_batch.to_nodes(
             result, method=self._method_name, record_detail=self.record
         )
+        untouched_nodes = node_batch.untouched_nodes
         if self.order == "input":
-            run.output_nodes = node_batch.restore_order(kept_nodes)
+            output_nodes = node_batch.restore_order(kept_nodes)
         else:  # nodes without text have no score, so they go last
-            run.output_nodes = [*kept_nodes, *node_batch.untouched_nodes]
+            output_nodes = [*kept_nodes, *untouched_nodes]
         dispatcher.event(
             DenoiseEvent(
                 method=self._method_name,
                 summary=node_batch.summary(result),
-                passed_through=[n.node.node_id for n in node_batch.untouched_nodes],
+                passed_through=[n.node.node_id for n in untouched_nodes],
             )
         )
+        return output_nodes
 
     @property
     def _method_name(self) -> str:
@@ -459,30 +432,20 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
 
 def _check_objects(settings: Mapping[str, Any]) -> None:
     """Raise `InputError` for a name, or another object than a model or denoiser."""
-    llm = settings.get("llm")
-    if llm is not None and not isinstance(llm, LLM):
+    for name, kind in _OBJECT_KINDS.items():
+        value = settings.get(name)
+        if value is None or isinstance(value, kind):
+            continue
+        hint = ""
+        if name == "embed_model" and isinstance(value, str):
+            hint = f"; write method='embedding', model={value!r}"
+        for other_name, other_kind in _OBJECT_KINDS.items():
+            if isinstance(value, other_kind):
+                hint = f"; write {other_name}="
         raise InputError(
-            f"llm={llm!r:.80}: pass the model object, such as OpenAI(model=...); no "
-            "default is resolved"
+            f"{name}={value!r:.80}: expected the {kind.__name__} object, no default is "
+            f"resolved{hint}"
         )
-    embed_model = settings.get("embed_model")
-    if isinstance(embed_model, str):
-        raise InputError(
-            f"embed_model={embed_model!r}: pass the model object, or write "
-            f"method='embedding', model={embed_model!r}"
-        )
-    denoiser = settings.get("denoiser")
-    if denoiser is None or isinstance(denoiser, Denoiser):
-        return
-    hint = ""
-    if isinstance(denoiser, LLM):
-        hint = "; write llm="
-    elif isinstance(denoiser, BaseEmbedding):
-        hint = "; write embed_model="
-    raise InputError(
-        f"denoiser: expected a denoise_core Denoiser, got a {type(denoiser).__name__}"
-        f"{hint}"
-    )
 
 
 def _model_key(model: LLM | BaseEmbedding | str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,13 +170,16 @@ def _to_stream(response: AgentChatResponse) -> CheckedChatStream:
     message = ChatMessage(role="assistant", content=response.response)
     reply = ChatResponse(message=message, delta=response.response)
 
-    async def reply_stream() -> AsyncGenerator[ChatResponse, None]:
+    def reply_stream() -> Generator[ChatResponse, None, None]:
+        yield reply
+
+    async def areply_stream() -> AsyncGenerator[ChatResponse, None]:
         yield reply
 
     return CheckedChatStream(
         sources=response.sources,
         source_nodes=response.source_nodes,
         metadata=response.metadata or {},
-        chat_stream=iter([reply]),
-        achat_stream=reply_stream(),
+        chat_stream=reply_stream(),
+        achat_stream=areply_stream(),
     )

@@ -149,18 +149,15 @@ class EngineDrafter:
             self.engine = self.engine._query_engine
 
     def _query_for(self, request: DraftRequest) -> QueryBundle:
-        """The question with history and feedback; only the question is embedded."""
-        history_texts = [f"{m.role}: {m.content}" for m in request.history]
-        feedback_texts = []
-        if request.rejected_draft:
-            feedback_texts = [
-                draft_block(request.rejected_draft),
-                REVISE,
-                wrap_in_envelope(request.feedback, "feedback"),
-            ]
-        if not history_texts and not feedback_texts:
+        """The question with the feedback; only the question is embedded."""
+        if not request.rejected_draft:
             return self.query_bundle
-        query_texts = [*history_texts, request.question, *feedback_texts]
+        query_texts = [
+            request.question,
+            draft_block(request.rejected_draft),
+            REVISE,
+            wrap_in_envelope(request.feedback, "feedback"),
+        ]
         return replace(
             self.query_bundle,
             query_str="\n\n".join(query_texts),
