@@ -88,6 +88,23 @@ def test_what_an_agent_does_not_read_is_an_error(wrong):
         Checked(FunctionAgent(name="guide", llm=Calling(script=None)), **wrong)
 
 
+@pytest.mark.parametrize("is_workflow", [False, True])
+@pytest.mark.parametrize("tool_name", ["note", "notes"])
+def test_a_name_that_no_tool_has_is_refused(is_workflow, tool_name):
+    def notes(query: str) -> str:
+        """Reads the notebook."""
+        return query
+
+    agent = FunctionAgent(name="guide", tools=[notes], llm=Calling(script=None))
+    if is_workflow:
+        agent = AgentWorkflow(agents=[agent])
+    if tool_name == "notes":
+        assert Checked(agent, no_evidence={tool_name})
+        return
+    with pytest.raises(InputError, match=r"\['note'\]: no tool .* \['notes'\]"):
+        Checked(agent, no_evidence={tool_name})
+
+
 def test_an_agent_that_takes_nothing_back_is_refused():
     class Plain(BaseWorkflowAgent):
         async def take_step(self, ctx, llm_input, tools, memory):
