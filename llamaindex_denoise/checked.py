@@ -65,25 +65,22 @@ def Checked(  # noqa: N802  used like a class
     model = find_model(component)
     if model is not None:
         loop_augmenter = loop_augmenter.with_judge_model(LlamaLLM(model))
-    component_kind = type(component).__name__
     if isinstance(component, BaseQueryEngine):
-        _require_unchecked(component, CheckedQueryEngine)
-        _require_settings(settings, component_kind, _ENGINE_SETTINGS)
+        _check_use(component, CheckedQueryEngine, settings, _ENGINE_SETTINGS)
         return CheckedQueryEngine(component, loop_augmenter, **settings)
     if isinstance(component, BaseChatEngine):
-        _require_unchecked(component, CheckedChatEngine)
-        _require_settings(settings, component_kind, ("evidence", "on_error"))
+        _check_use(component, CheckedChatEngine, settings, ("evidence", "on_error"))
         return CheckedChatEngine(component, loop_augmenter, **settings)
     # Imported late, since LlamaIndex's agents are slow to import.
     from llamaindex_denoise.agents.checked import FinalOutputChecks, checked_workflow
 
-    _require_unchecked(component, FinalOutputChecks)
     if isinstance(component, Workflow):
-        _require_settings(settings, component_kind, ("no_evidence",))
+        _check_use(component, FinalOutputChecks, settings, ("no_evidence",))
         return checked_workflow(component, loop_augmenter, **settings)
     raise InputError(
         "expected a llama_index query engine, chat engine, agent or AgentWorkflow, got "
-        f"{component_kind}; write index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
+        f"{type(component).__name__}; write index.as_query_engine(llm=...) or "
+        "index.as_chat_engine(llm=...)"
     )
 
 
@@ -103,18 +100,20 @@ def _choose_augmenter(augmenter: Augmenter | None, **loop_settings: Any) -> Augm
     return augmenter
 
 
-def _require_unchecked(component: Any, checked_classes: Any) -> None:
-    if isinstance(component, checked_classes):
-        raise InputError(f"{type(component).__name__}: its answers are checked already")
-
-
-def _require_settings(
-    settings: dict[str, Any], kind: str, applicable: tuple[str, ...]
+def _check_use(
+    component: Any,
+    checked_class: type,
+    settings: dict[str, Any],
+    applicable: tuple[str, ...],
 ) -> None:
-    unknown_names = [name for name in settings if name not in applicable]
+    """Raise for a component that is checked already, or a setting of another kind."""
+    kind = type(component).__name__
+    if isinstance(component, checked_class):
+        raise InputError(f"{kind}: its answers are checked already")
+    unknown_names = settings.keys() - applicable
     if unknown_names:
         known_names = ", ".join(_SHARED_SETTINGS + applicable)
         raise InputError(
-            f"Checked({kind}): no setting {', '.join(unknown_names)}; there are "
+            f"Checked({kind}): no setting {', '.join(sorted(unknown_names))}; there are "
             f"{known_names}"
         )

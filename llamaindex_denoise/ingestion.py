@@ -12,6 +12,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, TransformComponent
 from denoise_core import DenoiseResult, __version__
 from denoise_core.errors import DenoiseError
 from denoise_core.runtime.budget import limit_concurrency
+from denoise_core.runtime.thread_pool import run_in_pool
 from llamaindex_denoise.nodes.convert import NodeBatch
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
@@ -62,11 +63,9 @@ class DenoiseTransform(TransformComponent):
         cache_key = self.postprocessor.cache_name
         if cache_key is None or self.on_fallback == "keep":
             cache_key = f"not cached {uuid4().hex}"
-        postprocessor_settings = {
-            **self.postprocessor.to_dict(),
-            "cache_key": f"{cache_key}, rag-denoise {__version__}",
-        }
-        return {**super().to_dict(**kwargs), "postprocessor": postprocessor_settings}
+        settings = self.postprocessor.to_dict()
+        settings["cache_key"] = f"{cache_key}, rag-denoise {__version__}"
+        return {**super().to_dict(**kwargs), "postprocessor": settings}
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the denoised nodes.
@@ -83,16 +82,8 @@ class DenoiseTransform(TransformComponent):
         return output_nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Return the denoised nodes, as calling this object does."""
-        output_nodes: list[BaseNode] = []
-        for node in nodes:
-            node_batch = self.postprocessor.read_nodes([NodeWithScore(node=node)])
-            with limit_concurrency(self.postprocessor.max_concurrency):
-                result = await node_batch.guard.adenoise(
-                    self.query, node_batch.passages
-                )
-            output_nodes += self._finish(node_batch, result)
-        return output_nodes
+        """Return the denoised nodes; this object is called on a thread."""
+        return await run_in_pool(self, nodes)
 
     def _finish(self, node_batch: NodeBatch, result: DenoiseResult) -> list[BaseNode]:
         """The output; raises if the node fell back, since the pipeline would cache it."""

@@ -38,12 +38,11 @@ from denoise_core.runtime.record import RecordDetail
 from denoise_core.tool_results import read_pin
 from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.nodes.convert import NodeBatch
+from llamaindex_denoise.nodes.convert import NodeBatch, NodeOrder
 from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
 
-NodeOrder: TypeAlias = Literal["input", "score"]
 DenoisingMethod: TypeAlias = Literal[
     "default", "select", "embedding", "rerank", "probe", "other"
 ]
@@ -263,18 +262,14 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return self.cache_key
         if self.method == "probe":  # a folder may be written again
             return None
-        model = self._resolve_model()
-        if model is None:
-            return "the encoder that ships"
-        return _model_key(model)
+        return _model_key(self._resolve_model())
 
     def _resolve_model(self) -> Any:
         """The model of the method; None for the default, a probe and a denoiser."""
-        caller = "DenoisePostprocessor"
         if self.method == "select":
-            return resolve_model("llm", self.llm, caller=caller)
+            return resolve_model("llm", self.llm)
         if self.method == "embedding" and self.model is None:
-            return resolve_model("embed_model", self.embed_model, caller=caller)
+            return resolve_model("embed_model", self.embed_model)
         if self.method == "rerank" and self.model is None:
             raise InputError("method='rerank' needs model=, the cross-encoder's name")
         return self.model if self.method in ("embedding", "rerank") else None
@@ -318,17 +313,17 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         )
 
         scorer: Any
-        if self.method == "embedding":
-            scorer = EmbeddingScorer(self._resolve_model())
-        elif self.method == "rerank":
-            scorer = CrossEncoderScorer(self._resolve_model())
-        elif self.probe is None:
-            raise InputError("method='probe' needs probe=, the folder of the probe")
-        else:
+        if self.method == "probe":
+            if self.probe is None:
+                raise InputError("method='probe' needs probe=, the folder of the probe")
             probe = Probe.load(self.probe)
             scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
-        if self.method != "probe" and self.model is not None:
-            check_model_loads(scorer, self.model)
+        else:
+            is_embedding = self.method == "embedding"
+            scorer_class = EmbeddingScorer if is_embedding else CrossEncoderScorer
+            scorer = scorer_class(self._resolve_model())
+            if self.model is not None:
+                check_model_loads(scorer, self.model)
         chunker = named_chunker(self.chunks or "whole")
         return scorer_denoiser(scorer, settings, chunker, self.top_n)
 
@@ -381,19 +376,17 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return list(node_batch.nodes)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = node_batch.to_nodes(
-            result, method=self._method_name, record_detail=self.record
+        output_nodes = node_batch.to_nodes(
+            result,
+            method=self._method_name,
+            record_detail=self.record,
+            order=self.order,
         )
-        untouched_nodes = node_batch.untouched_nodes
-        if self.order == "input":
-            output_nodes = node_batch.restore_order(kept_nodes)
-        else:  # nodes without text have no score, so they go last
-            output_nodes = [*kept_nodes, *untouched_nodes]
         dispatcher.event(
             DenoiseEvent(
                 method=self._method_name,
                 summary=node_batch.summary(result),
-                passed_through=[n.node.node_id for n in untouched_nodes],
+                passed_through=node_batch.untouched_ids,
             )
         )
         return output_nodes
@@ -423,7 +416,7 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
     if not names:
         return method or "default"
     found_method = _METHODS[names[0]]
-    if method is not None and method != found_method:
+    if method not in (None, found_method):
         raise InputError(
             f"method={method!r} and {names[0]}=: that is method={found_method!r}"
         )
@@ -448,10 +441,10 @@ def _check_objects(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _model_key(model: LLM | BaseEmbedding | str) -> str:
+def _model_key(model: LLM | BaseEmbedding | str | None) -> str:
     """Class, name and sampling of a model for a cache key, without credentials."""
-    if isinstance(model, str):
-        return model
+    if isinstance(model, str | None):
+        return model or "the encoder that ships"
     model_name = (
         model.metadata.model_name if isinstance(model, LLM) else model.model_name
     )

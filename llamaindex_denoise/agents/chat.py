@@ -26,7 +26,7 @@ from denoise_core.augmenter.drafting.conversation import (
     merge_cited,
 )
 from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
-from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy
+from llamaindex_denoise.verify import ErrorPolicy, final_response
 
 
 @dataclass
@@ -57,10 +57,8 @@ class CheckedChatEngine(BaseChatEngine):
         self.evidence = evidence
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
-        chat_memory: BaseMemory | None = getattr(chat_engine, "_memory", None)
-        if chat_memory is None:
-            chat_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
-        self.memory = chat_memory
+        own_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
+        self.memory: BaseMemory = getattr(chat_engine, "_memory", own_memory)
         self.cited: CitedState = []  # what the conversation's answers rested on
 
     def chat(
@@ -74,8 +72,9 @@ class CheckedChatEngine(BaseChatEngine):
         """
         if chat_history is not None:
             self.memory.set(chat_history)
-        loop_run = self._loop_run(message, self.memory.get(input=message))
-        response = self._finish_turn(loop_run, loop_run.answer())
+        drafter = self._draft_turn(message, self.memory.get(input=message))
+        answer = self.augmenter.answer(message, drafter=drafter)
+        response = self._finish_turn(answer, drafter)
         for new_message in _turn_messages(message, response):
             self.memory.put(new_message)
         return response
@@ -86,8 +85,9 @@ class CheckedChatEngine(BaseChatEngine):
         """Return the checked answer to ``message``, as `chat` does."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
-        loop_run = self._loop_run(message, await self.memory.aget(input=message))
-        response = self._finish_turn(loop_run, await loop_run.aanswer())
+        drafter = self._draft_turn(message, await self.memory.aget(input=message))
+        answer = await self.augmenter.aanswer(message, drafter=drafter)
+        response = self._finish_turn(answer, drafter)
         for new_message in _turn_messages(message, response):
             await self.memory.aput(new_message)
         return response
@@ -115,25 +115,25 @@ class CheckedChatEngine(BaseChatEngine):
         """The conversation's messages, oldest first."""
         return self.memory.get_all()
 
-    def _loop_run(self, message: str, history: list[ChatMessage]) -> EngineLoopRun:
-        drafter = EngineDrafter(
+    def _draft_turn(self, message: str, history: list[ChatMessage]) -> EngineDrafter:
+        return EngineDrafter(
             _ChatTurn(self.chat_engine, history),
             QueryBundle(message),
             self.evidence,
             conversation_evidence([self.cited]),
         )
-        return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
-    def _finish_turn(
-        self, loop_run: EngineLoopRun, answer: Answer
-    ) -> AgentChatResponse:
+    def _finish_turn(self, answer: Answer, drafter: EngineDrafter) -> AgentChatResponse:
         self.cited = merge_cited([cited_state(answer), self.cited])
-        text, nodes, metadata = loop_run.response_parts(answer)
+        response = final_response(answer, drafter, self.on_error)
         sources: list[ToolOutput] = []
         if answer.best is not None:
             sources = getattr(answer.best.origin, "sources", sources)
         return AgentChatResponse(
-            str(text), sources=sources, source_nodes=nodes, metadata=metadata
+            str(response.response or ""),
+            sources=sources,
+            source_nodes=response.source_nodes,
+            metadata=response.metadata,
         )
 
 

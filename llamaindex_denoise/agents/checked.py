@@ -54,6 +54,7 @@ from denoise_core.augmenter.drafting.drafter import (
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
+from denoise_core.types import Role
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
@@ -77,6 +78,10 @@ EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
 _REJECTED_KEY = "denoise_rejected"
 _CITED_KEY = "denoise_cited"
 _NO_REJECTED: Mapping[str, Any] = {"notes": [], "records": []}
+_HISTORY_ROLES: Mapping[MessageRole, Role] = {
+    MessageRole.USER: "user",
+    MessageRole.ASSISTANT: "assistant",
+}
 _FINAL_THOUGHT = "I can answer without using any more tools."
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
@@ -101,13 +106,13 @@ def checked_workflow(
             f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}"
         )
     agents = getattr(workflow, "agents", None)
-    _check_tool_names(no_evidence, (agents or {"": workflow}).values())
     if agents is None and _notes_key(workflow) is None:
         raise InputError(
             f"{type(workflow).__name__}: expected a FunctionAgent, ReActAgent, "
             "CodeActAgent or AgentWorkflow, whose drafts can be taken back; in your own "
             "workflow check what a step returns with Checked(engine)"
         )
+    _check_tool_names(no_evidence, [workflow] if agents is None else agents.values())
     checks: type = FinalOutputChecks
     if agents is None:
         checks = AgentAnswerChecks
@@ -132,11 +137,11 @@ def _check_tool_names(names: Collection[str], agents: Iterable[Any]) -> None:
     """Raise for a name that no tool has; a retriever of tools may know any name."""
     tool_names = set()
     for agent in agents:
-        if getattr(agent, "tool_retriever", None) is not None:
+        if agent.tool_retriever is not None:
             return
         if isinstance(agent, CodeActAgent):
             tool_names.add(EXECUTE_TOOL)
-        for tool in getattr(agent, "tools", None) or ():
+        for tool in agent.tools or ():
             tool_names.add(tool.metadata.get_name())
     unknown_names = sorted(set(names) - tool_names)
     if unknown_names:
@@ -155,8 +160,8 @@ def _checked_class(checks: type, agent_class: type) -> Any:
 
 def _notes_key(agent: Any) -> str | None:
     """Where an agent stores a run's notes: messages, or a ReActAgent's reasoning."""
-    key: str | None = getattr(agent, "reasoning_key", None)
-    return key or getattr(agent, "scratchpad_key", None)
+    messages_key = getattr(agent, "scratchpad_key", None)
+    return getattr(agent, "reasoning_key", messages_key)
 
 
 async def _stored(ctx: AgentContext | Context, key: str, default: Any) -> Any:
@@ -181,8 +186,7 @@ class FinalOutputChecks:
         """Run LlamaIndex's step and check the object that it returns."""
         # Copied before LlamaIndex's step, which clears the stored list.
         tool_calls = list(await _stored(ctx, "current_tool_calls", []))
-        event: StopEvent | AgentInput | ToolCall | None
-        event = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
+        event: Any = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
         final_result: Any = getattr(event, "result", None)
         fields = getattr(final_result, "structured_response", None)
         if not fields:
@@ -203,8 +207,7 @@ class FinalOutputChecks:
     ) -> StopEvent:
         """Check what LlamaIndex sends at the limit; replaces an earlier verdict."""
         evidence = await self._evidence(ctx)
-        event: StopEvent
-        event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
+        event: Any = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
         answer = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
         event.result.metadata = await self._publish(ctx, answer)
@@ -296,9 +299,8 @@ class AgentAnswerChecks(FinalOutputChecks):
         model_step = await call_model(*rejected_state["notes"])
         if not model_step.output.tool_calls and not model_step.output.retry_messages:
             history = _history_before_question(llm_input)
-            rejected_records = rejected_state["records"]
             model_step = await self._check_step(
-                ctx, history, rejected_records, model_step, call_model
+                ctx, history, rejected_state["records"], model_step, call_model
             )
         await ctx.store.set(notes_key, [*earlier_notes, *model_step.new_notes])
         model_step.held_context.release()
@@ -356,8 +358,7 @@ class AgentAnswerChecks(FinalOutputChecks):
                 draft = DraftReply(text, retrieved=evidence)
                 await self._publish(ctx, await self._judge_draft(ctx, draft))
             break
-        final_output: AgentOutput
-        final_output = await super().finalize(ctx, output, memory)  # type: ignore[misc]
+        final_output: Any = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
         return final_output
 
@@ -399,16 +400,16 @@ class AgentDrafter:
         token_usage = reported_usage(
             ChatResponse(message=output.response, raw=output.raw)
         )
-        draft = DraftReply(
+        is_answer = not output.tool_calls
+        if not is_answer:
+            self.tool_step = model_step
+        return DraftReply(
             model_step.text,
             token_usage,
             retrieved=self.evidence,
+            judge=is_answer,
             origin=model_step,
         )
-        if output.tool_calls:
-            self.tool_step = model_step
-            return replace(draft, retrieved=(), judge=False)
-        return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,19 +480,14 @@ def _history_before_question(
     llm_input: Sequence[ChatMessage],
 ) -> tuple[Message, ...]:
     """What was said before the user's last message, without system and tool messages."""
-    last_position = 0
-    for position, message in enumerate(llm_input):
-        if message.role is MessageRole.USER:
-            last_position = position
+    messages = list(llm_input)
+    while messages and messages.pop().role is not MessageRole.USER:
+        pass
     history = []
-    for message in llm_input[:last_position]:
+    for message in messages:
         text = message.content or ""
-        if not text.strip():
-            continue
-        if message.role is MessageRole.USER:
-            history.append(Message("user", text))
-        elif message.role is MessageRole.ASSISTANT:
-            history.append(Message("assistant", text))
+        if message.role in _HISTORY_ROLES and text.strip():
+            history.append(Message(_HISTORY_ROLES[message.role], text))
     return tuple(history)
 
 
@@ -568,9 +564,4 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         lines = [line for line in text.splitlines() if line.strip() not in code]
         text = "\n".join(lines)
     name = call.tool_id or call.tool_name
-    tool_result = read_result(text, name=name)
-    passages = []
-    for passage in tool_result.passages:
-        tool_passage = replace(passage, provenance="tool")
-        passages.append(tool_passage)
-    return tuple(passages)
+    return read_result(text, name=name).passages

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import TextBlock
@@ -14,9 +14,8 @@ from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolOutput
 from llama_index.core.tools.types import BaseTool, ToolMetadata, adapt_to_async_tool
 from llama_index.core.workflow import Context
 from pydantic import BaseModel
-from typing_extensions import override
 
-from denoise_core import Denoiser, DenoiseResult, Guard, InputError
+from denoise_core import Denoiser, Guard, InputError
 from denoise_core.end.results import for_tool_results
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.tool_results import (
@@ -24,7 +23,6 @@ from denoise_core.tool_results import (
     OMITTED_STATE_KEY,
     RECALL_TOOL,
     Pin,
-    ReducedResult,
     ToolResult,
     arguments_text,
     build_query,
@@ -34,6 +32,8 @@ from denoise_core.tool_results import (
     recall_text,
 )
 from llamaindex_denoise.nodes.convert import are_scored_nodes
+
+RestoreBlocks: TypeAlias = Callable[[Any], list[Any]]
 
 
 def denoised(
@@ -139,8 +139,7 @@ class DenoisedTool(ContextTool):
         output = await tool.acall(*args, **tool_arguments)
         if output.is_error:
             return output
-        texts = read_output(output, self.must_keep)
-        tool_result = texts.tool_result
+        tool_result, restore_blocks = read_output(output, self.must_keep)
         if not tool_result.passages or tool_result.characters < self.min_characters:
             return output
         user_message = ""
@@ -154,48 +153,16 @@ class DenoisedTool(ContextTool):
         denoiser = for_tool_results(self.guard.denoiser, tool_result.passages)
         guard = Guard(denoiser, on_error=self.guard.on_error)
         denoise_result = await guard.adenoise(query, tool_result.passages)
-        reduced = texts.reduce(denoise_result, self.has_recall and ctx is not None)
+        has_recall = self.has_recall and ctx is not None
+        reduced = tool_result.reduce(denoise_result, has_recall=has_recall)
+        blocks = restore_blocks(reduced.value)
+        if not reduced.omitted_texts or blocks == output.blocks:
+            return output
         if self.has_recall and ctx is not None:
             for omitted_text in reduced.omitted_texts:
                 key = f"{OMITTED_STATE_KEY}.{omitted_text.id}"
                 await ctx.store.set(key, omitted_text.text)
-        if not reduced.omitted_texts:
-            return output
-        return output.model_copy(update={"blocks": reduced.value})
-
-
-@dataclass(frozen=True, slots=True)
-class OutputTexts:
-    """The texts of an output: those of its blocks, by index."""
-
-    output: ToolOutput
-    tool_result: ToolResult
-    block_indices: tuple[int, ...] = ()
-
-    def reduce(self, result: DenoiseResult, has_recall: bool) -> ReducedResult:
-        """The blocks with what is kept, and what they lose."""
-        reduced = self.tool_result.reduce(result, has_recall=has_recall)
-        blocks = list(self.output.blocks)
-        for index, text in zip(self.block_indices, reduced.value, strict=True):
-            blocks[index] = TextBlock(text=text)
-        return replace(reduced, value=blocks)
-
-
-class OutputValue(OutputTexts):
-    """A value that the output shows as Python prints it, such as a dict."""
-
-    @override
-    def reduce(self, result: DenoiseResult, has_recall: bool) -> ReducedResult:
-        reduced = self.tool_result.reduce(result, has_recall=has_recall)
-        value = reduced.value
-        if are_scored_nodes(self.output.raw_output):
-            value = _restore_nodes(value, self.output.raw_output)
-        elif isinstance(self.output.raw_output, list):
-            value = list(value)
-        text = str(value)
-        if len(text) >= len(self.output.content):
-            return ReducedResult(self.output.blocks)
-        return replace(reduced, value=[TextBlock(text=text)])
+        return output.model_copy(update={"blocks": blocks})
 
 
 def _restore_nodes(texts: Sequence[str], nodes: Sequence[NodeWithScore]) -> list[Any]:
@@ -210,8 +177,13 @@ def _restore_nodes(texts: Sequence[str], nodes: Sequence[NodeWithScore]) -> list
     return shown_items
 
 
-def read_output(output: ToolOutput, must_keep: Pin | None) -> OutputTexts:
-    """Return the texts of an output: of the value the tool returned, if it shows that."""
+def read_output(
+    output: ToolOutput, must_keep: Pin | None
+) -> tuple[ToolResult, RestoreBlocks]:
+    """Return the texts of an output, and a function from what is kept to blocks.
+
+    The texts are those of the value that the tool returned, if its blocks show that.
+    """
     value = output.raw_output
     blocks = list(output.blocks)
     shows_value = [type(block) for block in blocks] == [TextBlock]
@@ -223,7 +195,7 @@ def read_output(output: ToolOutput, must_keep: Pin | None) -> OutputTexts:
             # A list of texts would be read as blocks, which are never left out.
             value = tuple(value)
         result = read_result(value, name=name, must_keep=must_keep)
-        return OutputValue(output, result)
+        return result, partial(_print_value, output)
     texts = {}  # by index of the block
     for index, content_block in enumerate(blocks):
         if isinstance(content_block, TextBlock) and content_block.text.strip():
@@ -231,7 +203,28 @@ def read_output(output: ToolOutput, must_keep: Pin | None) -> OutputTexts:
     block_texts = list(texts.values())
     name = _result_name(block_texts)
     result = read_result(block_texts, name=name, must_keep=must_keep)
-    return OutputTexts(output, result, tuple(texts))
+    return result, partial(_replace_texts, output, list(texts))
+
+
+def _replace_texts(
+    output: ToolOutput, block_indices: Sequence[int], texts: Sequence[str]
+) -> list[Any]:
+    blocks: list[Any] = list(output.blocks)
+    for index, text in zip(block_indices, texts, strict=True):
+        blocks[index] = TextBlock(text=text)
+    return blocks
+
+
+def _print_value(output: ToolOutput, value: Any) -> list[Any]:
+    """One block with the value as Python prints it; the blocks as they were if shorter."""
+    if are_scored_nodes(output.raw_output):
+        value = _restore_nodes(value, output.raw_output)
+    elif isinstance(output.raw_output, list):
+        value = list(value)
+    text = str(value)
+    if len(text) >= len(output.content):
+        return list(output.blocks)
+    return [TextBlock(text=text)]
 
 
 def _prints_fields(value: Any) -> bool:

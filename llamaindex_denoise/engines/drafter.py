@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 
@@ -40,6 +40,7 @@ EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers return when there is nothing to answer from."""
 
 
+@dataclass
 class EngineDrafter:
     """Drafts for one question by ``engine`` and keeps that run's state.
 
@@ -48,32 +49,28 @@ class EngineDrafter:
     once, since a second call would repeat everything it does (``repeatable``); with
     ``LoopLimits(rerun=True)`` it is called again, with the feedback in its query.
 
-    Args:
+    Attributes:
         engine: A LlamaIndex query engine, or anything with its ``query`` and ``aquery``.
         query_bundle: The question.
         evidence: Replaces the ``source_nodes`` of each response.
         earlier: What earlier answers of the conversation rested on.
-
-    Attributes:
+        nodes: What the one search found; None before it.
         last_error: What the engine raised last.
         is_retrieval_only: Whether the engine only searches, as in mode ``no_text``.
     """
 
-    def __init__(
-        self,
-        engine: Any,
-        query_bundle: QueryBundle,
-        evidence: EvidenceSource | None = None,
-        earlier: tuple[RetrievedEvidence, ...] = (),
-    ) -> None:
-        self.evidence = evidence
-        self.engine = engine
-        self.query_bundle = query_bundle
-        self.earlier = earlier
-        self.nodes: list[NodeWithScore] | None = None
-        self.repeatable = has_own_retrieval(engine)
-        self.last_error: Exception | None = None
-        self.is_retrieval_only = False
+    engine: Any
+    query_bundle: QueryBundle
+    evidence: EvidenceSource | None = None
+    earlier: tuple[RetrievedEvidence, ...] = ()
+    nodes: list[NodeWithScore] | None = None
+    last_error: Exception | None = None
+    is_retrieval_only: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether another draft repeats nothing but the synthesis."""
+        return has_own_retrieval(self.engine)
 
     @contextmanager
     def _noted_error(self) -> Iterator[None]:
@@ -170,8 +167,8 @@ class EngineDrafter:
         else:
             response = with_sources(response, self.evidence)
             nodes = list(response.source_nodes)
-        answer_object = getattr(response, "response", "-")
-        self.is_retrieval_only = bool(nodes) and not answer_object
+        is_empty = not getattr(response, "response", "-")  # a stream has none
+        self.is_retrieval_only = is_empty and bool(nodes)
         is_placeholder = text.strip() == EMPTY_RESPONSE
         # Without nodes LlamaIndex's synthesizers return it and call no model.
         call_count = int(not is_placeholder or bool(nodes))
@@ -212,7 +209,7 @@ def _evidence_fields(response: Any) -> dict[str, Any] | None:
     """The fields of an answer object as JSON, without its labels.
 
     Labels are chosen, not found in a source: fields of a ``Literal``, an ``Enum`` or a
-    ``bool``, and those with ``json_schema_extra={"evidence": False}``.
+    ``bool``.
     """
     if not isinstance(response, PydanticResponse):
         return None
@@ -221,9 +218,7 @@ def _evidence_fields(response: Any) -> dict[str, Any] | None:
         return None
     labels = set()
     for name, field in type(answer_object).model_fields.items():
-        extra = field.json_schema_extra
-        is_excluded = isinstance(extra, dict) and extra.get("evidence") is False
-        if is_excluded or _is_label_type(field.annotation):
+        if _is_label_type(field.annotation):
             labels.add(name)
     return answer_object.model_dump(mode="json", exclude=labels)
 

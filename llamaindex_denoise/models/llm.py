@@ -78,9 +78,7 @@ class LlamaLLM:
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        response = model.chat_with_tools(
-            chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
-        )
+        response = model.chat_with_tools(**_tool_request(model, messages, schema))
         return _to_json_reply(model, response)
 
     async def acomplete_json(
@@ -90,10 +88,8 @@ class LlamaLLM:
         if not self.structured:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        response = await model.achat_with_tools(
-            chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
-        )
-        return _to_json_reply(model, response)
+        request = _tool_request(model, messages, schema)
+        return _to_json_reply(model, await model.achat_with_tools(**request))
 
 
 def _chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
@@ -134,17 +130,18 @@ def _prefers_tool_calls(model: LLM) -> bool:
     return model.pydantic_program_mode in _TOOL_MODES
 
 
-def _tool_arguments(
-    model: FunctionCallingLLM, schema: Mapping[str, Any]
+def _tool_request(
+    model: FunctionCallingLLM, messages: Sequence[Message], schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    tool_arguments: dict[str, Any] = {
+    request: dict[str, Any] = {
+        "chat_history": _chat_messages(messages),
         "tools": [_build_reply_tool(schema)],
         "tool_required": True,
     }
     # Integrations that take it pass it on to a server that enforces the schema.
     if "strict" in inspect.signature(model._prepare_chat_with_tools).parameters:
-        tool_arguments["strict"] = True
-    return tool_arguments
+        request["strict"] = True
+    return request
 
 
 def _build_reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
@@ -179,9 +176,7 @@ def _to_json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
     return text_reply
 
 
-def resolve_model(
-    setting: Literal["llm", "embed_model"], model: Any, *, caller: str
-) -> Any:
+def resolve_model(setting: Literal["llm", "embed_model"], model: Any) -> Any:
     """Return ``model``, or what the user put into `Settings`.
 
     The private attribute is read, since the properties of `Settings` would create a
@@ -195,7 +190,7 @@ def resolve_model(
     )
     if resolved_model is None:
         raise InputError(
-            f"{caller} needs a model: pass {setting}=..., or set Settings.{setting}; "
+            f"no model: pass {setting}=..., or set Settings.{setting}; "
             "no default is resolved"
         )
     return resolved_model

@@ -56,15 +56,11 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     * ``spans``: for text made of several nodes, the ranges by node id
     """
     source_info = node.relationships.get(SOURCE_RELATION)
-    # Most nodes have no source, and a pydantic isinstance check is slow.
-    if source_info is None or not isinstance(source_info, RelatedNodeInfo):
-        return None
-    node_record = source_info.metadata.get(RECORD_KEY)
+    metadata = getattr(source_info, "metadata", None) or {}
+    node_record = metadata.get(RECORD_KEY)
     if not isinstance(node_record, Mapping) or node_record.get("v") != RECORD_VERSION:
         return None
-    if "origin_spans" not in node_record:
-        return None
-    return node_record
+    return node_record if "origin_spans" in node_record else None
 
 
 def relationships_with_record(
@@ -72,15 +68,11 @@ def relationships_with_record(
 ) -> dict[NodeRelationship, RelatedNodeType]:
     """Return the node's relationships with this record, replacing an earlier one."""
     source_info = node.relationships.get(SOURCE_RELATION)
-    if source_info is not None and isinstance(source_info, RelatedNodeInfo):
-        metadata = {**source_info.metadata, RECORD_KEY: note}
-        source_info = copy_model(source_info, {"metadata": metadata})
-    else:  # a node without a source is its own source, as LlamaIndex has it
-        source_info = RelatedNodeInfo(
-            node_id=node.node_id,
-            node_type=node.get_type(),
-            metadata={RECORD_KEY: note},
-        )
+    if not isinstance(source_info, RelatedNodeInfo):
+        # A node without a source is its own source, as LlamaIndex has it.
+        source_info = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type())
+    metadata = {**source_info.metadata, RECORD_KEY: note}
+    source_info = copy_model(source_info, {"metadata": metadata})
     return {**node.relationships, SOURCE_RELATION: source_info}
 
 

@@ -10,7 +10,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine
 from llamaindex_denoisers import ids_of
 from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes, outcome_of
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from denoise_core.augmenter import LoopLimits
 from denoise_core.runtime.fallbacks import fallback_counts
@@ -31,9 +31,6 @@ class Place(BaseModel):
     size: Literal["tall", "small"] = "tall"
     topics: list[Literal["travel", "food"]] = ["travel"]
     sure: bool = True
-    tags: list[str] = Field(
-        default=["sightseeing"], json_schema_extra={"evidence": False}
-    )
 
 
 class Gives(CustomQueryEngine):
