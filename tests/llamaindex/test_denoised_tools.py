@@ -234,6 +234,22 @@ def test_what_a_tool_returns_is_cut_in_its_type(name):
         assert output.content.split("=")[0] == whole.split("=")[0]
 
 
+def test_nodes_of_one_text_stay_themselves():
+    text = TOWNS[0]["content"]
+    twins = [
+        NodeWithScore(node=TextNode(text=text, id_=name), score=0.5)
+        for name in ("first", "second")
+    ]
+
+    def look(query: str) -> list:
+        """Looks things up."""
+        return [*twins, *NODES[1:]]
+
+    content = output_of(DENOISER, look).content
+    assert content.count("id_='first'") == content.count("id_='second'") == 1
+    assert "2 of 14" in content
+
+
 def test_a_short_result_and_a_pinned_item_stay():
     def look(query: str) -> list:
         """Looks things up."""
