@@ -186,7 +186,8 @@ class FinalOutputChecks:
         """Run LlamaIndex's step and check the object that it returns."""
         # Copied before LlamaIndex's step, which clears the stored list.
         tool_calls = list(await _stored(ctx, "current_tool_calls", []))
-        event: Any = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
+        event: StopEvent | AgentInput | ToolCall | None
+        event = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
         final_result: Any = getattr(event, "result", None)
         fields = getattr(final_result, "structured_response", None)
         if not fields:
@@ -207,7 +208,7 @@ class FinalOutputChecks:
     ) -> StopEvent:
         """Check what LlamaIndex sends at the limit; replaces an earlier verdict."""
         evidence = await self._evidence(ctx)
-        event: Any = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
+        event: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
         answer = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
         event.result.metadata = await self._publish(ctx, answer)
@@ -358,7 +359,7 @@ class AgentAnswerChecks(FinalOutputChecks):
                 draft = DraftReply(text, retrieved=evidence)
                 await self._publish(ctx, await self._judge_draft(ctx, draft))
             break
-        final_output: Any = await super().finalize(ctx, output, memory)  # type: ignore[misc]
+        final_output: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
         return final_output
 

@@ -26,7 +26,6 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
 )
 from denoise_core.augmenter.prompts import REVISE, draft_block
-from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import response_text
@@ -83,12 +82,12 @@ class EngineDrafter:
     def draft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
         *_, draft_reply = self.stream(request)
-        return _with_notice(cast(DraftReply, draft_reply))
+        return cast(DraftReply, draft_reply)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
         stream_items = [item async for item in self.astream(request)]
-        return _with_notice(cast(DraftReply, stream_items[-1]))
+        return cast(DraftReply, stream_items[-1])
 
     def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
         """Yield the text as the engine streams it, then the draft."""
@@ -192,17 +191,6 @@ class EngineDrafter:
             judge=not self.is_retrieval_only and not (is_placeholder and nodes),
             origin=response,
         )
-
-
-def _with_notice(draft_reply: DraftReply) -> DraftReply:
-    """Say that a stream ended here: the caller gets an object without one."""
-    if isinstance(draft_reply.origin, (StreamingResponse, AsyncStreamingResponse)):
-        log_fallback(
-            "Checked",
-            "the engine streams; give Checked streaming='checked' or 'draft'",
-            "the engine's stream was read to its end",
-        )
-    return draft_reply
 
 
 def _evidence_fields(response: Any) -> dict[str, Any] | None:

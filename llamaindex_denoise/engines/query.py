@@ -55,8 +55,9 @@ class CheckedQueryEngine(BaseQueryEngine):
         query_engine: The engine whose answers are checked.
         augmenter: The loop.
         evidence: Replaces the ``source_nodes`` of each response.
-        streaming: ``"checked"`` (or True) streams the judged text, ``"draft"`` the
-            first draft as it is written. If the answer differs from what was shown, it
+        streaming: False reads an engine that streams to its end. ``"checked"`` (or
+            True) streams the judged text, ``"draft"`` the first draft as it is written,
+            once the response is read. If the answer differs from what was shown, it
             follows after an empty line; ``get_response()`` returns the answer alone.
         on_error: ``"raise"`` raises the error that prevented an answer; ``"answer"``
             returns a text that names its class; the record's ``failures`` say more.

@@ -114,12 +114,13 @@ def _document_start(passage: Passage) -> tuple[str, int] | None:
     node = source_node(passage).node
     start = getattr(node, "start_char_idx", None)
     end = getattr(node, "end_char_idx", None)
-    if None in (node.ref_doc_id, start, end):
+    document_id = node.ref_doc_id
+    if document_id is None or start is None or end is None:
         return None
     if end - start == len(passage.text):
-        return node.ref_doc_id, start
+        return document_id, start
     sentence = str(node.metadata.get(_WINDOW_SENTENCE_KEY, ""))
     position = passage.text.find(sentence)
     if not sentence or position < 0:
         return None
-    return node.ref_doc_id, start - position
+    return document_id, start - position
