@@ -2,7 +2,7 @@
 
 import asyncio
 
-from llamaindex_denoisers import QUESTION, ids_of, nodes_of
+from llamaindex_denoisers import QUESTION, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
@@ -15,8 +15,7 @@ def test_events_for_a_real_handler(event_log, denoiser):
         nodes, query_str=QUESTION
     )
     [own_value] = [event for event in events if isinstance(event, DenoiseEvent)]
-    kept_ids = {row["id"] for row in own_value.summary["passages"]}
-    assert kept_ids == set(ids_of(out))
+    assert len(own_value.summary["passages"]) == len(out)
     assert own_value.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
     assert "Porto" not in own_value.model_dump_json()
     assert own_value.span_id, "the event belongs to no span"

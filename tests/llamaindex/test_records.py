@@ -54,9 +54,11 @@ def test_a_record_lists_every_range():
 
 
 def test_what_went_wrong_with_many_nodes_is_cut():
-    nodes = nodes_of([f"The red tower {number}." for number in range(100)])
-    for hit in both(DenoisePostprocessor(denoiser=AllAsOne()), nodes):
-        assert len(record(hit.node)["fallback"]) <= 200
+    texts = [f"The red tower {number}." for number in range(100)]
+    postprocessor = DenoisePostprocessor(denoiser=AllAsOne())
+    for hit in both(postprocessor, nodes_of(texts)):
+        note = record(hit.node)
+        assert len(note["fallback"]) <= 200
 
 
 def test_none_leaves_no_record():
