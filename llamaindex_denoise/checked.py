@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.llms import LLM
 from llama_index.core.workflow import Workflow
 
 from denoise_core import Budget, InputError
@@ -13,11 +14,10 @@ from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.query import CheckedQueryEngine
 from llamaindex_denoise.models.llm import LlamaLLM, find_model
-from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
 
-_SHARED_SETTINGS = ("judge", "budget", "limits", "unsupported", "augmenter")
+_SHARED_SETTINGS = ("judge", "budget", "limits", "augmenter")
 _ENGINE_SETTINGS = ("evidence", "streaming", "on_error")
 
 
@@ -33,7 +33,6 @@ def Checked(  # noqa: N802  used like a class
     judge: Any = None,
     budget: Budget | None = None,
     limits: LoopLimits | None = None,
-    unsupported: UnsupportedPolicy | None = None,
     augmenter: Augmenter | None = None,
     **settings: Any,
 ) -> Any:
@@ -49,8 +48,7 @@ def Checked(  # noqa: N802  used like a class
             or a function. None is the model that ``component`` answers with,
             ``"off"`` is nobody.
         budget: Bounds one run.
-        limits: Bounds the loop.
-        unsupported: ``"send"`` or ``"abstain"`` from an answer that fails.
+        limits: Bounds the loop, and says what is sent when an answer fails.
         augmenter: Your own loop, instead of the settings above.
         **settings: Of engines and chats ``on_error`` and ``evidence``: a function from the
             component's response to nodes or texts, where its ``source_nodes`` do not
@@ -61,46 +59,61 @@ def Checked(  # noqa: N802  used like a class
     Raises:
         InputError: ``component`` is of another kind, or a setting does not apply.
     """
-    loop_augmenter = build_augmenter(
-        judge, budget, limits, unsupported, augmenter=augmenter
+    loop_augmenter = _choose_augmenter(
+        augmenter, judge=judge, budget=budget, limits=limits
     )
     model = find_model(component)
     if model is not None:
         loop_augmenter = loop_augmenter.with_judge_model(LlamaLLM(model))
-    component_kind = type(component).__name__
     if isinstance(component, BaseQueryEngine):
-        _require_unchecked(component, CheckedQueryEngine)
-        _require_settings(settings, component_kind, _ENGINE_SETTINGS)
+        _check_use(component, CheckedQueryEngine, settings, _ENGINE_SETTINGS)
         return CheckedQueryEngine(component, loop_augmenter, **settings)
     if isinstance(component, BaseChatEngine):
-        _require_unchecked(component, CheckedChatEngine)
-        _require_settings(settings, component_kind, ("evidence", "on_error"))
+        _check_use(component, CheckedChatEngine, settings, ("evidence", "on_error"))
         return CheckedChatEngine(component, loop_augmenter, **settings)
     # Imported late, since LlamaIndex's agents are slow to import.
     from llamaindex_denoise.agents.checked import FinalOutputChecks, checked_workflow
 
-    _require_unchecked(component, FinalOutputChecks)
     if isinstance(component, Workflow):
-        _require_settings(settings, component_kind, ("no_evidence",))
+        _check_use(component, FinalOutputChecks, settings, ("no_evidence",))
         return checked_workflow(component, loop_augmenter, **settings)
     raise InputError(
         "expected a llama_index query engine, chat engine, agent or AgentWorkflow, got "
-        f"{component_kind}; write index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
+        f"{type(component).__name__}; write index.as_query_engine(llm=...) or "
+        "index.as_chat_engine(llm=...)"
     )
 
 
-def _require_unchecked(component: Any, checked_classes: Any) -> None:
-    if isinstance(component, checked_classes):
-        raise InputError(f"{type(component).__name__}: its answers are checked already")
+def _choose_augmenter(augmenter: Augmenter | None, **loop_settings: Any) -> Augmenter:
+    """The user's loop, or one with the settings."""
+    if augmenter is None:
+        if isinstance(loop_settings["judge"], LLM):  # the core makes a judge of a model
+            loop_settings["judge"] = LlamaLLM(loop_settings["judge"])
+        return Augmenter(**loop_settings)
+    if not isinstance(augmenter, Augmenter):
+        raise InputError(
+            f"augmenter: expected a denoise_core Augmenter, got {type(augmenter).__name__}"
+        )
+    for name, value in loop_settings.items():
+        if value is not None:
+            raise InputError(f"{name}: give it to the augmenter: Augmenter({name}=...)")
+    return augmenter
 
 
-def _require_settings(
-    settings: dict[str, Any], kind: str, applicable: tuple[str, ...]
+def _check_use(
+    component: Any,
+    checked_class: type,
+    settings: dict[str, Any],
+    applicable: tuple[str, ...],
 ) -> None:
-    unknown_names = [name for name in settings if name not in applicable]
+    """Raise for a component that is checked already, or a setting of another kind."""
+    kind = type(component).__name__
+    if isinstance(component, checked_class):
+        raise InputError(f"{kind}: its answers are checked already")
+    unknown_names = settings.keys() - applicable
     if unknown_names:
         known_names = ", ".join(_SHARED_SETTINGS + applicable)
         raise InputError(
-            f"Checked({kind}): no setting {', '.join(unknown_names)}; there are "
+            f"Checked({kind}): no setting {', '.join(sorted(unknown_names))}; there are "
             f"{known_names}"
         )

@@ -1,4 +1,4 @@
-"""Events for LlamaIndex's instrumentation and agent streams, besides its rerank events."""
+"""Events for LlamaIndex's instrumentation and for agents' streams."""
 
 from __future__ import annotations
 
@@ -43,22 +43,6 @@ class ShadowEvent(BaseEvent):
     def class_name(cls) -> str:
         """Return the event's name."""
         return "ShadowEvent"
-
-
-class AnswerEvent(BaseEvent):
-    """The end of a loop.
-
-    Attributes:
-        record: `denoise_core.augmenter.traces.record.answer_record` as plain JSON: the
-            drafts' text and no node text.
-    """
-
-    record: dict[str, Any]
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the event's name."""
-        return "AnswerEvent"
 
 
 class VerificationEvent(Event):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 from uuid import uuid4
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field
-from llama_index.core.schema import (
-    BaseNode,
-    NodeWithScore,
-    QueryBundle,
-    TransformComponent,
-)
+from llama_index.core.schema import BaseNode, NodeWithScore, TransformComponent
 
 from denoise_core import DenoiseResult, __version__
 from denoise_core.errors import DenoiseError
+from denoise_core.runtime.budget import limit_concurrency
+from denoise_core.runtime.thread_pool import run_in_pool
 from llamaindex_denoise.nodes.convert import NodeBatch
-from llamaindex_denoise.postprocessor import DenoisePostprocessor, PostprocessRun
+from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
 # An empty result is a finding; any other fallback is a failure.
 NOTHING_KEPT_NOTE = "nothing was kept"
@@ -67,11 +63,9 @@ class DenoiseTransform(TransformComponent):
         cache_key = self.postprocessor.cache_name
         if cache_key is None or self.on_fallback == "keep":
             cache_key = f"not cached {uuid4().hex}"
-        postprocessor_settings = {
-            **self.postprocessor.to_dict(),
-            "cache_key": f"{cache_key}, rag-denoise {__version__}",
-        }
-        return {**super().to_dict(**kwargs), "postprocessor": postprocessor_settings}
+        settings = self.postprocessor.to_dict()
+        settings["cache_key"] = f"{cache_key}, rag-denoise {__version__}"
+        return {**super().to_dict(**kwargs), "postprocessor": settings}
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the denoised nodes.
@@ -81,40 +75,25 @@ class DenoiseTransform(TransformComponent):
         """
         output_nodes: list[BaseNode] = []
         for node in nodes:
-            with self._start_run(node) as run:
-                denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
-                output_nodes += self._finish(run, denoise_result)
+            node_batch = self.postprocessor.read_nodes([NodeWithScore(node=node)])
+            with limit_concurrency(self.postprocessor.max_concurrency):
+                result = node_batch.guard.denoise(self.query, node_batch.passages)
+            output_nodes += self._finish(node_batch, result)
         return output_nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Return the denoised nodes, as calling this object does."""
-        output_nodes: list[BaseNode] = []
-        for node in nodes:
-            with self._start_run(node) as run:
-                denoise_result = await run.guard.adenoise(
-                    run.query, run.node_batch.passages
-                )
-                output_nodes += self._finish(run, denoise_result)
-        return output_nodes
+        """Return the denoised nodes; this object is called on a thread."""
+        return await run_in_pool(self, nodes)
 
-    def _start_run(self, node: BaseNode) -> AbstractContextManager[PostprocessRun]:
-        nodes = [NodeWithScore(node=node)]
-        return self.postprocessor._start_run(nodes, QueryBundle(self.query))
-
-    def _finish(self, run: PostprocessRun, result: DenoiseResult) -> list[BaseNode]:
-        self._check_failures(result, run.node_batch)
-        self.postprocessor._set_output(run, result)
-        return [scored_node.node for scored_node in run.output_nodes]
-
-    def _check_failures(self, result: DenoiseResult, node_batch: NodeBatch) -> None:
-        """Raise if a node fell back, since the pipeline would cache it."""
-        if self.on_fallback == "keep":
-            return
+    def _finish(self, node_batch: NodeBatch, result: DenoiseResult) -> list[BaseNode]:
+        """The output; raises if the node fell back, since the pipeline would cache it."""
         failures = {**result.failures, **node_batch.failures}
         for node_id, reason in failures.items():
-            if NOTHING_KEPT_NOTE not in reason:
+            if self.on_fallback == "raise" and NOTHING_KEPT_NOTE not in reason:
                 raise DenoisingFailure(
                     f"node {node_id} was not denoised: {reason}. LlamaIndex would cache "
                     "it unchanged; run the pipeline again, or set on_fallback='keep' to "
                     "cache nothing"
                 )
+        scored_nodes = self.postprocessor.build_output(node_batch, result)
+        return [scored_node.node for scored_node in scored_nodes]

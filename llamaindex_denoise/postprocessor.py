@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -14,10 +12,6 @@ from llama_index.core.bridge.pydantic import (
     Field,
     PrivateAttr,
     model_validator,
-)
-from llama_index.core.instrumentation.events.rerank import (
-    ReRankEndEvent,
-    ReRankStartEvent,
 )
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -44,12 +38,11 @@ from denoise_core.runtime.record import RecordDetail
 from denoise_core.tool_results import read_pin
 from llamaindex_denoise.events import DenoiseEvent, ShadowEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
-from llamaindex_denoise.nodes.convert import NodeBatch
+from llamaindex_denoise.nodes.convert import NodeBatch, NodeOrder
 from llamaindex_denoise.nodes.repeats import drop_repeats
 
 dispatcher = get_dispatcher(__name__)
 
-NodeOrder: TypeAlias = Literal["input", "score"]
 DenoisingMethod: TypeAlias = Literal[
     "default", "select", "embedding", "rerank", "probe", "other"
 ]
@@ -61,6 +54,12 @@ _METHODS: Mapping[str, DenoisingMethod] = {
     "embed_model": "embedding",
     "probe": "probe",
     "model": "rerank",
+}
+
+_OBJECT_KINDS: Mapping[str, Any] = {
+    "llm": LLM,
+    "embed_model": BaseEmbedding,
+    "denoiser": Denoiser,
 }
 
 # What LlamaIndex's own parts call a setting, and what to write here.
@@ -75,16 +74,6 @@ _OTHER_NAMES = {
 # LlamaIndex's RetrieverTool turns a call with input="..." into this text; the argument's
 # name is not part of the question.
 _TOOL_CALL_QUERY = re.compile(r"\n?input is (.*)\n", re.DOTALL)
-
-
-@dataclass(slots=True)
-class PostprocessRun:
-    """One call: its query, its nodes, the guarded denoiser, and what it returns."""
-
-    query: str
-    node_batch: NodeBatch
-    guard: Guard
-    output_nodes: list[NodeWithScore] = field(default_factory=list)
 
 
 class DenoisePostprocessor(BaseNodePostprocessor):
@@ -204,8 +193,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     record: RecordDetail = Field(
         default="spans",
-        description="Record on nodes: 'spans' (at most 2 KB) or 'none'; the event "
-        "DenoiseEvent has every chunk.",
+        description="Record on nodes: 'spans' or 'none'; the event DenoiseEvent has "
+        "every chunk.",
     )
     max_concurrency: int | None = Field(
         default=None,
@@ -273,18 +262,14 @@ class DenoisePostprocessor(BaseNodePostprocessor):
             return self.cache_key
         if self.method == "probe":  # a folder may be written again
             return None
-        model = self._resolve_model()
-        if model is None:
-            return "the encoder that ships"
-        return _model_key(model)
+        return _model_key(self._resolve_model())
 
     def _resolve_model(self) -> Any:
         """The model of the method; None for the default, a probe and a denoiser."""
-        caller = "DenoisePostprocessor"
         if self.method == "select":
-            return resolve_model("llm", self.llm, caller=caller)
+            return resolve_model("llm", self.llm)
         if self.method == "embedding" and self.model is None:
-            return resolve_model("embed_model", self.embed_model, caller=caller)
+            return resolve_model("embed_model", self.embed_model)
         if self.method == "rerank" and self.model is None:
             raise InputError("method='rerank' needs model=, the cross-encoder's name")
         return self.model if self.method in ("embedding", "rerank") else None
@@ -328,17 +313,17 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         )
 
         scorer: Any
-        if self.method == "embedding":
-            scorer = EmbeddingScorer(self._resolve_model())
-        elif self.method == "rerank":
-            scorer = CrossEncoderScorer(self._resolve_model())
-        elif self.probe is None:
-            raise InputError("method='probe' needs probe=, the folder of the probe")
-        else:
+        if self.method == "probe":
+            if self.probe is None:
+                raise InputError("method='probe' needs probe=, the folder of the probe")
             probe = Probe.load(self.probe)
             scorer = ProbeScorer(self.model or probe.reading.model.name, probe)
-        if self.method != "probe" and self.model is not None:
-            check_model_loads(scorer, self.model)
+        else:
+            is_embedding = self.method == "embedding"
+            scorer_class = EmbeddingScorer if is_embedding else CrossEncoderScorer
+            scorer = scorer_class(self._resolve_model())
+            if self.model is not None:
+                check_model_loads(scorer, self.model)
         chunker = named_chunker(self.chunks or "whole")
         return scorer_denoiser(scorer, settings, chunker, self.top_n)
 
@@ -352,78 +337,59 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        with self._start_run(nodes, query_bundle) as run:
-            denoise_result = run.guard.denoise(run.query, run.node_batch.passages)
-            self._set_output(run, denoise_result)
-        return run.output_nodes
+        query = _query_text(query_bundle)
+        node_batch = self.read_nodes(nodes)
+        with limit_concurrency(self.max_concurrency):
+            result = node_batch.guard.denoise(query, node_batch.passages)
+        return self.build_output(node_batch, result)
 
     @dispatcher.span
     @cache_signature
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        with self._start_run(nodes, query_bundle) as run:
-            denoise_result = await run.guard.adenoise(
-                run.query, run.node_batch.passages
-            )
-            self._set_output(run, denoise_result)
-        return run.output_nodes
-
-    @contextmanager
-    def _start_run(
-        self,
-        nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None,
-    ) -> Iterator[PostprocessRun]:
-        """Yield a run between LlamaIndex's start and end events."""
         query = _query_text(query_bundle)
-        node_guard = Guard(
+        node_batch = self.read_nodes(nodes)
+        with limit_concurrency(self.max_concurrency):
+            result = await node_batch.guard.adenoise(query, node_batch.passages)
+        return self.build_output(node_batch, result)
+
+    def read_nodes(self, nodes: list[NodeWithScore]) -> NodeBatch:
+        """Return the nodes as passages for ``guard``, the denoiser with its policies."""
+        guard = Guard(
             self.active_denoiser,
             on_error="keep" if self.shadow else self.on_error,
             on_empty="drop" if self.shadow else self.on_empty,
         )
-        node_batch = NodeBatch(nodes, node_guard, must_keep=self.must_keep)
-        run = PostprocessRun(query, node_batch, node_guard)
-        dispatcher.event(
-            ReRankStartEvent(
-                query=query_bundle,
-                nodes=node_batch.nodes,
-                top_n=self.top_n or len(node_batch.nodes),
-                model_name=self._method_name,
-            )
-        )
-        try:
-            with limit_concurrency(self.max_concurrency):
-                yield run
-        finally:  # handlers expect an end event after an error too
-            dispatcher.event(ReRankEndEvent(nodes=run.output_nodes))
+        return NodeBatch(nodes, guard, must_keep=self.must_keep)
 
-    def _set_output(self, run: PostprocessRun, result: DenoiseResult) -> None:
-        node_batch = run.node_batch
+    def build_output(
+        self, node_batch: NodeBatch, result: DenoiseResult
+    ) -> list[NodeWithScore]:
+        """Return what is kept as nodes, and tell LlamaIndex's handlers."""
         if self.top_n is not None:
             result = keep_top(result, node_batch.passages, self.top_n)
         if result.fallback is None:  # a failure keeps the input as it is
             result = drop_repeats(result, node_batch.passages)
         if self.shadow:
-            run.output_nodes = list(node_batch.nodes)
             dispatcher.event(ShadowEvent(call=node_batch.shadow_call(result)))
-            return
+            return list(node_batch.nodes)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = node_batch.to_nodes(
-            result, method=self._method_name, record_detail=self.record
+        output_nodes = node_batch.to_nodes(
+            result,
+            method=self._method_name,
+            record_detail=self.record,
+            order=self.order,
         )
-        if self.order == "input":
-            run.output_nodes = node_batch.restore_order(kept_nodes)
-        else:  # nodes without text have no score, so they go last
-            run.output_nodes = [*kept_nodes, *node_batch.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(
                 method=self._method_name,
                 summary=node_batch.summary(result),
-                passed_through=[n.node.node_id for n in node_batch.untouched_nodes],
+                passed_through=node_batch.untouched_ids,
             )
         )
+        return output_nodes
 
     @property
     def _method_name(self) -> str:
@@ -450,7 +416,7 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
     if not names:
         return method or "default"
     found_method = _METHODS[names[0]]
-    if method is not None and method != found_method:
+    if method not in (None, found_method):
         raise InputError(
             f"method={method!r} and {names[0]}=: that is method={found_method!r}"
         )
@@ -459,36 +425,26 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
 
 def _check_objects(settings: Mapping[str, Any]) -> None:
     """Raise `InputError` for a name, or another object than a model or denoiser."""
-    llm = settings.get("llm")
-    if llm is not None and not isinstance(llm, LLM):
+    for name, kind in _OBJECT_KINDS.items():
+        value = settings.get(name)
+        if value is None or isinstance(value, kind):
+            continue
+        hint = ""
+        if name == "embed_model" and isinstance(value, str):
+            hint = f"; write method='embedding', model={value!r}"
+        for other_name, other_kind in _OBJECT_KINDS.items():
+            if isinstance(value, other_kind):
+                hint = f"; write {other_name}="
         raise InputError(
-            f"llm={llm!r:.80}: pass the model object, such as OpenAI(model=...); no "
-            "default is resolved"
+            f"{name}={value!r:.80}: expected the {kind.__name__} object, no default is "
+            f"resolved{hint}"
         )
-    embed_model = settings.get("embed_model")
-    if isinstance(embed_model, str):
-        raise InputError(
-            f"embed_model={embed_model!r}: pass the model object, or write "
-            f"method='embedding', model={embed_model!r}"
-        )
-    denoiser = settings.get("denoiser")
-    if denoiser is None or isinstance(denoiser, Denoiser):
-        return
-    hint = ""
-    if isinstance(denoiser, LLM):
-        hint = "; write llm="
-    elif isinstance(denoiser, BaseEmbedding):
-        hint = "; write embed_model="
-    raise InputError(
-        f"denoiser: expected a denoise_core Denoiser, got a {type(denoiser).__name__}"
-        f"{hint}"
-    )
 
 
-def _model_key(model: LLM | BaseEmbedding | str) -> str:
+def _model_key(model: LLM | BaseEmbedding | str | None) -> str:
     """Class, name and sampling of a model for a cache key, without credentials."""
-    if isinstance(model, str):
-        return model
+    if isinstance(model, str | None):
+        return model or "the encoder that ships"
     model_name = (
         model.metadata.model_name if isinstance(model, LLM) else model.model_name
     )

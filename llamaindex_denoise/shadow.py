@@ -62,12 +62,12 @@ class ShadowHandler(BaseEventHandler):
             self._log.add_call(request_id or event.id_, event.call)
             if request_id is None:
                 self._add_answer(event.id_, None)
-        elif isinstance(event, QueryStartEvent) and request_id is None:
-            self._request_id.set(event.span_id)
-            return
-        if request_id is None or event.span_id != request_id:
-            return
-        if isinstance(event, (QueryEndEvent, SpanDropEvent)):
+        elif request_id is None:
+            if isinstance(event, QueryStartEvent):
+                self._request_id.set(event.span_id)
+        elif event.span_id == request_id and isinstance(
+            event, (QueryEndEvent, SpanDropEvent)
+        ):
             response = getattr(event, "response", None)
             is_known = isinstance(response, (Response, PydanticResponse))  # no stream
             self._request_id.set(None)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
-from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
 from llama_index.core.chat_engine.types import (
     AGENT_CHAT_RESPONSE_TYPE,
     AgentChatResponse,
@@ -18,7 +15,6 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
-from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
@@ -29,12 +25,8 @@ from denoise_core.augmenter.drafting.conversation import (
     conversation_evidence,
     merge_cited,
 )
-from llamaindex_denoise.engines.drafter import (
-    EngineDrafter,
-    EvidenceSource,
-    with_sources,
-)
-from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
+from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
+from llamaindex_denoise.verify import ErrorPolicy, final_response
 
 
 @dataclass
@@ -65,10 +57,8 @@ class CheckedChatEngine(BaseChatEngine):
         self.evidence = evidence
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
-        chat_memory: BaseMemory | None = getattr(chat_engine, "_memory", None)
-        if chat_memory is None:
-            chat_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
-        self.memory = chat_memory
+        own_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
+        self.memory: BaseMemory = getattr(chat_engine, "_memory", own_memory)
         self.cited: CitedState = []  # what the conversation's answers rested on
 
     def chat(
@@ -82,12 +72,12 @@ class CheckedChatEngine(BaseChatEngine):
         """
         if chat_history is not None:
             self.memory.set(chat_history)
-        history = self.memory.get(input=message)
-        loop_run = self._loop_run(message, history)
-        answer_parts = self._finish_turn(loop_run, loop_run.answer())
-        for new_message in _turn_messages(message, answer_parts):
+        drafter = self._draft_turn(message, self.memory.get(input=message))
+        answer = self.augmenter.answer(message, drafter=drafter)
+        response = self._finish_turn(answer, drafter)
+        for new_message in _turn_messages(message, response):
             self.memory.put(new_message)
-        return _chat_response(message, answer_parts)
+        return response
 
     async def achat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -95,26 +85,24 @@ class CheckedChatEngine(BaseChatEngine):
         """Return the checked answer to ``message``, as `chat` does."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
-        history = await self.memory.aget(input=message)
-        loop_run = self._loop_run(message, history)
-        answer_parts = self._finish_turn(loop_run, await loop_run.aanswer())
-        for new_message in _turn_messages(message, answer_parts):
+        drafter = self._draft_turn(message, await self.memory.aget(input=message))
+        answer = await self.augmenter.aanswer(message, drafter=drafter)
+        response = self._finish_turn(answer, drafter)
+        for new_message in _turn_messages(message, response):
             await self.memory.aput(new_message)
-        return _chat_response(message, answer_parts)
+        return response
 
     def stream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> CheckedChatStream:
         """Return the answer as a stream, after it has been checked."""
-        response = self.chat(message, chat_history)
-        return _to_stream(response, chat_stream=_stream_text(response.response))
+        return _to_stream(self.chat(message, chat_history))
 
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> CheckedChatStream:
         """Return the answer as a stream, after it has been checked."""
-        response = await self.achat(message, chat_history)
-        return _to_stream(response, achat_stream=_astream_text(response.response))
+        return _to_stream(await self.achat(message, chat_history))
 
     def reset(self) -> None:
         """Clear the conversation."""
@@ -127,99 +115,71 @@ class CheckedChatEngine(BaseChatEngine):
         """The conversation's messages, oldest first."""
         return self.memory.get_all()
 
-    def _finish_turn(self, loop_run: EngineLoopRun, answer: Answer) -> ResponseParts:
+    def _draft_turn(self, message: str, history: list[ChatMessage]) -> EngineDrafter:
+        return EngineDrafter(
+            _ChatTurn(self.chat_engine, history),
+            QueryBundle(message),
+            self.evidence,
+            conversation_evidence([self.cited]),
+        )
+
+    def _finish_turn(self, answer: Answer, drafter: EngineDrafter) -> AgentChatResponse:
         self.cited = merge_cited([cited_state(answer), self.cited])
-        return loop_run.response_parts(answer)
+        response = final_response(answer, drafter, self.on_error)
+        sources: list[ToolOutput] = []
+        if answer.best is not None:
+            sources = getattr(answer.best.origin, "sources", sources)
+        return AgentChatResponse(
+            str(response.response or ""),
+            sources=sources,
+            source_nodes=response.source_nodes,
+            metadata=response.metadata,
+        )
 
-    def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
-        turn_engine = _TurnEngine(self.chat_engine, list(history), self.evidence)
-        # The turn has the user's evidence already; none of it is a model's text.
-        evidence = None if self.evidence is None else attrgetter("source_nodes")
-        drafter = EngineDrafter(turn_engine, QueryBundle(message), evidence)
-        drafter.earlier = conversation_evidence([self.cited])
-        return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
-
-class _TurnEngine(BaseQueryEngine):
+class _ChatTurn:
     """One turn of a chat as a query engine; the chat's memory is not touched."""
 
-    def __init__(
-        self,
-        chat_engine: BaseChatEngine,
-        history: list[ChatMessage],
-        evidence: EvidenceSource | None,
-    ) -> None:
-        super().__init__(None)
-        self.evidence = evidence
+    def __init__(self, chat_engine: BaseChatEngine, history: list[ChatMessage]) -> None:
         self.chat_engine = copy.copy(chat_engine)
         self.history = history
 
-    def _get_prompt_modules(self) -> PromptMixinType:
-        return {}
+    def query(self, query_bundle: QueryBundle) -> AGENT_CHAT_RESPONSE_TYPE:
+        self._empty_memory()
+        return self.chat_engine.chat(query_bundle.query_str, list(self.history))
 
-    def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        chat_engine = self._with_empty_memory()
-        response = chat_engine.chat(query_bundle.query_str, list(self.history))
-        return self._to_response(response)
+    async def aquery(self, query_bundle: QueryBundle) -> AGENT_CHAT_RESPONSE_TYPE:
+        self._empty_memory()
+        return await self.chat_engine.achat(query_bundle.query_str, list(self.history))
 
-    async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        chat_engine = self._with_empty_memory()
-        response = await chat_engine.achat(query_bundle.query_str, list(self.history))
-        return self._to_response(response)
-
-    def _with_empty_memory(self) -> BaseChatEngine:
+    def _empty_memory(self) -> None:
         if hasattr(self.chat_engine, "_memory"):
             # The limit is out of reach: the history is bounded by the outer memory.
             chat_memory = ChatMemoryBuffer.from_defaults(token_limit=10**9)
             vars(self.chat_engine)["_memory"] = chat_memory
-        return self.chat_engine
-
-    def _to_response(self, response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
-        metadata = getattr(response, "metadata", None)
-        if self.evidence is not None:
-            response = with_sources(response, self.evidence)
-        return Response(str(response), response.source_nodes, metadata)
 
 
-def _turn_messages(
-    message: str, answer_parts: ResponseParts
-) -> tuple[ChatMessage, ...]:
-    return (
+def _turn_messages(message: str, response: AgentChatResponse) -> list[ChatMessage]:
+    return [
         ChatMessage(role="user", content=message),
-        ChatMessage(role="assistant", content=str(answer_parts.text)),
-    )
+        ChatMessage(role="assistant", content=response.response),
+    ]
 
 
-def _chat_response(message: str, answer_parts: ResponseParts) -> AgentChatResponse:
-    text = str(answer_parts.text)
-    source = ToolOutput(
-        content=text,
-        tool_name="query_engine",
-        raw_input={"query": message},
-        raw_output=Response(text, answer_parts.source_nodes, answer_parts.metadata),
-    )
-    return AgentChatResponse(
-        text,
-        sources=[source],
-        source_nodes=answer_parts.source_nodes,
-        metadata=answer_parts.metadata,
-    )
+def _to_stream(response: AgentChatResponse) -> CheckedChatStream:
+    message = ChatMessage(role="assistant", content=response.response)
+    reply = ChatResponse(message=message, delta=response.response)
 
+    def reply_stream() -> Generator[ChatResponse, None, None]:
+        yield reply
 
-def _to_stream(response: AgentChatResponse, **streams: Any) -> CheckedChatStream:
+    async def areply_stream() -> AsyncGenerator[ChatResponse, None]:
+        yield reply
+
     return CheckedChatStream(
         sources=response.sources,
         source_nodes=response.source_nodes,
         metadata=response.metadata or {},
-        **streams,
+        chat_stream=reply_stream(),
+        achat_stream=areply_stream(),
     )
-
-
-def _stream_text(text: str) -> Generator[ChatResponse, None, None]:
-    message = ChatMessage(role="assistant", content=text)
-    yield ChatResponse(message=message, delta=text)
-
-
-async def _astream_text(text: str) -> AsyncGenerator[ChatResponse, None]:
-    for response in _stream_text(text):
-        yield response

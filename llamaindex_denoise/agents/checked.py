@@ -7,6 +7,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Iterable,
     Mapping,
     Sequence,
 )
@@ -22,6 +23,7 @@ from llama_index.core.agent.workflow import (
     AgentInput,
     AgentOutput,
     AgentStream,
+    CodeActAgent,
     ToolCall,
     ToolCallResult,
 )
@@ -29,6 +31,7 @@ from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
     CompletionResponse,
+    MessageRole,
 )
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
@@ -51,7 +54,7 @@ from denoise_core.augmenter.drafting.drafter import (
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
-from llamaindex_denoise.engines.base import history_to_messages
+from denoise_core.types import Role
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
@@ -60,7 +63,7 @@ from llamaindex_denoise.nodes.convert import (
     can_be_evidence,
     to_passages,
 )
-from llamaindex_denoise.verify import emit_record
+from llamaindex_denoise.verify import run_record
 
 if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
     from llama_index.core.agent.workflow.agent_context import AgentContext
@@ -75,6 +78,10 @@ EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
 _REJECTED_KEY = "denoise_rejected"
 _CITED_KEY = "denoise_cited"
 _NO_REJECTED: Mapping[str, Any] = {"notes": [], "records": []}
+_HISTORY_ROLES: Mapping[MessageRole, Role] = {
+    MessageRole.USER: "user",
+    MessageRole.ASSISTANT: "assistant",
+}
 _FINAL_THOUGHT = "I can answer without using any more tools."
 
 WorkflowT = TypeVar("WorkflowT", bound=Workflow)
@@ -91,8 +98,8 @@ def checked_workflow(
         no_evidence: Names of tools whose output is no evidence.
 
     Raises:
-        InputError: The agent does not keep its notes where LlamaIndex's own agents do,
-            so its drafts could not be taken back.
+        InputError: No tool has a name in ``no_evidence``; or the agent does not keep its
+            notes where LlamaIndex's own agents do, so its drafts could not be taken back.
     """
     if isinstance(no_evidence, str):
         raise InputError(
@@ -105,6 +112,7 @@ def checked_workflow(
             "CodeActAgent or AgentWorkflow, whose drafts can be taken back; in your own "
             "workflow check what a step returns with Checked(engine)"
         )
+    _check_tool_names(no_evidence, [workflow] if agents is None else agents.values())
     checks: type = FinalOutputChecks
     if agents is None:
         checks = AgentAnswerChecks
@@ -125,6 +133,24 @@ def checked_workflow(
     return checked_copy
 
 
+def _check_tool_names(names: Collection[str], agents: Iterable[Any]) -> None:
+    """Raise for a name that no tool has; a retriever of tools may know any name."""
+    tool_names = set()
+    for agent in agents:
+        if agent.tool_retriever is not None:
+            return
+        if isinstance(agent, CodeActAgent):
+            tool_names.add(EXECUTE_TOOL)
+        for tool in agent.tools or ():
+            tool_names.add(tool.metadata.get_name())
+    unknown_names = sorted(set(names) - tool_names)
+    if unknown_names:
+        raise InputError(
+            f"no_evidence={unknown_names}: no tool has that name; there are "
+            f"{sorted(tool_names)}"
+        )
+
+
 @lru_cache(maxsize=64)
 def _checked_class(checks: type, agent_class: type) -> Any:
     namespace = {"__module__": __name__, "__doc__": checks.__doc__}
@@ -134,8 +160,8 @@ def _checked_class(checks: type, agent_class: type) -> Any:
 
 def _notes_key(agent: Any) -> str | None:
     """Where an agent stores a run's notes: messages, or a ReActAgent's reasoning."""
-    key: str | None = getattr(agent, "reasoning_key", None)
-    return key or getattr(agent, "scratchpad_key", None)
+    messages_key = getattr(agent, "scratchpad_key", None)
+    return getattr(agent, "reasoning_key", messages_key)
 
 
 async def _stored(ctx: AgentContext | Context, key: str, default: Any) -> Any:
@@ -168,13 +194,13 @@ class FinalOutputChecks:
             return event
         evidence = evidence_from_calls(tool_calls, self.no_evidence)
         draft = DraftReply("", retrieved=evidence, fields=fields)
-        object_record = await self._judge_draft(ctx, draft)
-        answer_note = await _stored(ctx, STORE_KEY, None)
-        run_record = {**(answer_note or object_record), "structured": object_record}
+        answer = await self._judge_draft(ctx, draft)
+        object_record = run_record(answer)
+        answer_record = await _stored(ctx, STORE_KEY, None) or object_record
+        verdict = {**answer_record, "structured": object_record}
         if object_record["outcome"] != "supported":
-            run_record["outcome"] = object_record["outcome"]
-        await self._publish(ctx, run_record)
-        final_result.metadata = {"denoise": run_record}
+            verdict["outcome"] = object_record["outcome"]
+        final_result.metadata = await self._publish(ctx, answer, verdict)
         return event
 
     async def _generate_early_stopping_response(
@@ -182,13 +208,10 @@ class FinalOutputChecks:
     ) -> StopEvent:
         """Check what LlamaIndex sends at the limit; replaces an earlier verdict."""
         evidence = await self._evidence(ctx)
-        event: StopEvent
-        event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
+        event: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
-        draft = DraftReply(text, retrieved=evidence)
-        run_record = await self._judge_draft(ctx, draft)
-        await self._publish(ctx, run_record)
-        event.result.metadata = {"denoise": run_record}
+        answer = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
+        event.result.metadata = await self._publish(ctx, answer)
         return event
 
     async def _evidence(
@@ -198,27 +221,34 @@ class FinalOutputChecks:
         earlier = conversation_evidence([await _stored(ctx, _CITED_KEY, [])])
         return (*evidence_from_calls(tool_calls, self.no_evidence), *earlier)
 
-    async def _keep_cited(self, ctx: AgentContext | Context, answer: Answer) -> None:
-        """Keep what the answer rests on, for the turns after it."""
-        earlier = await _stored(ctx, _CITED_KEY, [])
-        await ctx.store.set(_CITED_KEY, merge_cited([cited_state(answer), earlier]))
-
     async def _judge_draft(
         self, ctx: AgentContext | Context, draft: DraftReply
-    ) -> dict[str, Any]:
-        """The record of an answer that is sent whatever the verdict."""
+    ) -> Answer:
+        """Judge what is sent whatever the verdict."""
         augmenter = self.augmenter.with_limits(unsupported="send")
         drafter = FixedText()
         drafter.drafted = replace(draft, calls=0)
-        answer = await augmenter.aanswer(await _question(ctx), drafter=drafter)
-        await self._keep_cited(ctx, answer)
-        return emit_record(answer)
+        return await augmenter.aanswer(await _question(ctx), drafter=drafter)
 
     async def _publish(
-        self, ctx: AgentContext | Context, run_record: dict[str, Any]
-    ) -> None:
-        await ctx.store.set(STORE_KEY, run_record)
-        ctx.write_event_to_stream(VerificationEvent(record=run_record))
+        self, ctx: AgentContext | Context, answer: Answer, verdict: Any = None
+    ) -> dict[str, Any]:
+        """Store and stream the verdict, and what later turns may rest on.
+
+        Args:
+            ctx: The agent's context.
+            answer: The answer.
+            verdict: Replaces its record.
+
+        Returns:
+            The output's metadata.
+        """
+        earlier = await _stored(ctx, _CITED_KEY, [])
+        await ctx.store.set(_CITED_KEY, merge_cited([cited_state(answer), earlier]))
+        verdict = verdict or run_record(answer)
+        await ctx.store.set(STORE_KEY, verdict)
+        ctx.write_event_to_stream(VerificationEvent(record=verdict))
+        return {"denoise": verdict}
 
 
 async def _question(ctx: AgentContext | Context) -> str:
@@ -269,7 +299,10 @@ class AgentAnswerChecks(FinalOutputChecks):
         # A model that searches again after a rejection reads the feedback until it answers.
         model_step = await call_model(*rejected_state["notes"])
         if not model_step.output.tool_calls and not model_step.output.retry_messages:
-            model_step = await self._check_step(ctx, llm_input, model_step, call_model)
+            history = _history_before_question(llm_input)
+            model_step = await self._check_step(
+                ctx, history, rejected_state["records"], model_step, call_model
+            )
         await ctx.store.set(notes_key, [*earlier_notes, *model_step.new_notes])
         model_step.held_context.release()
         return model_step.output
@@ -277,41 +310,42 @@ class AgentAnswerChecks(FinalOutputChecks):
     async def _check_step(
         self,
         ctx: AgentContext,
-        llm_input: Sequence[ChatMessage],
+        history: tuple[Message, ...],
+        rejected_records: list[Any],
         first_step: _ModelStep,
         call_model: Callable[..., Awaitable[_ModelStep]],
     ) -> _ModelStep:
         """The step to send: the best draft, or one that calls tools after all."""
-        records = (await _stored(ctx, _REJECTED_KEY, _NO_REJECTED))["records"]
         question = await _question(ctx)
         # A search for a rejected draft's own words must not confirm that draft.
         evidence = drop_contaminated_searches(
             question,
             await self._evidence(ctx),
-            [attempt["text"] for attempt in records],
+            [attempt["text"] for attempt in rejected_records],
         )
         drafter = AgentDrafter(first_step, call_model, evidence)
-        attempts = max(1, self.augmenter.limits.attempts - len(records))
+        attempts = max(1, self.augmenter.limits.attempts - len(rejected_records))
         augmenter = self.augmenter.with_limits(attempts=attempts)
-        history = _history_before_question(llm_input)
         answer = await augmenter.aanswer(question, history, drafter=drafter)
-        run_record = emit_record(answer)
+        verdict = run_record(answer)
+        new_records = verdict["attempts"]
         if drafter.tool_step is not None:
-            failed = [a for a in run_record["attempts"] if a["outcome"] == "fail"]
+            failed = [a for a in new_records if a["outcome"] == "fail"]
             notes = list(drafter.tool_step.feedback_notes)
-            rejected_state = {"notes": notes, "records": [*records, *failed]}
+            rejected_state = {"notes": notes, "records": [*rejected_records, *failed]}
             await ctx.store.set(_REJECTED_KEY, rejected_state)
             return drafter.tool_step
-        await self._keep_cited(ctx, answer)
-        await self._publish(
-            ctx, {**run_record, "attempts": [*records, *run_record["attempts"]]}
-        )
-        return _step_to_send(answer, first_step)
+        verdict["attempts"] = [*rejected_records, *new_records]
+        await self._publish(ctx, answer, verdict)
+        if answer.best is None:
+            return first_step
+        model_step: _ModelStep = answer.best.origin
+        return model_step.with_text(answer.text)
 
     async def finalize(
         self, ctx: Context, output: AgentOutput, memory: BaseMemory
     ) -> AgentOutput:
-        """Forget rejected drafts, and judge what a tool returns directly.
+        """Run LlamaIndex's step, and judge what a tool returns directly.
 
         The result of a tool with ``return_direct`` is judged by its own sources and
         sent whatever the verdict.
@@ -325,21 +359,12 @@ class AgentAnswerChecks(FinalOutputChecks):
                 draft = DraftReply(text, retrieved=evidence)
                 await self._publish(ctx, await self._judge_draft(ctx, draft))
             break
-        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
-        final_output: AgentOutput
-        final_output = await super().finalize(ctx, output, memory)  # type: ignore[misc]
+        final_output: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
         return final_output
 
 
-def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
-    best_draft = answer.best
-    if best_draft is None:
-        return first_step
-    model_step: _ModelStep = best_draft.origin or first_step
-    return model_step.with_text(answer.text)
-
-
+@dataclass
 class AgentDrafter:
     """A core `Drafter` for one final answer of an agent.
 
@@ -349,18 +374,11 @@ class AgentDrafter:
         tool_step: The step in which the model called tools instead of answering.
     """
 
-    repeatable = True  # a model call alone: tools are not called again
-
-    def __init__(
-        self,
-        first_step: _ModelStep,
-        repeat_step: Callable[..., Awaitable[_ModelStep]],
-        evidence: tuple[RetrievedEvidence, ...],
-    ) -> None:
-        self.first_step = first_step
-        self.repeat_step = repeat_step
-        self.evidence = evidence
-        self.tool_step: _ModelStep | None = None
+    first_step: _ModelStep
+    repeat_step: Callable[..., Awaitable[_ModelStep]]
+    evidence: tuple[RetrievedEvidence, ...]
+    tool_step: _ModelStep | None = None
+    repeatable: bool = True  # a model call alone: tools are not called again
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Not supported: LlamaIndex's agents are asynchronous."""
@@ -383,16 +401,16 @@ class AgentDrafter:
         token_usage = reported_usage(
             ChatResponse(message=output.response, raw=output.raw)
         )
-        draft = DraftReply(
+        is_answer = not output.tool_calls
+        if not is_answer:
+            self.tool_step = model_step
+        return DraftReply(
             model_step.text,
             token_usage,
             retrieved=self.evidence,
+            judge=is_answer,
             origin=model_step,
         )
-        if output.tool_calls:
-            self.tool_step = model_step
-            return replace(draft, retrieved=(), judge=False)
-        return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,11 +464,11 @@ class _ModelStep:
         if self.is_reasoning:
             last_note = _answer_reasoning(text)
             shown_text = last_note.get_content()
+        self.held_context.replace_text(shown_text)
         message = ChatMessage(role="assistant", content=shown_text)
         return replace(
             self,
             output=self.output.model_copy(update={"response": message}),
-            held_context=self.held_context.with_text(shown_text),
             new_notes=[*self.new_notes[:-1], last_note or message],
         )
 
@@ -462,13 +480,16 @@ def _answer_reasoning(text: str) -> ResponseReasoningStep:
 def _history_before_question(
     llm_input: Sequence[ChatMessage],
 ) -> tuple[Message, ...]:
-    """The conversation before the user's last message, without system messages."""
-    last_position = 0
-    for position, message in enumerate(llm_input):
-        if message.role.value == "user":
-            last_position = position
-    history = history_to_messages(llm_input[:last_position])
-    return tuple(message for message in history if message.role != "system")
+    """What was said before the user's last message, without system and tool messages."""
+    messages = list(llm_input)
+    while messages and messages.pop().role is not MessageRole.USER:
+        pass
+    history = []
+    for message in messages:
+        text = message.content or ""
+        if message.role in _HISTORY_ROLES and text.strip():
+            history.append(Message(_HISTORY_ROLES[message.role], text))
+    return tuple(history)
 
 
 class _HeldStream:
@@ -492,14 +513,13 @@ class _HeldStream:
         for event in self._waiting_events:
             self._ctx.write_event_to_stream(event)
 
-    def with_text(self, text: str) -> _HeldStream:
-        """Return a context that streams ``text`` instead, if anything waits here."""
-        shown_stream = _HeldStream(self._ctx)
-        if self._waiting_events:
-            update = {"delta": text, "response": text}
-            last_event = self._waiting_events[-1].model_copy(update=update)
-            shown_stream._waiting_events.append(last_event)
-        return shown_stream
+    def replace_text(self, text: str) -> None:
+        """Let the waiting events be one with ``text``, if there are any."""
+        last_events = self._waiting_events[-1:]
+        update = {"delta": text, "response": text}
+        self._waiting_events = [
+            event.model_copy(update=update) for event in last_events
+        ]
 
 
 def evidence_from_calls(
@@ -535,7 +555,7 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     if are_scored_nodes(source_nodes):
         sources = retrieved_sources(source_nodes)
         nodes = [source for source in sources if can_be_evidence(source.node)]
-        return to_passages(nodes, include_captions=True)
+        return to_passages(nodes)
     if source_nodes is not raw_output:  # a response without sources
         return ()
     text = output.content or ""
@@ -545,9 +565,4 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         lines = [line for line in text.splitlines() if line.strip() not in code]
         text = "\n".join(lines)
     name = call.tool_id or call.tool_name
-    tool_result = read_result(text, name=name)
-    passages = []
-    for passage in tool_result.passages:
-        tool_passage = replace(passage, provenance="tool")
-        passages.append(tool_passage)
-    return tuple(passages)
+    return read_result(text, name=name).passages

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
+from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolOutput
 from llama_index.core.tools.types import BaseTool, ToolMetadata, adapt_to_async_tool
 from llama_index.core.workflow import Context
 from pydantic import BaseModel
-from typing_extensions import override
 
-from denoise_core import Denoiser, DenoiseResult, Guard, InputError
+from denoise_core import Denoiser, Guard, InputError
 from denoise_core.end.results import for_tool_results
 from denoise_core.runtime.guard import FailurePolicy
-from denoise_core.text.omissions import omission_note
 from denoise_core.tool_results import (
     MIN_CHARACTERS,
     OMITTED_STATE_KEY,
     RECALL_TOOL,
-    OmittedText,
     Pin,
-    ReducedResult,
     ToolResult,
+    arguments_text,
     build_query,
     query_from_arguments,
     read_pin,
@@ -33,6 +32,8 @@ from denoise_core.tool_results import (
     recall_text,
 )
 from llamaindex_denoise.nodes.convert import are_scored_nodes
+
+RestoreBlocks: TypeAlias = Callable[[Any], list[Any]]
 
 
 def denoised(
@@ -52,10 +53,11 @@ def denoised(
     paragraphs and nodes are shown whole or left out, and a note in the text counts
     them. What the tool returned is read, not its text: nodes stay nodes, a dict a dict,
     a pydantic object or dataclass one of its class, and JSON stays JSON. Images, errors
-    and ``raw_output`` are not changed.
+    and ``raw_output`` are not changed. Called without an agent's context, a tool is
+    denoised by its arguments alone, and its notes name no id.
 
     Args:
-        tools: The tools. A CodeActAgent cannot use the copies, which need a context.
+        tools: The tools. A CodeActAgent, which gives tools no context, refuses the copies.
         denoiser: Any denoiser; None is the embedded default, which keeps three eighths
             of a text of 1,000 characters or more.
         min_characters: A shorter result passes unchanged.
@@ -84,48 +86,47 @@ def denoised(
         denoiser = default_denoiser()
     read_pin(must_keep)
     denoised_tools: list[AsyncBaseTool] = []
+    guard = Guard(denoiser, on_error=on_error)  # raises for an object that is none
     for tool in tools:
-        cut = OutputCut(min_characters, must_keep, recall)
-        denoised_tools.append(DenoisedTool(tool, denoiser, cut, on_error))
+        denoised_tools.append(
+            DenoisedTool(tool, guard, min_characters, must_keep, recall)
+        )
     if recall:
         denoised_tools.append(RecallTool())
     return denoised_tools
 
 
 class ContextTool(FunctionTool):
-    """A tool that gets the agent's context."""
+    """A tool that gets the agent's context, and can be called without one."""
 
     def __init__(self, metadata: ToolMetadata) -> None:
         super().__init__(async_fn=self.acall, metadata=metadata)
         self.requires_context = True
         self.ctx_param_name = "ctx"
 
-
-@dataclass(frozen=True, slots=True)
-class OutputCut:
-    """How a tool's output becomes shorter; the fields are settings of `denoised`."""
-
-    min_characters: int
-    must_keep: Pin | None
-    has_recall: bool
+    def call(self, *args: Any, **arguments: Any) -> ToolOutput:
+        """Do what ``acall`` does."""
+        output: ToolOutput = asyncio_run(self.acall(*args, **arguments))
+        return output
 
 
 class DenoisedTool(ContextTool):
-    """A tool whose results are denoised."""
+    """A tool whose results are denoised; the other arguments are those of `denoised`."""
 
     def __init__(
         self,
         tool: BaseTool,
-        denoiser: Denoiser,
-        cut: OutputCut,
-        on_error: FailurePolicy,
+        guard: Guard,
+        min_characters: int,
+        must_keep: Pin | None,
+        has_recall: bool,
     ) -> None:
         super().__init__(tool.metadata)
         self.tool = adapt_to_async_tool(tool)
-        self.cut = cut
-        # The guard raises for an object that is no denoiser.
-        self.denoiser = Guard(denoiser, on_error=on_error).denoiser
-        self.on_error: FailurePolicy = on_error
+        self.guard = guard
+        self.min_characters = min_characters
+        self.must_keep = must_keep
+        self.has_recall = has_recall
 
     async def acall(
         self, *args: Any, ctx: Context | None = None, **arguments: Any
@@ -133,113 +134,97 @@ class DenoisedTool(ContextTool):
         """Call the tool and denoise the texts of its result."""
         tool = self.tool
         tool_arguments: dict[str, Any] = dict(arguments)
-        if isinstance(tool, FunctionTool) and tool.ctx_param_name:
+        if isinstance(tool, FunctionTool) and tool.ctx_param_name and ctx is not None:
             tool_arguments[tool.ctx_param_name] = ctx
         output = await tool.acall(*args, **tool_arguments)
-        if ctx is None or output.is_error:
+        if output.is_error:
             return output
-        texts = read_output(output, self.cut)
-        tool_result = texts.tool_result
-        if not tool_result.passages or tool_result.characters < self.cut.min_characters:
+        tool_result, restore_blocks = read_output(output, self.must_keep)
+        if not tool_result.passages or tool_result.characters < self.min_characters:
             return output
-        user_message = await ctx.store.get("user_msg_str", default="") or ""
+        user_message = ""
+        if ctx is not None:
+            user_message = await ctx.store.get("user_msg_str", default="") or ""
         query = build_query(user_message, query_from_arguments(arguments))
-        denoiser = for_tool_results(self.denoiser, tool_result.passages)
-        guard = Guard(denoiser, on_error=self.on_error)
+        if not query:
+            query = arguments_text({**dict(enumerate(args)), **arguments})
+        if not query.strip():  # nothing says what helps
+            return output
+        denoiser = for_tool_results(self.guard.denoiser, tool_result.passages)
+        guard = Guard(denoiser, on_error=self.guard.on_error)
         denoise_result = await guard.adenoise(query, tool_result.passages)
-        reduced = texts.reduce(denoise_result, self.cut.has_recall)
-        if self.cut.has_recall:
+        has_recall = self.has_recall and ctx is not None
+        reduced = tool_result.reduce(denoise_result, has_recall=has_recall)
+        blocks = restore_blocks(reduced.value)
+        if not reduced.omitted_texts or blocks == output.blocks:
+            return output
+        if self.has_recall and ctx is not None:
             for omitted_text in reduced.omitted_texts:
                 key = f"{OMITTED_STATE_KEY}.{omitted_text.id}"
                 await ctx.store.set(key, omitted_text.text)
-        if not reduced.omitted_texts:
-            return output
-        return output.model_copy(update={"blocks": reduced.value})
+        return output.model_copy(update={"blocks": blocks})
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTexts:
-    """The texts of an output: those of its blocks, by index."""
-
-    output: ToolOutput
-    tool_result: ToolResult
-    block_indices: tuple[int, ...] = ()
-
-    def reduce(self, result: DenoiseResult, has_recall: bool) -> ReducedResult:
-        """The blocks with what is kept, and what they lose."""
-        reduced = self.tool_result.reduce(result, has_recall=has_recall)
-        blocks = list(self.output.blocks)
-        for index, text in zip(self.block_indices, reduced.value, strict=True):
-            blocks[index] = TextBlock(text=text)
-        return replace(reduced, value=blocks)
+def _restore_nodes(texts: Sequence[str], nodes: Sequence[NodeWithScore]) -> list[Any]:
+    """The nodes of these texts, in their order; a note stays a text."""
+    nodes_by_text: dict[str, list[NodeWithScore]] = {}
+    for node in nodes:
+        nodes_by_text.setdefault(node.get_content(), []).append(node)
+    shown_items: list[Any] = []
+    for text in texts:
+        waiting_nodes = nodes_by_text.get(text)
+        shown_items.append(waiting_nodes.pop(0) if waiting_nodes else text)
+    return shown_items
 
 
-class OutputValue(OutputTexts):
-    """A value that the output shows as Python prints it, such as a dict."""
+def read_output(
+    output: ToolOutput, must_keep: Pin | None
+) -> tuple[ToolResult, RestoreBlocks]:
+    """Return the texts of an output, and a function from what is kept to blocks.
 
-    @override
-    def reduce(self, result: DenoiseResult, has_recall: bool) -> ReducedResult:
-        reduced = self.tool_result.reduce(result, has_recall=has_recall)
-        if isinstance(self.output.raw_output, list):
-            reduced = replace(reduced, value=list(reduced.value))
-        return _printed(self.output, reduced)
-
-
-class OutputNodes(OutputTexts):
-    """A list of nodes, which are shown or left out one by one."""
-
-    @override
-    def reduce(self, result: DenoiseResult, has_recall: bool) -> ReducedResult:
-        kept_ids = set(self.tool_result.pinned_ids())
-        for passage in result.passages:
-            kept_ids.add(passage.id)
-            kept_ids.update(span.passage_id for span in passage.source_spans)
-        shown_items: list[Any] = []
-        omitted_texts = []
-        nodes = self.output.raw_output
-        passages = self.tool_result.passages
-        for item, passage in zip(nodes, passages, strict=True):
-            if passage.id in kept_ids:
-                shown_items.append(item)
-            else:
-                omitted_texts.append(passage.text)
-        if not omitted_texts:
-            return ReducedResult(self.output.blocks)
-        recall_id = ""
-        if has_recall:
-            recall_id = passages[0].id
-        dropped_count = len(nodes) - len(shown_items)
-        note = omission_note(len(nodes), dropped_count, "nodes", recall_id)
-        omitted_text = OmittedText(passages[0].id, "\n\n".join(omitted_texts))
-        value = [*shown_items, note]
-        return _printed(self.output, ReducedResult(value, (omitted_text,)))
-
-
-def read_output(output: ToolOutput, cut: OutputCut) -> OutputTexts:
-    """Return the texts of an output: of the value the tool returned, if it shows that."""
+    The texts are those of the value that the tool returned, if its blocks show that.
+    """
     value = output.raw_output
     blocks = list(output.blocks)
     shows_value = [type(block) for block in blocks] == [TextBlock]
     if shows_value and _prints_fields(value) and output.content == str(value):
         name = _result_name([output.content])
         if are_scored_nodes(value):
-            node_texts = [item.get_content() for item in value]
-            result = read_result(node_texts, name=name, must_keep=cut.must_keep)
-            if len(result.passages) == len(value):
-                return OutputNodes(output, result)
+            value = [item.get_content() for item in value]
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             # A list of texts would be read as blocks, which are never left out.
             value = tuple(value)
-        result = read_result(value, name=name, must_keep=cut.must_keep)
-        return OutputValue(output, result)
+        result = read_result(value, name=name, must_keep=must_keep)
+        return result, partial(_print_value, output)
     texts = {}  # by index of the block
     for index, content_block in enumerate(blocks):
         if isinstance(content_block, TextBlock) and content_block.text.strip():
             texts[index] = content_block.text
     block_texts = list(texts.values())
     name = _result_name(block_texts)
-    result = read_result(block_texts, name=name, must_keep=cut.must_keep)
-    return OutputTexts(output, result, tuple(texts))
+    result = read_result(block_texts, name=name, must_keep=must_keep)
+    return result, partial(_replace_texts, output, list(texts))
+
+
+def _replace_texts(
+    output: ToolOutput, block_indices: Sequence[int], texts: Sequence[str]
+) -> list[Any]:
+    blocks: list[Any] = list(output.blocks)
+    for index, text in zip(block_indices, texts, strict=True):
+        blocks[index] = TextBlock(text=text)
+    return blocks
+
+
+def _print_value(output: ToolOutput, value: Any) -> list[Any]:
+    """One block with the value as Python prints it; the blocks as they were if shorter."""
+    if are_scored_nodes(output.raw_output):
+        value = _restore_nodes(value, output.raw_output)
+    elif isinstance(output.raw_output, list):
+        value = list(value)
+    text = str(value)
+    if len(text) >= len(output.content):
+        return list(output.blocks)
+    return [TextBlock(text=text)]
 
 
 def _prints_fields(value: Any) -> bool:
@@ -248,14 +233,6 @@ def _prints_fields(value: Any) -> bool:
         return True
     print_method: Any = type(value).__str__
     return print_method in (object.__str__, BaseModel.__str__)
-
-
-def _printed(output: ToolOutput, reduced: ReducedResult) -> ReducedResult:
-    """Return the value as one block of text; unchanged if that is not shorter."""
-    text = str(reduced.value)
-    if len(text) >= len(output.content):
-        return ReducedResult(output.blocks)
-    return replace(reduced, value=[TextBlock(text=text)])
 
 
 def _result_name(texts: Sequence[str]) -> str:

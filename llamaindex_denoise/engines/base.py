@@ -1,83 +1,41 @@
-"""What engines, chats and agents share: streamed responses and messages."""
+"""Responses of engines and chats: their text, and streams that end with a verdict."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import (
-    RESPONSE_TYPE,
     AsyncStreamingResponse,
     StreamingResponse,
 )
-from llama_index.core.schema import NodeWithScore
-
-from denoise_core import Message
-from denoise_core.types import Role
-
-NodeSequence: TypeAlias = Sequence[NodeWithScore]
 
 
-_ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
-
-
-def history_to_messages(history: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """Return a conversation as the core's messages, without tool messages."""
-    messages: list[Message] = []
-    for message in history:
-        role = _ROLES.get(message.role.value)
-        text = message.content or ""
-        if role is not None and text.strip():
-            messages.append(Message(role, text))
-    return tuple(messages)
-
-
-def response_text(response: RESPONSE_TYPE) -> str:
+def response_text(response: Any) -> str:
     """Return the text of a synchronous response; a stream is read to its end."""
     if isinstance(response, StreamingResponse):
         response = response.get_response()
-    if isinstance(response, AsyncStreamingResponse):
-        raise TypeError(
-            "expected a synchronous response, got an AsyncStreamingResponse; call "
-            "aquery instead"
-        )
-    if response.response is None:
+    if response.response is None:  # str() would be "None"
         return ""
     return str(response)
 
 
 class _DraftOutcome:
-    """Sources, metadata and answer that a draft stream gets when it ends."""
+    """The answer to a draft stream, known when the stream ends."""
 
-    source_nodes: list[NodeWithScore]
-    metadata: dict[str, Any] | None
-    _shown_text: str | None = None
-    _answer_text: str | None = None
+    shown_text: str | None = None
+    answer_text: str | None = None
 
     @property
     def response_txt(self) -> str | None:
         """The answer once it is known, without the draft that was shown before."""
-        if self._answer_text is None:
-            return self._shown_text
-        return self._answer_text
+        if self.answer_text is None:
+            return self.shown_text
+        return self.answer_text
 
     @response_txt.setter
     def response_txt(self, text: str | None) -> None:
-        self._shown_text = text
-
-    def set_answer(
-        self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]
-    ) -> None:
-        """Fill in the outcome."""
-        self._answer_text = text
-        self.source_nodes = list(nodes)
-        self.metadata = metadata
+        self.shown_text = text
 
 
 class DraftResponse(_DraftOutcome, StreamingResponse):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from types import UnionType
-from typing import Any, Literal, TypeAlias, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
-    RESPONSE_TYPE,
     AsyncStreamingResponse,
     PydanticResponse,
     StreamingResponse,
@@ -28,14 +26,11 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
 )
 from denoise_core.augmenter.prompts import REVISE, draft_block
-from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
-from llamaindex_denoise.engines.base import NodeSequence, response_text
+from llamaindex_denoise.engines.base import response_text
 from llamaindex_denoise.models.retriever import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
-
-_RETRIEVAL = "the engine's retrieval"
 
 EvidenceSource: TypeAlias = Callable[[Any], Sequence[NodeWithScore | str]]
 """The evidence of a response whose ``source_nodes`` do not have it: nodes or texts."""
@@ -44,6 +39,7 @@ EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers return when there is nothing to answer from."""
 
 
+@dataclass
 class EngineDrafter:
     """Drafts for one question by ``engine`` and keeps that run's state.
 
@@ -52,66 +48,58 @@ class EngineDrafter:
     once, since a second call would repeat everything it does (``repeatable``); with
     ``LoopLimits(rerun=True)`` it is called again, with the feedback in its query.
 
-    Args:
-        engine: A LlamaIndex query engine.
+    Attributes:
+        engine: A LlamaIndex query engine, or anything with its ``query`` and ``aquery``.
         query_bundle: The question.
         evidence: Replaces the ``source_nodes`` of each response.
-
-    Attributes:
-        failed_part: The part that failed last, and its error.
         earlier: What earlier answers of the conversation rested on.
+        nodes: What the one search found; None before it.
+        last_error: What the engine raised last.
         is_retrieval_only: Whether the engine only searches, as in mode ``no_text``.
     """
 
-    def __init__(
-        self,
-        engine: BaseQueryEngine,
-        query_bundle: QueryBundle,
-        evidence: EvidenceSource | None = None,
-    ) -> None:
-        self.evidence = evidence
-        self.engine = engine
-        self.query_bundle = query_bundle
-        self.nodes: list[NodeWithScore] | None = None
-        self.has_retrieval = has_own_retrieval(engine)
-        self.repeatable = self.has_retrieval
-        self.failed_part: tuple[str, Exception] | None = None
-        self.is_retrieval_only = False
-        self.earlier: tuple[RetrievedEvidence, ...] = ()
-        self._search_query: str | None = None
+    engine: Any
+    query_bundle: QueryBundle
+    evidence: EvidenceSource | None = None
+    earlier: tuple[RetrievedEvidence, ...] = ()
+    nodes: list[NodeWithScore] | None = None
+    last_error: Exception | None = None
+    is_retrieval_only: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether another draft repeats nothing but the synthesis."""
+        return has_own_retrieval(self.engine)
 
     @contextmanager
-    def _named_part(self, part_name: str) -> Iterator[None]:
-        """Remember the innermost part that raised."""
+    def _noted_error(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            if self.failed_part is None or self.failed_part[1] is not error:
-                self.failed_part = (part_name, error)
+            self.last_error = error
             raise
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
         *_, draft_reply = self.stream(request)
-        return _with_notice(cast(DraftReply, draft_reply))
+        return cast(DraftReply, draft_reply)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """Return a draft."""
         stream_items = [item async for item in self.astream(request)]
-        return _with_notice(cast(DraftReply, stream_items[-1]))
+        return cast(DraftReply, stream_items[-1])
 
     def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
         """Yield the text as the engine streams it, then the draft."""
-        with self._named_part(self._writing_part):
-            if self.has_retrieval:
+        with self._noted_error():
+            if not self.repeatable:
+                response = self.engine.query(self._query_for(request))
+            else:
                 if self.nodes is None:
-                    with self._named_part(_RETRIEVAL):
-                        self.engine, self.query_bundle = self._run_transforms()
-                        self.nodes = self.engine.retrieve(self.query_bundle)
+                    self._run_transforms()
+                    self.nodes = self.engine.retrieve(self.query_bundle)
                 draft_query = self._query_for(request)
                 response = self.engine.synthesize(draft_query, self.nodes)
-            else:
-                response = self.engine.query(self._query_for(request))
             text = ""
             if isinstance(response, StreamingResponse):
                 for new_text in response.response_gen:
@@ -120,26 +108,21 @@ class EngineDrafter:
             else:
                 text = response_text(response)
                 yield text
-        yield self._to_draft(request, response, text)
+            yield self._to_draft(request, response, text)
 
     async def astream(
         self, request: DraftRequest
     ) -> AsyncGenerator[str | DraftReply, None]:
         """Yield the text as the engine streams it, then the draft."""
-        with self._named_part(self._writing_part):
-            if self.has_retrieval:
+        with self._noted_error():
+            if not self.repeatable:
+                response = await self.engine.aquery(self._query_for(request))
+            else:
                 if self.nodes is None:
-                    with self._named_part(_RETRIEVAL):
-                        self.engine, self.query_bundle = await run_in_pool(
-                            self._run_transforms
-                        )
-                        self.nodes = await aretrieve_nodes(
-                            self.engine, self.query_bundle
-                        )
+                    await run_in_pool(self._run_transforms)
+                    self.nodes = await self.engine.aretrieve(self.query_bundle)
                 draft_query = self._query_for(request)
                 response = await self.engine.asynthesize(draft_query, self.nodes)
-            else:
-                response = await self.engine.aquery(self._query_for(request))
             text = ""
             if isinstance(response, AsyncStreamingResponse):
                 async for new_text in response.async_response_gen():
@@ -148,76 +131,56 @@ class EngineDrafter:
             else:
                 text = response_text(response)
                 yield text
-        yield self._to_draft(request, response, text)
+            yield self._to_draft(request, response, text)
 
-    def _run_transforms(self) -> tuple[BaseQueryEngine, QueryBundle]:
+    def _run_transforms(self) -> None:
         """Run the engine's query transforms once.
 
         `TransformQueryEngine` would run them to retrieve, and again to synthesize.
         """
-        engine = self.engine
-        query_bundle = self.query_bundle
-        while type(engine) is TransformQueryEngine:  # a subclass may have its own way
-            query_bundle = engine._query_transform.run(
-                query_bundle, metadata=engine._transform_metadata
+        while type(self.engine) is TransformQueryEngine:  # a subclass has its own way
+            self.query_bundle = self.engine._query_transform.run(
+                self.query_bundle, metadata=self.engine._transform_metadata
             )
-            engine = engine._query_engine
-        return engine, query_bundle
-
-    @property
-    def _writing_part(self) -> str:
-        if self.has_retrieval:
-            return "the engine's synthesis"
-        return "the engine"
+            self.engine = self.engine._query_engine
 
     def _query_for(self, request: DraftRequest) -> QueryBundle:
-        """The question with history and feedback; only the question is embedded."""
-        history_texts = [f"{m.role}: {m.content}" for m in request.history]
-        feedback_texts = []
-        if request.rejected_draft:
-            feedback_texts = [
-                draft_block(request.rejected_draft),
-                REVISE,
-                wrap_in_envelope(request.feedback, "feedback"),
-            ]
-        if not history_texts and not feedback_texts:
+        """The question with the feedback; only the question is embedded."""
+        if not request.rejected_draft:
             return self.query_bundle
-        query_texts = [*history_texts, request.question, *feedback_texts]
+        query_texts = [
+            request.question,
+            draft_block(request.rejected_draft),
+            REVISE,
+            wrap_in_envelope(request.feedback, "feedback"),
+        ]
         return replace(
             self.query_bundle,
             query_str="\n\n".join(query_texts),
             custom_embedding_strs=list(self.query_bundle.embedding_strs),
         )
 
-    def _to_draft(
-        self, request: DraftRequest, response: RESPONSE_TYPE, text: str
-    ) -> DraftReply:
-        if self.has_retrieval:  # it searches once, for the first draft
-            if request.attempt == 0:
-                self._search_query = request.question
-        else:
-            self._search_query = self._query_for(request).query_str
+    def _to_draft(self, request: DraftRequest, response: Any, text: str) -> DraftReply:
         if self.evidence is None:
             nodes = retrieved_sources(response.source_nodes) or list(self.nodes or ())
         else:
-            with self._named_part("evidence="):
-                response = with_sources(response, self.evidence)
+            response = with_sources(response, self.evidence)
             nodes = list(response.source_nodes)
-        answer_object = getattr(response, "response", "-")
-        self.is_retrieval_only = bool(nodes) and not answer_object
-        call_count = 1
+        is_empty = not getattr(response, "response", "-")  # a stream has none
+        self.is_retrieval_only = is_empty and bool(nodes)
+        is_placeholder = text.strip() == EMPTY_RESPONSE
+        # Without nodes LlamaIndex's synthesizers return it and call no model.
+        call_count = int(not is_placeholder or bool(nodes))
         if self.is_retrieval_only:
             call_count = 0
             text = ""
-        is_placeholder = text.strip() == EMPTY_RESPONSE
-        if is_placeholder and not nodes:
-            # LlamaIndex's synthesizers return this without calling a model.
-            call_count = 0
         object_fields = _evidence_fields(response)
         retrieved = self.earlier
         if nodes:
-            passages = to_passages(nodes, include_captions=True)
-            evidence = RetrievedEvidence(passages, self._search_query)
+            search_query = request.question
+            if not self.repeatable:  # the others search once, for the first draft
+                search_query = self._query_for(request).query_str
+            evidence = RetrievedEvidence(to_passages(nodes), search_query)
             retrieved = (evidence, *self.earlier)
         return DraftReply(
             text if object_fields is None else "",
@@ -230,22 +193,11 @@ class EngineDrafter:
         )
 
 
-def _with_notice(draft_reply: DraftReply) -> DraftReply:
-    """Say that a stream ended here: the caller gets an object without one."""
-    if isinstance(draft_reply.origin, (StreamingResponse, AsyncStreamingResponse)):
-        log_fallback(
-            "Checked",
-            "the engine streams; give Checked streaming='checked' or 'draft'",
-            "the engine's stream was read to its end",
-        )
-    return draft_reply
-
-
-def _evidence_fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
+def _evidence_fields(response: Any) -> dict[str, Any] | None:
     """The fields of an answer object as JSON, without its labels.
 
     Labels are chosen, not found in a source: fields of a ``Literal``, an ``Enum`` or a
-    ``bool``, and those with ``json_schema_extra={"evidence": False}``.
+    ``bool``.
     """
     if not isinstance(response, PydanticResponse):
         return None
@@ -254,42 +206,29 @@ def _evidence_fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
         return None
     labels = set()
     for name, field in type(answer_object).model_fields.items():
-        extra = field.json_schema_extra
-        is_excluded = isinstance(extra, dict) and extra.get("evidence") is False
-        if is_excluded or _is_label_type(field.annotation):
+        if _is_label_type(field.annotation):
             labels.add(name)
     return answer_object.model_dump(mode="json", exclude=labels)
 
 
 def _is_label_type(annotation: Any) -> bool:
-    origin = get_origin(annotation)
-    if origin in (list, set, tuple, frozenset, Union, UnionType):
-        arguments = [a for a in get_args(annotation) if a not in (type(None), Ellipsis)]
-        return bool(arguments) and all(map(_is_label_type, arguments))
-    if origin is Literal:
+    if get_origin(annotation) is Literal:
         return True
+    item_types = get_args(annotation)
+    if item_types:
+        known_types = [t for t in item_types if t not in (type(None), Ellipsis)]
+        return all(map(_is_label_type, known_types))
     return isinstance(annotation, type) and issubclass(annotation, (Enum, bool))
 
 
-def has_own_retrieval(engine: BaseQueryEngine) -> bool:
-    """Whether the engine defines its own ``retrieve`` and ``synthesize``."""
+def has_own_retrieval(engine: Any) -> bool:
+    """Whether the engine defines its own ``retrieve`` and ``synthesize``, async too."""
     while type(engine) is TransformQueryEngine:  # a subclass may have its own way
         engine = engine._query_engine
-    for method in ("retrieve", "synthesize", "asynthesize"):
+    for method in ("retrieve", "aretrieve", "synthesize", "asynthesize"):
         if defining_class(engine, method) in (None, BaseQueryEngine):
             return False
     return True
-
-
-async def aretrieve_nodes(
-    engine: BaseQueryEngine, query_bundle: QueryBundle
-) -> list[NodeWithScore]:
-    """Return ``engine.aretrieve``; an engine without it is run on a thread."""
-    aretrieve = getattr(engine, "aretrieve", None)
-    if aretrieve is None:
-        return await run_in_pool(engine.retrieve, query_bundle)
-    nodes: list[NodeWithScore] = await aretrieve(query_bundle)
-    return nodes
 
 
 def with_sources(response: Any, evidence: EvidenceSource) -> Any:
@@ -310,7 +249,7 @@ def with_sources(response: Any, evidence: EvidenceSource) -> Any:
     return with_evidence
 
 
-def retrieved_sources(sources: NodeSequence) -> list[NodeWithScore]:
+def retrieved_sources(sources: Sequence[NodeWithScore]) -> list[NodeWithScore]:
     """Return a response's sources without texts that a model wrote.
 
     LlamaIndex's sub-question and multi-step engines add the questions and answers of

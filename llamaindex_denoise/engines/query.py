@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
@@ -11,11 +10,9 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
-    PydanticResponse,
     Response,
     StreamingResponse,
 )
-from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
@@ -36,7 +33,7 @@ from llamaindex_denoise.engines.base import (
     stream_whole,
 )
 from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
-from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
+from llamaindex_denoise.verify import ErrorPolicy, final_response
 
 StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
 
@@ -58,11 +55,12 @@ class CheckedQueryEngine(BaseQueryEngine):
         query_engine: The engine whose answers are checked.
         augmenter: The loop.
         evidence: Replaces the ``source_nodes`` of each response.
-        streaming: ``"checked"`` (or True) streams the judged text, ``"draft"`` the
-            first draft as it is written. If the answer differs from what was shown, it
+        streaming: False reads an engine that streams to its end. ``"checked"`` (or
+            True) streams the judged text, ``"draft"`` the first draft as it is written,
+            once the response is read. If the answer differs from what was shown, it
             follows after an empty line; ``get_response()`` returns the answer alone.
         on_error: ``"raise"`` raises the error that prevented an answer; ``"answer"``
-            returns a text that names the failed part.
+            returns a text that names its class; the record's ``failures`` say more.
     """
 
     def __init__(
@@ -91,26 +89,38 @@ class CheckedQueryEngine(BaseQueryEngine):
         return {"query_engine": self.query_engine}
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        loop_run = self._loop_run(query_bundle)
+        drafter = EngineDrafter(self.query_engine, query_bundle, self.evidence)
         response: RESPONSE_TYPE
         with self._query_event(query_bundle) as event:
             if self.streaming == "draft":
-                response = _stream_draft(loop_run)
+                response = self._stream_draft(drafter)
             else:
-                answer_parts = loop_run.response_parts(loop_run.answer())
-                response = self._build_response(answer_parts)
+                answer = self.augmenter.answer(query_bundle.query_str, drafter=drafter)
+                response = final_response(answer, drafter, self.on_error)
+                if self.streaming and isinstance(response, Response):
+                    text_stream = stream_whole(response.response or "")
+                    response = StreamingResponse(
+                        text_stream, response.source_nodes, response.metadata
+                    )
             event.on_end({EventPayload.RESPONSE: response})
         return response
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        loop_run = self._loop_run(query_bundle)
+        drafter = EngineDrafter(self.query_engine, query_bundle, self.evidence)
         response: RESPONSE_TYPE
         with self._query_event(query_bundle) as event:
             if self.streaming == "draft":
-                response = _astream_draft(loop_run)
+                response = self._astream_draft(drafter)
             else:
-                answer_parts = loop_run.response_parts(await loop_run.aanswer())
-                response = self._build_response(answer_parts, is_async=True)
+                answer = await self.augmenter.aanswer(
+                    query_bundle.query_str, drafter=drafter
+                )
+                response = final_response(answer, drafter, self.on_error)
+                if self.streaming and isinstance(response, Response):
+                    text_stream = astream_whole(response.response or "")
+                    response = AsyncStreamingResponse(
+                        text_stream, response.source_nodes, response.metadata
+                    )
             event.on_end({EventPayload.RESPONSE: response})
         return response
 
@@ -118,73 +128,48 @@ class CheckedQueryEngine(BaseQueryEngine):
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         return self.callback_manager.event(CBEventType.QUERY, payload)
 
-    def _loop_run(self, query_bundle: QueryBundle) -> EngineLoopRun:
-        drafter = EngineDrafter(self.query_engine, query_bundle, self.evidence)
-        return EngineLoopRun(
-            self.augmenter, query_bundle.query_str, drafter, on_error=self.on_error
-        )
+    def _stream_draft(self, drafter: EngineDrafter) -> DraftResponse:
+        """Start the run, and raise its errors, when the response is read."""
 
-    def _build_response(
-        self, answer_parts: ResponseParts, *, is_async: bool = False
-    ) -> RESPONSE_TYPE:
-        text, nodes, metadata = answer_parts
-        if isinstance(text, BaseModel):
-            return PydanticResponse(text, nodes, metadata)
-        if not self.streaming:
-            return Response(text, nodes, metadata)
-        if is_async:
-            return AsyncStreamingResponse(astream_whole(text), nodes, metadata)
-        return StreamingResponse(stream_whole(text), nodes, metadata)
+        def shown_text() -> Generator[str, None, None]:
+            for event in self._stream_events(drafter):
+                yield from self._show_event(event, response, drafter)
 
+        response = DraftResponse(shown_text())
+        return response
 
-def _stream_draft(loop_run: EngineLoopRun) -> DraftResponse:
-    """Return when the draft begins, so that earlier errors are raised here."""
-    events = iter(_stream_events(loop_run))
-    first_event = next(events)
+    def _astream_draft(self, drafter: EngineDrafter) -> AsyncDraftResponse:
+        """Do the same for async."""
 
-    def shown_text() -> Generator[str, None, None]:
-        for event in itertools.chain([first_event], events):
-            yield from _show_event(event, response, loop_run)
+        async def shown_text() -> AsyncGenerator[str, None]:
+            # Closing the events ends the run of a reader that stops early.
+            async with aclosing(aiter(self._stream_events(drafter))) as events:
+                async for event in events:
+                    for text in self._show_event(event, response, drafter):
+                        yield text
 
-    response = DraftResponse(shown_text())
-    return response
+        response = AsyncDraftResponse(shown_text())
+        return response
 
+    def _stream_events(self, drafter: EngineDrafter) -> Any:
+        question = drafter.query_bundle.query_str
+        return stream_verified(self.augmenter, question, drafter=drafter)
 
-def _astream_draft(loop_run: EngineLoopRun) -> AsyncDraftResponse:
-    """Start the run, and raise its errors, when the response is read."""
-
-    async def shown_text() -> AsyncGenerator[str, None]:
-        # Closing the events ends the run of a reader that stops early.
-        async with aclosing(aiter(_stream_events(loop_run))) as events:
-            async for event in events:
-                for text in _show_event(event, response, loop_run):
-                    yield text
-
-    response = AsyncDraftResponse(shown_text())
-    return response
-
-
-def _stream_events(loop_run: EngineLoopRun) -> Any:
-    return stream_verified(
-        loop_run.augmenter, loop_run.question, drafter=loop_run.drafter
-    )
-
-
-def _show_event(
-    event: StreamEvent,
-    response: DraftResponse | AsyncDraftResponse,
-    loop_run: EngineLoopRun,
-) -> Iterator[str]:
-    """Yield what the reader sees of an event; the last one completes the response."""
-    if isinstance(event, TextReleased):
-        yield event.text
-    elif isinstance(event, (Finished, Revised)):
-        answer_parts = loop_run.response_parts(event.answer)
-        answer_text = str(answer_parts.text)
-        response.set_answer(
-            answer_text, answer_parts.source_nodes, answer_parts.metadata
-        )
-        if isinstance(event, Revised):
-            if event.shown_text:
-                yield "\n\n"
-            yield answer_text
+    def _show_event(
+        self,
+        event: StreamEvent,
+        response: DraftResponse | AsyncDraftResponse,
+        drafter: EngineDrafter,
+    ) -> Iterator[str]:
+        """Yield what the reader sees of an event; the last one completes the response."""
+        if isinstance(event, TextReleased):
+            yield event.text
+        elif isinstance(event, (Finished, Revised)):
+            answered = final_response(event.answer, drafter, self.on_error)
+            response.source_nodes = answered.source_nodes
+            response.metadata = answered.metadata
+            response.answer_text = str(answered.response or "")
+            if isinstance(event, Revised):
+                if event.shown_text:
+                    yield "\n\n"
+                yield response.answer_text

@@ -9,15 +9,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, cast
 
 from llama_index.core import Settings
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
-    CompletionResponse,
-)
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.callbacks.token_counting import get_tokens_from_response
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
@@ -29,19 +27,6 @@ from denoise_core.errors import ContractViolation
 from denoise_core.runtime.thread_pool import run_in_pool
 from llamaindex_denoise.models.retriever import defining_class
 
-# Integrations report tokens under the names of their providers' interfaces.
-_INPUT_TOKEN_KEYS = (
-    "prompt_tokens",
-    "input_tokens",
-    "prompt_token_count",
-    "prompt_eval_count",
-)
-_OUTPUT_TOKEN_KEYS = (
-    "completion_tokens",
-    "output_tokens",
-    "candidates_token_count",
-    "eval_count",
-)
 _REPLY_TOOL = "reply"
 _TOOL_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
@@ -93,9 +78,7 @@ class LlamaLLM:
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        response = model.chat_with_tools(
-            chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
-        )
+        response = model.chat_with_tools(**_tool_request(model, messages, schema))
         return _to_json_reply(model, response)
 
     async def acomplete_json(
@@ -105,10 +88,8 @@ class LlamaLLM:
         if not self.structured:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        response = await model.achat_with_tools(
-            chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
-        )
-        return _to_json_reply(model, response)
+        request = _tool_request(model, messages, schema)
+        return _to_json_reply(model, await model.achat_with_tools(**request))
 
 
 def _chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
@@ -124,36 +105,20 @@ def _to_reply(response: ChatResponse) -> Reply:
     return Reply(response.message.content or "", reported_usage(response))
 
 
-def reported_usage(response: ChatResponse | CompletionResponse) -> Usage | None:
-    """Return the tokens that a response reports, in any integration's shape."""
-    reply_message = getattr(response, "message", response)
-    containers = (
-        _lookup(response.raw, "usage"),
-        _lookup(response.raw, "usage_metadata"),
-        response.raw,
-        response.additional_kwargs,
-        reply_message.additional_kwargs,
-    )
-    for container in containers:
-        input_tokens = _first_count(container, _INPUT_TOKEN_KEYS)
-        output_tokens = _first_count(container, _OUTPUT_TOKEN_KEYS)
-        if input_tokens is not None or output_tokens is not None:
-            return Usage.from_report(input_tokens or 0, output_tokens or 0)
-    return None
+def reported_usage(response: ChatResponse) -> Usage | None:
+    """Return the tokens that a response reports, as LlamaIndex's token counter reads it.
 
-
-def _first_count(container: Any, keys: Sequence[str]) -> int | None:
-    for key in keys:
-        count = _lookup(container, key)
-        if isinstance(count, int) and not isinstance(count, bool):
-            return count
-    return None
-
-
-def _lookup(container: Any, key: str) -> Any:
-    if isinstance(container, Mapping):
-        return container.get(key)
-    return getattr(container, key, None)
+    None if it reports none; the budget then estimates them.
+    """
+    extra = response.additional_kwargs
+    counts = (extra.get("prompt_tokens"), extra.get("completion_tokens"))
+    if counts == (None, None):
+        with suppress(Exception):  # a raw response may be anything
+            counts = get_tokens_from_response(response)
+    input_tokens, output_tokens = counts
+    if not any(counts):
+        return None
+    return Usage.from_report(input_tokens or 0, output_tokens or 0)
 
 
 def _prefers_tool_calls(model: LLM) -> bool:
@@ -165,17 +130,18 @@ def _prefers_tool_calls(model: LLM) -> bool:
     return model.pydantic_program_mode in _TOOL_MODES
 
 
-def _tool_arguments(
-    model: FunctionCallingLLM, schema: Mapping[str, Any]
+def _tool_request(
+    model: FunctionCallingLLM, messages: Sequence[Message], schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    tool_arguments: dict[str, Any] = {
+    request: dict[str, Any] = {
+        "chat_history": _chat_messages(messages),
         "tools": [_build_reply_tool(schema)],
         "tool_required": True,
     }
     # Integrations that take it pass it on to a server that enforces the schema.
     if "strict" in inspect.signature(model._prepare_chat_with_tools).parameters:
-        tool_arguments["strict"] = True
-    return tool_arguments
+        request["strict"] = True
+    return request
 
 
 def _build_reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
@@ -210,9 +176,7 @@ def _to_json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
     return text_reply
 
 
-def resolve_model(
-    setting: Literal["llm", "embed_model"], model: Any, *, caller: str
-) -> Any:
+def resolve_model(setting: Literal["llm", "embed_model"], model: Any) -> Any:
     """Return ``model``, or what the user put into `Settings`.
 
     The private attribute is read, since the properties of `Settings` would create a
@@ -226,7 +190,7 @@ def resolve_model(
     )
     if resolved_model is None:
         raise InputError(
-            f"{caller} needs a model: pass {setting}=..., or set Settings.{setting}; "
+            f"no model: pass {setting}=..., or set Settings.{setting}; "
             "no default is resolved"
         )
     return resolved_model

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
 from denoise_core import InputError, Passage
@@ -21,46 +20,29 @@ class LlamaRetriever:
 
     Args:
         retriever: The LlamaIndex retriever.
-        postprocessors: Run on what it retrieves.
 
     Raises:
         InputError: ``retriever`` is not a LlamaIndex retriever.
     """
 
-    def __init__(
-        self,
-        retriever: BaseRetriever,
-        postprocessors: Sequence[BaseNodePostprocessor] = (),
-    ) -> None:
+    def __init__(self, retriever: BaseRetriever) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InputError(
                 f"expected a llama_index retriever, got {type(retriever).__name__}; "
                 "write index.as_retriever()"
             )
         self.retriever = retriever
-        self.postprocessors = list(postprocessors)
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        """Return the retrieved and postprocessed passages."""
-        query_bundle = QueryBundle(query)
-        nodes = self.retriever.retrieve(query_bundle)
-        for postprocessor in self.postprocessors:
-            nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
-        return to_passages(nodes, include_captions=True)
+        """Return the retrieved passages."""
+        return to_passages(self.retriever.retrieve(QueryBundle(query)))
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         """Return `retrieve`'s passages; a retriever without async gets a thread."""
-        query_bundle = QueryBundle(query)
         # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
-            nodes = await run_in_pool(self.retriever.retrieve, query_bundle)
-        else:
-            nodes = await self.retriever.aretrieve(query_bundle)
-        for postprocessor in self.postprocessors:
-            nodes = await postprocessor.apostprocess_nodes(
-                nodes, query_bundle=query_bundle
-            )
-        return to_passages(nodes, include_captions=True)
+            return await run_in_pool(self.retrieve, query)
+        return to_passages(await self.retriever.aretrieve(QueryBundle(query)))
 
 
 def defining_class(instance: object, method: str) -> type | None:

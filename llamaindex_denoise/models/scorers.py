@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
@@ -42,7 +40,8 @@ class EmbeddedEmbedding(BaseEmbedding):
         from denoise_core.embedded import shared_encoder
 
         text_vectors = np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64)
-        return cast(list[list[float]], text_vectors.tolist())
+        embeddings: list[list[float]] = text_vectors.tolist()
+        return embeddings
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await run_in_pool(self._get_text_embeddings, texts)

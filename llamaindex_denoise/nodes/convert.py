@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from llama_index.core.schema import (
     BaseNode,
@@ -16,7 +17,6 @@ from llama_index.core.schema import (
     MetadataMode,
     Node,
     NodeWithScore,
-    RelatedNodeInfo,
     TextNode,
 )
 
@@ -32,7 +32,9 @@ from denoise_core import (
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
+    RECORD_VERSION,
     RecordDetail,
+    cut_text,
     result_summary,
     step_record,
 )
@@ -45,15 +47,16 @@ from llamaindex_denoise.nodes.headers import (
 )
 from llamaindex_denoise.nodes.records import (
     SOURCE_RELATION,
-    build_record,
-    origin_record,
-    record,
+    origin_fields,
     relationships_with_record,
+    to_float,
 )
 
 if TYPE_CHECKING:
     from denoise_core.shadow import ShadowCall
 
+
+NodeOrder: TypeAlias = Literal["input", "score"]
 
 RELEVANCE_KEYS = ("denoise_relevant", "denoise_note")
 """Metadata keys of `DenoiseResult.relevant` and ``note``, as in LangChain documents."""
@@ -64,12 +67,8 @@ def is_text_node(node: BaseNode) -> bool:
     if isinstance(node, TextNode):
         return not isinstance(node, ImageNode)
     if isinstance(node, Node):
-        media_resources = (
-            node.image_resource,
-            node.audio_resource,
-            node.video_resource,
-        )
-        return node.text_resource is not None and not any(media_resources)
+        has_media = node.image_resource or node.audio_resource or node.video_resource
+        return node.text_resource is not None and not has_media
     return False
 
 
@@ -88,34 +87,27 @@ def are_scored_nodes(value: Any) -> bool:
 
 
 def to_passages(
-    nodes: Iterable[NodeWithScore],
-    mode: MetadataMode = MetadataMode.LLM,
-    *,
-    include_captions: bool = False,
+    nodes: Iterable[NodeWithScore], mode: MetadataMode = MetadataMode.LLM
 ) -> tuple[Passage, ...]:
     """Convert nodes with text to passages with unique ids; leave the others out.
+
+    A captioned picture or sound becomes a passage of its caption: that is evidence, but
+    must not be cut.
 
     Args:
         nodes: The nodes.
         mode: The metadata that becomes the passage's header.
-        include_captions: Also take captions of pictures and sounds. They are evidence,
-            but must not be cut.
 
     Raises:
         InputError: An item is not a NodeWithScore; names its position.
     """
-    is_included = is_text_node
-    if include_captions:
-        is_included = can_be_evidence
-    included_nodes = [n for n in _checked_nodes(nodes) if is_included(n.node)]
+    included_nodes = [n for n in _checked_nodes(nodes) if can_be_evidence(n.node)]
     ids = unique_ids([n.node.node_id for n in included_nodes])
     return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included_nodes, ids))
 
 
 def _checked_nodes(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
-    node_list: list[NodeWithScore] = (
-        [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
-    )
+    node_list = list(nodes)
     for position, item in enumerate(node_list):
         if not isinstance(item, NodeWithScore):
             raise InputError(
@@ -132,7 +124,7 @@ def _to_passage(
     return Passage(
         node_text(scored_node.node),
         passage_id,
-        _to_float(scored_node.score),
+        to_float(scored_node.score),
         metadata,
         header=node_header(scored_node.node, mode),
     )
@@ -168,9 +160,9 @@ class NodeBatch:
         self.nodes = _checked_nodes(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
-        self._untouched: dict[int, NodeWithScore] = {}
+        self._untouched: dict[int, NodeWithScore] = {}  # by position, in order
         self._ids = unique_ids([n.node.node_id for n in self.nodes])
-        self._repeats: dict[str, str] = {}  # by its id, the id of the first
+        self._repeats: dict[str, list[str]] = {}  # by the id of the first
         mode = metadata_mode(guard.denoiser)
         passages = []
         first_ids: dict[tuple[str, str], str] = {}  # by what a model sees of a node
@@ -191,12 +183,11 @@ class NodeBatch:
             if first_id == passage_id:
                 passages.append(passage)
             else:
-                self._repeats[passage_id] = first_id
+                self._repeats.setdefault(first_id, []).append(passage_id)
                 span = Span(passage_id, 0, len(passage.text))
                 repeated.append(Drop(span, f"the same as {first_id}", passage.score))
         self.repeated = tuple(repeated)
         self.passages = tuple(passages)
-        self.has_text = any(passage.text.strip() for passage in passages)
 
     def _add_failure(self, position: int, passage_id: str, error: Exception) -> None:
         failure_reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
@@ -205,9 +196,9 @@ class NodeBatch:
             self._untouched[position] = self.nodes[position]
 
     @property
-    def untouched_nodes(self) -> list[NodeWithScore]:
-        """The nodes that were not denoised, in input order."""
-        return [node for _, node in sorted(self._untouched.items())]
+    def untouched_ids(self) -> list[str]:
+        """The ids of the nodes that were not denoised, in input order."""
+        return [self.nodes[n].node.node_id for n in self._untouched]
 
     def summary(self, result: DenoiseResult) -> dict[str, Any]:
         """Return the core's summary as plain JSON, with the unreadable nodes."""
@@ -227,10 +218,9 @@ class NodeBatch:
         kept_passages = []
         for kept in result.passages:
             spans = list(kept.source_spans)
-            for repeated_id, first_id in self._repeats.items():
-                for span in kept.source_spans:
-                    if span.passage_id == first_id:
-                        spans.append(replace(span, passage_id=repeated_id))
+            for span in kept.source_spans:
+                for repeated_id in self._repeats.get(span.passage_id, ()):
+                    spans.append(replace(span, passage_id=repeated_id))
             kept_passages.append(replace(kept, spans=tuple(spans)))
         for position, scored_node in enumerate(self.nodes):
             if not can_be_evidence(scored_node.node):
@@ -245,9 +235,14 @@ class NodeBatch:
         return ShadowCall.from_result(passages, shown)
 
     def to_nodes(
-        self, result: DenoiseResult, *, method: str, record_detail: RecordDetail
+        self,
+        result: DenoiseResult,
+        *,
+        method: str,
+        record_detail: RecordDetail,
+        order: NodeOrder,
     ) -> list[NodeWithScore]:
-        """Return what the denoiser kept as nodes, in the result's order.
+        """Return what the denoiser kept as nodes, with those that were not denoised.
 
         A passage that cannot become a node follows the guard's policy.
 
@@ -255,34 +250,26 @@ class NodeBatch:
             result: The denoiser's result.
             method: The name that records show.
             record_detail: How much each node's record says, see `records.record`.
+            order: ``"input"`` puts the untouched nodes at their positions, ``"score"``
+                behind the others, since they have no score.
         """
+        positions = {passage_id: n for n, passage_id in enumerate(self._ids)}
         passages = {passage.id: passage for passage in self.passages}
         conversion = _Conversion(passages, result, method)
-        nodes: list[NodeWithScore] = []
+        placed: list[tuple[int, NodeWithScore]] = []
         for kept in result.passages:
+            position = positions.get(kept.id, -1)
             try:
-                nodes.append(conversion.to_node(kept, record_detail))
+                placed.append((position, conversion.to_node(kept, record_detail)))
             except Exception as error:  # a node may do anything when it is copied
                 item = f"node {kept.id!r}"
                 if self.guard.handle_failed_item(item, error):  # the policy keeps it
-                    nodes += map(source_node, conversion.sources(kept))
-        return nodes
-
-    def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """Return the kept nodes with the untouched ones inserted at their positions."""
-        if not self._untouched:
-            return list(kept_nodes)
-        positions: dict[str, int] = {}
-        for position, scored_node in enumerate(self.nodes):
-            positions.setdefault(scored_node.node.node_id, position)
-        waiting = sorted(self._untouched.items(), reverse=True)
-        ordered_nodes: list[NodeWithScore] = []
-        for kept_node in kept_nodes:
-            position = positions.get(kept_node.node.node_id, -1)
-            while waiting and waiting[-1][0] < position:
-                ordered_nodes.append(waiting.pop()[1])
-            ordered_nodes.append(kept_node)
-        return ordered_nodes + [node for _, node in reversed(waiting)]
+                    for passage in conversion.sources(kept):
+                        placed.append((position, source_node(passage)))
+        placed += self._untouched.items()
+        if order == "input" and self._untouched:
+            placed.sort(key=itemgetter(0))
+        return [scored_node for _, scored_node in placed]
 
 
 def _has_pin(node: BaseNode, must_keep: Pin | None) -> bool:
@@ -308,34 +295,46 @@ class _Conversion:
 
     def to_node(self, kept: Passage, record_detail: RecordDetail) -> NodeWithScore:
         step = step_record(kept, self.passages, self.result)
+        ranges_by_id = step.pop("spans")
+        is_extract = step.pop("extractive") and len(ranges_by_id) == 1
         sources = self.sources(kept)
+        source_nodes = list(map(source_node, sources))
         if len(sources) == 1:
             [origin] = sources
-            node, score, origin_fields = self._copied_node(kept, origin, step)
+            [scored_node] = source_nodes
+            ranges = ranges_by_id.get(origin.id, [])
+            fields = origin_fields(scored_node, origin, ranges, is_extract)
+            new_text = None if kept.text == origin.text else kept.text
+            node = _copy_node(scored_node.node, new_text, fields)
         else:
-            node, score = _joint_node(kept, [source_node(p) for p in sources])
-            origin_fields = {
+            fields = {
                 "origin_id": None,
                 "origin_spans": [],
                 "origin_extractive": False,
-                "spans": step["spans"],
-                "score_before": None,
+                "spans": ranges_by_id,
             }
+            node = _joint_node(kept, [scored.node for scored in source_nodes], fields)
         if record_detail != "none":
-            is_scored = kept.score is not None and not step["fallback"]
-            if len(sources) == 1 and kept.score == sources[0].score:
-                is_scored = (
-                    False  # the retrieval score, which the method left as it was
-                )
-            node_record = build_record(
-                step,
-                method=self.method,
-                origin_fields=origin_fields,
-                score=_to_float(kept.score) if is_scored else None,
-            )
+            earlier_methods = fields.get("op")
+            method = self.method
+            if earlier_methods:
+                method = f"{earlier_methods} > {method}"
+            fallback = step["fallback"]
+            new_score = None
+            # A method that gives no scores leaves the retrieval score as it was.
+            if kept.score != sources[0].score and not fallback:
+                new_score = to_float(kept.score)
+            node_record = {
+                "v": RECORD_VERSION,
+                **step,
+                **fields,
+                "op": method,
+                "score": new_score,
+                "fallback": fallback and cut_text(fallback),
+            }
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
-        return NodeWithScore(node=node, score=score)
+        return NodeWithScore(node=node, score=to_float(source_nodes[0].score))
 
     def sources(self, kept: Passage) -> list[Passage]:
         """The input passages of a text: the one of the same id, or those it covers."""
@@ -344,55 +343,26 @@ class _Conversion:
         ids = dict.fromkeys(span.passage_id for span in kept.source_spans)
         return [self.passages[passage_id] for passage_id in ids]
 
-    def _copied_node(
-        self, kept: Passage, origin: Passage, step: Mapping[str, Any]
-    ) -> tuple[BaseNode, float | None, dict[str, Any]]:
-        """A copy of the node with the kept text, its score, and its origin's fields."""
-        scored_node = source_node(origin)
-        score = _to_float(scored_node.score)
-        earlier = record(scored_node.node)
-        origin_fields = origin_record(
-            scored_node.node, origin, step, self.method, earlier
-        )
-        new_text = None
-        if kept.text != origin.text:
-            new_text = kept.text
-        node = _copy_node(scored_node.node, new_text, origin_fields)
-        origin_fields["score_before"] = score
-        if earlier:
-            origin_fields["score_before"] = earlier.get("score_before")
-        return node, score, origin_fields
-
 
 def _joint_node(
-    kept: Passage, sources: Sequence[NodeWithScore]
-) -> tuple[BaseNode, float | None]:
-    """A new node for text of several nodes, and their best score.
+    kept: Passage, nodes: Sequence[BaseNode], fields: Mapping[str, Any]
+) -> BaseNode:
+    """A new node for text of several nodes.
 
     It has the metadata and the source on which its nodes agree.
     """
-    nodes = [scored_node.node for scored_node in sources]
     first = nodes[0]
-    metadata = {}
-    for key, value in first.metadata.items():
-        if all(node.metadata.get(key) == value for node in nodes):
-            metadata[key] = value
-    node = TextNode(
-        text=kept.text,
-        id_=kept.id,
-        metadata=metadata,
-        excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
-        excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
-    )
+    joint_node = _copy_node(first, kept.text, fields)
+    joint_node.id_ = kept.id
+    joint_node.relationships = {}
     document = first.relationships.get(SOURCE_RELATION)
-    document_ids = {other.ref_doc_id for other in nodes}
-    if isinstance(document, RelatedNodeInfo) and document_ids <= {document.node_id}:
-        node.relationships[SOURCE_RELATION] = document
-    scores = []
-    for scored_node in sources:
-        if scored_node.score is not None:
-            scores.append(float(scored_node.score))
-    return node, max(scores, default=None)
+    document_ids = {node.ref_doc_id for node in nodes}
+    if document is not None and len(document_ids) == 1:
+        joint_node.relationships[SOURCE_RELATION] = document
+    for key, value in first.metadata.items():
+        if any(node.metadata.get(key) != value for node in nodes):
+            del joint_node.metadata[key]
+    return joint_node
 
 
 def _copy_node(
@@ -426,28 +396,18 @@ def _show_relevance(node: BaseNode, node_record: Mapping[str, Any]) -> None:
     for key in RELEVANCE_KEYS:
         node.metadata.pop(key, None)
         name = key.removeprefix("denoise_")
-        if name not in node_record:
-            continue
-        node.metadata[key] = node_record[name]
-        for hidden_keys in (
-            node.excluded_embed_metadata_keys,
-            node.excluded_llm_metadata_keys,
-        ):
-            if key not in hidden_keys:
-                hidden_keys.append(key)
+        if name in node_record:
+            node.metadata[key] = node_record[name]
+            node.excluded_embed_metadata_keys.append(key)
+            node.excluded_llm_metadata_keys.append(key)
 
 
-def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
+def _document_range(fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Start and end in the document; two None unless it is one extracted range."""
-    spans = origin_fields["origin_spans"]
-    is_one_range = origin_fields["origin_extractive"] and len(spans) == 1
-    if not is_one_range or "origin_range" not in origin_fields:
-        return (None, None)
-    shift = origin_fields["origin_range"][0]
-    return [position + shift for position in spans[0]]
-
-
-def _to_float(score: Any) -> float | None:
-    if score is None:
-        return None
-    return float(score)  # a numpy float would not survive model_dump_json
+    spans = fields["origin_spans"]
+    is_one_range = fields["origin_extractive"] and len(spans) == 1
+    if not is_one_range or "origin_range" not in fields:
+        return None, None
+    [[start, end]] = spans
+    shift = fields["origin_range"][0]
+    return start + shift, end + shift

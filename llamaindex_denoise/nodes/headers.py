@@ -1,4 +1,4 @@
-"""Node metadata as a passage's header, rendered by LlamaIndex's templates and exclusions."""
+"""Node metadata as a passage's header, with LlamaIndex's exclusions."""
 
 from __future__ import annotations
 
@@ -8,28 +8,13 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from denoise_core import Denoiser, Guard, Passage
 
-_DEFAULT_TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's default
-_CONTENT_MARK = "\0content\0"  # replaces the text while a template is rendered
-
 
 def node_header(node: BaseNode, mode: MetadataMode) -> str:
-    """Return what ``node.get_content(mode)`` shows besides the text; "" if nothing.
+    """Return the metadata that ``node.get_content(mode)`` shows; "" if it shows none.
 
-    For a template that begins with the metadata, as LlamaIndex's default does,
-    `Passage.text_with_header` equals ``get_content(mode)`` up to white space. What a
-    template writes after the text is part of the header too.
+    What a ``text_template`` of the node writes around metadata and text is left out.
     """
-    if mode is MetadataMode.NONE:
-        return ""
-    metadata_text = node.get_metadata_str(mode).strip()
-    text_template = getattr(node, "text_template", _DEFAULT_TEMPLATE)
-    if not metadata_text or text_template == _DEFAULT_TEMPLATE:
-        return metadata_text
-    rendered_text = text_template.format(
-        content=_CONTENT_MARK, metadata_str=metadata_text
-    )
-    before, _, after = rendered_text.partition(_CONTENT_MARK)
-    return "\n".join(filter(None, (before.strip(), after.strip())))
+    return node.get_metadata_str(mode).strip()
 
 
 def metadata_mode(denoiser: Denoiser) -> MetadataMode:

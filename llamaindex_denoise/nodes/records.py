@@ -1,4 +1,4 @@
-"""The record on a denoised node: what it says, where it is stored, how large it may be.
+"""The record on a denoised node: what it says and where it is stored.
 
 It is stored in the node's relationship to its source, under the key ``"denoise"``. No
 metadata mode shows that place and the node's hash ignores it, yet every vector store
@@ -7,38 +7,33 @@ keeps it, and splitters and the citation engine copy it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from llama_index.core.schema import (
     BaseNode,
     NodeRelationship,
+    NodeWithScore,
     RelatedNodeInfo,
     RelatedNodeType,
-    TextNode,
 )
 
 from denoise_core import Passage
 from denoise_core._frameworks import copy_model
-from denoise_core.runtime.record import (
-    RECORD_KEY,
-    RECORD_VERSION,
-    cut_text,
-    fit_ranges,
-    short_id,
-)
+from denoise_core.runtime.record import RECORD_KEY, RECORD_VERSION
+from denoise_core.spans import merge_spans
 
 SOURCE_RELATION = NodeRelationship.SOURCE
 
 Ranges: TypeAlias = list[list[int]]
 
 _ORIGIN_KEYS = (
+    "op",
     "origin_id",
     "origin_hash",
     "origin_range",
-    "origin_field",
-    "spans_left_out",
+    "origin_spans",
+    "score_before",
 )
 
 
@@ -51,27 +46,21 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     * ``fallback``: None, or what went wrong and what was done instead
     * ``relevant``, ``note``: `DenoiseResult.relevant` and ``note``, if they say anything
     * ``origin_id``, ``origin_hash``: id and hash of the user's node; the id is None for
-      text made of several nodes
+      text made of several nodes. The hash is that of the node as this postprocessor got
+      it: after `MetadataReplacementPostProcessor` its text is the window
     * ``origin_spans``: half-open ``[start, end]`` character ranges of that node's text
       that this node consists of
-    * ``origin_field``: the metadata key whose entry replaced that text (a window of
-      `MetadataReplacementPostProcessor`); ``origin_hash`` is then the entry's sha256
     * ``origin_extractive``: the text is exactly those characters joined
     * ``origin_range``: ``[start, end]`` of the user's node in its document, if that
       range is as long as its text
     * ``spans``: for text made of several nodes, the ranges by node id
-    * ``spans_left_out``: how many ranges did not fit into `RECORD_BYTES`
     """
     source_info = node.relationships.get(SOURCE_RELATION)
-    # Most nodes have no source, and a pydantic isinstance check is slow.
-    if source_info is None or not isinstance(source_info, RelatedNodeInfo):
-        return None
-    node_record = source_info.metadata.get(RECORD_KEY)
+    metadata = getattr(source_info, "metadata", None) or {}
+    node_record = metadata.get(RECORD_KEY)
     if not isinstance(node_record, Mapping) or node_record.get("v") != RECORD_VERSION:
         return None
-    if "origin_spans" not in node_record:
-        return None
-    return node_record
+    return node_record if "origin_spans" in node_record else None
 
 
 def relationships_with_record(
@@ -79,113 +68,54 @@ def relationships_with_record(
 ) -> dict[NodeRelationship, RelatedNodeType]:
     """Return the node's relationships with this record, replacing an earlier one."""
     source_info = node.relationships.get(SOURCE_RELATION)
-    if source_info is not None and isinstance(source_info, RelatedNodeInfo):
-        metadata = {**source_info.metadata, RECORD_KEY: note}
-        source_info = copy_model(source_info, {"metadata": metadata})
-    else:  # a node without a source is its own source, as LlamaIndex has it
-        source_info = RelatedNodeInfo(
-            node_id=node.node_id,
-            node_type=node.get_type(),
-            metadata={RECORD_KEY: note},
-        )
+    if not isinstance(source_info, RelatedNodeInfo):
+        # A node without a source is its own source, as LlamaIndex has it.
+        source_info = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type())
+    metadata = {**source_info.metadata, RECORD_KEY: note}
+    source_info = copy_model(source_info, {"metadata": metadata})
     return {**node.relationships, SOURCE_RELATION: source_info}
 
 
-def build_record(
-    step_record: Mapping[str, Any],
-    *,
-    method: str,
-    origin_fields: Mapping[str, Any],
-    score: float | None,
-) -> dict[str, Any]:
-    """Return the record of one denoising step.
-
-    Args:
-        step_record: The core's record of the step.
-        method: Name of the method.
-        origin_fields: What `origin_record` returns; overrides ``op``.
-        score: The method's score of the node.
-    """
-    fallback = step_record["fallback"]
-    node_record: dict[str, Any] = {
-        "v": RECORD_VERSION,
-        "op": method,
-        "score": score,
-        "fallback": fallback and cut_text(fallback),
-        "coverage": step_record["coverage"],
-        **origin_fields,
-    }
-    for name in ("relevant", "note", "question_note"):
-        if name in step_record:
-            node_record[name] = step_record[name]
-    return _limit_size(node_record)
-
-
-def origin_record(
-    node: BaseNode,
-    input_passage: Passage,
-    step_record: Mapping[str, Any],
-    method: str,
-    earlier: Mapping[str, Any] | None,
+def origin_fields(
+    scored_node: NodeWithScore, input_passage: Passage, spans: Ranges, is_extract: bool
 ) -> dict[str, Any]:
     """Return the part of a record about the user's node.
 
+    Ranges of a node that was denoised before are mapped through its record to the
+    user's node; ``op`` then names the methods before this one.
+
     Args:
-        node: The node that this step read, and ``input_passage`` its passage.
-        input_passage: The passage whose characters ``step_record`` counts.
-        step_record: The core's record of the step.
-        method: Name of the method.
-        earlier: The node's record of the steps before; this step's ranges are then
-            mapped through its ranges to the user's node.
+        scored_node: The node that this step read.
+        input_passage: Its passage.
+        spans: The ranges of the passage that were kept.
+        is_extract: Whether the kept text is those ranges joined.
     """
-    input_text = input_passage.text
-    spans: Ranges = step_record["spans"].get(input_passage.id, [])
-    is_extract = bool(step_record["extractive"]) and len(step_record["spans"]) == 1
+    node = scored_node.node
+    length = len(input_passage.text)
+    earlier = record(node)
     if earlier is None or earlier["origin_id"] is None:
-        return _first_origin(node, input_text, spans, is_extract)
-    earlier_spans: Ranges = earlier["origin_spans"]
-    is_mappable = _covers_text(earlier, input_text)
+        fields: dict[str, Any] = {
+            "origin_id": node.node_id,
+            "origin_hash": node.hash,
+            "origin_spans": _joined_ranges(spans),
+            "origin_extractive": is_extract,
+            "score_before": to_float(scored_node.score),
+        }
+        start = getattr(node, "start_char_idx", None)
+        end = getattr(node, "end_char_idx", None)
+        # Offsets of another length belong to a text that was changed since.
+        if start is not None and end is not None and end - start == length:
+            fields["origin_range"] = [start, end]
+        return fields
     fields = {key: earlier[key] for key in _ORIGIN_KEYS if key in earlier}
-    fields["op"] = f"{earlier['op']} > {method}"
-    fields["origin_spans"] = earlier_spans
+    covered_length = sum(end - start for start, end in fields["origin_spans"])
+    # Otherwise the text was written, or changed since, and none of its ranges is known.
+    is_mappable = earlier["origin_extractive"] and length == covered_length
     if is_mappable:
-        fields["origin_spans"] = map_ranges(spans, earlier_spans)
+        mapped_ranges = map_ranges(spans, fields["origin_spans"])
+        fields["origin_spans"] = _joined_ranges(mapped_ranges)
     fields["origin_extractive"] = is_extract and is_mappable
     return fields
-
-
-def _first_origin(
-    node: BaseNode, input_text: str, spans: Ranges, is_extract: bool
-) -> dict[str, Any]:
-    """The origin of a node that has no earlier record: the node itself."""
-    fields: dict[str, Any] = {
-        "origin_id": node.node_id,
-        "origin_hash": node.hash,
-        "origin_spans": spans,
-        "origin_extractive": is_extract,
-    }
-    metadata_key = _replacement_key(node, input_text)
-    if metadata_key is not None:
-        fields["origin_field"] = metadata_key
-        text_bytes = input_text.encode("utf-8", "surrogatepass")
-        fields["origin_hash"] = hashlib.sha256(text_bytes).hexdigest()
-        return fields
-    if isinstance(node, TextNode):
-        start = node.start_char_idx
-        end = node.end_char_idx
-        # Offsets of another length belong to a text that was changed since.
-        if start is not None and end is not None and end - start == len(input_text):
-            fields["origin_range"] = [start, end]
-    return fields
-
-
-def _covers_text(earlier: Mapping[str, Any], input_text: str) -> bool:
-    """Whether the earlier ranges, joined, are the text that this step read."""
-    if not earlier["origin_extractive"] or earlier.get("spans_left_out"):
-        return False
-    earlier_spans: Ranges = earlier["origin_spans"]
-    length = sum(end - start for start, end in earlier_spans)
-    return length == len(input_text)
 
 
 def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
@@ -202,48 +132,23 @@ def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
     for start, end in spans:
         offset = 0  # of the kept range in the kept text
         for kept_start, kept_end in kept_ranges:
-            length = kept_end - kept_start
-            overlap_start = max(start, offset)
-            overlap_end = min(end, offset + length)
-            if overlap_start < overlap_end:
-                shift = kept_start - offset
-                mapped_ranges.append([overlap_start + shift, overlap_end + shift])
-            offset += length
+            shift = kept_start - offset
+            first = max(start + shift, kept_start)
+            last = min(end + shift, kept_end)
+            if first < last:
+                mapped_ranges.append([first, last])
+            offset += kept_end - kept_start
     return mapped_ranges
 
 
-def _replacement_key(node: BaseNode, input_text: str) -> str | None:
-    """The metadata key that `MetadataReplacementPostProcessor` took the text from.
+def _joined_ranges(ranges: Ranges) -> Ranges:
+    """The ranges with adjacent ones joined."""
+    merged = merge_spans((start, end) for start, end in ranges)
+    return [[start, end] for start, end in merged]
 
-    Its parser hides the window and the original sentence from both modes.
-    """
-    embed_keys = node.excluded_embed_metadata_keys
-    hidden_keys = set(embed_keys).intersection(node.excluded_llm_metadata_keys)
-    if not hidden_keys or node.metadata.get("original_text") == input_text:
+
+def to_float(score: Any) -> float | None:
+    """Return a score as a float; a numpy float would not survive model_dump_json."""
+    if score is None:
         return None
-    for key, value in node.metadata.items():
-        if key in hidden_keys and isinstance(value, str) and value == input_text:
-            return key
-    return None
-
-
-def _limit_size(node_record: dict[str, Any]) -> dict[str, Any]:
-    """Fit a record into `RECORD_BYTES`: long names are cut, and the last ranges go."""
-    node_record["op"] = cut_text(node_record["op"])
-    metadata_key = node_record.get("origin_field", "")
-    if cut_text(metadata_key) != metadata_key:
-        del node_record["origin_field"]
-    if node_record["origin_id"] is not None:
-        node_record["origin_id"] = short_id(node_record["origin_id"])
-    omitted_count = node_record.get("spans_left_out", 0)
-    bare_record = {**node_record, "origin_spans": [], "spans": {}}
-    if node_record["origin_id"] is None:
-        listed, new_omitted = fit_ranges(node_record["spans"], bare_record)
-        node_record["spans"] = listed
-    else:
-        ranges = {"": node_record["origin_spans"]}
-        listed, new_omitted = fit_ranges(ranges, bare_record)
-        node_record["origin_spans"] = listed.get("", [])
-    if omitted_count + new_omitted:
-        node_record["spans_left_out"] = omitted_count + new_omitted
-    return node_record
+    return float(score)

@@ -42,7 +42,7 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
     input_by_id = {passage.id: passage for passage in inputs}
     shown: dict[tuple[str, str, str], dict[int, str]] = {}
     passages = []
-    drops = list(result.dropped)
+    drops = []
     for kept in result.passages:
         if kept.id not in text_starts or kept.is_rewritten:
             passages.append(kept)
@@ -57,26 +57,22 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
             earlier_id = _shown_by(positions, sentence)
             positions.setdefault(sentence.position, kept.id)
             # Repeated inside one node, its position proves no overlap.
-            occurrence_count = text_counts[sentence.text]
-            is_repeated = occurrence_count > 1
-            if earlier_id is None or is_repeated:
+            if earlier_id is None or text_counts[sentence.text] > 1:
                 new_spans.append(sentence.span)
             else:
                 reason = f"the same as in {earlier_id}"
                 drops.append(Drop(sentence.span, reason, kept.score))
-        if len(new_spans) == len(sentences):
-            passages.append(kept)
-            continue
-        shortened = extract_spans(origin, new_spans)
+        shortened: Passage | None = kept
+        if len(new_spans) < len(sentences):
+            shortened = extract_spans(origin, new_spans)
         if shortened is not None:
             passages.append(replace(shortened, score=kept.score))
-    if len(drops) == len(result.dropped):
+    if not drops:
         return result
     shown_ids = {passage.id for passage in passages}
     keeps = [keep for keep in result.kept if keep.span.passage_id in shown_ids]
-    return replace(
-        result, passages=tuple(passages), dropped=tuple(drops), kept=tuple(keeps)
-    )
+    dropped = (*result.dropped, *drops)
+    return replace(result, passages=tuple(passages), dropped=dropped, kept=tuple(keeps))
 
 
 def _shown_by(positions: Mapping[int, str], sentence: PlacedSentence) -> str | None:
@@ -118,16 +114,13 @@ def _document_start(passage: Passage) -> tuple[str, int] | None:
     node = source_node(passage).node
     start = getattr(node, "start_char_idx", None)
     end = getattr(node, "end_char_idx", None)
-    if node.ref_doc_id is None:
-        return None
-    if start is None or end is None:
+    document_id = node.ref_doc_id
+    if document_id is None or start is None or end is None:
         return None
     if end - start == len(passage.text):
-        return node.ref_doc_id, start
+        return document_id, start
     sentence = str(node.metadata.get(_WINDOW_SENTENCE_KEY, ""))
-    if not sentence:
-        return None
     position = passage.text.find(sentence)
-    if position < 0:
+    if not sentence or position < 0:
         return None
-    return node.ref_doc_id, start - position
+    return document_id, start - position

@@ -146,9 +146,8 @@ class Local(CustomLLM):
         return LLMMetadata(model_name="local")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(
-            text=self.reply(prompt), raw={"prompt_tokens": 7, "completion_tokens": 3}
-        )
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        return CompletionResponse(text=self.reply(prompt), raw={"usage": usage})
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)

@@ -26,12 +26,9 @@ from llamaindex_denoise import Checked
 
 
 def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):
-    settings = {
-        "limits": LoopLimits(attempts=1),
-        "unsupported": "abstain",
-    }
+    limits = LoopLimits(attempts=1, unsupported="abstain")
     engine = inner(scripted_llm(first_wrong_then_right))
-    response = Checked(engine, **settings).query(QUESTION)
+    response = Checked(engine, limits=limits).query(QUESTION)
     note = response.metadata["denoise"]
     assert note["outcome"] == "abstained"
     assert len(note["attempts"]) == 1
@@ -43,6 +40,7 @@ def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):
         {"keep": 2},
         {"utility": Groundedness()},
         {"top_n": 2},
+        {"unsupported": "abstain"},
     ],
 )
 def test_a_setting_that_nothing_reads_is_an_error(scripted_llm, setting):
@@ -90,6 +88,23 @@ def test_what_an_agent_does_not_read_is_an_error(wrong):
         Checked(FunctionAgent(name="guide", llm=Calling(script=None)), **wrong)
 
 
+@pytest.mark.parametrize("is_workflow", [False, True])
+@pytest.mark.parametrize("tool_name", ["note", "notes"])
+def test_a_name_that_no_tool_has_is_refused(is_workflow, tool_name):
+    def notes(query: str) -> str:
+        """Reads the notebook."""
+        return query
+
+    agent = FunctionAgent(name="guide", tools=[notes], llm=Calling(script=None))
+    if is_workflow:
+        agent = AgentWorkflow(agents=[agent])
+    if tool_name == "notes":
+        assert Checked(agent, no_evidence={tool_name})
+        return
+    with pytest.raises(InputError, match=r"\['note'\]: no tool .* \['notes'\]"):
+        Checked(agent, no_evidence={tool_name})
+
+
 def test_an_agent_that_takes_nothing_back_is_refused():
     class Plain(BaseWorkflowAgent):
         async def take_step(self, ctx, llm_input, tools, memory):
@@ -108,7 +123,6 @@ def test_an_agent_that_takes_nothing_back_is_refused():
         {"limits": 2},
         {"judge": "gpt"},
         {"judge": Groundedness},
-        {"unsupported": "drop"},
     ],
 )
 def test_values_of_the_wrong_kind_are_errors(scripted_llm, wrong):

@@ -23,9 +23,6 @@ class Stuck(Uncopied, TextNode):
 
 TITLED = {"title": "Towers"}
 BROKEN = {
-    "a template with a foreign field": lambda: TextNode(
-        text=TEXT, metadata=TITLED, text_template="{nobody}"
-    ),
     "a metadata template with a foreign field": lambda: TextNode(
         text=TEXT, metadata=TITLED, metadata_template="{nobody}"
     ),

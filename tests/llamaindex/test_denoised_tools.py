@@ -15,6 +15,7 @@ from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
+from llama_index.core.tools.calling import call_tool
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
 from llamaindex_engines import outcome_of
@@ -233,6 +234,23 @@ def test_what_a_tool_returns_is_cut_in_its_type(name):
         assert output.content.split("=")[0] == whole.split("=")[0]
 
 
+def test_nodes_of_one_text_stay_themselves():
+    text = TOWNS[0]["content"]
+    twins = []
+    for name in ("first", "second"):
+        node = TextNode(text=text, id_=name)
+        twins.append(NodeWithScore(node=node, score=0.5))
+
+    def look(query: str) -> list:
+        """Looks things up."""
+        return [*twins, *NODES[1:]]
+
+    content = output_of(DENOISER, look).content
+    assert content.count("id_='first'") == 1
+    assert content.count("id_='second'") == 1
+    assert "2 of 14" in content
+
+
 def test_a_short_result_and_a_pinned_item_stay():
     def look(query: str) -> list:
         """Looks things up."""
@@ -242,6 +260,43 @@ def test_a_short_result_and_a_pinned_item_stay():
     output = output_of(DENOISER, look, must_keep="^Town 7 ")
     assert "Town 7 is a town." in output.content
     assert "Town 6 is a town." not in output.content
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda tool: tool("Paris"),
+        lambda tool: tool(query="Paris"),
+        lambda tool: asyncio.run(tool.acall(query="dry Paris")),
+        lambda tool: call_tool(tool, {"query": "Paris"}),
+    ],
+)
+def test_a_tool_is_cut_without_an_agents_context(call):
+    tool, _ = denoised(
+        [search_tool()],
+        DENOISER,
+        min_characters=0,
+        recall=True,
+    )
+    output = call(tool)
+    assert not output.is_error
+    results = json.loads(output.content)["results"]
+    assert results == [NOTE, FOUND["results"][3]], "no id without a place for it"
+    assert json.loads(output.raw_output) == FOUND
+
+
+def test_without_a_context_and_a_question_a_result_stays_whole():
+    def list_towns() -> str:
+        """Lists towns."""
+        return json.dumps(FOUND)
+
+    (tool,) = denoised([FunctionTool.from_defaults(list_towns)], DENOISER)
+    assert json.loads(tool().content) == FOUND
+
+
+def test_recall_without_a_context_says_that_there_is_nothing():
+    *_, recall = denoised([search_tool()], DENOISER, recall=True)
+    assert "There is no part 'x'" in recall(id="x").content
 
 
 @given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)))

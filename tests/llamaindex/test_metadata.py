@@ -85,9 +85,6 @@ NODES = [
         metadata_template="<{key}={value}>",
         metadata_separator=" ",
     ),
-    TextNode(
-        text="body", metadata={"a": 1}, text_template="About {metadata_str}:\n{content}"
-    ),
     Document(text="body", metadata={"a": 1}),
     Node(text_resource={"text": "body"}, metadata={"a": 1}),
     ImageNode(text="body", metadata={"a": 1}, image_url="https://example.org/a.png"),
@@ -103,16 +100,15 @@ NODES = [
     "mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE]
 )
 def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
-    (passage,) = to_passages([NodeWithScore(node=node)], mode, include_captions=True)
+    (passage,) = to_passages([NodeWithScore(node=node)], mode)
     assert passage.text == "body"
     assert passage.text_with_header.split() == node.get_content(mode).split()
 
 
-def test_what_a_template_writes_behind_the_text_is_in_the_header_too():
-    node = TextNode(
-        text="body", metadata={"a": 1}, text_template="{content}\n\nfrom {metadata_str}"
-    )
-    assert node_header(node, MetadataMode.LLM) == "from a: 1"
+def test_what_a_template_writes_is_no_metadata():
+    template = "About {metadata_str}:\n{content}"
+    node = TextNode(text="body", metadata={"a": 1}, text_template=template)
+    assert node_header(node, MetadataMode.LLM) == "a: 1"
 
 
 SECRET = "ward 7, patient 4711"

@@ -6,7 +6,7 @@ import pytest
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import RetrieverTool
-from llamaindex_denoisers import Fails, both, nodes_of, texts_of
+from llamaindex_denoisers import both, nodes_of, texts_of
 from llamaindex_engines import QUESTION, Fixed, keep_red
 
 from denoise_core.end import ENDDenoiser
@@ -69,15 +69,6 @@ def test_top_n_and_order():
         DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts)
     )
     assert texts_of(ranked) == ["aaaa", "aaa", "aa"]
-
-
-def test_what_began_also_ends_when_it_fails(event_log):
-    with pytest.raises(ConnectionError):
-        DenoisePostprocessor(denoiser=Fails(), on_error="raise").postprocess_nodes(
-            nodes_of(), query_str="q"
-        )
-    names = [type(e).__name__ for e in event_log[0]]
-    assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
 
 
 def one_text():

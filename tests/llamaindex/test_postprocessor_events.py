@@ -2,11 +2,7 @@
 
 import asyncio
 
-from llama_index.core.instrumentation.events.rerank import (
-    ReRankEndEvent,
-    ReRankStartEvent,
-)
-from llamaindex_denoisers import QUESTION, ids_of, nodes_of
+from llamaindex_denoisers import QUESTION, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
@@ -18,15 +14,8 @@ def test_events_for_a_real_handler(event_log, denoiser):
     out = DenoisePostprocessor(denoiser=denoiser).postprocess_nodes(
         nodes, query_str=QUESTION
     )
-    start, own_value, end = [
-        e
-        for e in events
-        if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
-    ]
-    assert isinstance(start, ReRankStartEvent)
-    assert isinstance(end, ReRankEndEvent)
-    assert ids_of(start.nodes) == [hit.node.node_id for hit in nodes]
-    assert end.nodes == out
+    [own_value] = [event for event in events if isinstance(event, DenoiseEvent)]
+    assert len(own_value.summary["passages"]) == len(out)
     assert own_value.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
     assert "Porto" not in own_value.model_dump_json()
     assert own_value.span_id, "the event belongs to no span"

@@ -45,7 +45,6 @@ def test_keep_is_the_rule_of_a_denoiser_that_is_given():
 
 def test_nodes_and_questions_given_otherwise():
     every = DenoisePostprocessor(keep=5)
-    assert texts(every, nodes()[0]) == [nodes()[0].text]
     assert texts(every, (n for n in nodes())) == [hit.text for hit in nodes()]
     with pytest.raises(InputError, match="query_str="):
         every.postprocess_nodes(nodes(), QUESTION)
