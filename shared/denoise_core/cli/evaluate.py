@@ -42,6 +42,7 @@ from denoise_core.evaluate.comparison.evaluation import summary_lines, table_row
 from denoise_core.evaluate.comparison.setting import (
     SAME_BUDGET,
     SETTING_FILE,
+    describe_use,
     read_setting,
 )
 from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
@@ -106,7 +107,7 @@ def evaluate_command(
     Compares everything, the default, and the first few passages, BM25 and cosine with at most the default's
     tokens: whether what is needed is kept and, with --llm, how many answers from that are right. Prints a table,
     and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
-    frameworks.
+    frameworks. Ends with status 1 when --llm answered no question.
 
     **Examples**
 
@@ -197,9 +198,6 @@ def _write_evaluation(
     console: Console,
     error_console: Console,
 ) -> None:
-    print_table(console, table_rows(evaluation, short=True))
-    for text_line in summary_lines(evaluation):
-        print_line(console, text_line)
     out.mkdir(parents=True, exist_ok=True)
     setting_path = out / SETTING_FILE
     evaluation.save_page(out / PAGE_FILE)
@@ -208,12 +206,16 @@ def _write_evaluation(
     )
     write_whole(out / RESULTS_FILE, evaluation_json + "\n")
     evaluation.save_setting(setting_path)
+    # The files first: printing may fail on a closed pipe.
+    print_table(console, table_rows(evaluation, short=True))
+    for text_line in summary_lines(evaluation):
+        print_line(console, text_line)
     file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
     print_line(error_console, f"\nwritten to {out}: {file_names}")
-    print_line(
-        error_console,
-        f"use it: rag-denoise run --denoiser {setting_path} -q ... -p ...",
-    )
+    usage_text = describe_use(evaluation.recommendation.setting, setting_path)
+    print_line(error_console, f"use it: {usage_text}")
+    if evaluation.answer_failure is not None:
+        raise typer.Exit(1)
 
 
 def _extra_strategies(

@@ -100,6 +100,8 @@ def fit(
     """
     console = Console(stderr=True)
     check_output_folder(out, overwrite=overwrite)
+    if dry_run and label_with is None:
+        raise InputError("--dry-run counts the calls of a model: add --label-with")
     if label_with is None and documents is None:
         questions = _read_labelled(console, data)[:limit]
     else:

@@ -169,7 +169,7 @@ class _ServerTools:
         """
 
         def run_check() -> dict[str, Any]:
-            inputs, warnings = self._load_passages(sources, files)
+            inputs, warnings = self._load_passages(sources, files, visible_text=True)
             verdict = check(question, answer, inputs, judge=self._judge)
             return {**verdict_json(verdict, inputs), "warnings": warnings}
 
@@ -184,7 +184,7 @@ class _ServerTools:
             raise self._tool_error(f"failed: {type(error).__name__}") from None
 
     def _load_passages(
-        self, texts: Sequence[str], files: Sequence[str]
+        self, texts: Sequence[str], files: Sequence[str], visible_text: bool = False
     ) -> tuple[tuple[Passage, ...], list[str]]:
         """Return the passages of texts and files, and what was left out of these."""
         passages = [Passage(text, str(index)) for index, text in enumerate(texts)]
@@ -199,7 +199,7 @@ class _ServerTools:
             try:
                 if not is_readable:
                     raise InputError(f"{file_path} is no file")
-                loaded = read_passages(str(file_path))
+                loaded = read_passages(str(file_path), visible_text=visible_text)
             except InputError:
                 raise self._tool_error(f"files[{index}] cannot be read") from None
             passages += loaded.passages

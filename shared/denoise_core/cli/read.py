@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 from denoise_core.cli.convert import CONVERTERS, convert_file
 from denoise_core.errors import InputError
+from denoise_core.text.markup import strip_tags
+from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
@@ -49,7 +51,9 @@ class _SourceFile:
         return PurePath(self.name).suffix.lower()
 
 
-def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
+def read_passages(
+    *sources: str, skip_bad: bool = False, visible_text: bool = False
+) -> LoadedPassages:
     """Read passages from files, folders or standard input.
 
     Text is UTF-8 or UTF-16 with a byte order mark; other bytes are read as cp1252
@@ -64,11 +68,13 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
         *sources: Paths, or ``-`` for standard input. Files of a folder that cannot be
             read are left out with a warning.
         skip_bad: Warn about any other part that cannot be read, too, and go on.
+        visible_text: Whether HTML becomes the text that its reader sees. Denoising cuts
+            it by its blocks; what compares sentences needs the text.
 
     Raises:
         InputError: A part cannot be read; names file and line.
     """
-    reader = _PassageReader(skip_bad)
+    reader = _PassageReader(skip_bad, visible_text)
     for source in sources:
         for source_file in _source_files(source, reader):
             reader.add_file(source_file)
@@ -78,8 +84,9 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
 class _PassageReader:
     """Collects passages and warnings, file by file."""
 
-    def __init__(self, skip_bad: bool) -> None:
+    def __init__(self, skip_bad: bool, visible_text: bool) -> None:
         self.skip_bad = skip_bad
+        self.visible_text = visible_text
         self.warnings: list[str] = []
         self._left_out_count = 0
         self._found_ids: list[str | None] = []
@@ -116,6 +123,8 @@ class _PassageReader:
                 self._reject(f"{name}, {record_location}: {error}")
 
     def _add(self, passage_id: str | None, passage: Passage) -> None:
+        if self.visible_text:
+            passage = to_visible_text(passage)
         self._found_ids.append(passage_id)
         self._found_passages.append(passage)
 
@@ -157,6 +166,48 @@ class _PassageReader:
         return LoadedPassages(tuple(passages), tuple(self.warnings))
 
 
+def read_answer(source: str) -> tuple[str, Sequence[str]]:
+    """Return the text of an answer, and what the user should know about its file.
+
+    Args:
+        source: A file, or ``-`` for standard input.
+
+    Raises:
+        InputError: It cannot be read, or has several texts.
+    """
+    loaded = read_passages(source, visible_text=True)
+    if len(loaded.passages) > 1:
+        raise InputError(
+            f"--answer {source}: expected one text, got {len(loaded.passages)}; the "
+            "texts to check it by are --passages"
+        )
+    texts = [passage.text for passage in loaded.passages]
+    return "".join(texts), loaded.warnings
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines of a file that are not empty, with their numbers from 1.
+
+    Raises:
+        InputError: It is no text in UTF-8.
+    """
+    try:
+        # Ids may hold characters that splitlines would split at.
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read {str(path)!r}: {error}; expected a file of JSON lines"
+        ) from error
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def to_visible_text(passage: Passage) -> Passage:
+    """Return the passage; of HTML what its reader sees, a line for each row or block."""
+    if chunk_text(passage.text).text_format != "html":
+        return passage
+    return replace(passage, text=strip_tags(passage.text))
+
+
 def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
     """The files of a source; of a folder those that are text."""
     if source == "-":
@@ -186,7 +237,7 @@ def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
         if isinstance(file_content, bytes) and not is_converted:
             try:
                 _decode_text(file_content)
-            except UnicodeDecodeError:
+            except (InputError, UnicodeDecodeError):
                 reader.leave_out(f"{file_path}: no text that can be read")
                 continue
         has_files = True
@@ -283,12 +334,12 @@ def _any_record_has_text(records: Iterable[Any]) -> bool:
 
 
 def _decode_text(content: bytes) -> tuple[str, str]:
-    """The text and its encoding; raises `UnicodeDecodeError` for binary content."""
+    """The text and its encoding; raises `InputError` for binary content."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16"), "UTF-16"
     # Decoding alone would accept most binary formats, as cp1252 accepts any byte.
     if b"\0" in content:
-        raise UnicodeDecodeError("utf-8", b"", 0, 0, "a NUL, which no text has")
+        raise InputError("it has a NUL byte, which no text has")
     try:
         return content.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:

@@ -14,6 +14,7 @@ from rich.progress import track
 from denoise_core._files import write_whole
 from denoise_core.cli.evaluate import open_ledger, show_plan
 from denoise_core.cli.options import BudgetOption, DryRunOption, app
+from denoise_core.cli.read import read_lines
 from denoise_core.cli.terminal import print_line
 from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
 from denoise_core.testing import RecordedLLM
@@ -95,7 +96,7 @@ def _read_prompts(path: Path) -> list[dict[str, Any]]:
         InputError: A line has no messages.
     """
     prompt_rows = []
-    for prompt_number, json_line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    for prompt_number, json_line in read_lines(path):
         try:
             prompt_row = json.loads(json_line)
             messages = [

@@ -22,6 +22,7 @@ from denoise_core.cli.options import (
     KeepOption,
     LLMOption,
     MethodOption,
+    PageOption,
     PassagesOption,
     QueryOption,
     SkipBadOption,
@@ -65,9 +66,7 @@ def run(
         ),
     ] = None,
     as_json: JsonOption = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write a page that shows what was dropped.")
-    ] = None,
+    html: PageOption = None,
     skip_bad: SkipBadOption = False,
     show_reasons: Annotated[
         bool,
@@ -310,7 +309,7 @@ def _kept_texts(passages: Sequence[Passage], result: DenoiseResult) -> list[str]
     html_ids = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
     texts = []
     for passage in result.passages:
-        if passage.id in html_ids:
+        if passage.id in html_ids:  # a kept piece alone may not look like HTML
             passage = replace(passage, text=strip_tags(passage.text))
         texts.append(escape_control(passage.text_with_header.strip()))
     return texts

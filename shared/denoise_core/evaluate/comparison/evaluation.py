@@ -132,6 +132,19 @@ class Evaluation:
         """
         return {figures.name: figures for figures in self.figures}[name]
 
+    @property
+    def answer_failure(self) -> str | None:
+        """Why no question was answered; None when one was, or nobody was to answer."""
+        if self.answered_by is None:
+            return None
+        error = None
+        for outcomes in self.outcomes.values():
+            for outcome in outcomes:
+                if outcome.reply is not None:
+                    return None
+                error = error or outcome.error
+        return error
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values. Questions are named by their line, without text."""
         question_records = {}
@@ -260,11 +273,7 @@ def _recommend(
         measure = NEEDED_KEPT
     ranked_names = [name for name in rankings[measure] if name in settable]
     if not ranked_names:
-        reason_text = (
-            "nothing was measured, because the questions have no gold passages, no "
-            "answers and no needed texts"
-        )
-        return _recommendation(EVERYTHING, settable, reason_text)
+        return _recommendation(EVERYTHING, settable, _unmeasured_reason(figures))
     figures_by_name = {figures_row.name: figures_row for figures_row in figures}
     best_name = ranked_names[0]
     tied_names = [best_name]
@@ -290,6 +299,17 @@ def _recommend(
         tied_names, key=lambda name: _cost_key(settable[name], figures_by_name[name])
     )
     return _recommend_chosen(name, tied_names, measure, settable, figures_by_name)
+
+
+def _unmeasured_reason(figures: Sequence[StrategyFigures]) -> str:
+    for figures_row in figures:
+        if figures_row.failures:
+            _, error = figures_row.failures[0]
+            return f"nothing was measured: {figures_row.name} failed: {error}"
+    return (
+        "nothing was measured, because the questions have no gold passages, no answers "
+        "and no needed texts"
+    )
 
 
 def _keeps_enough(needed_kept: MeanInterval | None) -> bool:
@@ -425,9 +445,12 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
         f"{count} {_GOLD_SOURCES[name]}"
         for name, count in sorted(evaluation.gold_from.items())
     ]
+    answered_by = evaluation.answered_by
+    if answered_by is None or evaluation.answer_failure is not None:
+        answered_by = "nobody"
     sentences = [
         f"{evaluation.questions} questions; gold passages: {', '.join(gold_sources)}; "
-        f"answered by: {evaluation.answered_by or 'nobody'}."
+        f"answered by: {answered_by}."
     ]
     sentences.append(_needed_line(evaluation))
     for note in evaluation.notes:
@@ -447,13 +470,29 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
     )
     sentences += _problem_lines("left out: ", evaluation.rejected_records)
     sentences += _problem_lines("", evaluation.warnings)
+    sentences += _failure_lines(evaluation)
+    return sentences
+
+
+def _failure_lines(evaluation: Evaluation) -> list[str]:
+    """One sentence for each failure, with the strategies that have it."""
+    if evaluation.answer_failure is not None:
+        return [
+            f"No question was answered: {evaluation.answer_failure}. What is kept was "
+            "measured all the same."
+        ]
+    names_by_failure: dict[str, list[str]] = defaultdict(list)
     for figures in evaluation.figures:
         if figures.failures:
             line_number, error = figures.failures[0]
-            sentences.append(
-                f"{figures.name} failed on {len(figures.failures)} questions, first "
-                f"line {line_number}: {error}."
+            failure_text = (
+                f"failed on {len(figures.failures)} questions, first line "
+                f"{line_number}: {error.rstrip('.')}."
             )
+            names_by_failure[failure_text].append(figures.name)
+    sentences = []
+    for failure_text, names in names_by_failure.items():
+        sentences.append(f"{', '.join(names)} {failure_text}")
     return sentences
 
 
@@ -635,7 +674,7 @@ def _token_budgets(
 
     The budget is higher than the average, because some questions have fewer tokens than it.
     """
-    kept_tokens = [o.kept_tokens for o in default_outcomes if o.error is None]
+    kept_tokens = [o.kept_tokens for o in default_outcomes if o.kept_tokens is not None]
     if not kept_tokens:
         return None, None
     mean_tokens = float(np.mean(kept_tokens))
@@ -685,6 +724,8 @@ class _Run:
                 raise
             return QuestionOutcome(case, error=format_error(error))
         outcome = measure_outcome(case, result, self.count_tokens)
+        if len(result.failures) == len(question.passages):
+            outcome = replace(outcome, error=result.fallback)
         return replace(outcome, seconds=seconds if is_timed else None)
 
 
@@ -700,5 +741,5 @@ def _answer(
     except Exception as error:  # the model that answers, or the one that grades
         if is_user_error(error):
             raise
-        return QuestionOutcome(outcome.case, error=format_error(error))
+        return replace(outcome, error=format_error(error))
     return replace(outcome, reply=reply, is_correct=is_correct)

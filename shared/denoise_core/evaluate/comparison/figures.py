@@ -42,12 +42,13 @@ class QuestionOutcome:
         reply: The answer from the kept text.
         is_correct: Whether the answer is right.
         seconds: The denoiser's time; None when it was not timed.
-        error: What failed; then everything else is empty.
+        error: What failed: the denoiser, then everything else is empty, or the answer to
+            what it kept.
     """
 
     case: EvaluationCase
     result: DenoiseResult | None = None
-    kept_tokens: float = 0
+    kept_tokens: float | None = None
     kept_ids: frozenset[str] = frozenset()
     gold_recall: float | None = None
     needed_kept: float | None = None
@@ -175,7 +176,8 @@ class StrategyFigures:
     Attributes:
         name: The strategy's name.
         questions: The questions without an error.
-        failures: Lines and errors of the others.
+        failures: Lines and errors of the others. Where only the answer failed, what was
+            kept counts all the same.
         needed_kept: How often the kept text still has what the question needs.
         gold_recall: The share of the gold passages of which something is kept.
         accuracy: The share of right answers.
@@ -213,36 +215,33 @@ def strategy_figures(
         outcomes: Its outcomes.
         all_outcomes: Those of the same questions with all passages.
     """
-    successful_outcomes = [outcome for outcome in outcomes if outcome.error is None]
     failed_lines = [
         (outcome.case.line_number, outcome.error)
         for outcome in outcomes
         if outcome.error is not None
     ]
-    total_tokens = _mean_known(o.kept_tokens for o in all_outcomes if o.error is None)
-    kept_tokens = (
-        _mean_known(outcome.kept_tokens for outcome in successful_outcomes) or 0.0
-    )
+    total_tokens = _mean_known(outcome.kept_tokens for outcome in all_outcomes)
+    kept_tokens = _mean_known(outcome.kept_tokens for outcome in outcomes) or 0.0
     known_usages = [
-        usage for usage in map(_outcome_usage, successful_outcomes) if usage is not None
+        usage for usage in map(_outcome_usage, outcomes) if usage is not None
     ]
     return StrategyFigures(
         name,
-        len(successful_outcomes),
+        len(outcomes) - len(failed_lines),
         tuple(failed_lines),
         needed_kept=mean_interval(
-            _known_values(outcome.needed_kept for outcome in successful_outcomes)
+            _known_values(outcome.needed_kept for outcome in outcomes)
         ),
         gold_recall=mean_interval(
-            _known_values(outcome.gold_recall for outcome in successful_outcomes)
+            _known_values(outcome.gold_recall for outcome in outcomes)
         ),
         accuracy=mean_interval(
-            _known_values(outcome.is_correct for outcome in successful_outcomes)
+            _known_values(outcome.is_correct for outcome in outcomes)
         ),
         accuracy_change=_answer_change(outcomes, all_outcomes),
         kept_tokens=kept_tokens,
         kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
-        seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
+        seconds=_mean_known(outcome.seconds for outcome in outcomes),
         **mean_usage(known_usages),
     )
 
