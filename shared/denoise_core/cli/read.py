@@ -21,6 +21,7 @@ from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
 NOT_JSON = object()  # `None` is a JSON value
+_HTML_SUFFIXES = (".html", ".htm")
 _MAX_CELL_CHARACTERS = 2**31 - 1  # the most that the csv module takes everywhere
 
 
@@ -203,9 +204,18 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
 
 def to_visible_text(passage: Passage) -> Passage:
     """Return the passage; of HTML what its reader sees, a line for each row or block."""
-    if chunk_text(passage.text).text_format != "html":
+    if not is_html(passage):
         return passage
     return replace(passage, text=strip_tags(passage.text))
+
+
+def is_html(passage: Passage) -> bool:
+    """Whether a passage is HTML by its file's name or its text.
+
+    A part of a page may be well-formed XML, too.
+    """
+    suffix = PurePath(passage.metadata.get("file", "")).suffix.lower()
+    return suffix in _HTML_SUFFIXES or chunk_text(passage.text).text_format == "html"
 
 
 def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:

@@ -28,7 +28,7 @@ from denoise_core.cli.options import (
     SkipBadOption,
     app,
 )
-from denoise_core.cli.read import read_passages
+from denoise_core.cli.read import is_html, read_passages
 from denoise_core.cli.terminal import print_line, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import KeepSetting, TokenLimit
@@ -37,7 +37,6 @@ from denoise_core.protocols import LLM, Denoiser, Scorer
 from denoise_core.report.context import ReportItem, mark_pieces, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
-from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage
 
 NOTHING_DENOISED = 3  # exit status: no passage was read, or each of them fell back
@@ -306,7 +305,7 @@ def parse_keep(keep: str) -> float | int | str:
 
 def _kept_texts(passages: Sequence[Passage], result: DenoiseResult) -> list[str]:
     """The text of each kept passage with its header; of HTML what a reader sees."""
-    html_ids = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
+    html_ids = {passage.id for passage in passages if is_html(passage)}
     texts = []
     for passage in result.passages:
         if passage.id in html_ids:  # a kept piece alone may not look like HTML
@@ -384,9 +383,9 @@ def print_pieces(
         console.print("no passages")
     for passage, pieces in zip(passages, mark_pieces(passages, result), strict=True):
         console.print(Text(_passage_title(passage), style="bold"))
-        is_html = chunk_text(passage.text).text_format == "html"
+        is_page = is_html(passage)
         for piece in pieces:
-            piece_text = strip_tags(piece.text) if is_html else piece.text
+            piece_text = strip_tags(piece.text) if is_page else piece.text
             if not piece_text.strip():
                 continue
             mark = "-"

@@ -158,13 +158,21 @@ KEEP = "expected a whole number of chunks"
          "leave --keep out"),
         ("run -q x -p {source} --denoiser mine --tokens 12",
          "--tokens is for end, bm25, embedding"),
-        ("demo --html missing/x.html", "there is no folder"),
+        *((f"{line} --html missing/x.html", "there is no folder") for line in
+          ("demo", "run -q x -p {source}", "check -a {source} -p {source}")),
+        *((f"{line} {{binary}}", "cannot read") for line in
+          ("report", "record --llm x o.jsonl", "check -p {source} -a")),
+        ("check -a {source} -p {source}", "expected one text, got 3"),
+        ("fit {source} -o {folder}/new --dry-run", "add --label-with"),
         ("fit missing.jsonl -o {folder}", "choose another folder"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_that_names_the_fix(command, source, line, message):
     folder = Path(source).parent
-    completed_run = command(line.format(source=source, folder=folder))
+    binary = folder / "logo.bin"
+    binary.write_bytes(b"\x89PNG\0\xff")
+    values = {"source": source, "folder": folder, "binary": binary}
+    completed_run = command(line.format(**values))
     assert completed_run.returncode == 2
     assert message in completed_run.stderr
     assert len(completed_run.stderr.strip().splitlines()) == 1

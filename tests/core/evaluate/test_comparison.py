@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from denoise_core.evaluate.comparison.figures import paired_difference
 from denoise_core.evaluate.comparison.setting import (
     OriginalOrderScorer,
     denoiser_from_setting,
+    describe_use,
     read_setting,
     save_setting,
 )
@@ -194,6 +196,7 @@ def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
     failures = ((3, "RuntimeError: the model is away"),)
     for figures in evaluation.figures:
         assert (figures.questions, figures.failures) == (5, failures)
+        assert figures.needed_kept.count == 6, "what was kept is known all the same"
     assert "failed on 1 questions, first line 3" in " ".join(summary_lines(evaluation))
 
 
@@ -298,6 +301,23 @@ def test_everything_keeps_everything_and_first_keeps_from_the_front():
     assert [p.text for p in kept_by(kind="everything")] == [p.text for p in passages]
     token_count = shared_encoder().count_tokens(passages[0].text)
     assert [p.id for p in kept_by(kind="first", tokens=token_count)] == ["p0"]
+
+
+@pytest.mark.parametrize("kind", ["everything", "first"])
+def test_what_goes_by_a_retrievers_order_comes_with_a_line_of_python(tmp_path, kind):
+    setting = {"kind": kind, "tokens": 9}
+    path = save_setting(tmp_path / "denoise.json", setting, {})
+    _, _, code = describe_use(setting, path).partition("order: ")
+    imports, _, expression = code.partition("; ")
+    names = {"query": TOWERS[0].text, "passages": TOWERS[0].passages}
+    exec(imports, names)
+    assert eval(expression, names).passages
+
+
+def test_a_setting_that_asks_a_model_comes_with_a_command_that_names_one(tmp_path):
+    usage = describe_use({"kind": "s2a"}, tmp_path / "my folder" / "denoise.json")
+    *_, denoiser, _, _, _, _, option, _ = shlex.split(usage)
+    assert (Path(denoiser).name, option) == ("denoise.json", "--llm")
 
 
 def test_needed_texts_must_all_be_kept_with_the_title_that_names_them():

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from local_server import answering, chat_reply
 from scripted_evaluation import evaluate_records
 
 from denoise_core import BudgetExceeded, InputError, Message, Reply, Usage
+from denoise_core.errors import ServerUnreachable
 from denoise_core.evaluate.comparison.answering import (
     LLMAnswerer,
     LLMGrader,
@@ -173,6 +175,27 @@ def test_a_call_that_fails_gives_its_part_of_the_budget_back():
     with pytest.raises(ConnectionError):
         reply_log.complete(messages("x"))
     assert reply_log.total_spent == 0
+
+
+def test_a_server_that_was_never_reached_is_asked_once():
+    errors = [ServerUnreachable("away"), None, *[ServerUnreachable("away")] * 2]
+
+    def reply(messages):
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+        return "x"
+
+    def complete(reply_log, text):
+        with suppress(ServerUnreachable):
+            return reply_log.complete(messages(text)).text
+
+    never_reached = ReplyLog(FunctionLLM(reply), "m")
+    assert [complete(never_reached, text) for text in "ab"] == [None, None]
+    assert len(errors) == 3
+    reached = ReplyLog(FunctionLLM(reply), "m")
+    assert [complete(reached, text) for text in "abc"] == ["x", None, None]
+    assert errors == [], "a server that was reached is asked again"
 
 
 def test_the_loop_is_a_way_and_is_never_recommended():
