@@ -22,7 +22,7 @@ from denoise_core.cli.options import (
     app,
 )
 from denoise_core.cli.read import read_answer, read_passages
-from denoise_core.cli.terminal import print_line
+from denoise_core.cli.terminal import print_line, print_warnings
 from denoise_core.errors import DenoiseError, InputError, format_error
 from denoise_core.report.checked import line_number, render_check, verdict_word
 from denoise_core.support import AnswerVerdict
@@ -81,8 +81,8 @@ def check_command(
     answer_text, answer_warnings = read_answer(answer)
     loaded_passages = read_passages(*passages, skip_bad=skip_bad, visible_text=True)
     error_console = Console(stderr=True)
-    for load_warning in (*answer_warnings, *loaded_passages.warnings):
-        print_line(error_console, load_warning, "yellow")
+    print_warnings(error_console, answer_warnings)
+    print_warnings(error_console, loaded_passages.warnings)
     judge = judge_from_option(llm)
     try:
         verdict = check(query, answer_text, loaded_passages.passages, judge=judge)

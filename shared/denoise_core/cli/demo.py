@@ -125,16 +125,8 @@ def _print_question(
         print_line(console, "   answer kept", "green")
     else:
         print_line(console, "   ANSWER DROPPED", "bold red")
-    kept_titles: list[str] = []
-    dropped_titles: list[str] = []
-    for passage in question.passages:
-        passage_title = passage.metadata["title"]
-        if passage.id in question.gold:
-            passage_title += " (holds the answer)"
-        titles = kept_titles if passage.id in kept_ids else dropped_titles
-        titles.append(passage_title)
-    print_line(console, f"   kept:    {' · '.join(kept_titles)}")
-    print_line(console, f"   dropped: {' · '.join(dropped_titles)}", "dim")
+    passage_count = len(question.passages)
+    print_line(console, f"   text of {len(kept_ids)} of {passage_count} passages kept")
     for note in answer_notes:
         print_line(console, f"   {note}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,12 @@ from denoise_core._files import write_whole
 from denoise_core.cli import options
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import print_line, print_table, progress_bar
+from denoise_core.cli.terminal import (
+    print_line,
+    print_table,
+    print_warnings,
+    progress_bar,
+)
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import (
@@ -54,8 +60,6 @@ _ANSWERER_HELP = (
 PAGE_FILE = "report.html"
 RESULTS_FILE = "results.json"
 ANSWERS_FILE = "answers.jsonl"
-LABELS_FILE = "labels.jsonl"
-_SHOWN_REJECTIONS = 10
 
 
 @app.command("evaluate")
@@ -119,19 +123,20 @@ def evaluate_command(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    if llm == "none":
+    if llm != "none":
+        llm_from_name(llm)  # so that a wrong name is an error before any work
+    else:
         needs_llm = {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
         if label_with is None:
             needs_llm |= {"--budget": budget is not None, "--dry-run": dry_run}
         _require_llm(needs_llm)
     error_console = Console(stderr=True)
     console = Console(highlight=False)
-    answer_log, label_log = _open_models(llm, label_with, out, budget, dry_run)
     strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
-    if loop and answer_log is not None:
-        strategies["loop"] = Strategy(
-            "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
-        )
+    # The models share a file of replies, and so the budget: what it tells was spent counts.
+    open_log = partial(open_ledger, path=out / ANSWERS_FILE, budget=budget, dry=dry_run)
+    answer_log = None
+    label_log = None if label_with is None else open_log(label_with)
     with progress_bar(error_console, "reading") as on_progress:
         evaluation_cases = load_cases(
             error_console,
@@ -148,10 +153,14 @@ def evaluate_command(
             evaluation_cases = label_cases(
                 evaluation_cases, label_log, label_with or "", progress=on_progress
             )
-        if answer_log is not None and answer_log is not label_log:
-            # Known only now: labelling has spent a part of the shared budget.
-            answer_log.budget = _remaining_budget(budget, label_log)
-    _print_rejections(error_console, evaluation_cases)
+        if dry_run:
+            show_plan(console, label_log)
+    if llm != "none":
+        answer_log = open_log(llm)  # now: labelling spends a part of the budget
+    if loop and answer_log is not None:
+        strategies["loop"] = Strategy(
+            "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
+        )
     with progress_bar(error_console, "comparing") as on_progress:
         evaluation = evaluate(
             evaluation_cases,
@@ -163,18 +172,8 @@ def evaluate_command(
         )
     if not dry_run:
         _write_evaluation(evaluation, out, console, error_console)
-        return
-    for reply_log in dict.fromkeys(
-        (label_log, answer_log)
-    ):  # one log may have both tasks
-        if reply_log is not None:
-            show_plan(console, reply_log)
-
-
-def _print_rejections(console: Console, cases: EvaluationCases) -> None:
-    for rejection in cases.rejected_records[:_SHOWN_REJECTIONS]:
-        location = f"line {rejection.line_number}"
-        print_line(console, f"left out: {location}: {rejection.reason}", "yellow")
+    elif answer_log is not None:
+        show_plan(console, answer_log)
 
 
 def _require_llm(needs_llm: Mapping[str, Any]) -> None:
@@ -189,7 +188,7 @@ def _require_llm(needs_llm: Mapping[str, Any]) -> None:
 def _build_grader(grading: str, answer_log: ReplyLog | None) -> Any:
     if grading == "judge" and answer_log is not None:
         return LLMGrader(answer_log)
-    return "exact" if grading == "exact" else "contains"
+    return grading
 
 
 def _write_evaluation(
@@ -236,36 +235,6 @@ def _extra_strategies(
     elif denoiser is not None:
         strategies["yours"] = read_setting(denoiser)
     return strategies
-
-
-def _open_models(
-    llm: str,
-    label_with: str | None,
-    out: Path,
-    budget: int | None,
-    dry_run: bool,
-) -> tuple[ReplyLog | None, ReplyLog | None]:
-    """The model that answers and the one that labels; they may be the same.
-
-    One budget is for both.
-    """
-    answer_log = None
-    if llm != "none":
-        answer_log = open_ledger(llm, out / ANSWERS_FILE, budget, dry_run)
-    if label_with is None:
-        return answer_log, None
-    if label_with == llm:
-        return answer_log, answer_log
-    label_budget = _remaining_budget(budget, answer_log)
-    label_log = open_ledger(label_with, out / LABELS_FILE, label_budget, dry_run)
-    return answer_log, label_log
-
-
-def _remaining_budget(budget: int | None, other: ReplyLog | None) -> int | None:
-    """What another model leaves of a shared budget."""
-    if budget is None or other is None:
-        return budget
-    return max(0, budget - other.total_spent)
 
 
 def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
@@ -323,8 +292,7 @@ def load_cases(
     if documents is not None:
         loaded_passages = read_passages(str(documents), skip_bad=True)
         passages = loaded_passages.passages
-        for load_warning in loaded_passages.warnings:
-            print_line(console, load_warning, "yellow")
+        print_warnings(console, loaded_passages.warnings)
     if questions is not None:
         passage_search = None
         if passages is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,7 +20,7 @@ from denoise_core.protocols import Denoiser
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
-from denoise_core.types import Passage
+from denoise_core.types import Passage, unique_ids
 from denoise_core.weighted_cache import WeightedLRUCache
 
 ResultT = TypeVar("ResultT")
@@ -204,12 +205,8 @@ class _ServerTools:
                 raise self._tool_error(f"files[{index}] cannot be read") from None
             passages += loaded.passages
             warnings += loaded.warnings
-        if len({input_passage.id for input_passage in passages}) < len(passages):
-            for index, input_passage in enumerate(passages):
-                numbered_id = f"{index}-{input_passage.id}"
-                passages[index] = Passage(
-                    input_passage.text, numbered_id, metadata=input_passage.metadata
-                )
+        ids = unique_ids([input_passage.id for input_passage in passages])
+        passages = [replace(p, id=id) for p, id in zip(passages, ids, strict=True)]
         total_characters = sum(len(input_passage.text) for input_passage in passages)
         if not 1 <= len(passages) <= MAX_PASSAGES or total_characters > MAX_CHARACTERS:
             raise self._tool_error(

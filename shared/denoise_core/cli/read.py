@@ -40,16 +40,23 @@ class LoadedPassages:
 
 @dataclass(frozen=True, slots=True)
 class _SourceFile:
-    """A file: its name in messages, its passage's id, its bytes or an error."""
+    """A file: its name in messages, its passage's id, its path; None is standard input."""
 
     name: str
     passage_id: str
-    content: bytes | OSError
+    path: Path | None
     is_in_folder: bool = False
 
     @property
     def suffix(self) -> str:
         return PurePath(self.name).suffix.lower()
+
+    def read_bytes(self) -> bytes:
+        """Raises `OSError` where the file cannot be read."""
+        if self.path is not None:
+            return self.path.read_bytes()
+        stream = getattr(sys.stdin, "buffer", None)
+        return stream.read() if stream else sys.stdin.read().encode()
 
 
 def read_passages(
@@ -77,8 +84,13 @@ def read_passages(
     """
     reader = _PassageReader(skip_bad, visible_text)
     for source in sources:
-        for source_file in _source_files(source, reader):
-            reader.add_file(source_file)
+        readable_files = [reader.add_file(file) for file in _source_files(source)]
+        if not any(readable_files) and Path(source).is_dir():
+            reasons = "".join(f"; {warning}" for warning in reader.warnings[:3])
+            raise InputError(
+                f"no files that can be read in the folder {source!r}; it may contain "
+                f"text, HTML, PDF and docx{reasons}"
+            )
     return reader.finish()
 
 
@@ -93,7 +105,8 @@ class _PassageReader:
         self._found_ids: list[str | None] = []
         self._found_passages: list[Passage] = []
 
-    def add_file(self, file: _SourceFile) -> None:
+    def add_file(self, file: _SourceFile) -> bool:
+        """Read a file; False where it was left out, and said so."""
         name = file.name
         try:
             text, encoding = _file_text(file)
@@ -104,7 +117,7 @@ class _PassageReader:
                 self.leave_out(message)
             else:
                 self._reject(message)
-            return
+            return False
         if encoding != "UTF-8":
             self.warnings.append(f"{name} is not UTF-8; it was read as {encoding}")
         if not text.strip():
@@ -122,6 +135,7 @@ class _PassageReader:
                 self._add(passage_id, passage)
             except InputError as error:
                 self._reject(f"{name}, {record_location}: {error}")
+        return True
 
     def _add(self, passage_id: str | None, passage: Passage) -> None:
         if self.visible_text:
@@ -218,12 +232,10 @@ def is_html(passage: Passage) -> bool:
     return suffix in _HTML_SUFFIXES or chunk_text(passage.text).text_format == "html"
 
 
-def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
-    """The files of a source; of a folder those that are text."""
+def _source_files(source: str) -> Iterator[_SourceFile]:
+    """The files of a source."""
     if source == "-":
-        stream = getattr(sys.stdin, "buffer", None)
-        file_content = stream.read() if stream else sys.stdin.read().encode()
-        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, file_content)
+        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, None)
         return
     path = Path(source)
     try:
@@ -237,26 +249,11 @@ def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
             "input)"
         )
     if not is_folder:
-        yield _SourceFile(str(path), path.name, _read_bytes(path))
+        yield _SourceFile(str(path), path.name, path)
         return
-    has_files = False
     for file_path in _folder_files(path):
-        file_content = _read_bytes(file_path)
         file_id = file_path.relative_to(path).as_posix()
-        is_converted = file_path.suffix.lower() in CONVERTERS
-        if isinstance(file_content, bytes) and not is_converted:
-            try:
-                _decode_text(file_content)
-            except (InputError, UnicodeDecodeError):
-                reader.leave_out(f"{file_path}: no text that can be read")
-                continue
-        has_files = True
-        yield _SourceFile(str(file_path), file_id, file_content, is_in_folder=True)
-    if not has_files:
-        raise InputError(
-            f"no files that can be read in the folder {source!r}; it may contain text, "
-            "HTML, PDF and docx"
-        )
+        yield _SourceFile(str(file_path), file_id, file_path, is_in_folder=True)
 
 
 def _folder_files(folder: Path) -> Iterator[Path]:
@@ -273,21 +270,12 @@ def _folder_files(folder: Path) -> Iterator[Path]:
             yield file_path
 
 
-def _read_bytes(file_path: Path) -> bytes | OSError:
-    try:
-        return file_path.read_bytes()
-    except OSError as error:
-        return error
-
-
 def _file_text(source_file: _SourceFile) -> tuple[str, str]:
     """The text of a file and its encoding."""
-    if isinstance(source_file.content, OSError):
-        raise source_file.content
+    content = source_file.read_bytes()
     if source_file.suffix in CONVERTERS:
-        text = convert_file(source_file.suffix, source_file.content)
-        return text, "UTF-8"
-    return _decode_text(source_file.content)
+        return convert_file(source_file.suffix, content), "UTF-8"
+    return _decode_text(content)
 
 
 def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:

@@ -75,7 +75,10 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
 
 def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypatch):
     explained = run(f"-p {source} --keep 0.3 --why")
-    assert explained.stderr == "kept 46 % of 3 passages; dropped 2 pieces\n"
+    assert (
+        explained.stderr
+        == "kept 46 % of 3 passages; dropped 2 pieces (list them: --why)\n"
+    )
     assert "+ The Eiffel Tower was finished in 1889." in explained.stdout
     assert "- Bananas are rich in potassium." in explained.stdout
     assert "not among the best 30 %" in explained.stdout
@@ -83,7 +86,6 @@ def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypa
     printed = run(f"-p {source} --keep 0.3").stdout
     assert "The Eiffel Tower was finished in 1889." in printed
     assert "Bananas are rich" not in printed
-    assert "dropped 2 pieces of 2 passages (list them: --why)" in printed
 
 
 def test_a_terminal_gets_the_kept_text_first_and_at_most_a_screen(
@@ -100,7 +102,6 @@ def test_a_terminal_gets_the_kept_text_first_and_at_most_a_screen(
     assert len(lines) <= 24
     assert "The Eiffel Tower has stair" in "".join(lines[:5])
     assert "more lines" in printed
-    assert "pieces of 101 passages" in printed
 
 
 HANDBOOK = (
@@ -112,7 +113,10 @@ HANDBOOK = (
 def test_standard_input_is_cut_and_a_line_says_how_much_was_kept(command):
     line = "run -q 'trains or flights need what?' -p - --method bm25 --keep 2"
     completed_run = command(line, stdin=HANDBOOK)
-    assert completed_run.stderr == "kept 72 % of 1 passage; dropped 1 piece\n"
+    assert (
+        completed_run.stderr
+        == "kept 72 % of 1 passage; dropped 1 piece (list them: --why)\n"
+    )
     assert "Salaries" not in completed_run.stdout
     reason = command(f"{line} --why", stdin=HANDBOOK).stdout
     assert "not among the best 2, score" in reason
@@ -144,10 +148,8 @@ KEEP = "expected a whole number of chunks"
           ("2.5", "inf", "nan", "-1", "1.5", "1.0", "100%", "some")),
         ("run -q x -p {source} --keep 0", "expected 1 chunk or more"),
         ("run -q x -p {source} --method s2a-select", "name one with --llm"),
-        ("run -q x -p {source} --method bm25 --model x",
-         "--method bm25 asks no model: leave --model out"),
-        ("run -q x -p {source} --method s2a-select --model x",
-         "--method s2a-select asks --llm"),
+        ("run -q x -p {source} --method bm25 --llm x",
+         "--method bm25 asks no model: leave --llm out"),
         ("run -q x -p {source} --method s2a-select --llm x --keep 0.5",
          "the model decides"),
         ("run -q x -p {source} --method magic",
