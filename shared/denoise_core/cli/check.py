@@ -69,6 +69,7 @@ def check_command(
     4 if that is unknown, or nothing is claimed. Without --llm no judge reads it: each
     claim gets the sentence that shares most of its words, if at least half, and the
     numbers, dates and names that no passage has; each quotation, whether it is verbatim.
+    Lines of HTML, PDF and docx are those of their text, as its reader sees it.
 
     **Example**
 

@@ -13,7 +13,6 @@ from rich.console import Console
 from denoise_core.cli import options
 from denoise_core.cli.evaluate import load_cases, open_ledger, show_plan
 from denoise_core.cli.options import app
-from denoise_core.cli.run import parse_keep
 from denoise_core.cli.terminal import (
     print_line,
     print_table,
@@ -78,12 +77,6 @@ def fit(
             help="What the probe reads: states, or heads (attention, 20 to 50 questions)."
         ),
     ] = "states",
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            help="How much you will keep, such as 0.3: layers are compared at this amount."
-        ),
-    ] = None,
     calibrate: Annotated[
         Path | None, typer.Option(help="Other questions to calibrate --keep auto on.")
     ] = None,
@@ -130,7 +123,6 @@ def fit(
             questions,
             model,
             encoder=encoder,
-            keep="auto" if keep is None else parse_keep(keep),
             signal=signal,
             calibration=calibration,
             risk=risk,

@@ -52,7 +52,11 @@ def mcp(
     ] = "127.0.0.1",
     folder: Annotated[
         list[Path] | None,
-        typer.Option(help="A folder whose files may be read; repeat it for more."),
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="A folder whose files may be read; repeat it for more.",
+        ),
     ] = None,
     keep: KeepOption = None,
     llm: JudgeOption = None,

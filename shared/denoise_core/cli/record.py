@@ -16,7 +16,12 @@ from denoise_core.cli.evaluate import open_ledger, show_plan
 from denoise_core.cli.options import BudgetOption, DryRunOption, app
 from denoise_core.cli.read import read_lines
 from denoise_core.cli.terminal import print_line
-from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
+from denoise_core.errors import (
+    DenoiseError,
+    InputError,
+    ServerUnreachable,
+    is_auth_refusal,
+)
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message
 
@@ -61,7 +66,9 @@ def record_command(
         try:
             reply_text = reply_log.complete(messages).text
         except Exception as error:  # its text may contain the user's
-            if isinstance(error, DenoiseError) or is_auth_refusal(error):
+            is_outage = isinstance(error, ServerUnreachable) and len(output_lines) > 0
+            is_lasting = isinstance(error, DenoiseError) or is_auth_refusal(error)
+            if is_lasting and not is_outage:
                 raise
             failed_prompts.append(f"prompt {prompt_number}: {type(error).__name__}")
             continue

@@ -32,7 +32,7 @@ from denoise_core.cli.terminal import print_line, print_warnings, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
-from denoise_core.protocols import LLM, Denoiser, Scorer
+from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, mark_pieces, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
@@ -159,7 +159,7 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 
 
 def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """Return what was done: ``kept 18 % of 12 passages; dropped 9 pieces (why: ...)``."""
+    """Return what was done: ``kept 18 % of 12 passages; dropped 9 pieces``."""
     input_length = sum(len(passage.text) for passage in passages) or 1
     kept_length = 0
     for passage in result.passages:
@@ -168,10 +168,8 @@ def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     dropped_count = sum(chunk.score is not None for chunk in result.dropped)
     dropped_text = _count_noun(dropped_count, "piece")
     kept_percent = f"{100 * kept_length / input_length:.0f} %"
-    return (
-        f"kept {kept_percent} of {passages_text}; dropped {dropped_text} (list them: "
-        "--why)"
-    )
+    line = f"kept {kept_percent} of {passages_text}; dropped {dropped_text}"
+    return f"{line} (list them: --why)" if dropped_count else line
 
 
 def build_denoiser(
@@ -226,10 +224,7 @@ def build_denoiser(
 
 
 def _load_denoiser(
-    path: str,
-    amount: float | int | str | None,
-    llm: str | None,
-    scorer_names: str,
+    path: str, amount: float | int | str | None, llm: str | None, scorer_names: str
 ) -> Denoiser:
     if not Path(path).exists():
         raise InputError(
@@ -237,9 +232,10 @@ def _load_denoiser(
             f"{scorer_names} and s2a-select; 'rag-denoise fit' writes a folder, "
             "'rag-denoise evaluate' a denoise.json"
         )
+    from denoise_core.evaluate.comparison.answering import llm_from_name
     from denoise_core.evaluate.comparison.setting import load_denoiser
 
-    chat_model = None if llm is None else _open_llm(llm)
+    chat_model = None if llm is None else llm_from_name(llm)
     return load_denoiser(path, keep=amount, llm=chat_model)
 
 
@@ -254,15 +250,10 @@ def _build_s2a(llm: str | None, *, has_amount: bool) -> Denoiser:
             "--keep and --tokens are for methods that score; with --method s2a-select "
             "the model decides"
         )
+    from denoise_core.evaluate.comparison.answering import llm_from_name
     from denoise_core.s2a import S2ADenoiser
 
-    return S2ADenoiser(_open_llm(llm), variant="select", max_concurrency=1)
-
-
-def _open_llm(name: str) -> LLM:
-    from denoise_core.evaluate.comparison.answering import llm_from_name
-
-    return llm_from_name(name)
+    return S2ADenoiser(llm_from_name(llm), variant="select", max_concurrency=1)
 
 
 def parse_keep(keep: str) -> float | int | str:

@@ -239,7 +239,7 @@ def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unas
         if len(passages) > 1:
             short.append(replace(question, passages=passages))
     write_questions(tmp_path / "data.jsonl", short[:30])
-    fit = f"fit {tmp_path}/data.jsonl -o {tmp_path}/mine --keep 0.3"
+    fit = f"fit {tmp_path}/data.jsonl -o {tmp_path}/mine"
     completed_run = command(fit)
     assert completed_run.returncode == 0, completed_run.stderr
     printed = completed_run.stdout

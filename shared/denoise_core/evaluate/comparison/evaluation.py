@@ -298,7 +298,7 @@ def _tied_names(
     ranked_names: Sequence[str],
     outcomes: Mapping[str, Sequence[QuestionOutcome]],
 ) -> list[str]:
-    """The best strategy, and those that cannot be told from it."""
+    """The best strategy, and those without a difference from it."""
     tied_names = []
     for name in ranked_names:
         comparison = compare_best(measure, (ranked_names[0], name), outcomes)
