@@ -59,7 +59,7 @@ def record_command(
     prompt_rows = track(
         _read_prompts(prompts), "asking", console=console, transient=True
     )
-    output_lines = []
+    output_lines: list[str] = []
     failed_prompts = []
     for prompt_number, prompt_row in enumerate(prompt_rows, 1):
         messages = prompt_row.pop("messages")
