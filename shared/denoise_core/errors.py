@@ -53,6 +53,10 @@ class BudgetExceeded(DenoiseError, RuntimeError):
         return type(self), (self.resource, self.limit, self.spent)
 
 
+class ServerUnreachable(DenoiseError, ConnectionError):
+    """A model's server could not be reached; the message holds its address."""
+
+
 class EmptyResult(DenoiseError, RuntimeError):
     """Everything was dropped although passages came in."""
 

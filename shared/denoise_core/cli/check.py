@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,13 +15,14 @@ from denoise_core.cli import escape_control
 from denoise_core.cli.options import (
     JsonOption,
     JudgeOption,
+    PageOption,
     PassagesOption,
     QueryOption,
     SkipBadOption,
     app,
 )
-from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import print_line
+from denoise_core.cli.read import read_answer, read_passages
+from denoise_core.cli.terminal import print_line, print_warnings
 from denoise_core.errors import DenoiseError, InputError, format_error
 from denoise_core.report.checked import line_number, render_check, verdict_word
 from denoise_core.support import AnswerVerdict
@@ -61,10 +60,7 @@ def check_command(
     query: QueryOption = "",
     llm: JudgeOption = None,
     as_json: JsonOption = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Also write a page where a claim highlights its quote."),
-    ] = None,
+    html: PageOption = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Check an answer by your own text: each claim with its verdict and quote, by file and line.
@@ -73,6 +69,7 @@ def check_command(
     4 if that is unknown, or nothing is claimed. Without --llm no judge reads it: each
     claim gets the sentence that shares most of its words, if at least half, and the
     numbers, dates and names that no passage has; each quotation, whether it is verbatim.
+    Lines of HTML, PDF and docx are those of their text, as its reader sees it.
 
     **Example**
 
@@ -82,10 +79,11 @@ def check_command(
         raise InputError(
             "--answer and --passages cannot both be read from standard input"
         )
-    answer_text = _read_answer(answer)
-    loaded_passages = read_passages(*passages, skip_bad=skip_bad)
-    for load_warning in loaded_passages.warnings:
-        typer.echo(load_warning, err=True)
+    answer_text, answer_warnings = read_answer(answer)
+    loaded_passages = read_passages(*passages, skip_bad=skip_bad, visible_text=True)
+    error_console = Console(stderr=True)
+    print_warnings(error_console, answer_warnings)
+    print_warnings(error_console, loaded_passages.warnings)
     judge = judge_from_option(llm)
     try:
         verdict = check(query, answer_text, loaded_passages.passages, judge=judge)
@@ -156,17 +154,6 @@ def judge_from_option(llm: str | None) -> Judge | None:
     return LLMJudge(llm_from_name(llm, max_tokens=reply_tokens), name=llm)
 
 
-def _read_answer(source: str) -> str:
-    try:
-        if source == "-":
-            return sys.stdin.read()
-        return Path(source).read_text("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--answer {source[:200]}: {error}; give a file, or - for standard input"
-        ) from error
-
-
 def _print_verdict(record: Mapping[str, Any], summary: str) -> None:
     console = Console(soft_wrap=True, highlight=False)
     for number, claim in enumerate(record["claims"], 1):
@@ -176,7 +163,7 @@ def _print_verdict(record: Mapping[str, Any], summary: str) -> None:
             label = f"{verdict} {claim['probability']:.2f}"
         text_line = Text(f"{number}. ").append(label, OUTCOME_STYLES[verdict])
         console.print(text_line.append(f"  {escape_control(claim['text'])}", ""))
-        if claim["reason"]:
+        if claim["reason"] and claim["reason"] != record["reason"]:
             print_line(console, f"   {claim['reason']}")
         for quote in claim["quotes"]:
             quote_location = f"{quote['relation']}: {quote['file']}:{quote['line']}"

@@ -15,11 +15,10 @@ from rich.progress import track
 
 from denoise_core._files import write_whole
 from denoise_core.cli.check import OUTCOME_WORDS
-from denoise_core.cli.options import app
+from denoise_core.cli.options import PageOption, app
 from denoise_core.cli.terminal import print_line, print_table
 from denoise_core.embedded import default_denoiser, shared_encoder
 from denoise_core.embedded.sample import sample_answers
-from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson_interval
 from denoise_core.question import Question
 from denoise_core.report.context import ReportItem, render_page
@@ -44,9 +43,7 @@ _COUNT_LABELS = {
 
 @app.command()
 def demo(
-    html: Annotated[
-        Path, typer.Option(help="The page to write, with kept and dropped text.")
-    ] = Path("denoise-demo.html"),
+    html: PageOption = Path("denoise-demo.html"),
     questions: Annotated[
         int, typer.Option(min=1, help="How many of the 40 questions to run.")
     ] = 40,
@@ -60,8 +57,6 @@ def demo(
     evaluate.
     """
     console = Console(highlight=False)
-    if not html.parent.is_dir():
-        raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
     demo_samples = sample_answers()[:questions]
     llm, reply_source = load_recorded_llm()
     judge = LLMJudge(llm)
@@ -112,9 +107,9 @@ def demo(
     page_html = render_page(
         report_items, title=TITLE, lead=f"{LEAD}{reply_source}.", table=rows
     )
-    write_whole(html, page_html)
-    page_path = html.resolve()
-    print_line(console, f"The page with every kept and dropped passage: {page_path}")
+    if html is not None:
+        write_whole(html, page_html)
+        print_line(console, f"the page with every passage: {html.resolve()}")
 
 
 def _print_question(
@@ -130,16 +125,8 @@ def _print_question(
         print_line(console, "   answer kept", "green")
     else:
         print_line(console, "   ANSWER DROPPED", "bold red")
-    kept_titles: list[str] = []
-    dropped_titles: list[str] = []
-    for passage in question.passages:
-        passage_title = passage.metadata["title"]
-        if passage.id in question.gold:
-            passage_title += " (holds the answer)"
-        titles = kept_titles if passage.id in kept_ids else dropped_titles
-        titles.append(passage_title)
-    print_line(console, f"   kept:    {' · '.join(kept_titles)}")
-    print_line(console, f"   dropped: {' · '.join(dropped_titles)}", "dim")
+    passage_count = len(question.passages)
+    print_line(console, f"   text of {len(kept_ids)} of {passage_count} passages kept")
     for note in answer_notes:
         print_line(console, f"   {note}")
 

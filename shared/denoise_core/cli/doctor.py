@@ -24,7 +24,7 @@ EXTRA_PURPOSES = {
     "end": "END and local language models",
     "dense": "other encoders and cross-encoders",
     "multilingual": "a calibrated encoder for other languages",
-    "documents": "PDF, docx and HTML files",
+    "documents": "PDF and docx files",
     "openai": "models behind http://host:port/v1#name",
     "remote": "remote rerankers",
     "serve": "the HTTP service",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,12 @@ from denoise_core._files import write_whole
 from denoise_core.cli import options
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import print_line, print_table, progress_bar
+from denoise_core.cli.terminal import (
+    print_line,
+    print_table,
+    print_warnings,
+    progress_bar,
+)
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import (
@@ -42,6 +48,7 @@ from denoise_core.evaluate.comparison.evaluation import summary_lines, table_row
 from denoise_core.evaluate.comparison.setting import (
     SAME_BUDGET,
     SETTING_FILE,
+    describe_use,
     read_setting,
 )
 from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
@@ -53,8 +60,6 @@ _ANSWERER_HELP = (
 PAGE_FILE = "report.html"
 RESULTS_FILE = "results.json"
 ANSWERS_FILE = "answers.jsonl"
-LABELS_FILE = "labels.jsonl"
-_SHOWN_REJECTIONS = 10
 
 
 @app.command("evaluate")
@@ -106,7 +111,7 @@ def evaluate_command(
     Compares everything, the default, and the first few passages, BM25 and cosine with at most the default's
     tokens: whether what is needed is kept and, with --llm, how many answers from that are right. Prints a table,
     and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
-    frameworks.
+    frameworks. Ends with status 1 when --llm answered no question.
 
     **Examples**
 
@@ -118,19 +123,20 @@ def evaluate_command(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    if llm == "none":
+    if llm != "none":
+        llm_from_name(llm)  # so that a wrong name is an error before any work
+    else:
         needs_llm = {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
         if label_with is None:
             needs_llm |= {"--budget": budget is not None, "--dry-run": dry_run}
         _require_llm(needs_llm)
     error_console = Console(stderr=True)
     console = Console(highlight=False)
-    answer_log, label_log = _open_models(llm, label_with, out, budget, dry_run)
     strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
-    if loop and answer_log is not None:
-        strategies["loop"] = Strategy(
-            "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
-        )
+    # The models share a file of replies, and so the budget: what it tells was spent counts.
+    open_log = partial(open_ledger, path=out / ANSWERS_FILE, budget=budget, dry=dry_run)
+    answer_log = None
+    label_log = None if label_with is None else open_log(label_with)
     with progress_bar(error_console, "reading") as on_progress:
         evaluation_cases = load_cases(
             error_console,
@@ -147,10 +153,14 @@ def evaluate_command(
             evaluation_cases = label_cases(
                 evaluation_cases, label_log, label_with or "", progress=on_progress
             )
-        if answer_log is not None and answer_log is not label_log:
-            # Known only now: labelling has spent a part of the shared budget.
-            answer_log.budget = _remaining_budget(budget, label_log)
-    _print_rejections(error_console, evaluation_cases)
+        if dry_run:
+            show_plan(console, label_log)
+    if llm != "none":
+        answer_log = open_log(llm)  # now: labelling spends a part of the budget
+    if loop and answer_log is not None:
+        strategies["loop"] = Strategy(
+            "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
+        )
     with progress_bar(error_console, "comparing") as on_progress:
         evaluation = evaluate(
             evaluation_cases,
@@ -162,18 +172,8 @@ def evaluate_command(
         )
     if not dry_run:
         _write_evaluation(evaluation, out, console, error_console)
-        return
-    for reply_log in dict.fromkeys(
-        (label_log, answer_log)
-    ):  # one log may have both tasks
-        if reply_log is not None:
-            show_plan(console, reply_log)
-
-
-def _print_rejections(console: Console, cases: EvaluationCases) -> None:
-    for rejection in cases.rejected_records[:_SHOWN_REJECTIONS]:
-        location = f"line {rejection.line_number}"
-        print_line(console, f"left out: {location}: {rejection.reason}", "yellow")
+    elif answer_log is not None:
+        show_plan(console, answer_log)
 
 
 def _require_llm(needs_llm: Mapping[str, Any]) -> None:
@@ -188,7 +188,7 @@ def _require_llm(needs_llm: Mapping[str, Any]) -> None:
 def _build_grader(grading: str, answer_log: ReplyLog | None) -> Any:
     if grading == "judge" and answer_log is not None:
         return LLMGrader(answer_log)
-    return "exact" if grading == "exact" else "contains"
+    return grading
 
 
 def _write_evaluation(
@@ -197,9 +197,6 @@ def _write_evaluation(
     console: Console,
     error_console: Console,
 ) -> None:
-    print_table(console, table_rows(evaluation, short=True))
-    for text_line in summary_lines(evaluation):
-        print_line(console, text_line)
     out.mkdir(parents=True, exist_ok=True)
     setting_path = out / SETTING_FILE
     evaluation.save_page(out / PAGE_FILE)
@@ -208,12 +205,16 @@ def _write_evaluation(
     )
     write_whole(out / RESULTS_FILE, evaluation_json + "\n")
     evaluation.save_setting(setting_path)
+    # The files first: printing may fail on a closed pipe.
+    print_table(console, table_rows(evaluation, short=True))
+    for text_line in summary_lines(evaluation):
+        print_line(console, text_line)
     file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
     print_line(error_console, f"\nwritten to {out}: {file_names}")
-    print_line(
-        error_console,
-        f"use it: rag-denoise run --denoiser {setting_path} -q ... -p ...",
-    )
+    usage_text = describe_use(evaluation.recommendation.setting, setting_path)
+    print_line(error_console, f"use it: {usage_text}")
+    if evaluation.answer_failure is not None:
+        raise typer.Exit(1)
 
 
 def _extra_strategies(
@@ -234,36 +235,6 @@ def _extra_strategies(
     elif denoiser is not None:
         strategies["yours"] = read_setting(denoiser)
     return strategies
-
-
-def _open_models(
-    llm: str,
-    label_with: str | None,
-    out: Path,
-    budget: int | None,
-    dry_run: bool,
-) -> tuple[ReplyLog | None, ReplyLog | None]:
-    """The model that answers and the one that labels; they may be the same.
-
-    One budget is for both.
-    """
-    answer_log = None
-    if llm != "none":
-        answer_log = open_ledger(llm, out / ANSWERS_FILE, budget, dry_run)
-    if label_with is None:
-        return answer_log, None
-    if label_with == llm:
-        return answer_log, answer_log
-    label_budget = _remaining_budget(budget, answer_log)
-    label_log = open_ledger(label_with, out / LABELS_FILE, label_budget, dry_run)
-    return answer_log, label_log
-
-
-def _remaining_budget(budget: int | None, other: ReplyLog | None) -> int | None:
-    """What another model leaves of a shared budget."""
-    if budget is None or other is None:
-        return budget
-    return max(0, budget - other.total_spent)
 
 
 def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
@@ -321,8 +292,7 @@ def load_cases(
     if documents is not None:
         loaded_passages = read_passages(str(documents), skip_bad=True)
         passages = loaded_passages.passages
-        for load_warning in loaded_passages.warnings:
-            print_line(console, load_warning, "yellow")
+        print_warnings(console, loaded_passages.warnings)
     if questions is not None:
         passage_search = None
         if passages is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,12 @@ from rich.console import Console
 from denoise_core.cli import options
 from denoise_core.cli.evaluate import load_cases, open_ledger, show_plan
 from denoise_core.cli.options import app
-from denoise_core.cli.run import parse_keep
-from denoise_core.cli.terminal import print_line, print_table, progress_bar
+from denoise_core.cli.terminal import (
+    print_line,
+    print_table,
+    print_warnings,
+    progress_bar,
+)
 from denoise_core.embedded.fitted import (
     MIN_FLOOR_QUESTIONS,
     FittedDenoiser,
@@ -25,7 +28,11 @@ from denoise_core.embedded.fitted import (
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.cases import label_cases
-from denoise_core.evaluate.datasets import EvaluationCases, read_questions
+from denoise_core.evaluate.comparison.evaluation import problem_lines
+from denoise_core.evaluate.datasets import (
+    EvaluationCases,
+    read_questions,
+)
 from denoise_core.question import Question
 from denoise_core.s2a.llm_labels import write_labels
 
@@ -70,12 +77,6 @@ def fit(
             help="What the probe reads: states, or heads (attention, 20 to 50 questions)."
         ),
     ] = "states",
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            help="How much you will keep, such as 0.3: layers are compared at this amount."
-        ),
-    ] = None,
     calibrate: Annotated[
         Path | None, typer.Option(help="Other questions to calibrate --keep auto on.")
     ] = None,
@@ -100,6 +101,8 @@ def fit(
     """
     console = Console(stderr=True)
     check_output_folder(out, overwrite=overwrite)
+    if dry_run and label_with is None:
+        raise InputError("--dry-run counts the calls of a model: add --label-with")
     if label_with is None and documents is None:
         questions = _read_labelled(console, data)[:limit]
     else:
@@ -120,7 +123,6 @@ def fit(
             questions,
             model,
             encoder=encoder,
-            keep="auto" if keep is None else parse_keep(keep),
             signal=signal,
             calibration=calibration,
             risk=risk,
@@ -128,8 +130,7 @@ def fit(
         )
     denoiser.save(out, overwrite=overwrite)
     _print_report(Console(), denoiser, out)
-    for warning in denoiser.evaluation.warnings:
-        print_line(console, f"warning: {warning}", "yellow")
+    print_warnings(console, denoiser.evaluation.warnings)
 
 
 app.command(
@@ -169,10 +170,10 @@ def _label_questions(
             "some questions have no labels: name a model with --label-with, or add "
             "'labels'"
         )
-    rejections = (*unlabelled_cases.rejected_records, *unlabelled_cases.warnings)
-    reason_counts = Counter(rejection.reason for rejection in rejections)
-    for reason, reason_count in reason_counts.items():
-        print_line(console, f"left out, {reason_count} times: {reason}", "yellow")
+    print_warnings(
+        console, problem_lines("left out: ", unlabelled_cases.rejected_records)
+    )
+    print_warnings(console, problem_lines("left out: ", unlabelled_cases.warnings))
     labels_path = write_labels(questions, path)
     print_line(
         console,
@@ -184,11 +185,9 @@ def _label_questions(
 
 def _read_labelled(console: Console, path: Path) -> Sequence[Question]:
     loaded_questions = read_questions(path, skip_bad=True)
-    for rejection in loaded_questions.rejected_records:
-        record_location = f"{path}, record {rejection.line_number}"
-        print_line(
-            console, f"left out: {record_location}: {rejection.reason}", "yellow"
-        )
+    print_warnings(
+        console, problem_lines("left out: ", loaded_questions.rejected_records)
+    )
     return loaded_questions.questions
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,7 +20,7 @@ from denoise_core.protocols import Denoiser
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
-from denoise_core.types import Passage
+from denoise_core.types import Passage, unique_ids
 from denoise_core.weighted_cache import WeightedLRUCache
 
 ResultT = TypeVar("ResultT")
@@ -51,7 +52,11 @@ def mcp(
     ] = "127.0.0.1",
     folder: Annotated[
         list[Path] | None,
-        typer.Option(help="A folder whose files may be read; repeat it for more."),
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="A folder whose files may be read; repeat it for more.",
+        ),
     ] = None,
     keep: KeepOption = None,
     llm: JudgeOption = None,
@@ -169,7 +174,7 @@ class _ServerTools:
         """
 
         def run_check() -> dict[str, Any]:
-            inputs, warnings = self._load_passages(sources, files)
+            inputs, warnings = self._load_passages(sources, files, visible_text=True)
             verdict = check(question, answer, inputs, judge=self._judge)
             return {**verdict_json(verdict, inputs), "warnings": warnings}
 
@@ -184,7 +189,7 @@ class _ServerTools:
             raise self._tool_error(f"failed: {type(error).__name__}") from None
 
     def _load_passages(
-        self, texts: Sequence[str], files: Sequence[str]
+        self, texts: Sequence[str], files: Sequence[str], visible_text: bool = False
     ) -> tuple[tuple[Passage, ...], list[str]]:
         """Return the passages of texts and files, and what was left out of these."""
         passages = [Passage(text, str(index)) for index, text in enumerate(texts)]
@@ -199,17 +204,13 @@ class _ServerTools:
             try:
                 if not is_readable:
                     raise InputError(f"{file_path} is no file")
-                loaded = read_passages(str(file_path))
+                loaded = read_passages(str(file_path), visible_text=visible_text)
             except InputError:
                 raise self._tool_error(f"files[{index}] cannot be read") from None
             passages += loaded.passages
             warnings += loaded.warnings
-        if len({input_passage.id for input_passage in passages}) < len(passages):
-            for index, input_passage in enumerate(passages):
-                numbered_id = f"{index}-{input_passage.id}"
-                passages[index] = Passage(
-                    input_passage.text, numbered_id, metadata=input_passage.metadata
-                )
+        ids = unique_ids([input_passage.id for input_passage in passages])
+        passages = [replace(p, id=id) for p, id in zip(passages, ids, strict=True)]
         total_characters = sum(len(input_passage.text) for input_passage in passages)
         if not 1 <= len(passages) <= MAX_PASSAGES or total_characters > MAX_CHARACTERS:
             raise self._tool_error(

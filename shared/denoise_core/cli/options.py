@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from denoise_core.errors import InputError
+
 
 def make_command(description: str) -> typer.Typer:
     """Return a command without verbs."""
@@ -70,6 +72,23 @@ _AMOUNT_HELP = (
     "as many as the scores justify."
 )
 KeepOption = Annotated[str | None, typer.Option(help=_AMOUNT_HELP)]
+
+
+def _check_page_path(path: Path | None) -> Path | None:
+    """Refuse a page that cannot be written before the work for it is done."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"--html {path}: there is no folder {str(path.parent)!r}")
+    return path
+
+
+PageOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        callback=_check_page_path,
+        help="Also write a page that shows what was found.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SkipBadOption = Annotated[
     bool,

@@ -15,10 +15,13 @@ from typing import Any, NoReturn
 
 from denoise_core.cli.convert import CONVERTERS, convert_file
 from denoise_core.errors import InputError
+from denoise_core.text.markup import strip_tags
+from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
 NOT_JSON = object()  # `None` is a JSON value
+_HTML_SUFFIXES = (".html", ".htm")
 _MAX_CELL_CHARACTERS = 2**31 - 1  # the most that the csv module takes everywhere
 
 
@@ -37,19 +40,28 @@ class LoadedPassages:
 
 @dataclass(frozen=True, slots=True)
 class _SourceFile:
-    """A file: its name in messages, its passage's id, its bytes or an error."""
+    """A file: its name in messages, its passage's id, its path; None is standard input."""
 
     name: str
     passage_id: str
-    content: bytes | OSError
+    path: Path | None
     is_in_folder: bool = False
 
     @property
     def suffix(self) -> str:
         return PurePath(self.name).suffix.lower()
 
+    def read_bytes(self) -> bytes:
+        """Raises `OSError` where the file cannot be read."""
+        if self.path is not None:
+            return self.path.read_bytes()
+        stream = getattr(sys.stdin, "buffer", None)
+        return stream.read() if stream else sys.stdin.read().encode()
 
-def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
+
+def read_passages(
+    *sources: str, skip_bad: bool = False, visible_text: bool = False
+) -> LoadedPassages:
     """Read passages from files, folders or standard input.
 
     Text is UTF-8 or UTF-16 with a byte order mark; other bytes are read as cp1252
@@ -64,28 +76,37 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
         *sources: Paths, or ``-`` for standard input. Files of a folder that cannot be
             read are left out with a warning.
         skip_bad: Warn about any other part that cannot be read, too, and go on.
+        visible_text: Whether HTML becomes the text that its reader sees. Denoising cuts
+            it by its blocks; what compares sentences needs the text.
 
     Raises:
         InputError: A part cannot be read; names file and line.
     """
-    reader = _PassageReader(skip_bad)
+    reader = _PassageReader(skip_bad, visible_text)
     for source in sources:
-        for source_file in _source_files(source, reader):
-            reader.add_file(source_file)
+        readable_files = [reader.add_file(file) for file in _source_files(source)]
+        if not any(readable_files) and Path(source).is_dir():
+            reasons = "".join(f"; {warning}" for warning in reader.warnings[:3])
+            raise InputError(
+                f"no files that can be read in the folder {source!r}; it may contain "
+                f"text, HTML, PDF and docx{reasons}"
+            )
     return reader.finish()
 
 
 class _PassageReader:
     """Collects passages and warnings, file by file."""
 
-    def __init__(self, skip_bad: bool) -> None:
+    def __init__(self, skip_bad: bool, visible_text: bool) -> None:
         self.skip_bad = skip_bad
+        self.visible_text = visible_text
         self.warnings: list[str] = []
         self._left_out_count = 0
         self._found_ids: list[str | None] = []
         self._found_passages: list[Passage] = []
 
-    def add_file(self, file: _SourceFile) -> None:
+    def add_file(self, file: _SourceFile) -> bool:
+        """Read a file; False where it was left out, and said so."""
         name = file.name
         try:
             text, encoding = _file_text(file)
@@ -96,7 +117,7 @@ class _PassageReader:
                 self.leave_out(message)
             else:
                 self._reject(message)
-            return
+            return False
         if encoding != "UTF-8":
             self.warnings.append(f"{name} is not UTF-8; it was read as {encoding}")
         if not text.strip():
@@ -114,8 +135,11 @@ class _PassageReader:
                 self._add(passage_id, passage)
             except InputError as error:
                 self._reject(f"{name}, {record_location}: {error}")
+        return True
 
     def _add(self, passage_id: str | None, passage: Passage) -> None:
+        if self.visible_text:
+            passage = to_visible_text(passage)
         self._found_ids.append(passage_id)
         self._found_passages.append(passage)
 
@@ -157,12 +181,61 @@ class _PassageReader:
         return LoadedPassages(tuple(passages), tuple(self.warnings))
 
 
-def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
-    """The files of a source; of a folder those that are text."""
+def read_answer(source: str) -> tuple[str, Sequence[str]]:
+    """Return the text of an answer, and what the user should know about its file.
+
+    Args:
+        source: A file, or ``-`` for standard input.
+
+    Raises:
+        InputError: It cannot be read, or has several texts.
+    """
+    loaded = read_passages(source, visible_text=True)
+    if len(loaded.passages) > 1:
+        raise InputError(
+            f"--answer {source}: expected one text, got {len(loaded.passages)}; the "
+            "texts to check it by are --passages"
+        )
+    texts = [passage.text for passage in loaded.passages]
+    return "".join(texts), loaded.warnings
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines of a file that are not empty, with their numbers from 1.
+
+    Raises:
+        InputError: It is no text in UTF-8.
+    """
+    try:
+        # Ids may hold characters that splitlines would split at.
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read {str(path)!r}: {error}; expected a file of JSON lines"
+        ) from error
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def to_visible_text(passage: Passage) -> Passage:
+    """Return the passage; of HTML what its reader sees, a line for each row or block."""
+    if not is_html(passage):
+        return passage
+    return replace(passage, text=strip_tags(passage.text))
+
+
+def is_html(passage: Passage) -> bool:
+    """Whether a passage is HTML by its file's name or its text.
+
+    A part of a page may be well-formed XML, too.
+    """
+    suffix = PurePath(passage.metadata.get("file", "")).suffix.lower()
+    return suffix in _HTML_SUFFIXES or chunk_text(passage.text).text_format == "html"
+
+
+def _source_files(source: str) -> Iterator[_SourceFile]:
+    """The files of a source."""
     if source == "-":
-        stream = getattr(sys.stdin, "buffer", None)
-        file_content = stream.read() if stream else sys.stdin.read().encode()
-        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, file_content)
+        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, None)
         return
     path = Path(source)
     try:
@@ -176,26 +249,11 @@ def _source_files(source: str, reader: _PassageReader) -> Iterator[_SourceFile]:
             "input)"
         )
     if not is_folder:
-        yield _SourceFile(str(path), path.name, _read_bytes(path))
+        yield _SourceFile(str(path), path.name, path)
         return
-    has_files = False
     for file_path in _folder_files(path):
-        file_content = _read_bytes(file_path)
         file_id = file_path.relative_to(path).as_posix()
-        is_converted = file_path.suffix.lower() in CONVERTERS
-        if isinstance(file_content, bytes) and not is_converted:
-            try:
-                _decode_text(file_content)
-            except UnicodeDecodeError:
-                reader.leave_out(f"{file_path}: no text that can be read")
-                continue
-        has_files = True
-        yield _SourceFile(str(file_path), file_id, file_content, is_in_folder=True)
-    if not has_files:
-        raise InputError(
-            f"no files that can be read in the folder {source!r}; it may contain text, "
-            "HTML, PDF and docx"
-        )
+        yield _SourceFile(str(file_path), file_id, file_path, is_in_folder=True)
 
 
 def _folder_files(folder: Path) -> Iterator[Path]:
@@ -212,21 +270,12 @@ def _folder_files(folder: Path) -> Iterator[Path]:
             yield file_path
 
 
-def _read_bytes(file_path: Path) -> bytes | OSError:
-    try:
-        return file_path.read_bytes()
-    except OSError as error:
-        return error
-
-
 def _file_text(source_file: _SourceFile) -> tuple[str, str]:
     """The text of a file and its encoding."""
-    if isinstance(source_file.content, OSError):
-        raise source_file.content
+    content = source_file.read_bytes()
     if source_file.suffix in CONVERTERS:
-        text = convert_file(source_file.suffix, source_file.content)
-        return text, "UTF-8"
-    return _decode_text(source_file.content)
+        return convert_file(source_file.suffix, content), "UTF-8"
+    return _decode_text(content)
 
 
 def _split_records(source_file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:
@@ -283,12 +332,12 @@ def _any_record_has_text(records: Iterable[Any]) -> bool:
 
 
 def _decode_text(content: bytes) -> tuple[str, str]:
-    """The text and its encoding; raises `UnicodeDecodeError` for binary content."""
+    """The text and its encoding; raises `InputError` for binary content."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16"), "UTF-16"
     # Decoding alone would accept most binary formats, as cp1252 accepts any byte.
     if b"\0" in content:
-        raise UnicodeDecodeError("utf-8", b"", 0, 0, "a NUL, which no text has")
+        raise InputError("it has a NUL byte, which no text has")
     try:
         return content.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:

@@ -14,8 +14,14 @@ from rich.progress import track
 from denoise_core._files import write_whole
 from denoise_core.cli.evaluate import open_ledger, show_plan
 from denoise_core.cli.options import BudgetOption, DryRunOption, app
+from denoise_core.cli.read import read_lines
 from denoise_core.cli.terminal import print_line
-from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
+from denoise_core.errors import (
+    DenoiseError,
+    InputError,
+    ServerUnreachable,
+    is_auth_refusal,
+)
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message
 
@@ -53,14 +59,16 @@ def record_command(
     prompt_rows = track(
         _read_prompts(prompts), "asking", console=console, transient=True
     )
-    output_lines = []
+    output_lines: list[str] = []
     failed_prompts = []
     for prompt_number, prompt_row in enumerate(prompt_rows, 1):
         messages = prompt_row.pop("messages")
         try:
             reply_text = reply_log.complete(messages).text
         except Exception as error:  # its text may contain the user's
-            if isinstance(error, DenoiseError) or is_auth_refusal(error):
+            is_outage = isinstance(error, ServerUnreachable) and len(output_lines) > 0
+            is_lasting = isinstance(error, DenoiseError) or is_auth_refusal(error)
+            if is_lasting and not is_outage:
                 raise
             failed_prompts.append(f"prompt {prompt_number}: {type(error).__name__}")
             continue
@@ -95,7 +103,7 @@ def _read_prompts(path: Path) -> list[dict[str, Any]]:
         InputError: A line has no messages.
     """
     prompt_rows = []
-    for prompt_number, json_line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    for prompt_number, json_line in read_lines(path):
         try:
             prompt_row = json.loads(json_line)
             messages = [

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from denoise_core.cli.options import JsonOption, app
+from denoise_core.cli.read import read_lines
 from denoise_core.cli.terminal import print_line
 from denoise_core.errors import InputError
 from denoise_core.shadow import ShadowRequest, summarize_requests
@@ -24,11 +25,7 @@ def report_command(
 ) -> None:
     """Print what shadow mode counted: tokens, and the requests whose answers rest on dropped text."""
     requests = []
-    # Ids may hold characters that splitlines would split at.
-    lines = file.read_text("utf-8").split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
+    for number, line in read_lines(file):
         try:
             requests.append(ShadowRequest.from_json(line))
         except InputError as error:

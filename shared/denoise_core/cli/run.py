@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,21 +21,21 @@ from denoise_core.cli.options import (
     KeepOption,
     LLMOption,
     MethodOption,
+    PageOption,
     PassagesOption,
     QueryOption,
     SkipBadOption,
     app,
 )
-from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import print_line, progress_bar
+from denoise_core.cli.read import is_html, read_passages
+from denoise_core.cli.terminal import print_line, print_warnings, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
-from denoise_core.protocols import LLM, Denoiser, Scorer
+from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, mark_pieces, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
-from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage
 
 NOTHING_DENOISED = 3  # exit status: no passage was read, or each of them fell back
@@ -52,12 +51,6 @@ def run(
     denoiser: MethodOption = "end",
     keep: KeepOption = None,
     llm: LLMOption = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="The local model that the probe in --denoiser reads with, a name or a folder."
-        ),
-    ] = None,
     tokens: Annotated[
         int | None,
         typer.Option(
@@ -65,9 +58,7 @@ def run(
         ),
     ] = None,
     as_json: JsonOption = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write a page that shows what was dropped.")
-    ] = None,
+    html: PageOption = None,
     skip_bad: SkipBadOption = False,
     show_reasons: Annotated[
         bool,
@@ -93,10 +84,9 @@ def run(
     loaded_passages = read_passages(*passages, skip_bad=skip_bad)
     console = Console(highlight=False)
     error_console = Console(stderr=True)
-    for load_warning in loaded_passages.warnings:
-        print_line(error_console, load_warning, "yellow")
+    print_warnings(error_console, loaded_passages.warnings)
     with error_console.status("loading ..."):
-        denoise_method = build_denoiser(denoiser, keep, model, tokens, llm)
+        denoise_method = build_denoiser(denoiser, keep, tokens, llm)
     if isinstance(denoise_method, ENDDenoiser) and isinstance(
         denoise_method.scorer, Prefetchable
     ):
@@ -118,8 +108,7 @@ def run(
         _echo(json.dumps(denoise_result.as_json(), ensure_ascii=False, allow_nan=False))
     else:
         _print_result(console, loaded_passages.passages, denoise_result, show_reasons)
-    for note in _notes(denoise_result):
-        print_line(error_console, note, "yellow")
+    print_warnings(error_console, _notes(denoise_result))
     if nothing_denoised(loaded_passages.passages, denoise_result):
         print_line(error_console, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
@@ -179,13 +168,13 @@ def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     dropped_count = sum(chunk.score is not None for chunk in result.dropped)
     dropped_text = _count_noun(dropped_count, "piece")
     kept_percent = f"{100 * kept_length / input_length:.0f} %"
-    return f"kept {kept_percent} of {passages_text}; dropped {dropped_text}"
+    line = f"kept {kept_percent} of {passages_text}; dropped {dropped_text}"
+    return f"{line} (list them: --why)" if dropped_count else line
 
 
 def build_denoiser(
     name: str,
     keep: str | None = None,
-    model: str | None = None,
     tokens: int | None = None,
     llm: str | None = None,
 ) -> Denoiser:
@@ -194,7 +183,6 @@ def build_denoiser(
     Args:
         name: A method, a folder of ``fit``, or a ``denoise.json`` of ``evaluate``.
         keep: As in `parse_keep`.
-        model: The local model of a probe.
         tokens: Keep at most this many tokens of the embedded encoder.
         llm: The chat model of S2A, as `llm_from_name` reads it.
 
@@ -206,8 +194,6 @@ def build_denoiser(
 
     amount = None if keep is None else parse_keep(keep)
     if name == "s2a-select":
-        if model is not None:
-            raise InputError("--model is a probe's; --method s2a-select asks --llm")
         return _build_s2a(llm, has_amount=keep is not None or tokens is not None)
     scorers: dict[str, Callable[[], Scorer]] = {
         "end": DefaultScorer,
@@ -221,10 +207,9 @@ def build_denoiser(
             "out"
         )
     if name not in scorers:
-        return _load_denoiser(name, amount, model, llm, scorer_names)
-    for option, value in (("--llm", llm), ("--model", model)):
-        if value is not None:
-            raise InputError(f"--method {name} asks no model: leave {option} out")
+        return _load_denoiser(name, amount, llm, scorer_names)
+    if llm is not None:
+        raise InputError(f"--method {name} asks no model: leave --llm out")
     if name != "end" and amount == "auto":
         raise InputError(
             f"--keep auto is for --method end: the scores of --method {name} have no "
@@ -239,11 +224,7 @@ def build_denoiser(
 
 
 def _load_denoiser(
-    path: str,
-    amount: float | int | str | None,
-    model: str | None,
-    llm: str | None,
-    scorer_names: str,
+    path: str, amount: float | int | str | None, llm: str | None, scorer_names: str
 ) -> Denoiser:
     if not Path(path).exists():
         raise InputError(
@@ -251,10 +232,11 @@ def _load_denoiser(
             f"{scorer_names} and s2a-select; 'rag-denoise fit' writes a folder, "
             "'rag-denoise evaluate' a denoise.json"
         )
+    from denoise_core.evaluate.comparison.answering import llm_from_name
     from denoise_core.evaluate.comparison.setting import load_denoiser
 
-    chat_model = None if llm is None else _open_llm(llm)
-    return load_denoiser(path, model, keep=amount, llm=chat_model)
+    chat_model = None if llm is None else llm_from_name(llm)
+    return load_denoiser(path, keep=amount, llm=chat_model)
 
 
 def _build_s2a(llm: str | None, *, has_amount: bool) -> Denoiser:
@@ -268,15 +250,10 @@ def _build_s2a(llm: str | None, *, has_amount: bool) -> Denoiser:
             "--keep and --tokens are for methods that score; with --method s2a-select "
             "the model decides"
         )
+    from denoise_core.evaluate.comparison.answering import llm_from_name
     from denoise_core.s2a import S2ADenoiser
 
-    return S2ADenoiser(_open_llm(llm), variant="select", max_concurrency=1)
-
-
-def _open_llm(name: str) -> LLM:
-    from denoise_core.evaluate.comparison.answering import llm_from_name
-
-    return llm_from_name(name)
+    return S2ADenoiser(llm_from_name(llm), variant="select", max_concurrency=1)
 
 
 def parse_keep(keep: str) -> float | int | str:
@@ -307,10 +284,10 @@ def parse_keep(keep: str) -> float | int | str:
 
 def _kept_texts(passages: Sequence[Passage], result: DenoiseResult) -> list[str]:
     """The text of each kept passage with its header; of HTML what a reader sees."""
-    html_ids = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
+    html_ids = {passage.id for passage in passages if is_html(passage)}
     texts = []
     for passage in result.passages:
-        if passage.id in html_ids:
+        if passage.id in html_ids:  # a kept piece alone may not look like HTML
             passage = replace(passage, text=strip_tags(passage.text))
         texts.append(escape_control(passage.text_with_header.strip()))
     return texts
@@ -329,7 +306,7 @@ def _notes(result: DenoiseResult) -> list[str]:
 def print_kept_text(
     console: Console, passages: Sequence[Passage], result: DenoiseResult
 ) -> None:
-    """Print the kept text, best passage first, and count what was dropped.
+    """Print the kept text, best passage first.
 
     At most a screen is printed. Text of a passage without chunks is in the order of
     the input.
@@ -355,14 +332,6 @@ def print_kept_text(
     hidden_count = len(lines) - shown_count
     if hidden_count > 0:
         print_line(console, f"... {hidden_count} more lines: add '| less'", "dim")
-    dropped_counts = Counter(chunk.span.passage_id for chunk in result.dropped)
-    dropped_pieces = sum(dropped_counts.values())
-    if dropped_pieces:
-        passages_text = _count_noun(len(dropped_counts), "passage")
-        pieces = _count_noun(dropped_pieces, "piece")
-        print_line(
-            console, f"dropped {pieces} of {passages_text} (list them: --why)", "dim"
-        )
 
 
 def _count_noun(count: int, noun: str) -> str:
@@ -385,9 +354,9 @@ def print_pieces(
         console.print("no passages")
     for passage, pieces in zip(passages, mark_pieces(passages, result), strict=True):
         console.print(Text(_passage_title(passage), style="bold"))
-        is_html = chunk_text(passage.text).text_format == "html"
+        is_page = is_html(passage)
         for piece in pieces:
-            piece_text = strip_tags(piece.text) if is_html else piece.text
+            piece_text = strip_tags(piece.text) if is_page else piece.text
             if not piece_text.strip():
                 continue
             mark = "-"

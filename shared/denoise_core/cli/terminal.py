@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
@@ -20,6 +20,12 @@ LINE_SECONDS = 10.0  # between lines on progress where there is no terminal
 def print_line(console: Console, text: str, style: str = "") -> None:
     """Print a line without wrapping it."""
     console.print(Text(escape_control(text), style=style), soft_wrap=True)
+
+
+def print_warnings(console: Console, warnings: Iterable[str]) -> None:
+    """Print what the user should know, a line each."""
+    for warning in warnings:
+        print_line(console, warning, "yellow")
 
 
 def print_table(

@@ -165,7 +165,7 @@ def parse_cases(
     """Parse records with their line numbers, as `read_cases` and `read_questions` do.
 
     Args:
-        numbered_records: Line numbers and records.
+        numbered_records: Line numbers and records, or `Question`s.
         columns: As in `read_cases`.
         search_passages: As in `read_cases`.
         source_name: The name of the records' source in errors.
@@ -230,6 +230,8 @@ def _parse_case(
     """Parse one record. Raises `InputError` that names the fields it lacks."""
     if isinstance(json_record, RecordProblem):
         raise InputError(json_record.reason)
+    if isinstance(json_record, Question):
+        return case_from_question(json_record, line_number)
     if not isinstance(json_record, Mapping):
         raise InputError(f"expected an object, got {type(json_record).__name__}")
     json_record = _rename_columns(json_record, columns, QUESTION_FIELDS)

@@ -12,7 +12,11 @@ from denoise_core.evaluate.comparison.evaluation import (
     table_rows,
 )
 from denoise_core.evaluate.comparison.figures import QuestionOutcome, StrategyFigures
-from denoise_core.evaluate.comparison.setting import EVERYTHING
+from denoise_core.evaluate.comparison.setting import (
+    EVERYTHING,
+    SETTING_FILE,
+    describe_use,
+)
 from denoise_core.report.context import (
     ReportItem,
     item_values,
@@ -69,6 +73,7 @@ def _values(evaluation: Evaluation) -> dict[str, Any]:
         "harmed_by": strategy_row.name,
         "harmed": item_values(harmed_items),
         "harmed_unshown": harmed_count - len(harmed_items),
+        "usage": describe_use(setting_record, SETTING_FILE),
         "setting": json.dumps(setting_record, indent=1, ensure_ascii=False),
     }
 

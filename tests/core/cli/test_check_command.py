@@ -141,3 +141,22 @@ def test_a_served_model_judges_and_its_reply_may_be_long(
 def test_a_quotation_that_is_nowhere_is_shown_also_without_a_model(seen_prompts):
     result = seen_prompts("It says “was completed in 1890”.", "--llm none")
     assert "nowhere: “was completed in 1890”" in result.output
+
+
+def test_of_a_page_the_text_is_compared_that_its_reader_sees(tmp_path):
+    page = (
+        "<html><body><h1>Desk</h1>\n<p>It is <b>open</b> until 17:30.</p></body></html>"
+    )
+    (tmp_path / "desk.html").write_text(page)
+    (tmp_path / "answer.html").write_text("<p>It is <i>open</i> until 18:00.</p>")
+    line = f"check -a {tmp_path}/answer.html -p {tmp_path}/desk.html --json"
+    result = CliRunner().invoke(load_app("check"), line)
+    (claim,) = json.loads(result.output)["claims"]
+    assert claim["text"] == "It is open until 18:00."
+    (quote,) = claim["quotes"]
+    assert (quote["text"], quote["line"]) == ("It is open until 17:30.", 2)
+
+
+def test_without_a_judge_its_absence_is_said_once(seen_prompts):
+    result = seen_prompts("The tower is old. It has twins.", "--llm none")
+    assert result.output.count("no judge has read it") == 1

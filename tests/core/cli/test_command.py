@@ -75,7 +75,10 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
 
 def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypatch):
     explained = run(f"-p {source} --keep 0.3 --why")
-    assert explained.stderr == "kept 46 % of 3 passages; dropped 2 pieces\n"
+    assert (
+        explained.stderr
+        == "kept 46 % of 3 passages; dropped 2 pieces (list them: --why)\n"
+    )
     assert "+ The Eiffel Tower was finished in 1889." in explained.stdout
     assert "- Bananas are rich in potassium." in explained.stdout
     assert "not among the best 30 %" in explained.stdout
@@ -83,7 +86,6 @@ def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypa
     printed = run(f"-p {source} --keep 0.3").stdout
     assert "The Eiffel Tower was finished in 1889." in printed
     assert "Bananas are rich" not in printed
-    assert "dropped 2 pieces of 2 passages (list them: --why)" in printed
 
 
 def test_a_terminal_gets_the_kept_text_first_and_at_most_a_screen(
@@ -100,7 +102,6 @@ def test_a_terminal_gets_the_kept_text_first_and_at_most_a_screen(
     assert len(lines) <= 24
     assert "The Eiffel Tower has stair" in "".join(lines[:5])
     assert "more lines" in printed
-    assert "pieces of 101 passages" in printed
 
 
 HANDBOOK = (
@@ -112,7 +113,10 @@ HANDBOOK = (
 def test_standard_input_is_cut_and_a_line_says_how_much_was_kept(command):
     line = "run -q 'trains or flights need what?' -p - --method bm25 --keep 2"
     completed_run = command(line, stdin=HANDBOOK)
-    assert completed_run.stderr == "kept 72 % of 1 passage; dropped 1 piece\n"
+    assert (
+        completed_run.stderr
+        == "kept 72 % of 1 passage; dropped 1 piece (list them: --why)\n"
+    )
     assert "Salaries" not in completed_run.stdout
     reason = command(f"{line} --why", stdin=HANDBOOK).stdout
     assert "not among the best 2, score" in reason
@@ -144,10 +148,8 @@ KEEP = "expected a whole number of chunks"
           ("2.5", "inf", "nan", "-1", "1.5", "1.0", "100%", "some")),
         ("run -q x -p {source} --keep 0", "expected 1 chunk or more"),
         ("run -q x -p {source} --method s2a-select", "name one with --llm"),
-        ("run -q x -p {source} --method bm25 --model x",
-         "--method bm25 asks no model: leave --model out"),
-        ("run -q x -p {source} --method s2a-select --model x",
-         "--method s2a-select asks --llm"),
+        ("run -q x -p {source} --method bm25 --llm x",
+         "--method bm25 asks no model: leave --llm out"),
         ("run -q x -p {source} --method s2a-select --llm x --keep 0.5",
          "the model decides"),
         ("run -q x -p {source} --method magic",
@@ -158,13 +160,21 @@ KEEP = "expected a whole number of chunks"
          "leave --keep out"),
         ("run -q x -p {source} --denoiser mine --tokens 12",
          "--tokens is for end, bm25, embedding"),
-        ("demo --html missing/x.html", "there is no folder"),
+        *((f"{line} --html missing/x.html", "there is no folder") for line in
+          ("demo", "run -q x -p {source}", "check -a {source} -p {source}")),
+        *((f"{line} {{binary}}", "cannot read") for line in
+          ("report", "record --llm x o.jsonl", "check -p {source} -a")),
+        ("check -a {source} -p {source}", "expected one text, got 3"),
+        ("fit {source} -o {folder}/new --dry-run", "add --label-with"),
         ("fit missing.jsonl -o {folder}", "choose another folder"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_that_names_the_fix(command, source, line, message):
     folder = Path(source).parent
-    completed_run = command(line.format(source=source, folder=folder))
+    binary = folder / "logo.bin"
+    binary.write_bytes(b"\x89PNG\0\xff")
+    values = {"source": source, "folder": folder, "binary": binary}
+    completed_run = command(line.format(**values))
     assert completed_run.returncode == 2
     assert message in completed_run.stderr
     assert len(completed_run.stderr.strip().splitlines()) == 1
@@ -229,7 +239,7 @@ def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unas
         if len(passages) > 1:
             short.append(replace(question, passages=passages))
     write_questions(tmp_path / "data.jsonl", short[:30])
-    fit = f"fit {tmp_path}/data.jsonl -o {tmp_path}/mine --keep 0.3"
+    fit = f"fit {tmp_path}/data.jsonl -o {tmp_path}/mine"
     completed_run = command(fit)
     assert completed_run.returncode == 0, completed_run.stderr
     printed = completed_run.stdout

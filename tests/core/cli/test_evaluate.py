@@ -7,6 +7,7 @@ import pytest
 from command_line import command_caller
 from openai_server import serving
 
+from denoise_core.cli import evaluate as evaluate_module
 from denoise_core.cli import main
 from denoise_core.evaluate.comparison.setting import load_denoiser
 
@@ -44,6 +45,8 @@ def command(capsys, monkeypatch, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "notes").mkdir()
     (tmp_path / "questions.jsonl").write_text(f"{{broken\n{json_lines(ROWS)}", "utf-8")
+    rows = [{"question": row["query"], "passages": row["hits"]} for row in ROWS]
+    (tmp_path / "plain.jsonl").write_text(json_lines(rows), "utf-8")
     call = command_caller(main, capsys, monkeypatch)
 
     def run(line, expected_status=0):
@@ -62,7 +65,8 @@ def check_costs(command, line, server, calls):
 
 def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     out, err = command(f"{EVALUATE} -o found")
-    assert "left out: line 1: not JSON" in err
+    assert "Left out: not JSON" in out
+    assert "(lines 1; 1 in all)" in out
     shown = ("strategy", "everything", "BM25", "Recommended (*)", "No difference found")
     for text in shown:
         assert text in out
@@ -78,6 +82,8 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     (tmp_path / "hits.txt").write_text("\n\n".join(ROWS[0]["hits"]))
     question = f"-q '{ROWS[0]['query']}' -p hits.txt"
     assert command(f"run {question} --denoiser found/denoise.json")[0]
+    assert "use it: in Python" in err
+    assert "Recommended (*): first" in out
 
 
 def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
@@ -90,8 +96,6 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
 
 @pytest.mark.enable_socket
 def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
-    rows = [{"question": row["query"], "passages": row["hits"]} for row in ROWS]
-    (tmp_path / "plain.jsonl").write_text(json_lines(rows), "utf-8")
     with serving(Selects()) as server:
         line = f"evaluate plain.jsonl --label-with {server.url}#m"
         check_costs(command, line, server, len(ROWS))
@@ -155,3 +159,36 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):
     _, err = command(f"evaluate {arguments}", expected_status=2)
     assert message in err
+
+
+UNREACHABLE = "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.enable_socket
+def test_an_unreachable_model_is_named_and_what_is_kept_is_measured(command, tmp_path):
+    line = f"{EVALUATE} --llm {UNREACHABLE}#m --s2a select -o found"
+    out, _ = command(line, expected_status=1)
+    assert f"{UNREACHABLE} could not be reached: start the server" in out
+    assert "no gold passages" not in out
+    record = json.loads((tmp_path / "found" / "results.json").read_text("utf-8"))
+    _, default, *_, select = record["strategies"]
+    assert default["needed_kept"]["count"] == len(select["failures"]) == len(ROWS)
+
+
+@pytest.mark.enable_socket
+def test_where_no_question_is_labelled_no_labels_are_stored(command, tmp_path):
+    line = f"calibrate plain.jsonl --label-with {UNREACHABLE}#m"
+    _, err = command(line, expected_status=2)
+    assert "no question was labelled: it could not be labelled: Server" in err
+    assert not (tmp_path / "plain.labels.jsonl").exists()
+
+
+def test_the_files_are_there_where_nobody_reads_the_output(
+    command, tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(evaluate_module, "print_table", fail)
+    command(f"{EVALUATE} -o found", expected_status=2)
+    assert load_denoiser(tmp_path / "found" / "denoise.json") is not None

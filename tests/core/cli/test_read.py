@@ -58,7 +58,7 @@ def test_a_folder_gives_all_its_texts_in_order_and_says_what_it_left_out(tmp_pat
     for passage in reading.passages:
         check_tiling(passage, structural_chunker(passage))
     (warning,) = reading.warnings
-    assert "blob.bin: no text that can be read" in warning
+    assert "blob.bin' as text: it has a NUL byte" in warning
 
 
 def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(

@@ -112,6 +112,17 @@ def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tm
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_server_that_is_down_ends_the_recording_and_leaves_the_file(
+    command, prompts, tmp_path
+):
+    recorded = tmp_path / "out.jsonl"
+    recorded.write_text("recorded before")
+    completed_run = command("out.jsonl --llm http://127.0.0.1:9/v1#m")
+    assert completed_run.returncode == 2
+    assert "start the server" in completed_run.stderr
+    assert recorded.read_text() == "recorded before"
+
+
 def test_a_dry_run_asks_nothing_and_writes_nothing(
     command, prompts, model, url, tmp_path
 ):

@@ -38,7 +38,7 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
     assert cases.cases[0].question.labels == (True, False, False)
     failed, unneeded = [warning.reason for warning in cases.warnings]
     assert "away" in failed
-    assert unneeded == "my-model: no passage is needed, says the model"
+    assert unneeded == "no passage is needed, says the model (my-model)"
     summary = " ".join(summary_lines(evaluate(cases)))
     assert "1 by a model's labels" in summary
     assert "that my-model selects: rougher than a person's labels" in summary

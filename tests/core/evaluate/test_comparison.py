@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from denoise_core.evaluate.comparison.figures import paired_difference
 from denoise_core.evaluate.comparison.setting import (
     OriginalOrderScorer,
     denoiser_from_setting,
+    describe_use,
     read_setting,
     save_setting,
 )
@@ -140,9 +142,9 @@ def test_figures_count_what_is_kept_answered_harmed_and_helped():
     evaluation = evaluate(TOWERS, [GOOD, BAD], answerer=YearReader())
     everything, good, bad = evaluation.figures
     assert (everything.name, everything.kept_fraction) == ("everything", 1)
-    recalls = [figures.gold_recall.value for figures in evaluation.figures]
+    shares = [figures.needed_kept.value for figures in evaluation.figures]
     accuracies = [figures.accuracy.value for figures in evaluation.figures]
-    assert recalls == accuracies == [1, 1, 0]
+    assert shares == accuracies == [1, 1, 0]
     assert (good.accuracy_change.harmed, good.accuracy_change.helped) == ((), ())
     assert bad.accuracy_change.harmed == tuple(range(1, 21))
     assert bad.accuracy_change.net.value == -1
@@ -194,6 +196,7 @@ def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
     failures = ((3, "RuntimeError: the model is away"),)
     for figures in evaluation.figures:
         assert (figures.questions, figures.failures) == (5, failures)
+        assert figures.needed_kept.count == 6, "what was kept is known all the same"
     assert "failed on 1 questions, first line 3" in " ".join(summary_lines(evaluation))
 
 
@@ -229,7 +232,7 @@ def test_a_saved_setting_loads_as_the_same_denoiser(tmp_path):
     setting = dict(evaluation.recommendation.setting)
     record = json.loads(path.read_text("utf-8"))
     assert record["denoiser"] == setting
-    assert record["evidence"]["figures"]["name"] == evaluation.recommendation.name
+    assert record["evidence"]["reason"] == evaluation.recommendation.reason
     unseen = question(40)
     loaded, built = [
         denoiser.denoise(unseen.text, unseen.passages).passages
@@ -298,6 +301,20 @@ def test_everything_keeps_everything_and_first_keeps_from_the_front():
     assert [p.text for p in kept_by(kind="everything")] == [p.text for p in passages]
     token_count = shared_encoder().count_tokens(passages[0].text)
     assert [p.id for p in kept_by(kind="first", tokens=token_count)] == ["p0"]
+
+
+def test_a_setting_comes_with_a_line_to_type(tmp_path):
+    setting = {"kind": "first", "tokens": 9}
+    path = save_setting(tmp_path / "denoise.json", setting, {})
+    _, _, code = describe_use(setting, path).partition("order: ")
+    imports, _, expression = code.partition("; ")
+    names = {"query": TOWERS[0].text, "passages": TOWERS[0].passages}
+    exec(imports, names)
+    assert eval(expression, names).passages
+    assert shlex.split(describe_use({"kind": "s2a"}, "my denoise.json"))[3::6] == [
+        "my denoise.json",
+        "http://host:port/v1#name",
+    ]
 
 
 def test_needed_texts_must_all_be_kept_with_the_title_that_names_them():
@@ -378,8 +395,8 @@ def test_the_users_own_retriever_finds_the_passages():
     assert evaluation.figures_for("everything").needed_kept.value == 1
     with pytest.raises(InputError, match="no 'passages'"):
         evaluate(records)
-    with pytest.raises(InputError, match="retriever= finds"):
-        evaluate(TOWERS[:1], retriever=YearRetriever())
+    mixed = evaluate([records[0], TOWERS[1]], retriever=YearRetriever())
+    assert mixed.questions == 2, "a question has its passages"
 
 
 def test_everything_cannot_be_replaced():

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from local_server import answering, chat_reply
 from scripted_evaluation import evaluate_records
 
 from denoise_core import BudgetExceeded, InputError, Message, Reply, Usage
+from denoise_core.errors import ServerUnreachable
 from denoise_core.evaluate.comparison.answering import (
     LLMAnswerer,
     LLMGrader,
@@ -173,6 +175,20 @@ def test_a_call_that_fails_gives_its_part_of_the_budget_back():
     with pytest.raises(ConnectionError):
         reply_log.complete(messages("x"))
     assert reply_log.total_spent == 0
+
+
+def test_a_server_that_was_never_reached_is_asked_once():
+    def reply(messages):
+        if messages[0].content != "c":
+            raise ServerUnreachable("away")
+        return "x"
+
+    for texts, call_count in (("ab", 1), ("cde", 3)):
+        reply_log = ReplyLog(FunctionLLM(reply), "m")
+        for text in texts:
+            with suppress(ServerUnreachable):
+                reply_log.complete(messages(text))
+        assert reply_log.call_count == call_count
 
 
 def test_the_loop_is_a_way_and_is_never_recommended():

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.errors import InputError, ServerUnreachable, UnparsableReply
 from denoise_core.evaluate.metrics import contains_answer, exact_match
 from denoise_core.local.generation import LocalLLM
 from denoise_core.protocols import LLM
@@ -92,17 +92,30 @@ class OpenAILLM:
         self._client: Any = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        """Ask the model. Raises what the client raises: its errors name the status."""
+        """Ask the model.
+
+        Raises:
+            ServerUnreachable: Nothing answers at the address. Other errors are the
+                client's own, which name the status.
+        """
+        openai = require("openai", extra="openai")
         if self._client is None:
             api_key = os.environ.get("OPENAI_API_KEY", "none")
-            openai = require("openai", extra="openai")
             self._client = openai.OpenAI(base_url=self.url, api_key=api_key)
-        chat_response = self._client.chat.completions.create(
-            model=self.model,
-            messages=[{"role": m.role, "content": m.content} for m in messages],
-            temperature=0,
-            max_tokens=self.max_tokens,
-        )
+        try:
+            chat_response = self._client.chat.completions.create(
+                model=self.model,
+                messages=[{"role": m.role, "content": m.content} for m in messages],
+                temperature=0,
+                max_tokens=self.max_tokens,
+            )
+        except openai.APITimeoutError:
+            raise
+        except openai.APIConnectionError as error:
+            raise ServerUnreachable(
+                f"{self.url} could not be reached: start the server, or correct the "
+                "address"
+            ) from error
         reply_text = chat_response.choices[0].message.content or ""
         if chat_response.usage is None:
             return Reply(reply_text)

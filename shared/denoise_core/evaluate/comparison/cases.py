@@ -18,7 +18,7 @@ from denoise_core.augmenter.knowledge.retrieve import (
 )
 from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.fit.data import generate_questions, questions_from_documents
-from denoise_core.errors import InputError
+from denoise_core.errors import DenoiseError, InputError
 from denoise_core.evaluate.datasets import (
     EvaluationCase,
     EvaluationCases,
@@ -121,6 +121,9 @@ def label_cases(
         llm: The model.
         model_name: Its name in the report.
         progress: Called with the questions labelled and their number.
+
+    Raises:
+        DenoiseError: No case has gold passages then.
     """
     labelled_cases = list(cases.cases)
     unlabelled_indices = [
@@ -138,9 +141,12 @@ def label_cases(
                 unlabelled_case, question=label_result, gold_from="model"
             )
         else:
-            failure_reason = f"{model_name}: {label_result}"
+            failure_reason = f"{label_result} ({model_name})"
             warnings.append(RecordProblem(unlabelled_case.line_number, failure_reason))
-    source_note = f"gold passages of {len(unlabelled_indices)} questions are those that {model_name} selects"
+    labelled_count = sum(case.gold_from == "model" for case in labelled_cases)
+    if not labelled_count and len(unlabelled_indices) == len(labelled_cases):
+        raise DenoiseError(f"no question was labelled: {warnings[-1].reason}")
+    source_note = f"gold passages of {labelled_count} questions are those that {model_name} selects"
     return replace(
         cases,
         cases=tuple(labelled_cases),

@@ -7,11 +7,12 @@ figures, whether the best two differ, and the setting to take.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,6 @@ from denoise_core.evaluate.datasets import (
     EvaluationCase,
     EvaluationCases,
     RecordProblem,
-    case_from_question,
     parse_cases,
 )
 from denoise_core.jsonable import to_jsonable
@@ -132,6 +132,19 @@ class Evaluation:
         """
         return {figures.name: figures for figures in self.figures}[name]
 
+    @property
+    def answer_failure(self) -> str | None:
+        """Why no question was answered; None when one was, or nobody was to answer."""
+        if self.answered_by is None:
+            return None
+        error = None
+        for outcomes in self.outcomes.values():
+            for outcome in outcomes:
+                if outcome.reply is not None:
+                    return None
+                error = error or outcome.error
+        return error
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values. Questions are named by their line, without text."""
         question_records = {}
@@ -146,18 +159,12 @@ class Evaluation:
 
     def save_setting(self, path: str | Path) -> Path:
         """Write the recommended setting and why, for `denoise_core.load_denoiser`."""
-        figures = asdict(self.figures_for(self.recommendation.name))
-        del figures["failures"]
         evidence_record = {
             "reason": self.recommendation.reason,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
             "notes": list(self.notes),
             "answered_by": self.answered_by,
-            "figures": figures,
-            "comparisons": [
-                str(best_comparison) for best_comparison in self.comparisons
-            ],
         }
         return save_setting(path, self.recommendation.setting, evidence_record)
 
@@ -169,15 +176,9 @@ class Evaluation:
 
     def __repr__(self) -> str:
         """The recommendation and its figures."""
-        figures = self.figures_for(self.recommendation.name)
-        figure_parts = [f"{figures.kept_fraction:.0%} of the tokens"]
-        if figures.needed_kept is not None:
-            figure_parts.append(f"needed kept {figures.needed_kept.value:.0%}")
-        if figures.accuracy is not None:
-            figure_parts.append(f"answers right {figures.accuracy.value:.0%}")
         return (
             f"Evaluation({self.questions} questions, {len(self.figures)} strategies; "
-            f"recommended: {figures.name}, {', '.join(figure_parts)})"
+            f"recommended: {self.recommendation.name}, {self.recommendation.reason})"
         )
 
     def _repr_html_(self) -> str | None:
@@ -192,7 +193,6 @@ def _outcome_record(outcome: QuestionOutcome) -> dict[str, Any]:
         "line_number": outcome.case.line_number,
         "kept_ids": sorted(outcome.kept_ids),
         "kept_tokens": outcome.kept_tokens,
-        "gold_recall": outcome.gold_recall,
         "needed_kept": outcome.needed_kept,
         "reply": reply_text,
         "is_correct": outcome.is_correct,
@@ -216,7 +216,7 @@ def _rank_strategies(
         is_too_long = token_budget is not None and budget_share > TOKEN_TOLERANCE
         if is_too_long and measure == NEEDED_KEPT:
             continue
-        cost_key = _cost_key(strategy, figures_row)
+        cost_key = _cost_key(strategy.setting, figures_row)
         sort_keys.append((-mean_value.value, *cost_key, strategy.name))
     return [name for *_, name in sorted(sort_keys)]
 
@@ -227,11 +227,11 @@ def _measured_mean(measure: str, figures_row: StrategyFigures) -> MeanInterval |
     return figures_row.accuracy
 
 
-def _cost_key(strategy: Strategy, figures_row: StrategyFigures) -> tuple[float, int]:
+def _cost_key(
+    setting: Mapping[str, Any] | None, figures_row: StrategyFigures
+) -> tuple[float, int]:
     """Order strategies by cost: the share of the text kept, then the work to choose it."""
-    kind = ""
-    if strategy.setting is not None:
-        kind = strategy.setting.get("kind", "")
+    kind = (setting or {}).get("kind", "")
     work_rank = len(KINDS_BY_WORK)
     if kind in KINDS_BY_WORK:
         work_rank = KINDS_BY_WORK.index(kind)
@@ -250,88 +250,96 @@ def _recommend(
     recommended where no strategy keeps `MIN_NEEDED_KEPT`, or the chosen one costs right
     answers.
     """
-    settable = {
-        strategy.name: strategy
-        for strategy in strategies
-        if strategy.setting is not None and strategy.answerer is None
-    }
+    settings = {}
+    for strategy in strategies:
+        if strategy.setting is not None and strategy.answerer is None:
+            settings[strategy.name] = strategy.setting
     measure = RIGHT_ANSWERS
     if rankings[NEEDED_KEPT]:
         measure = NEEDED_KEPT
-    ranked_names = [name for name in rankings[measure] if name in settable]
+    ranked_names = [name for name in rankings[measure] if name in settings]
     if not ranked_names:
-        reason_text = (
-            "nothing was measured, because the questions have no gold passages, no "
-            "answers and no needed texts"
-        )
-        return _recommendation(EVERYTHING, settable, reason_text)
+        return _recommend_everything(_unmeasured_reason(figures))
     figures_by_name = {figures_row.name: figures_row for figures_row in figures}
-    best_name = ranked_names[0]
-    tied_names = [best_name]
-    for name in ranked_names[1:]:
-        comparison = compare_best(measure, (best_name, name), outcomes)
-        if comparison is not None and not comparison.is_significant:
-            tied_names.append(name)
+    tied_names = _tied_names(measure, ranked_names, outcomes)
     if measure == NEEDED_KEPT:
-        best_value = figures_by_name[best_name].needed_kept
-        assert best_value is not None  # it was ranked by it
-        if best_value.value < MIN_NEEDED_KEPT:
-            reason_text = (
-                f"no strategy keeps {MIN_NEEDED_KEPT:.0%} of what is needed; the best, "
-                f"{best_name}, keeps {best_value.value:.1%}"
-            )
-            return _recommendation(EVERYTHING, settable, reason_text)
+        best_name = ranked_names[0]
+        best_share = _needed_share(figures_by_name[best_name])
         tied_names = [
             name
             for name in tied_names
-            if _keeps_enough(figures_by_name[name].needed_kept)
+            if _needed_share(figures_by_name[name]) >= MIN_NEEDED_KEPT
         ]
+        if not tied_names:
+            return _recommend_everything(
+                f"no strategy keeps {MIN_NEEDED_KEPT:.0%} of what is needed; the best, "
+                f"{best_name}, keeps {best_share:.1%}"
+            )
     name = min(
-        tied_names, key=lambda name: _cost_key(settable[name], figures_by_name[name])
+        tied_names, key=lambda name: _cost_key(settings[name], figures_by_name[name])
     )
-    return _recommend_chosen(name, tied_names, measure, settable, figures_by_name)
-
-
-def _keeps_enough(needed_kept: MeanInterval | None) -> bool:
-    return needed_kept is not None and needed_kept.value >= MIN_NEEDED_KEPT
-
-
-def _recommend_chosen(
-    name: str,
-    tied_names: Sequence[str],
-    measure: str,
-    settable: Mapping[str, Strategy],
-    figures_by_name: Mapping[str, StrategyFigures],
-) -> Recommendation:
-    """Say why a strategy is chosen, unless it costs right answers."""
     chosen_row = figures_by_name[name]
-    mean_value = _measured_mean(measure, chosen_row)
-    assert mean_value is not None  # it was ranked by it
-    reason_text = (
-        f"{measure}: {mean_value.value:.1%} with {chosen_row.kept_fraction:.0%} of the "
-        "tokens of everything"
-    )
-    other_names = ", ".join(other for other in tied_names if other != name)
-    if other_names:
-        reason_text += f"; cheaper than {other_names}, without a difference found"
+    reason_text = _chosen_reason(chosen_row, tied_names, measure)
     if chosen_row.accuracy_change is not None:
         net_change = chosen_row.accuracy_change.net
         net_text = (
             f"{net_change.points} against everything on {net_change.count} questions"
         )
         if net_change.high < 0:
-            reason_text = f"the best strategy, {name}, costs right answers: {net_text}"
-            return _recommendation(EVERYTHING, settable, reason_text)
+            return _recommend_everything(
+                f"the best strategy, {name}, costs right answers: {net_text}"
+            )
         reason_text += f"; right answers {net_text}"
-    return _recommendation(name, settable, reason_text)
+    return Recommendation(name, settings[name], reason_text)
 
 
-def _recommendation(
-    name: str, settable: Mapping[str, Strategy], reason_text: str
-) -> Recommendation:
-    setting = settable[name].setting
-    assert setting is not None  # only strategies with a setting are settable
-    return Recommendation(name, setting, reason_text)
+def _tied_names(
+    measure: str,
+    ranked_names: Sequence[str],
+    outcomes: Mapping[str, Sequence[QuestionOutcome]],
+) -> list[str]:
+    """The best strategy, and those without a difference from it."""
+    tied_names = []
+    for name in ranked_names:
+        comparison = compare_best(measure, (ranked_names[0], name), outcomes)
+        if comparison is not None and not comparison.is_significant:
+            tied_names.append(name)
+    return tied_names
+
+
+def _recommend_everything(reason_text: str) -> Recommendation:
+    return Recommendation(EVERYTHING, {"kind": EVERYTHING}, reason_text)
+
+
+def _unmeasured_reason(figures: Sequence[StrategyFigures]) -> str:
+    for figures_row in figures:
+        if figures_row.failures:
+            _, error = figures_row.failures[0]
+            return f"nothing was measured: {figures_row.name} failed: {error}"
+    return (
+        "nothing was measured, because the questions have no gold passages, no answers "
+        "and no needed texts"
+    )
+
+
+def _needed_share(figures_row: StrategyFigures) -> float:
+    return 0.0 if figures_row.needed_kept is None else figures_row.needed_kept.value
+
+
+def _chosen_reason(
+    chosen_row: StrategyFigures, tied_names: Sequence[str], measure: str
+) -> str:
+    """Say how good the chosen strategy is, and which ones are as good."""
+    mean_value = _measured_mean(measure, chosen_row)
+    assert mean_value is not None  # it was ranked by it
+    reason_text = (
+        f"{measure}: {mean_value.value:.1%} with {chosen_row.kept_fraction:.0%} of the "
+        "tokens of everything"
+    )
+    other_names = ", ".join(other for other in tied_names if other != chosen_row.name)
+    if other_names:
+        reason_text += f"; cheaper than {other_names}, without a difference found"
+    return reason_text
 
 
 def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]]:
@@ -348,7 +356,6 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
             table_row["strategy"] += " *"
         if not short:
             table_row |= {
-                "gold kept": _format_mean(figures.gold_recall),
                 "read": _format_value(",.0f", figures.input_tokens),
                 "written": _format_value(",.0f", figures.output_tokens),
             }
@@ -398,12 +405,6 @@ def _format_ends(mean_value: MeanInterval, template: str, separator: str) -> str
     return separator.join(interval_ends)
 
 
-def _format_mean(mean_value: MeanInterval | None) -> str:
-    if mean_value is None:
-        return ""
-    return f"{mean_value.value:.0%}"
-
-
 def _format_value(template: str, needed_percent: float | None) -> str:
     if needed_percent is None:
         return ""
@@ -425,9 +426,12 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
         f"{count} {_GOLD_SOURCES[name]}"
         for name, count in sorted(evaluation.gold_from.items())
     ]
+    answered_by = evaluation.answered_by
+    if answered_by is None or evaluation.answer_failure is not None:
+        answered_by = "nobody"
     sentences = [
         f"{evaluation.questions} questions; gold passages: {', '.join(gold_sources)}; "
-        f"answered by: {evaluation.answered_by or 'nobody'}."
+        f"answered by: {answered_by}."
     ]
     sentences.append(_needed_line(evaluation))
     for note in evaluation.notes:
@@ -445,15 +449,31 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
     sentences.append(
         f"Recommended (*): {recommendation.name}: {recommendation.reason}."
     )
-    sentences += _problem_lines("left out: ", evaluation.rejected_records)
-    sentences += _problem_lines("", evaluation.warnings)
+    sentences += problem_lines("left out: ", evaluation.rejected_records)
+    sentences += problem_lines("", evaluation.warnings)
+    sentences += _failure_lines(evaluation)
+    return sentences
+
+
+def _failure_lines(evaluation: Evaluation) -> list[str]:
+    """One sentence for each failure, with the strategies that have it."""
+    if evaluation.answer_failure is not None:
+        return [
+            f"No question was answered: {evaluation.answer_failure}. What is kept was "
+            "measured all the same."
+        ]
+    names_by_failure: dict[str, list[str]] = defaultdict(list)
     for figures in evaluation.figures:
         if figures.failures:
             line_number, error = figures.failures[0]
-            sentences.append(
-                f"{figures.name} failed on {len(figures.failures)} questions, first "
-                f"line {line_number}: {error}."
+            failure_text = (
+                f"failed on {len(figures.failures)} questions, first line "
+                f"{line_number}: {error.rstrip('.')}."
             )
+            names_by_failure[failure_text].append(figures.name)
+    sentences = []
+    for failure_text, names in names_by_failure.items():
+        sentences.append(f"{', '.join(names)} {failure_text}")
     return sentences
 
 
@@ -466,7 +486,7 @@ def _needed_line(evaluation: Evaluation) -> str:
     return f"Needed kept: {', '.join(parts)}."
 
 
-def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
+def problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
     """One sentence for each reason, with the first lines that have it."""
     lines_by_reason: dict[str, list[int]] = defaultdict(list)
     for problem in problems:
@@ -531,7 +551,8 @@ def evaluate(
     default_strategy = next(
         (s for s in strategy_by_name.values() if s.has("kind", "default")), None
     )
-    case_runner = _Run(
+    count_tokens = shared_encoder().count_tokens
+    report_step = _count_steps(
         progress, len(cases.cases) * (1 if default_strategy is None else 2)
     )
     # The others get as many tokens as the default keeps, so it goes first.
@@ -540,14 +561,10 @@ def evaluate(
         default_strategy = strategy_by_name[default_strategy.name] = (
             default_strategy.with_denoiser(None)
         )
-        for case in cases.cases:
-            default_outcomes.append(
-                case_runner.denoise(default_strategy, case, len(default_outcomes))
-            )
-            case_runner.finish_step()
-    mean_tokens, question_budget = _token_budgets(
-        default_outcomes, cases, case_runner.count_tokens
-    )
+        for n, case in enumerate(cases.cases):
+            default_outcomes.append(_denoise(default_strategy, case, n, count_tokens))
+            report_step()
+    mean_tokens, question_budget = _token_budgets(default_outcomes, cases, count_tokens)
     ready_strategies = [
         s.with_denoiser(question_budget, llm) for s in strategy_by_name.values()
     ]
@@ -557,10 +574,10 @@ def evaluate(
             if strategy is default_strategy:
                 outcome = default_outcomes[n]
             else:
-                outcome = case_runner.denoise(strategy, case, n)
+                outcome = _denoise(strategy, case, n, count_tokens)
             outcome = _answer(outcome, strategy.answerer or answerer, grade_answer)
             outcomes[strategy.name].append(outcome)
-        case_runner.finish_step()
+        report_step()
     figures = tuple(
         strategy_figures(s.name, outcomes[s.name], outcomes[EVERYTHING])
         for s in ready_strategies
@@ -591,39 +608,13 @@ def _as_cases(
     questions: EvaluationCases | Iterable[Question | Mapping[str, Any]],
     retriever: Retriever | None,
 ) -> EvaluationCases:
-    """Number plain questions and records.
-
-    Raises:
-        InputError: There is no question, or a retriever for questions with passages.
-    """
-    if isinstance(questions, EvaluationCases):
-        cases = questions
-        _refuse_retriever(retriever)
-    else:
-        numbered = list(enumerate(questions, 1))
-        records = [(n, item) for n, item in numbered if not isinstance(item, Question)]
-        if records and len(records) == len(numbered):
-            search_passages = None if retriever is None else retriever.retrieve
-            return parse_cases(records, search_passages=search_passages)
-        if records:
-            raise InputError("questions: expected Questions or records, got both")
-        _refuse_retriever(retriever)
-        plain_cases = []
-        for number, question in numbered:
-            if isinstance(question, Question):
-                plain_cases.append(case_from_question(question, number))
-        cases = EvaluationCases(tuple(plain_cases))
-    if not cases.cases:
+    """Number plain questions and records. Raises `InputError` where there is none."""
+    if not isinstance(questions, EvaluationCases):
+        search_passages = None if retriever is None else retriever.retrieve
+        return parse_cases(enumerate(questions, 1), search_passages=search_passages)
+    if not questions.cases:
         raise InputError("there is no question to evaluate on")
-    return cases
-
-
-def _refuse_retriever(retriever: Retriever | None) -> None:
-    if retriever is not None:
-        raise InputError(
-            "retriever= finds the passages of records without any: give the questions "
-            'as records, [{"question": ..., "answers": [...]}]'
-        )
+    return questions
 
 
 def _token_budgets(
@@ -635,7 +626,7 @@ def _token_budgets(
 
     The budget is higher than the average, because some questions have fewer tokens than it.
     """
-    kept_tokens = [o.kept_tokens for o in default_outcomes if o.error is None]
+    kept_tokens = [o.kept_tokens for o in default_outcomes if o.kept_tokens is not None]
     if not kept_tokens:
         return None, None
     mean_tokens = float(np.mean(kept_tokens))
@@ -651,41 +642,41 @@ def _token_budgets(
     return max(1, round(mean_tokens)), high_percent
 
 
-class _Run:
-    """Denoises question by question and reports the progress."""
+def _count_steps(progress: Progress | None, step_count: int) -> Callable[[], None]:
+    """Return what to call after each step."""
+    steps = itertools.count(1)
 
-    def __init__(self, progress: Progress | None, step_count: int) -> None:
-        self.count_tokens = shared_encoder().count_tokens
-        self.progress = progress
-        self.step_count = step_count
-        self.steps_done = 0
+    def report_step() -> None:
+        if progress is not None:
+            progress(next(steps), step_count)
 
-    def finish_step(self) -> None:
-        self.steps_done += 1
-        if self.progress is not None:
-            self.progress(self.steps_done, self.step_count)
+    return report_step
 
-    def denoise(
-        self,
-        strategy: Strategy,
-        case: EvaluationCase,
-        case_index: int,
-    ) -> QuestionOutcome:
-        question = case.question
-        is_timed = case_index < TIMED_QUESTIONS
-        assert strategy.denoiser is not None
-        try:
-            with empty_embedding_cache() if is_timed else nullcontext():
-                start_time = time.perf_counter()
-                result = strategy.denoiser.denoise(question.text, question.passages)
-                seconds = time.perf_counter() - start_time
-            result = validate_result(question.passages, result)
-        except Exception as error:  # the user's model or denoiser may raise anything
-            if is_user_error(error):
-                raise
-            return QuestionOutcome(case, error=format_error(error))
-        outcome = measure_outcome(case, result, self.count_tokens)
-        return replace(outcome, seconds=seconds if is_timed else None)
+
+def _denoise(
+    strategy: Strategy,
+    case: EvaluationCase,
+    case_index: int,
+    count_tokens: TokenCounter,
+) -> QuestionOutcome:
+    """Denoise one question; the first ones are timed with an empty cache."""
+    question = case.question
+    is_timed = case_index < TIMED_QUESTIONS
+    assert strategy.denoiser is not None
+    try:
+        with empty_embedding_cache() if is_timed else nullcontext():
+            start_time = time.perf_counter()
+            result = strategy.denoiser.denoise(question.text, question.passages)
+            seconds = time.perf_counter() - start_time
+        result = validate_result(question.passages, result)
+    except Exception as error:  # the user's model or denoiser may raise anything
+        if is_user_error(error):
+            raise
+        return QuestionOutcome(case, error=format_error(error))
+    outcome = measure_outcome(case, result, count_tokens)
+    if len(result.failures) == len(question.passages):
+        outcome = replace(outcome, error=result.fallback)
+    return replace(outcome, seconds=seconds if is_timed else None)
 
 
 def _answer(
@@ -700,5 +691,5 @@ def _answer(
     except Exception as error:  # the model that answers, or the one that grades
         if is_user_error(error):
             raise
-        return QuestionOutcome(outcome.case, error=format_error(error))
+        return replace(outcome, error=format_error(error))
     return replace(outcome, reply=reply, is_correct=is_correct)

@@ -36,20 +36,19 @@ class QuestionOutcome:
         result: What the denoiser returned.
         kept_tokens: The tokens of the kept text.
         kept_ids: The passages of which something is kept.
-        gold_recall: The share of the gold passages among them.
         needed_kept: Whether the kept text still has what is needed, 0 to 1; see
-            `measure_needed`.
+            `needed_measure`.
         reply: The answer from the kept text.
         is_correct: Whether the answer is right.
         seconds: The denoiser's time; None when it was not timed.
-        error: What failed; then everything else is empty.
+        error: What failed: the denoiser, then everything else is empty, or the answer to
+            what it kept.
     """
 
     case: EvaluationCase
     result: DenoiseResult | None = None
-    kept_tokens: float = 0
+    kept_tokens: float | None = None
     kept_ids: frozenset[str] = frozenset()
-    gold_recall: float | None = None
     needed_kept: float | None = None
     reply: Reply | None = None
     is_correct: bool | None = None
@@ -75,34 +74,16 @@ def measure_outcome(
     for passage in result.passages:
         kept_tokens += count_tokens(passage.text_with_header)
         kept_ids.update(span.passage_id for span in passage.source_spans)
-    gold_recall = len(kept_ids & gold_ids) / len(gold_ids) if gold_ids else None
-    return QuestionOutcome(
-        case,
-        result,
-        kept_tokens,
-        frozenset(kept_ids),
-        gold_recall,
-        measure_needed(case, result, gold_recall),
-    )
-
-
-def measure_needed(
-    case: EvaluationCase, result: DenoiseResult, gold_recall: float | None
-) -> float | None:
-    """Measure whether the kept text still has what the question needs.
-
-    `needed_measure` says by what.
-
-    Returns:
-        From 0 to 1; None when nothing is known.
-    """
+    needed_kept = None
     measure = needed_measure(case)
     kept_text = join_passages(result.passages)
     if measure == NEEDED_TEXTS:
-        return float(holds_texts(kept_text, case.needs))
-    if measure == ANSWER_KEPT:
-        return float(contains_answer(kept_text, case.question.answers))
-    return gold_recall
+        needed_kept = float(holds_texts(kept_text, case.needs))
+    elif measure == ANSWER_KEPT:
+        needed_kept = float(contains_answer(kept_text, case.question.answers))
+    elif measure == GOLD_TOUCHED:
+        needed_kept = len(kept_ids & gold_ids) / len(gold_ids)
+    return QuestionOutcome(case, result, kept_tokens, frozenset(kept_ids), needed_kept)
 
 
 NEEDED_TEXTS = "by all texts that they need"
@@ -112,7 +93,7 @@ NOT_MEASURED = "not measured"
 
 
 def needed_measure(case: EvaluationCase) -> str:
-    """Say by what `measure_needed` goes: the first of these that the passages can show.
+    """Say by what "needed kept" is measured: the first of these that the passages can show.
 
     All texts that the case needs, white space aside; an accepted answer; the gold
     passages of which something is kept. What the passages never had, no strategy can
@@ -175,9 +156,9 @@ class StrategyFigures:
     Attributes:
         name: The strategy's name.
         questions: The questions without an error.
-        failures: Lines and errors of the others.
+        failures: Lines and errors of the others. Where only the answer failed, what was
+            kept counts all the same.
         needed_kept: How often the kept text still has what the question needs.
-        gold_recall: The share of the gold passages of which something is kept.
         accuracy: The share of right answers.
         accuracy_change: Answers harmed and helped.
         kept_tokens: Word pieces kept per question.
@@ -191,7 +172,6 @@ class StrategyFigures:
     questions: int
     failures: tuple[tuple[int, str], ...]
     needed_kept: MeanInterval | None
-    gold_recall: MeanInterval | None
     accuracy: MeanInterval | None
     accuracy_change: AnswerChange | None
     kept_tokens: float
@@ -213,36 +193,30 @@ def strategy_figures(
         outcomes: Its outcomes.
         all_outcomes: Those of the same questions with all passages.
     """
-    successful_outcomes = [outcome for outcome in outcomes if outcome.error is None]
     failed_lines = [
         (outcome.case.line_number, outcome.error)
         for outcome in outcomes
         if outcome.error is not None
     ]
-    total_tokens = _mean_known(o.kept_tokens for o in all_outcomes if o.error is None)
-    kept_tokens = (
-        _mean_known(outcome.kept_tokens for outcome in successful_outcomes) or 0.0
-    )
+    total_tokens = _mean_known(outcome.kept_tokens for outcome in all_outcomes)
+    kept_tokens = _mean_known(outcome.kept_tokens for outcome in outcomes) or 0.0
     known_usages = [
-        usage for usage in map(_outcome_usage, successful_outcomes) if usage is not None
+        usage for usage in map(_outcome_usage, outcomes) if usage is not None
     ]
     return StrategyFigures(
         name,
-        len(successful_outcomes),
+        len(outcomes) - len(failed_lines),
         tuple(failed_lines),
         needed_kept=mean_interval(
-            _known_values(outcome.needed_kept for outcome in successful_outcomes)
-        ),
-        gold_recall=mean_interval(
-            _known_values(outcome.gold_recall for outcome in successful_outcomes)
+            _known_values(outcome.needed_kept for outcome in outcomes)
         ),
         accuracy=mean_interval(
-            _known_values(outcome.is_correct for outcome in successful_outcomes)
+            _known_values(outcome.is_correct for outcome in outcomes)
         ),
         accuracy_change=_answer_change(outcomes, all_outcomes),
         kept_tokens=kept_tokens,
         kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
-        seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
+        seconds=_mean_known(outcome.seconds for outcome in outcomes),
         **mean_usage(known_usages),
     )
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.errors import BudgetExceeded, InputError, ServerUnreachable
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.protocols import LLM
 from denoise_core.runtime.caches import Cache
@@ -30,7 +30,8 @@ PLANNED_REPLY = "1"
 class ReplyLog:
     """An LLM that records every reply, and answers recorded prompts without a call.
 
-    Identical calls at the same time become one.
+    Identical calls at the same time become one. A server that could not be reached before
+    its first reply is not asked again.
 
     Args:
         llm: The model that answers.
@@ -75,6 +76,8 @@ class ReplyLog:
         self._replies = {} if self.path is None else _read_replies(self.path)
         self._key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
+        self._unreachable: ServerUnreachable | None = None
+        self._was_reached = False
         recorded_usages = [model_reply.usage for model_reply in self._replies.values()]
         self.total_spent = sum(usage.total for usage in recorded_usages if usage)
 
@@ -83,6 +86,7 @@ class ReplyLog:
 
         Raises:
             BudgetExceeded: The call could exceed the budget.
+            ServerUnreachable: The model's server cannot be reached.
         """
         prompt_key = self._prompt_keys.key(messages)
         with self._lock:
@@ -116,6 +120,8 @@ class ReplyLog:
         format_overhead = MESSAGE_OVERHEAD * (len(messages) + 1)
         worst_cost = _count_bytes(messages) + format_overhead + self.max_tokens
         with self._lock:
+            if self._unreachable is not None:
+                raise ServerUnreachable(str(self._unreachable))
             if self.budget is not None and self.total_spent + worst_cost > self.budget:
                 raise BudgetExceeded("tokens", self.budget, self.total_spent)
             # Reserved until the reply tells the cost, so that parallel calls keep to it.
@@ -123,15 +129,18 @@ class ReplyLog:
             self.call_count += 1
         try:
             model_reply = self.llm.complete(messages)
-        except BaseException:
+        except BaseException as error:
             with self._lock:
                 self.total_spent -= worst_cost
+                if isinstance(error, ServerUnreachable) and not self._was_reached:
+                    self._unreachable = error
             raise
         call_usage = model_reply.usage
         if call_usage is None:
             call_usage = estimate_usage(messages, model_reply.text)
         model_reply = Reply(model_reply.text, call_usage)
         with self._lock:
+            self._was_reached = True
             self.total_spent += call_usage.total - worst_cost
             self._replies[prompt_key] = model_reply
             self._append(prompt_key, model_reply)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -129,6 +130,24 @@ def save_setting(
     json_text = json.dumps(json_record, indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(path, json_text + "\n")
     return path
+
+
+def describe_use(setting: Mapping[str, Any], path: str | Path) -> str:
+    """Return what to type to denoise by a setting that is stored at ``path``.
+
+    Files on a disk have no order of relevance, so what goes by a retriever's order is used
+    in Python, after the retriever.
+    """
+    setting_kind = setting.get("kind")
+    if setting_kind in (EVERYTHING, "first"):
+        return (
+            "in Python, on the passages in your retriever's order: from denoise_core "
+            f"import load_denoiser; load_denoiser({str(path)!r}).denoise(query, passages)"
+        )
+    command = f"rag-denoise run --denoiser {shlex.quote(str(path))} -q ... -p ..."
+    if setting_kind == "s2a":
+        command += " --llm http://host:port/v1#name"
+    return command
 
 
 def read_setting(path: str | Path) -> dict[str, Any]:
