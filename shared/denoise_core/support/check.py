@@ -45,6 +45,7 @@ from denoise_core.types import Passage
 JudgeLike: TypeAlias = Judge | LLM | Callable[..., Any]
 """What `as_judge` accepts."""
 NO_JUDGE = "no judge has read it: give a model or any function as judge=, or --llm to the command"
+_NOTHING_CLOSE = "no sentence of the evidence is close to it"
 _MAX_CHARACTERS = 20_000  # of an answer that is checked
 _MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
 # Shares of a claim's terms: in the passage that has it, and at most in the cited one.
@@ -75,7 +76,7 @@ def check(
             then names evidence), or any function of the question, the evidence and a
             claim.
             Without one the verdict is unknown: each claim has the closest sentence of
-            the evidence, and its numbers, dates and names that the evidence lacks.
+            the evidence, and its numbers, dates and names that this sentence lacks.
         threshold: The share of supported claims from which on an answer passes in which
             nothing is contradicted; by default all.
         citations: What the model's provider cites along with the answer's text: as good as
@@ -288,22 +289,33 @@ def _verdict_without_judge(
 def _compare_claim(
     question: str, claim: Claim, evidence: EvidenceIndex
 ) -> ClaimVerdict:
-    """Compare a claim with the closest sentence, and its facts with all evidence."""
+    """Compare a claim's facts with the closest sentence, which is shown.
+
+    A number that only another sentence has says nothing of this claim. Where no
+    sentence is close, the reason says so, and the differences are what no passage has.
+    """
     claim_terms = content_terms(claim.full_text, evidence.language)
     question_terms = content_terms(question, evidence.language)
     new_terms = claim_terms - question_terms
-    term_share, quote = evidence.closest_sentence(new_terms or claim_terms)
+    term_share, label = evidence.closest_sentence(new_terms or claim_terms)
+    quote = evidence.evidence.quote(label, "nearest")
     quotes: tuple[Quote, ...] = ()
+    reasons = [_NOTHING_CLOSE]
+    source_text = evidence.text
     if quote is not None and term_share >= _MIN_SHOWN_SHARE:
-        quotes = (replace(quote, relation="nearest"),)
+        quotes = (quote,)
+        reasons = []
+        source_text = evidence.evidence.source_text([label])
     differences = find_differences(
-        claim.full_text, evidence.text, known_text=question, language=evidence.language
+        claim.full_text, source_text, known_text=question, language=evidence.language
     )
     claim_differences = []
     for difference in differences:
+        if not quotes:  # a sentence that is not close has nothing instead
+            difference = replace(difference, source_text="")
         claim_difference = locate_difference(difference, claim.text, claim.start)
         claim_differences.append(claim_difference)
-    reason = "; ".join(map(str, claim_differences))
+    reasons += map(str, claim_differences)
     return ClaimVerdict(
         claim.text,
         claim.start,
@@ -312,7 +324,7 @@ def _compare_claim(
         quotes=quotes,
         differences=tuple(claim_differences),
         kind="no_judge",
-        reason=reason or NO_JUDGE,
+        reason="; ".join(reasons) or NO_JUDGE,
     )
 
 

@@ -155,9 +155,10 @@ class ClaimVerdict:
             for a unit that claims nothing.
         probability: The probability that they do, 0 to 1, from judges that have one.
         quotes: Words of the evidence about it, best first.
-        differences: What of the claim the quotes do not say, with offsets in the
-            *answer*; ``source_start`` and ``source_end`` are offsets in the first
-            quote's passage, None where it says nothing of the kind.
+        differences: What of the claim the quotes do not say, or, without quotes, no
+            passage; with offsets in the *answer*. ``source_start`` and ``source_end``
+            are offsets in the first quote's passage, None where it says nothing of the
+            kind.
         kind: "" or ``inferred`` for a supported claim, ``no_claim``, or a short name
             for what is wrong: ``contradicted``, ``not_stated``, ``unclear``,
             ``differs``, ``not_judged`` ...
