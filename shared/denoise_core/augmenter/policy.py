@@ -38,7 +38,8 @@ class LoopLimits:
             characters a token.
         rerun: Whether to ask a drafter again that is not ``repeatable``.
         unsupported: When no draft passed, ``"send"`` the best attempt with its
-            outcome, or ``"abstain"``.
+            outcome, or ``"abstain"``; a draft withheld because nothing is known of it,
+            such as where the judge failed, stays ``unknown``.
         threshold: The share of supported claims from which on a draft passes in which
             nothing is contradicted; 1.0 is all of them.
 

@@ -49,7 +49,9 @@ def test_without_evidence_nothing_the_model_says_is_supported(
     loop = Augmenter(model, ListRetriever([]), policy=policy)
     answer = check_loop(lambda: loop, question)
     assert (answer.outcome, answer.stop_reason) == (outcome, StopReason.NO_EVIDENCE)
-    assert len(model.received_messages) == 2 * calls
+    withheld = loop.with_limits(unsupported="abstain").answer(question)
+    assert withheld.outcome is Outcome.ABSTAINED
+    assert len(model.received_messages) == 3 * calls
     at_hand = loop.answer(question, evidence=passages)
     assert at_hand.outcome is Outcome.SUPPORTED
 
