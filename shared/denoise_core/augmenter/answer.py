@@ -117,11 +117,6 @@ class Answer:
         verdict = self.verdict
         return () if verdict is None else verdict.units
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        """Every search that was made, in order."""
-        return self.memory.queries
-
 
 NO_ANSWER = "No answer can be given: {why}."
 _NO_DRAFT_REASONS = {

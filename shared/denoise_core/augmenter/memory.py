@@ -31,7 +31,7 @@ class Attempt:
     Attributes:
         candidate: The draft's text, exactly as it was written.
         verdict: What the judge says of it.
-        feedback: What the next draft must change, "" when there is none.
+        feedback: What the next draft must change; "" where the draft did not fail.
         evidence: All that was retrieved before the draft, in the order shown to the
             model; the judge compares the draft with it.
         draft: Number of the draft, from 0.

@@ -80,7 +80,7 @@ def draft_prompt(
         Message("user", "\n\n".join(parts)),
     ]
     last = memory.last
-    if last and not last.verdict.passed and last.feedback:
+    if last is not None and last.feedback:
         feedback = wrap_in_envelope(last.feedback, "feedback")
         draft_text = draft_block(last.text_without_reasoning)
         messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
@@ -106,7 +106,7 @@ def plain_draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]
         Message("user", "\n\n".join([*blocks, user_message.content])),
     ]
     last = memory.last
-    if last and not last.verdict.passed and last.feedback:
+    if last is not None and last.feedback:
         draft_text = sanitize_text(last.text_without_reasoning[:_DRAFT_CHARACTERS])
         feedback = sanitize_text(last.feedback)
         messages.append(

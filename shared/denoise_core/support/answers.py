@@ -34,11 +34,11 @@ from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
     json_start,
-    line_starts,
     markdown_tokens,
     normalize_line_breaks,
     split_key_words,
     table_cells,
+    token_range,
     trim_range,
 )
 from denoise_core.support.normal_form import normalize_text
@@ -46,6 +46,7 @@ from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.json_spans import json_leaves, parse_json_at
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.text_chunk import line_spans
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 from denoise_core.weighted_cache import cache_by_bytes
 
@@ -298,7 +299,7 @@ class _AnswerReader:
         """
         unit_starts = [unit.start for unit in units]
         unit_ends = [unit.end for unit in units]
-        for line_start, line_end in pairwise(line_starts(clean_text)):
+        for line_start, line_end in line_spans(clean_text):
             start, end = trim_range(clean_text, line_start, line_end)
             line = clean_text[start:end]
             is_reached = bisect_left(unit_starts, end) > bisect_right(unit_ends, start)
@@ -308,12 +309,12 @@ class _AnswerReader:
                 yield AnswerUnit("sentence", line, start, end)
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
-        line_offsets = line_starts(clean_text)
+        line_ranges = list(line_spans(clean_text))
         item_depth = 0
         header_cells: list[str] | None = None  # of the open table
         previous_type = ""
         for token in markdown_tokens(clean_text):
-            block = _token_range(token, line_offsets)
+            block = token_range(token, line_ranges)
             item_depth += _DEPTH_STEPS.get(token.type, 0)
             if token.type in _LIST_ENDS and not item_depth:
                 self.lead = ()
@@ -542,15 +543,6 @@ class _AnswerReader:
 
 _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}
 _LIST_ENDS = ("bullet_list_close", "ordered_list_close")
-
-
-def _token_range(token: Token, word_starts: Sequence[int]) -> Range | None:
-    """The characters of a token's lines; None for a token without lines."""
-    if not token.map:
-        return None
-    first_line, last_line = token.map
-    last_line = min(last_line, len(word_starts) - 1)
-    return word_starts[first_line], word_starts[last_line]
 
 
 def _decode_escapes(text: str) -> str:

@@ -45,6 +45,9 @@ from denoise_core.types import Passage
 JudgeLike: TypeAlias = Judge | LLM | Callable[..., Any]
 """What `as_judge` accepts."""
 NO_JUDGE = "no judge has read it: give a model or any function as judge=, or --llm to the command"
+EMPTY_EVIDENCE = AnswerVerdict(
+    kind="empty_evidence", reason="there is no evidence to compare it with"
+)
 _NOTHING_CLOSE = "no sentence of the evidence is close to it"
 _MAX_CHARACTERS = 20_000  # of an answer that is checked
 _MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
@@ -128,8 +131,7 @@ def _judge_answer(
         if not (is_open and is_judged):
             return verdict_of_form
     if not has_evidence:
-        reason = "there is no evidence to compare it with"
-        return AnswerVerdict(kind="empty_evidence", reason=reason)
+        return EMPTY_EVIDENCE
     claims = extract_claims(parsed_answer, provided)
     if answer_judge is None:
         evidence = EvidenceIndex(passages)

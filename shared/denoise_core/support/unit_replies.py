@@ -47,7 +47,9 @@ _DETAIL_KINDS: Mapping[str, frozenset[str]] = {
 }
 _QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“", "«": "»"}
 _FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
-_SEPARATORS = str.maketrans(",:/'’`", "      ")  # that a number or a word may have inside
+_SEPARATORS = str.maketrans(
+    ",:/'’`", "      "
+)  # that a number or a word may have inside
 _MAX_LINES = 2000
 _MAX_DIGITS = 12
 _MAX_RANGE = 60  # labels of one range

@@ -166,9 +166,18 @@ def merge_new(
     """
     counted_lists = [[p for p in results if p.counts] for results in result_lists]
     other_lists = [[p for p in results if not p.counts] for results in result_lists]
+    return merge_apart(memory, counted_lists, other_lists)
+
+
+def merge_apart(
+    memory: WorkingMemory,
+    counted_lists: Sequence[Sequence[Passage]],
+    excluded_lists: Sequence[Sequence[Passage]],
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+    """The new passages of both kinds, merged by rank, under ids that no other has."""
     counted = merge_by_rank(memory.retrieved, counted_lists)
     known_passages = (*memory.retrieved, *memory.excluded_evidence, *counted)
-    return counted, merge_by_rank(known_passages, other_lists)
+    return counted, merge_by_rank(known_passages, excluded_lists)
 
 
 def merge_by_rank(
