@@ -116,6 +116,11 @@ class WorkingMemory:
         return replace(self, failures=(*self.failures, (what, format_error(error))))
 
     @property
+    def user_turns(self) -> tuple[str, ...]:
+        """What the user said before the question, in order."""
+        return tuple(m.content for m in self.history if m.role == "user")
+
+    @property
     def last(self) -> Attempt | None:
         """The latest attempt; None before the first."""
         return self.attempts[-1] if self.attempts else None

@@ -164,8 +164,7 @@ def restore_evidence(
             unchanged.append(passage)
         else:
             changed.append(passage)
-    without_evidence = replace(restored, evidence=())
-    return _fit_evidence(without_evidence, tuple(unchanged), changed, limits)
+    return _fit_evidence(restored, tuple(unchanged), changed, limits)
 
 
 def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:

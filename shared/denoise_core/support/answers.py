@@ -40,6 +40,7 @@ from denoise_core.support.layout import (
     table_cells,
     token_range,
     trim_range,
+    trim_to_words,
 )
 from denoise_core.support.normal_form import normalize_text
 from denoise_core.text.chunk import sentence_ranges
@@ -276,12 +277,10 @@ class _AnswerReader:
             yield from self._read_fields(clean_text, start_of_json)
             return
         units = sorted(self._read_blocks(clean_text), key=lambda unit: unit.start)
-        last_claim = -1
-        for number, unit in enumerate(units):
-            if unit.is_claim:
-                last_claim = number
-        for number, unit in enumerate(units):
-            announces_nothing = unit.kind == "lead" and number > last_claim
+        claim_starts = [unit.start for unit in units if unit.is_claim]
+        last_claim_start = max(claim_starts, default=-1)
+        for unit in units:
+            announces_nothing = unit.kind == "lead" and unit.start > last_claim_start
             if not announces_nothing:
                 yield unit
             elif _is_small_talk(unit.text, self.question):
@@ -449,7 +448,7 @@ class _AnswerReader:
                 quoted_text = raw_value[1:-1]
                 sentences = self._split_sentences(quoted_text, start + 1, "field")
                 units = list(sentences)
-            first_start = _first_word_start(clean_text, previous_end, start)
+            first_start, _ = trim_to_words(clean_text, previous_end, start)
             if not units:
                 units = [AnswerUnit("field", raw_value, start, end)]
             units[0] = replace(units[0], start=first_start)
@@ -552,13 +551,6 @@ def _decode_escapes(text: str) -> str:
     if parsed_value is None:
         return text
     return str(parsed_value[0])
-
-
-def _first_word_start(text: str, start: int, end: int) -> int:
-    """The first position in ``[start, end)`` of a letter or digit, else ``end``."""
-    while start < end and not text[start].isalnum():
-        start += 1
-    return start
 
 
 def _has_word(text: str) -> bool:

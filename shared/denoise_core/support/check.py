@@ -124,18 +124,14 @@ def _judge_answer(
     has_evidence = any(map(has_words, passages))
     verdict_of_form = verdict_without_claims(question, answer, parsed_answer)
     if verdict_of_form is not None:
-        # A model says itself what claims nothing; for other judges code does.
-        can_judge = isinstance(answer_judge, LLMJudge) or bool(parsed_answer.claims)
-        is_open = verdict_of_form.kind in (NO_CLAIMS, ABSTENTION)
-        is_judged = answer_judge is not None and has_evidence and can_judge
-        if not (is_open and is_judged):
+        is_open = _is_open(verdict_of_form, parsed_answer, answer_judge)
+        if not (is_open and has_evidence):
             return verdict_of_form
     if not has_evidence:
         return EMPTY_EVIDENCE
     claims = extract_claims(parsed_answer, provided)
     if answer_judge is None:
-        evidence = EvidenceIndex(passages)
-        return _verdict_without_judge(question, claims, evidence)
+        return _verdict_without_judge(question, claims, EvidenceIndex(passages))
     verdict = yield from ask_judge(answer_judge, question, claims, passages)
     verdict = replace(verdict, judge=answer_judge.id)
     if verdict_of_form is not None and verdict_of_form.kind == ABSTENTION:
@@ -143,8 +139,18 @@ def _judge_answer(
     citations = find_citations(answer, passages, provided)
     if not citations or not verdict.claims:
         return verdict
-    evidence = EvidenceIndex(passages)
-    return _check_citations(verdict, citations, len(answer), evidence)
+    return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
+
+
+def _is_open(
+    verdict_of_form: AnswerVerdict, parsed: ParsedAnswer, judge: Judge | None
+) -> bool:
+    """Whether a judge is asked about an answer of this form all the same.
+
+    A model says itself what claims nothing; for other judges code does.
+    """
+    can_judge = isinstance(judge, LLMJudge) or bool(judge and parsed.claims)
+    return can_judge and verdict_of_form.kind in (NO_CLAIMS, ABSTENTION)
 
 
 def _as_abstention(verdict: AnswerVerdict) -> AnswerVerdict:
@@ -165,19 +171,19 @@ def as_judge(value: Any) -> Judge:
     is_class = isinstance(value, type)
     if isinstance(value, Judge) and not is_class:
         return value
-    invoke_method = getattr(value, "invoke", None)
-    chat_method = getattr(value, "chat", None)
-    is_framework_model = callable(invoke_method) or callable(chat_method)
-    if is_framework_model:
+    if _has_method(value, "invoke") or _has_method(value, "chat"):
         raise InputError(
             "judge: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
             "langchain_denoise, or LLMJudge(LlamaLLM(model)) of llamaindex_denoise; "
             f"got {type(value).__name__}"
         )
-    complete_method = getattr(value, "complete", None)
-    if callable(complete_method) and not is_class:
+    if _has_method(value, "complete") and not is_class:
         return LLMJudge(value)
     return FunctionJudge(value)
+
+
+def _has_method(value: Any, name: str) -> bool:
+    return callable(getattr(value, name, None))
 
 
 def extract_claims(
@@ -373,10 +379,7 @@ def _check_claim_citations(
         reason = f"it cites {names}, which was not given"
         return _refute_citation(claim, citations[0], names, "", reason)
     quoted_ids = [quote.span.passage_id for quote in claim.quotes]
-    if not quoted_ids:
-        return claim
-    common_ids = set(cited_ids) & set(quoted_ids)
-    if common_ids:
+    if not quoted_ids or not set(cited_ids).isdisjoint(quoted_ids):
         return claim
     claim_terms = content_terms(claim.text, evidence.language)
     cited_share, _ = evidence.closest_sentence(claim_terms, cited_ids)

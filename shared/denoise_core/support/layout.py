@@ -134,6 +134,17 @@ def trim_range(text: str, start: int, end: int) -> Range:
     return start, end
 
 
+def trim_to_words(text: str, start: int, end: int) -> Range:
+    """The range without what is no letter or digit at its ends, within the text."""
+    start = max(start, 0)
+    end = min(end, len(text))
+    while start < end and not text[start].isalnum():
+        start += 1
+    while start < end and not text[end - 1].isalnum():
+        end -= 1
+    return start, max(start, end)
+
+
 def split_key_words(key: str) -> str:
     """``completedIn`` and ``completed_in`` are "completed in"."""
     spaced_key = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key)

@@ -11,7 +11,7 @@ no line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
@@ -151,7 +151,8 @@ def _scan_line(
     is_known = name in _VERDICTS or name in _ANSWER_KINDS
     if not is_known:
         return None
-    if name in _DETAIL_KINDS and not _have_kinds(details, _DETAIL_KINDS[name]):
+    detail_kinds = {token.kind for token in details}
+    if name in _DETAIL_KINDS and not detail_kinds <= _DETAIL_KINDS[name]:
         return None
     number_texts = _expand_ranges(number_tokens)
     numbers = list(map(int, number_texts))
@@ -161,10 +162,6 @@ def _scan_line(
     if quoted_words:
         words = quoted_words[0]
     return numbers, name, labels, words  # type: ignore[return-value]
-
-
-def _have_kinds(tokens: Sequence[_Token], kinds: Collection[str]) -> bool:
-    return all(token.kind in kinds for token in tokens)
 
 
 def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:

@@ -93,22 +93,20 @@ class Consolidator:
         proposed_queries = yield from self.queries(memory, wide)
         rejected_words = rejected_draft_words(memory)
         queries: list[str] = []
-        query_failures: list[tuple[str, Exception]] = []
+        failures: list[tuple[str, Exception]] = []
         for query in filter(str.strip, dict.fromkeys(proposed_queries)):
             if not is_contaminated(query, rejected_words):
                 queries.append(query)
             else:
                 reason = f"not asked, it holds words of a rejected draft: {query!r}"
-                query_failures.append(("query", InputError(reason)))
+                failures.append(("query", InputError(reason)))
         replies = yield from self._search_sources(memory, queries, wide)
-        failures: list[tuple[str, Exception]] = []
         results = []
         for reply in replies:
             if isinstance(reply, FailedItem):
                 failures.append(("source", reply.error))
             else:
                 results.append(reply)
-        failures += query_failures
         evidence, excluded = merge_new(memory, results)
         gathered = GatheredEvidence(
             tuple(queries),

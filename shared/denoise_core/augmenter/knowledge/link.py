@@ -152,11 +152,7 @@ def _context_words(passage: Passage) -> frozenset[str]:
 
 def _without_brackets(name: str) -> str:
     """``Paris (Texas)`` as ``Paris``."""
-    stripped = name.rstrip()
-    if not stripped.endswith(")"):
+    if not name.rstrip().endswith(")"):
         return name
-    last_part = stripped.rfind(")", 0, -1) + 1
-    opening = stripped.find("(", last_part)
-    if opening < 0:
-        return name
-    return stripped[:opening].rstrip()
+    short_name, _, _ = name.rpartition("(")
+    return short_name or name
