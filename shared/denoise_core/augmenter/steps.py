@@ -295,7 +295,7 @@ def _complete_draft(
     messages: tuple[Message, ...], parts: LoopParts, server: LLM | None
 ) -> Flow[Reply]:
     if parts.wrap_server is not None:
-        server = parts.wrap_server(server)
+        server = parts.wrap_server(server or parts.llm)
     return (yield from complete(messages, tag="draft", llm=server))
 
 

@@ -125,8 +125,8 @@ def test_a_draft_withheld_because_its_judge_failed_is_no_abstention(
         question,
     )
     assert (answer.outcome, answer.stop_reason) == (outcome, reason)
-    declines = answer.stop_reason is StopReason.ABSTAINED
-    assert (answer.text == QUESTION_ANSWERING.abstention_text) is not declines
+    is_withheld = answer.text == QUESTION_ANSWERING.abstention_text
+    assert is_withheld is (reason is not StopReason.ABSTAINED)
 
 
 def test_failing_parts_end_in_a_named_reason(passages, question):
