@@ -112,16 +112,17 @@ def test_a_model_that_can_is_held_to_the_schema(test_kit):
     ) == {"keep": [1, 3]}
 
 
-def test_a_refused_form_is_asked_for_as_text_from_then_on(test_kit):
+@pytest.mark.parametrize("refusal", [NotImplementedError, ValueError])
+def test_a_refused_form_is_asked_for_as_text_from_then_on(test_kit, refusal):
     class Refuses(type(test_kit.chat())):
         def with_structured_output(self, schema, **how):
-            raise NotImplementedError
+            raise refusal
 
     local_llm = ChatModelLLM(Refuses(reply=lambda message: "1, 3"))
     assert local_llm.structured is None
     assert both_json(local_llm).text == "1, 3"
     assert local_llm.structured is False
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(refusal):
         ChatModelLLM(
             Refuses(reply=lambda message: "1, 3"), structured=True
         ).complete_json(QUESTION_INPUT, SCHEMA)
@@ -129,6 +130,17 @@ def test_a_refused_form_is_asked_for_as_text_from_then_on(test_kit):
 
 def test_a_failure_is_no_refusal(test_kit):
     local_llm = ChatModelLLM(test_kit.chat(test_kit.fail_chat))
+    with pytest.raises(ConnectionError):
+        local_llm.complete_json(QUESTION_INPUT, SCHEMA)
+    assert local_llm.structured is None
+
+
+def test_a_failure_of_the_schema_call_alone_is_raised_and_not_asked_again(test_kit):
+    class Breaks(type(test_kit.chat())):
+        def with_structured_output(self, schema, **how):
+            raise ConnectionError("reset")
+
+    local_llm = ChatModelLLM(Breaks(reply=lambda message: "1, 3"))
     with pytest.raises(ConnectionError):
         local_llm.complete_json(QUESTION_INPUT, SCHEMA)
     assert local_llm.structured is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.memory import attempt_rank
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.text.delimit import copies_envelope, envelope_markers
 from denoise_core.types import Event
 
@@ -37,7 +38,13 @@ def check_answer(answer: Answer) -> None:
         assert earliest is best, "an earlier attempt is as good as the one chosen"
     if answer.outcome in (Outcome.SUPPORTED, Outcome.UNSUPPORTED, Outcome.UNKNOWN):
         assert best is not None, "an answer was sent that no attempt holds"
-        assert answer.text == best.candidate, "the text sent is not the best attempt's"
+        is_withheld = (
+            answer.outcome is Outcome.UNKNOWN
+            and answer.text == QUESTION_ANSWERING.abstention_text
+        )
+        assert answer.text == best.candidate or is_withheld, (
+            "the text sent is not the best attempt's"
+        )
     if answer.outcome is Outcome.ABSTAINED and best is not None:
         assert answer.text == best.candidate or not best.is_abstention, (
             "a model's abstention was rewritten"

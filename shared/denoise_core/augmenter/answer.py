@@ -24,7 +24,7 @@ class Outcome(StrEnum):
     PARTLY_SUPPORTED = "partly supported"  # nothing is contradicted, something is not stated: see `Answer.units`
     UNSUPPORTED = "unsupported"  # the judge did not: the best text there was
     UNKNOWN = "unknown"  # nothing could be said: no evidence, a judge that failed or could not tell, not judged
-    ABSTAINED = "abstained"  # the text says that there is no answer
+    ABSTAINED = "abstained"  # the model or the policy found no answer, or what was found did not hold
     FAILED = "failed"  # infrastructure: there is no draft, or no evidence could be fetched for one
 
 
@@ -117,17 +117,15 @@ class Answer:
         verdict = self.verdict
         return () if verdict is None else verdict.units
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        """Every search that was made, in order."""
-        return self.memory.queries
-
 
 NO_ANSWER = "No answer can be given: {why}."
 _NO_DRAFT_REASONS = {
     StopReason.BUDGET: "the budget was spent before there was one",
     StopReason.DEADLINE: "the time was up before there was one",
 }
+# With these nothing in the evidence answers. With any other reason, a withheld draft of
+# which nothing is known, such as one whose judge failed, may have been right.
+_ABSTAINING_REASONS = (StopReason.ABSTAINED, StopReason.NO_EVIDENCE)
 _UNKNOWN_REASONS = {
     "judge_error": StopReason.JUDGE_ERROR,
     "unjudged": StopReason.UNJUDGED,
@@ -168,9 +166,11 @@ def finish_answer(
         text, outcome, stop_reason = _text_without_draft(memory, stop_reason, task)
     else:
         outcome, stop_reason = _attempt_outcome(best, stop_reason)
-        may_send = _may_send(outcome, stop_reason, limits)
-        text = best.candidate if may_send else task.abstention_text
-        outcome = outcome if may_send else Outcome.ABSTAINED
+        text = best.candidate
+        if not _may_send(outcome, stop_reason, limits):
+            text = task.abstention_text
+            if outcome is not Outcome.UNKNOWN or stop_reason in _ABSTAINING_REASONS:
+                outcome = Outcome.ABSTAINED
         if not text.strip() and best.fields is None:
             text = NO_ANSWER.format(why="the model wrote nothing")
     citations: tuple[Passage, ...] = ()

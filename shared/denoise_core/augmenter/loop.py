@@ -184,8 +184,8 @@ class Augmenter:
     ) -> Flow[Answer]:
         """Return the loop as a flow for `run`, `arun` or another flow.
 
-        Its `Answer` has no trace yet. ``wrap_server`` maps the server of each draft
-        (None: the model) to the one that is asked: a stream listens there.
+        Its `Answer` has no trace yet. ``wrap_server`` maps the server of each draft to
+        the one that is asked: a stream listens there.
 
         Raises:
             InputError: For a question without text, or when nothing can write.

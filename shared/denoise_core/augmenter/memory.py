@@ -31,7 +31,7 @@ class Attempt:
     Attributes:
         candidate: The draft's text, exactly as it was written.
         verdict: What the judge says of it.
-        feedback: What the next draft must change, "" when there is none.
+        feedback: What the next draft must change; "" where the draft did not fail.
         evidence: All that was retrieved before the draft, in the order shown to the
             model; the judge compares the draft with it.
         draft: Number of the draft, from 0.
@@ -114,6 +114,11 @@ class WorkingMemory:
     def with_failure(self, what: str, error: BaseException) -> WorkingMemory:
         """Return a memory with one more failure; secrets in the error are masked."""
         return replace(self, failures=(*self.failures, (what, format_error(error))))
+
+    @property
+    def user_turns(self) -> tuple[str, ...]:
+        """What the user said before the question, in order."""
+        return tuple(m.content for m in self.history if m.role == "user")
 
     @property
     def last(self) -> Attempt | None:

@@ -18,6 +18,7 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.answers import parse_answer
+from denoise_core.support.check import EMPTY_EVIDENCE
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -37,9 +38,6 @@ CRITICISE = (
     "Write one word on the first line: supported (all of the draft is), unsupported, unclear, or abstains (the "
     "draft says that it does not know). Below it, for a draft that is unsupported, write a line for each problem: "
     "the words of the draft, and what the evidence says instead."
-)
-_NO_EVIDENCE = AnswerVerdict(
-    kind="empty_evidence", reason="there is no evidence to compare it with"
 )
 _FEW_WORDS = "it has few words of the evidence: say it in the evidence's own words"
 _MAX_PROBLEMS = 20
@@ -68,7 +66,7 @@ class KnowledgeF1:
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         """Compare the words; asks nobody."""
         if not memory.evidence:
-            return _NO_EVIDENCE
+            return EMPTY_EVIDENCE
         text = parse_answer(candidate, memory.question).text_without_reasoning
         draft_words = Counter(drop_articles(split_words(remove_citations(text))))
         score = 0.0
@@ -111,7 +109,7 @@ class SelfCriticism:
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         """Ask the model for its verdict."""
         if not memory.evidence:
-            return _NO_EVIDENCE
+            return EMPTY_EVIDENCE
         text = parse_answer(candidate, memory.question).text_without_reasoning
         parts = (
             labelled_prefix(memory),

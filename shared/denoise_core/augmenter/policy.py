@@ -38,7 +38,8 @@ class LoopLimits:
             characters a token.
         rerun: Whether to ask a drafter again that is not ``repeatable``.
         unsupported: When no draft passed, ``"send"`` the best attempt with its
-            outcome, or ``"abstain"``.
+            outcome, or ``"abstain"``; a draft withheld because nothing is known of it,
+            such as where the judge failed, stays ``unknown``.
         threshold: The share of supported claims from which on a draft passes in which
             nothing is contradicted; 1.0 is all of them.
 
@@ -135,7 +136,7 @@ class Rules:
         last = memory.last
         if last is None:
             return self._first_action(memory)
-        if last.is_abstention or last.verdict.outcome == "unknown":
+        if _is_unknown(last):
             return self._after_unknown(memory, last)
         if last.verdict.outcome in ("pass", "partial"):
             return Send()
@@ -167,12 +168,10 @@ class Rules:
         return Abstain() if last.is_abstention else Send()
 
     def _widen_once(self, memory: WorkingMemory) -> Action | None:
-        """The one search after an abstention, if there was none."""
-        unknown_count = 0
-        for attempt in memory.attempts:
-            if attempt.is_abstention or attempt.verdict.outcome == "unknown":
-                unknown_count += 1
-        if self.consult == "never" or unknown_count > 1:
+        """More evidence after the first draft that is unknown; None after a second."""
+        *earlier_attempts, _ = memory.attempts
+        was_unknown = any(map(_is_unknown, earlier_attempts))
+        if self.consult == "never" or was_unknown:
             return None
         if not isinstance(memory.actions[-1], Draft):
             return None
@@ -194,3 +193,8 @@ class Rules:
             isinstance(action, Search) and action.wide for action in memory.actions
         )
         return self.widen and memory.searchable and not has_searched_wide
+
+
+def _is_unknown(attempt: Attempt) -> bool:
+    """Whether a draft says that it does not know, or nothing is known of it."""
+    return attempt.is_abstention or attempt.verdict.outcome == "unknown"

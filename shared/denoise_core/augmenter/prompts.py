@@ -22,7 +22,7 @@ from denoise_core.support.labels import (
     evidence_prefix,
 )
 from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
-from denoise_core.types import Message, Passage
+from denoise_core.types import Message, Passage, join_header
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
 VERSION = 4
@@ -80,7 +80,7 @@ def draft_prompt(
         Message("user", "\n\n".join(parts)),
     ]
     last = memory.last
-    if last and not last.verdict.passed and last.feedback:
+    if last is not None and last.feedback:
         feedback = wrap_in_envelope(last.feedback, "feedback")
         draft_text = draft_block(last.text_without_reasoning)
         messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
@@ -106,7 +106,7 @@ def plain_draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]
         Message("user", "\n\n".join([*blocks, user_message.content])),
     ]
     last = memory.last
-    if last and not last.verdict.passed and last.feedback:
+    if last is not None and last.feedback:
         draft_text = sanitize_text(last.text_without_reasoning[:_DRAFT_CHARACTERS])
         feedback = sanitize_text(last.feedback)
         messages.append(
@@ -143,10 +143,7 @@ def with_title_line(passage: Passage) -> str:
 
     The title of the metadata is left out when the text begins with it.
     """
-    if passage.header:
-        return passage.text_with_header
-    title = title_of(passage)
-    return f"{title}\n{passage.text}" if title else passage.text
+    return join_header(passage.header or title_of(passage), passage.text)
 
 
 def title_of(passage: Passage) -> str:

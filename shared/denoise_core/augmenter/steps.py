@@ -22,7 +22,7 @@ from denoise_core.augmenter.drafting.drafter import (
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.consolidate import (
     Consolidator,
-    merge_by_rank,
+    merge_apart,
     merge_new,
 )
 from denoise_core.augmenter.knowledge.evidence_budget import (
@@ -46,7 +46,7 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import expect_passages, verdict_without_claims
-from denoise_core.support.judging import ABSTENTION, NO_CLAIMS, AnswerVerdict
+from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict
 from denoise_core.text.delimit import copies_envelope, envelope_markers
 from denoise_core.types import Message, Passage, Reply
 
@@ -164,8 +164,7 @@ def restore_evidence(
             unchanged.append(passage)
         else:
             changed.append(passage)
-    without_evidence = replace(restored, evidence=())
-    return _fit_evidence(without_evidence, tuple(unchanged), changed, limits)
+    return _fit_evidence(restored, tuple(unchanged), changed, limits)
 
 
 def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
@@ -194,8 +193,8 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     if not should_judge:
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
     verdict = None
-    if draft_reply.fields is None:
-        verdict = _verdict_of_form(memory.question, candidate, parts.utility)
+    if draft_reply.fields is None and not isinstance(parts.utility, Groundedness):
+        verdict = _verdict_of_form(memory.question, candidate)
     if verdict is None:
         memory, verdict = yield from _judge_attempt(memory, parts, attempt)
     attempt = replace(attempt, verdict=verdict)
@@ -243,7 +242,7 @@ def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
     """
     rejected_draft = feedback = ""
     last = memory.last
-    if last is not None and last.verdict.outcome == "fail" and last.feedback:
+    if last is not None and last.feedback:
         rejected_draft = last.text_without_reasoning
         feedback = last.feedback
     if parts.drafter is None:
@@ -296,7 +295,7 @@ def _complete_draft(
     messages: tuple[Message, ...], parts: LoopParts, server: LLM | None
 ) -> Flow[Reply]:
     if parts.wrap_server is not None:
-        server = parts.wrap_server(server)
+        server = parts.wrap_server(server or parts.llm)
     return (yield from complete(messages, tag="draft", llm=server))
 
 
@@ -307,9 +306,7 @@ def _with_draft_evidence(
     if not draft_reply.retrieved:
         return memory
     counted, excluded = split_evidence(draft_reply, memory)
-    new_counted = merge_by_rank(memory.retrieved, [counted])
-    known_evidence = (*memory.retrieved, *memory.excluded_evidence, *new_counted)
-    new_excluded = merge_by_rank(known_evidence, [excluded])
+    new_counted, new_excluded = merge_apart(memory, [counted], [excluded])
     topic = f"{memory.question} {candidate}"
     evidence = _within_limit((*memory.evidence, *new_counted), limits, topic)
     return replace(
@@ -387,19 +384,14 @@ def _fit_evidence(
     )
 
 
-def _verdict_of_form(
-    question: str, candidate: str, utility: Utility
-) -> AnswerVerdict | None:
-    """The verdict on a draft without an answer, whatever the judge; None for others.
+def _verdict_of_form(question: str, candidate: str) -> AnswerVerdict | None:
+    """The verdict on a draft that is no answer by its form; None for any other.
 
-    `Groundedness` asks its judge whether the evidence answers what such JSON declines.
+    For utilities that do not look at the form: `Groundedness` does, by `check_flow`.
     """
     parsed = parse_answer(candidate, question)
     verdict = verdict_without_claims(question, candidate, parsed)
-    judged_kinds = ["length", NO_CLAIMS]
-    if isinstance(utility, Groundedness):
-        judged_kinds.append(ABSTENTION)
-    if verdict is None or verdict.kind in judged_kinds:
+    if verdict is None or verdict.kind in ("length", NO_CLAIMS):
         return None
     return verdict
 

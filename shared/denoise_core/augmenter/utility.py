@@ -93,7 +93,7 @@ def as_utility(judge: Any = None, llm: LLM | None = None) -> Utility:
         return Groundedness()
     if isinstance(judge, Utility) and not isinstance(judge, type):
         return judge
-    return Groundedness(judge=as_judge(judge))
+    return Groundedness(judge)
 
 
 def utility_name(utility: Utility) -> str:

@@ -34,18 +34,20 @@ from denoise_core.support.layout import (
     blank_ranges,
     inline_text,
     json_start,
-    line_starts,
     markdown_tokens,
     normalize_line_breaks,
     split_key_words,
     table_cells,
+    token_range,
     trim_range,
+    trim_to_words,
 )
 from denoise_core.support.normal_form import normalize_text
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.json_spans import json_leaves, parse_json_at
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.text_chunk import line_spans
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 from denoise_core.weighted_cache import cache_by_bytes
 
@@ -275,12 +277,10 @@ class _AnswerReader:
             yield from self._read_fields(clean_text, start_of_json)
             return
         units = sorted(self._read_blocks(clean_text), key=lambda unit: unit.start)
-        last_claim = -1
-        for number, unit in enumerate(units):
-            if unit.is_claim:
-                last_claim = number
-        for number, unit in enumerate(units):
-            announces_nothing = unit.kind == "lead" and number > last_claim
+        claim_starts = [unit.start for unit in units if unit.is_claim]
+        last_claim_start = max(claim_starts, default=-1)
+        for unit in units:
+            announces_nothing = unit.kind == "lead" and unit.start > last_claim_start
             if not announces_nothing:
                 yield unit
             elif _is_small_talk(unit.text, self.question):
@@ -298,7 +298,7 @@ class _AnswerReader:
         """
         unit_starts = [unit.start for unit in units]
         unit_ends = [unit.end for unit in units]
-        for line_start, line_end in pairwise(line_starts(clean_text)):
+        for line_start, line_end in line_spans(clean_text):
             start, end = trim_range(clean_text, line_start, line_end)
             line = clean_text[start:end]
             is_reached = bisect_left(unit_starts, end) > bisect_right(unit_ends, start)
@@ -308,12 +308,12 @@ class _AnswerReader:
                 yield AnswerUnit("sentence", line, start, end)
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
-        line_offsets = line_starts(clean_text)
+        line_ranges = list(line_spans(clean_text))
         item_depth = 0
         header_cells: list[str] | None = None  # of the open table
         previous_type = ""
         for token in markdown_tokens(clean_text):
-            block = _token_range(token, line_offsets)
+            block = token_range(token, line_ranges)
             item_depth += _DEPTH_STEPS.get(token.type, 0)
             if token.type in _LIST_ENDS and not item_depth:
                 self.lead = ()
@@ -448,7 +448,7 @@ class _AnswerReader:
                 quoted_text = raw_value[1:-1]
                 sentences = self._split_sentences(quoted_text, start + 1, "field")
                 units = list(sentences)
-            first_start = _first_word_start(clean_text, previous_end, start)
+            first_start, _ = trim_to_words(clean_text, previous_end, start)
             if not units:
                 units = [AnswerUnit("field", raw_value, start, end)]
             units[0] = replace(units[0], start=first_start)
@@ -544,15 +544,6 @@ _DEPTH_STEPS = {"list_item_open": 1, "list_item_close": -1}
 _LIST_ENDS = ("bullet_list_close", "ordered_list_close")
 
 
-def _token_range(token: Token, word_starts: Sequence[int]) -> Range | None:
-    """The characters of a token's lines; None for a token without lines."""
-    if not token.map:
-        return None
-    first_line, last_line = token.map
-    last_line = min(last_line, len(word_starts) - 1)
-    return word_starts[first_line], word_starts[last_line]
-
-
 def _decode_escapes(text: str) -> str:
     """The text of a JSON string; half of an escape stays as it is written."""
     json_string = f'"{text}"'
@@ -560,13 +551,6 @@ def _decode_escapes(text: str) -> str:
     if parsed_value is None:
         return text
     return str(parsed_value[0])
-
-
-def _first_word_start(text: str, start: int, end: int) -> int:
-    """The first position in ``[start, end)`` of a letter or digit, else ``end``."""
-    while start < end and not text[start].isalnum():
-        start += 1
-    return start
 
 
 def _has_word(text: str) -> bool:

@@ -45,6 +45,10 @@ from denoise_core.types import Passage
 JudgeLike: TypeAlias = Judge | LLM | Callable[..., Any]
 """What `as_judge` accepts."""
 NO_JUDGE = "no judge has read it: give a model or any function as judge=, or --llm to the command"
+EMPTY_EVIDENCE = AnswerVerdict(
+    kind="empty_evidence", reason="there is no evidence to compare it with"
+)
+_NOTHING_CLOSE = "no sentence of the evidence is close to it"
 _MAX_CHARACTERS = 20_000  # of an answer that is checked
 _MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
 # Shares of a claim's terms: in the passage that has it, and at most in the cited one.
@@ -75,7 +79,7 @@ def check(
             then names evidence), or any function of the question, the evidence and a
             claim.
             Without one the verdict is unknown: each claim has the closest sentence of
-            the evidence, and its numbers, dates and names that the evidence lacks.
+            the evidence, and its numbers, dates and names that this sentence lacks.
         threshold: The share of supported claims from which on an answer passes in which
             nothing is contradicted; by default all.
         citations: What the model's provider cites along with the answer's text: as good as
@@ -120,19 +124,14 @@ def _judge_answer(
     has_evidence = any(map(has_words, passages))
     verdict_of_form = verdict_without_claims(question, answer, parsed_answer)
     if verdict_of_form is not None:
-        # A model says itself what claims nothing; for other judges code does.
-        can_judge = isinstance(answer_judge, LLMJudge) or bool(parsed_answer.claims)
-        is_open = verdict_of_form.kind in (NO_CLAIMS, ABSTENTION)
-        is_judged = answer_judge is not None and has_evidence and can_judge
-        if not (is_open and is_judged):
+        is_open = _is_open(verdict_of_form, parsed_answer, answer_judge)
+        if not (is_open and has_evidence):
             return verdict_of_form
     if not has_evidence:
-        reason = "there is no evidence to compare it with"
-        return AnswerVerdict(kind="empty_evidence", reason=reason)
+        return EMPTY_EVIDENCE
     claims = extract_claims(parsed_answer, provided)
     if answer_judge is None:
-        evidence = EvidenceIndex(passages)
-        return _verdict_without_judge(question, claims, evidence)
+        return _verdict_without_judge(question, claims, EvidenceIndex(passages))
     verdict = yield from ask_judge(answer_judge, question, claims, passages)
     verdict = replace(verdict, judge=answer_judge.id)
     if verdict_of_form is not None and verdict_of_form.kind == ABSTENTION:
@@ -140,8 +139,18 @@ def _judge_answer(
     citations = find_citations(answer, passages, provided)
     if not citations or not verdict.claims:
         return verdict
-    evidence = EvidenceIndex(passages)
-    return _check_citations(verdict, citations, len(answer), evidence)
+    return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
+
+
+def _is_open(
+    verdict_of_form: AnswerVerdict, parsed: ParsedAnswer, judge: Judge | None
+) -> bool:
+    """Whether a judge is asked about an answer of this form all the same.
+
+    A model says itself what claims nothing; for other judges code does.
+    """
+    can_judge = isinstance(judge, LLMJudge) or bool(judge and parsed.claims)
+    return can_judge and verdict_of_form.kind in (NO_CLAIMS, ABSTENTION)
 
 
 def _as_abstention(verdict: AnswerVerdict) -> AnswerVerdict:
@@ -162,19 +171,19 @@ def as_judge(value: Any) -> Judge:
     is_class = isinstance(value, type)
     if isinstance(value, Judge) and not is_class:
         return value
-    invoke_method = getattr(value, "invoke", None)
-    chat_method = getattr(value, "chat", None)
-    is_framework_model = callable(invoke_method) or callable(chat_method)
-    if is_framework_model:
+    if _has_method(value, "invoke") or _has_method(value, "chat"):
         raise InputError(
             "judge: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
             "langchain_denoise, or LLMJudge(LlamaLLM(model)) of llamaindex_denoise; "
             f"got {type(value).__name__}"
         )
-    complete_method = getattr(value, "complete", None)
-    if callable(complete_method) and not is_class:
+    if _has_method(value, "complete") and not is_class:
         return LLMJudge(value)
     return FunctionJudge(value)
+
+
+def _has_method(value: Any, name: str) -> bool:
+    return callable(getattr(value, name, None))
 
 
 def extract_claims(
@@ -288,22 +297,33 @@ def _verdict_without_judge(
 def _compare_claim(
     question: str, claim: Claim, evidence: EvidenceIndex
 ) -> ClaimVerdict:
-    """Compare a claim with the closest sentence, and its facts with all evidence."""
+    """Compare a claim's facts with the closest sentence, which is shown.
+
+    A number that only another sentence has says nothing of this claim. Where no
+    sentence is close, the reason says so, and the differences are what no passage has.
+    """
     claim_terms = content_terms(claim.full_text, evidence.language)
     question_terms = content_terms(question, evidence.language)
     new_terms = claim_terms - question_terms
-    term_share, quote = evidence.closest_sentence(new_terms or claim_terms)
+    term_share, label = evidence.closest_sentence(new_terms or claim_terms)
+    quote = evidence.evidence.quote(label, "nearest")
     quotes: tuple[Quote, ...] = ()
+    reasons = [_NOTHING_CLOSE]
+    source_text = evidence.text
     if quote is not None and term_share >= _MIN_SHOWN_SHARE:
-        quotes = (replace(quote, relation="nearest"),)
+        quotes = (quote,)
+        reasons = []
+        source_text = evidence.evidence.source_text([label])
     differences = find_differences(
-        claim.full_text, evidence.text, known_text=question, language=evidence.language
+        claim.full_text, source_text, known_text=question, language=evidence.language
     )
     claim_differences = []
     for difference in differences:
+        if not quotes:  # a sentence that is not close has nothing instead
+            difference = replace(difference, source_text="")
         claim_difference = locate_difference(difference, claim.text, claim.start)
         claim_differences.append(claim_difference)
-    reason = "; ".join(map(str, claim_differences))
+    reasons += map(str, claim_differences)
     return ClaimVerdict(
         claim.text,
         claim.start,
@@ -312,7 +332,7 @@ def _compare_claim(
         quotes=quotes,
         differences=tuple(claim_differences),
         kind="no_judge",
-        reason=reason or NO_JUDGE,
+        reason="; ".join(reasons) or NO_JUDGE,
     )
 
 
@@ -359,10 +379,7 @@ def _check_claim_citations(
         reason = f"it cites {names}, which was not given"
         return _refute_citation(claim, citations[0], names, "", reason)
     quoted_ids = [quote.span.passage_id for quote in claim.quotes]
-    if not quoted_ids:
-        return claim
-    common_ids = set(cited_ids) & set(quoted_ids)
-    if common_ids:
+    if not quoted_ids or not set(cited_ids).isdisjoint(quoted_ids):
         return claim
     claim_terms = content_terms(claim.text, evidence.language)
     cited_share, _ = evidence.closest_sentence(claim_terms, cited_ids)

@@ -25,7 +25,7 @@ from denoise_core.support.labels import (
     evidence_ranges,
     passage_header,
 )
-from denoise_core.support.layout import blank_ranges
+from denoise_core.support.layout import blank_ranges, trim_to_words
 from denoise_core.support.normal_form import find_words, fold_text
 from denoise_core.types import Passage
 
@@ -118,7 +118,7 @@ def _locate_provided(
     evidence = LabelledEvidence(passages if provided else ())
     has_all_texts = all(passage.text for passage in passages)
     for citation in provided:
-        start, end = _trim_to_words(answer, citation.start, citation.end)
+        start, end = trim_to_words(answer, citation.start, citation.end)
         words = citation.cited_text.split()
         cited_text = " ".join(words)
         folded = fold_text(cited_text)
@@ -134,17 +134,6 @@ def _locate_provided(
         elif has_all_texts and find_words(cited_text, answer) is None:
             shown_text = cited_text[:_SHOWN_CHARACTERS]
             yield Citation(start, end, (), (f'"{shown_text}"',))
-
-
-def _trim_to_words(text: str, start: int, end: int) -> Range:
-    """The range without what is no letter or digit at its ends, within the text."""
-    start = max(start, 0)
-    end = min(end, len(text))
-    while start < end and not text[start].isalnum():
-        start += 1
-    while start < end and not text[end - 1].isalnum():
-        end -= 1
-    return start, max(start, end)
 
 
 def _labels_of_words(text: str, evidence: LabelledEvidence) -> tuple[str, ...]:
@@ -201,12 +190,11 @@ class _CitationResolver:
         unknown_names = []
         labels = named_labels(name)
         for label in labels:
-            if self._is_known(label):
-                passage_number, _, _ = label.partition(".")
-                passage = self.passages[int(passage_number) - 1]
-                cited_ids.append(passage.id)
-            else:
+            passage = self._find_passage(label)
+            if passage is None:
                 unknown_names.append(f"[{label}]")
+            else:
+                cited_ids.append(passage.id)
         has_word = is_worded(name)
         required_count = max(1, len(labels))
         if name in self.ids and (has_word or len(cited_ids) < required_count):
@@ -217,20 +205,18 @@ class _CitationResolver:
             return None
         return cited_ids, unknown_names
 
-    def _is_known(self, label: str) -> bool:
-        """Whether the passage is there, and has as many sentences as its label says."""
+    def _find_passage(self, label: str) -> Passage | None:
+        """The passage of a label; None if there is none, or it lacks that sentence."""
         passage_number, _, sentence_number = label.partition(".")
         position = int(passage_number) - 1
         if not 0 <= position < len(self.passages):
-            return False
-        has_text = bool(self.passages[position].text)
-        if not has_text:
-            return True
-        if sentence_number in ("", "0"):
-            return True
+            return None
+        passage = self.passages[position]
+        if not passage.text or sentence_number in ("", "0"):
+            return passage
         if self.evidence is None:
             self.evidence = LabelledEvidence(self.passages)
-        return label in self.evidence.sentences
+        return passage if label in self.evidence.sentences else None
 
 
 def citable_text(parsed_answer: ParsedAnswer) -> str:

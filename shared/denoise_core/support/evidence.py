@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from denoise_core.support.judging import Quote
 from denoise_core.support.labels import LabelledEvidence, passage_header
 from denoise_core.text.facts.numbers import parse_cardinal
 from denoise_core.text.language import detect_language
@@ -41,7 +40,7 @@ class EvidenceIndex:
 
     def closest_sentence(
         self, terms: frozenset[str], passage_ids: Collection[str] | None = None
-    ) -> tuple[float, Quote | None]:
+    ) -> tuple[float, str]:
         """Find the sentence that shares most of the terms.
 
         Args:
@@ -50,7 +49,7 @@ class EvidenceIndex:
 
         Returns:
             The share of the terms, 0 to 1, that the sentence has with its header, and
-            the sentence; None where only a header has any.
+            its label; "" where no sentence has any.
         """
         most_terms = 0
         best_label = ""
@@ -63,9 +62,7 @@ class EvidenceIndex:
                 most_terms = common_count
                 best_label = label
         term_count = max(1, len(terms))
-        term_fraction = most_terms / term_count
-        best_quote = self.evidence.quote(best_label)
-        return term_fraction, best_quote
+        return most_terms / term_count, best_label
 
 
 def has_words(passage: Passage) -> bool:

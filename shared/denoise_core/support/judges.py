@@ -71,7 +71,7 @@ class FunctionJudge:
         self.best = best
         self.limit = limit
         self.name = name or getattr(function, "__name__", type(function).__name__)
-        self._is_called_by_name = _takes_names(function)
+        self._parameter_names = _named_parameters(function)
         called_function = function
         if not inspect.isroutine(function):
             # A callable object is async when its __call__ is; its class has the method.
@@ -137,15 +137,15 @@ class FunctionJudge:
                 text = passage_header(passage)
             if text.strip():
                 evidence.append(text)
-        arguments = (question, evidence, claim.full_text)
-        if not self._is_called_by_name:
-            return self.function(*arguments)
-        values: dict[str, Any] = {}
-        for name, argument in zip(_PARAMETERS, arguments, strict=True):
-            values[name] = argument
-        signature = inspect.signature(self.function)
-        named_values = {name: values[name] for name in signature.parameters}
-        return self.function(**named_values)
+        if not self._parameter_names:
+            return self.function(question, evidence, claim.full_text)
+        arguments = {
+            "question": question,
+            "evidence": evidence,
+            "claim": claim.full_text,
+        }
+        named_arguments = {name: arguments[name] for name in self._parameter_names}
+        return self.function(**named_arguments)
 
     def _to_verdict(self, claim: Claim, result: object) -> ClaimVerdict:
         supported, probability, reason = read_verdict(result, self.best)
@@ -214,16 +214,17 @@ def read_verdict(
     return None, score / best, ""
 
 
-def _takes_names(function: Callable[..., Any]) -> bool:
-    """Whether all parameters of a function are named question, evidence or claim.
+def _named_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters of a function, if all are named question, evidence or claim.
 
-    The order then does not matter, and a function may leave one out.
+    The order then does not matter, and a function may leave one out. () for any other
+    function: it gets all three in their order.
     """
     try:
-        parameters = inspect.signature(function).parameters
+        names = tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # some functions written in C have no signature
-        return False
-    return bool(parameters) and parameters.keys() <= set(_PARAMETERS)
+        return ()
+    return names if set(names) <= set(_PARAMETERS) else ()
 
 
 def _await_result(result: Any) -> Any:

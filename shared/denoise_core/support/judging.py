@@ -155,9 +155,10 @@ class ClaimVerdict:
             for a unit that claims nothing.
         probability: The probability that they do, 0 to 1, from judges that have one.
         quotes: Words of the evidence about it, best first.
-        differences: What of the claim the quotes do not say, with offsets in the
-            *answer*; ``source_start`` and ``source_end`` are offsets in the first
-            quote's passage, None where it says nothing of the kind.
+        differences: What of the claim the quotes do not say, or, without quotes, no
+            passage; with offsets in the *answer*. ``source_start`` and ``source_end``
+            are offsets in the first quote's passage, None where it says nothing of the
+            kind.
         kind: "" or ``inferred`` for a supported claim, ``no_claim``, or a short name
             for what is wrong: ``contradicted``, ``not_stated``, ``unclear``,
             ``differs``, ``not_judged`` ...
@@ -288,9 +289,12 @@ class AnswerVerdict:
             return replace(verdict, kind=ABSTENTION, reason=ABSTENTION_REASON)
         if not claims:
             return replace(verdict, kind=NO_CLAIMS, reason="it claims nothing")
-        score = round(sum(map(_claim_score, claims)) / len(claims), 6)
         worst = min(claims, key=_severity_rank)
-        if worst.supported is not True:
+        is_off_question = verdict.answers_question is False
+        if is_off_question and worst.kind != CONTRADICTED:
+            kind = "off_question"
+            reason = "it does not answer the question"
+        elif worst.supported is not True:
             kind = worst.kind
             reason = f"{worst.text!r}: {worst.reason}"
         elif says_unknown:  # in part: what it does claim is supported
@@ -298,16 +302,7 @@ class AnswerVerdict:
             reason = ABSTENTION_REASON
         else:
             kind = reason = ""
-        if worst.kind == CONTRADICTED:
-            score = min(score, _MAX_CONTRADICTED)
-        elif answers_question is False or answer_kind == "off_question":
-            score = min(score, _MAX_OFF_QUESTION)
-            kind = "off_question"
-            reason = "it does not answer the question"
-        elif supported is None and worst.supported is None:
-            known_count = sum(claim.supported is not None for claim in claims)
-            unknown_share = 1 - known_count / len(claims)
-            score = min(score + _UNKNOWN_SCORE * unknown_share, _MAX_UNKNOWN)
+        score = _score_claims(claims, worst, is_off_question=is_off_question)
         return replace(
             verdict, supported=supported, score=score, kind=kind, reason=reason
         )
@@ -464,6 +459,22 @@ def _severity_rank(claim: ClaimVerdict) -> int:
     if claim.supported is False:
         return 1
     return 2 if claim.supported is None else 3
+
+
+def _score_claims(
+    claims: Sequence[ClaimVerdict], worst: ClaimVerdict, *, is_off_question: bool
+) -> float:
+    """The mean score of the claims, bounded by what is wrong with the answer."""
+    score = round(sum(map(_claim_score, claims)) / len(claims), 6)
+    if worst.kind == CONTRADICTED:
+        return min(score, _MAX_CONTRADICTED)
+    if is_off_question:
+        return min(score, _MAX_OFF_QUESTION)
+    if worst.supported is None:
+        known_count = sum(claim.supported is not None for claim in claims)
+        unknown_share = 1 - known_count / len(claims)
+        return min(score + _UNKNOWN_SCORE * unknown_share, _MAX_UNKNOWN)
+    return score
 
 
 def _claim_score(claim: ClaimVerdict) -> float:

@@ -36,13 +36,15 @@ _ADAPTER_KEYS = ("denoise_", "relevance_score")
 class EvidenceSentence:
     """Characters ``[start, end)`` of a passage's text under a label.
 
-    ``text`` is their normal form. A header is no part of the text: its range is empty.
+    ``exact_text`` are those characters, ``text`` their normal form. A header is no part
+    of the text: its range is empty.
     """
 
     label: str
     passage_id: str
     start: int
     end: int
+    exact_text: str
     text: str
 
 
@@ -75,14 +77,10 @@ class LabelledEvidence:
     def quote(self, label: str, relation: Relation = "supports") -> Quote | None:
         """The words under a label; None for a header and for a label of nothing."""
         sentence = self.sentences.get(label)
-        if sentence is None or sentence.start == sentence.end:
+        if sentence is None or not sentence.exact_text:
             return None
-        passage_number, _, _ = label.partition(".")
-        position = int(passage_number) - 1
-        passage = self.passages[position]
-        span = Span(passage.id, sentence.start, sentence.end)
-        quoted_text = passage.text[sentence.start : sentence.end]
-        return Quote(span, quoted_text, relation)
+        span = Span(sentence.passage_id, sentence.start, sentence.end)
+        return Quote(span, sentence.exact_text, relation)
 
     def source_text(self, labels: Sequence[str]) -> str:
         """The normal form of what the labels name, with the headers of their passages."""
@@ -131,14 +129,15 @@ def _label_passage(number: int, passage: Passage) -> list[EvidenceSentence]:
     raw_header = passage_header(passage)
     header_text = normalize_text(raw_header).text
     if header_text:
-        header = EvidenceSentence(f"{number}.0", passage.id, 0, 0, header_text)
+        header = EvidenceSentence(f"{number}.0", passage.id, 0, 0, "", header_text)
         sentences.append(header)
     ranges = evidence_ranges(passage.text)
     for index, (start, end) in enumerate(ranges, 1):
-        raw_text = passage.text[start:end]
-        shown_text = normalize_text(raw_text).text
+        exact_text = passage.text[start:end]
+        shown_text = normalize_text(exact_text).text
+        label = f"{number}.{index}"
         sentence = EvidenceSentence(
-            f"{number}.{index}", passage.id, start, end, shown_text
+            label, passage.id, start, end, exact_text, shown_text
         )
         sentences.append(sentence)
     return sentences

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,20 @@ def _markdown_parser() -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.disable(["code", "text_join"])
     return parser
+
+
+def token_range(token: Token, line_ranges: Sequence[Range]) -> Range | None:
+    """The characters of a token's lines; None for a token without lines.
+
+    Args:
+        token: The token.
+        line_ranges: The ranges of all lines of the text.
+    """
+    if not token.map:
+        return None
+    first_line, last_line = token.map
+    own_ranges = line_ranges[first_line:last_line]
+    return own_ranges[0][0], own_ranges[-1][1]
 
 
 def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
@@ -120,15 +134,15 @@ def trim_range(text: str, start: int, end: int) -> Range:
     return start, end
 
 
-def line_starts(text: str) -> list[int]:
-    """The offset of each line, and the length of the text."""
-    offsets = [0]
-    for line_break in re.finditer("\n", text):
-        line_end = line_break.end()
-        offsets.append(line_end)
-    text_length = len(text)
-    offsets.append(text_length)
-    return offsets
+def trim_to_words(text: str, start: int, end: int) -> Range:
+    """The range without what is no letter or digit at its ends, within the text."""
+    start = max(start, 0)
+    end = min(end, len(text))
+    while start < end and not text[start].isalnum():
+        start += 1
+    while start < end and not text[end - 1].isalnum():
+        end -= 1
+    return start, max(start, end)
 
 
 def split_key_words(key: str) -> str:

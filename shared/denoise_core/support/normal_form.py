@@ -180,20 +180,18 @@ def _fold_character(text: str, position: int) -> str:
         return character.casefold()
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
-    is_inside_word = before.isalpha() and after.isalpha()
-    if is_inside_word and character in "-'":
+    if character in "-'" and before.isalpha() and after.isalpha():
         return ""
-    next_text = text[position + 1 : position + 3]
-    is_less = character == "<" and next_text.lstrip()[:1].isdecimal()
-    is_sign = category == "Sc" or character in _MEASURE_SIGNS or is_less
-    is_inside_number = character in ".,:/" and before.isdecimal()
-    is_minus = character == "-" and not before.isalnum()
-    if is_sign:
+    if category == "Sc" or character in _MEASURE_SIGNS:
         return character
-    is_part_of_number = is_inside_number or is_minus
-    if is_part_of_number and after.isdecimal():
-        return character
-    return " "
+    if character == "<":  # less than: a number follows, perhaps behind a blank
+        after = text[position + 1 : position + 3].lstrip()[:1]
+        changes_number = True
+    elif character == "-":
+        changes_number = not before.isalnum()
+    else:
+        changes_number = character in ".,:/" and before.isdecimal()
+    return character if changes_number and after.isdecimal() else " "
 
 
 def find_words(words: str, text: str) -> Range | None:

@@ -26,12 +26,12 @@ from denoise_core.support.judging import (
 from denoise_core.support.labels import evidence_ranges, passage_header
 from denoise_core.support.layout import (
     blank_ranges,
-    line_starts,
     markdown_tokens,
     normalize_line_breaks,
     trim_range,
 )
 from denoise_core.support.normal_form import find_words, fold_text, is_unspaced
+from denoise_core.text.text_chunk import line_spans
 from denoise_core.types import Passage, Span
 
 MIN_WORDS = 3  # fewer in quotation marks are a title, a term or irony
@@ -135,7 +135,7 @@ def _quoted_ranges(text: str) -> Iterator[Range]:
 
 def _block_quotes(text: str) -> Iterator[Range]:
     """The paragraphs of block quotes, without a last line that names the source."""
-    line_offsets = line_starts(text)
+    line_ranges = list(line_spans(text))
     depth = 0
     last_end = 0
     for token in markdown_tokens(text):
@@ -144,15 +144,14 @@ def _block_quotes(text: str) -> Iterator[Range]:
         elif token.type == "blockquote_close":
             depth -= 1
         elif token.type == "inline" and depth and token.map:
-            first_line, last_line = token.map
-            line_start = line_offsets[last_line - 1]
-            line_end = line_offsets[last_line]
-            last_text = text[line_start:line_end].lstrip("> \t")
-            begins_with_dash = last_text.startswith(("-", "–", "—"))
-            if begins_with_dash and last_line > first_line + 1:
-                last_line -= 1
-            start = line_offsets[first_line]
-            end = line_offsets[last_line]
+            first_line, line_after = token.map
+            *earlier_lines, (start, end) = line_ranges[first_line:line_after]
+            last_text = text[start:end].lstrip("> \t")
+            names_source = last_text.startswith(("-", "–", "—"))
+            if earlier_lines and names_source:
+                _, end = earlier_lines[-1]
+            if earlier_lines:
+                start, _ = earlier_lines[0]
             if start >= last_end:  # the cells of a table's row have one range
                 yield trim_range(text, start, end)
                 last_end = end

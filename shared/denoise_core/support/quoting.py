@@ -387,16 +387,18 @@ def _wrong_words(
     verdict: ClaimVerdict, kind: str, words: str, quotes: Sequence[Quote]
 ) -> Difference:
     """The words of a unit that the model calls wrong, else the whole unit."""
-    start, end = find_words(words, verdict.text) or (0, len(verdict.text))
-    wrong_words = verdict.text[start:end]
-    start += verdict.start
-    end += verdict.start
+    first, last = find_words(words, verdict.text) or (0, len(verdict.text))
+    difference = Difference(
+        kind, verdict.text[first:last], "", verdict.start + first, verdict.start + last
+    )
     if not quotes:
-        return Difference(kind, wrong_words, "", start, end)
-    source = quotes[0].span
-    source_text = quotes[0].text
-    return Difference(
-        kind, wrong_words, source_text, start, end, source.start, source.end
+        return difference
+    best_quote = quotes[0]
+    return replace(
+        difference,
+        source_text=best_quote.text,
+        source_start=best_quote.span.start,
+        source_end=best_quote.span.end,
     )
 
 

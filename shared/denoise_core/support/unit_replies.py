@@ -11,13 +11,14 @@ no line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
 
 from denoise_core.errors import UnparsableReply
 from denoise_core.support.judging import AnswerKind
+from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.replies import strip_reasoning
 
 UnitVerdict: TypeAlias = Literal[
@@ -46,7 +47,11 @@ _DETAIL_KINDS: Mapping[str, frozenset[str]] = {
 }
 _QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“", "«": "»"}
 _FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
+_SEPARATORS = str.maketrans(
+    ",:/'’`", "      "
+)  # that a number or a word may have inside
 _MAX_LINES = 2000
+_MAX_DIGITS = 12
 _MAX_RANGE = 60  # labels of one range
 
 
@@ -146,7 +151,8 @@ def _scan_line(
     is_known = name in _VERDICTS or name in _ANSWER_KINDS
     if not is_known:
         return None
-    if name in _DETAIL_KINDS and not _have_kinds(details, _DETAIL_KINDS[name]):
+    detail_kinds = {token.kind for token in details}
+    if name in _DETAIL_KINDS and not detail_kinds <= _DETAIL_KINDS[name]:
         return None
     number_texts = _expand_ranges(number_tokens)
     numbers = list(map(int, number_texts))
@@ -156,10 +162,6 @@ def _scan_line(
     if quoted_words:
         words = quoted_words[0]
     return numbers, name, labels, words  # type: ignore[return-value]
-
-
-def _have_kinds(tokens: Sequence[_Token], kinds: Collection[str]) -> bool:
-    return all(token.kind in kinds for token in tokens)
 
 
 def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:
@@ -183,50 +185,29 @@ def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:
 
 
 def _tokenize_line(line: str) -> Iterator[_Token]:
-    """Yield the tokens of a line, in lower case; brackets and commas separate them."""
-    position = 0
-    while position < len(line):
-        character = line[position]
-        end = position + 1
-        if character in _QUOTATION_MARKS:
-            closing_mark = _QUOTATION_MARKS[character]
-            closing = line.find(closing_mark, end)
-            if closing < 0:
-                closing = len(line)
-            yield _Token("words", line[end:closing])
-            end = closing + 1
-        elif character.isdecimal() and character.isascii():
-            end = _number_end(line, end)
-            number_text = line[position:end]
-            kind: Literal["label", "number"] = (
-                "label" if "." in number_text else "number"
-            )
-            if number_text.isascii() and len(number_text) < 12:
-                yield _Token(kind, number_text)
-            else:
-                yield _Token("word", number_text)
-        elif character.isalpha():
-            while line[end : end + 1].isalnum():
-                end += 1
-            name = line[position:end].lower()
-            for word in name.split("_"):
+    """Yield the tokens of a line, in lower case; other marks only separate them."""
+    quoted_end = 0
+    for lexeme in tokenize_text(line.translate(_SEPARATORS)):
+        if lexeme.start < quoted_end:
+            continue
+        closing_mark = _QUOTATION_MARKS.get(lexeme.text)
+        if closing_mark is not None:
+            quoted_words, _, _ = line[lexeme.end :].partition(closing_mark)
+            yield _Token("words", quoted_words)
+            quoted_end = lexeme.end + len(quoted_words) + 1
+        elif lexeme.kind == "number":
+            for number_text in lexeme.text.split():
+                yield _Token(_number_kind(number_text), number_text)
+        elif lexeme.kind != "mark":
+            for word in lexeme.folded_text.replace("-", "_").split("_"):
                 yield _Token("word", word)
-        elif character in _SIGN_KINDS:
-            yield _Token(_SIGN_KINDS[character], character)
-        position = end
+        elif lexeme.text in _SIGN_KINDS:
+            yield _Token(_SIGN_KINDS[lexeme.text], lexeme.text)
 
 
-def _number_end(line: str, position: int) -> int:
-    """The end of the digits here, and of digits behind a point that follows."""
-    end = _digits_end(line, position)
-    fraction_end = _digits_end(line, end + 1)
-    has_point = line[end : end + 1] == "."
-    if has_point and fraction_end > end + 1:
-        return fraction_end
-    return end
-
-
-def _digits_end(line: str, position: int) -> int:
-    while line[position : position + 1].isdecimal():
-        position += 1
-    return position
+def _number_kind(number_text: str) -> Literal["label", "number", "word"]:
+    """A label has one point; digits that name no unit and no sentence are a word."""
+    points = number_text.count(".")
+    if points > 1 or not number_text.isascii() or len(number_text) >= _MAX_DIGITS:
+        return "word"
+    return "label" if points else "number"

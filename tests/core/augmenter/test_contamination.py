@@ -4,6 +4,7 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
+from denoise_core.augmenter.drafting.conversation import conversation_evidence
 from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
 
 QUESTION = "When was the tower finished?"
@@ -48,3 +49,16 @@ def test_the_users_own_words_may_be_searched_for():
     assert drop_contaminated_searches(
         f"{QUESTION} Brenner says 1912.", [results], [REJECTED]
     ) == (results,)
+
+
+def test_what_an_earlier_answer_rested_on_keeps_its_provenance():
+    kept = {"text": "It is red.", "header": "Hall", "provenance": "tool"}
+    written = {"id": "b", "text": "It is blue.", "provenance": "user"}
+    states = [[kept, written, {"text": 4}, "words"], None, [kept]]
+    ((passage, other),) = [e.passages for e in conversation_evidence(states)]
+    assert (passage.text, passage.header, passage.counts) == (
+        "It is red.",
+        "Hall",
+        True,
+    )
+    assert not other.counts

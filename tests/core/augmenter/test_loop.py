@@ -12,7 +12,7 @@ from denoise_core.augmenter import (
     Rules,
     StopReason,
 )
-from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
+from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, Send
 from denoise_core.testing import ListRetriever
 
 
@@ -49,7 +49,9 @@ def test_without_evidence_nothing_the_model_says_is_supported(
     loop = Augmenter(model, ListRetriever([]), policy=policy)
     answer = check_loop(lambda: loop, question)
     assert (answer.outcome, answer.stop_reason) == (outcome, StopReason.NO_EVIDENCE)
-    assert len(model.received_messages) == 2 * calls
+    withheld = loop.with_limits(unsupported="abstain").answer(question)
+    assert withheld.outcome is Outcome.ABSTAINED
+    assert len(model.received_messages) == 3 * calls
     at_hand = loop.answer(question, evidence=passages)
     assert at_hand.outcome is Outcome.SUPPORTED
 
@@ -95,6 +97,24 @@ def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_
         Readmit,
         Draft,
     ]
+
+
+def test_what_is_still_unknown_after_more_evidence_ends_the_loop(passages, question):
+    """Without this bound each abstention would restore another chunk and ask again."""
+    order = (passages[2], passages[1], passages[0])
+    answer = check_loop(
+        lambda: Augmenter(
+            scripted('{"answer": null}', '{"answered": false}'),
+            ListRetriever(order),
+            denoiser=HalfDenoiser(),
+            policy=Rules(readmit=1, widen=False),
+        ),
+        question,
+    )
+    assert answer.outcome is Outcome.ABSTAINED
+    actions = [type(action) for action in answer.memory.actions]
+    assert actions == [Search, Draft, Readmit, Draft, Abstain]
+    assert answer.memory.dropped
 
 
 def test_new_evidence_gets_room_and_a_repeated_draft_another_try(question):

@@ -13,6 +13,7 @@ from denoise_core.augmenter import (
     StopReason,
 )
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import is_user_error
 from denoise_core.support.quoting import LLMJudge
@@ -92,6 +93,40 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
         StopReason.BUDGET,
     )
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("judge", "budget", "outcome", "reason"),
+    [
+        (OSError("down"), None, Outcome.UNKNOWN, StopReason.JUDGE_ERROR),
+        ("1 unclear", None, Outcome.UNKNOWN, StopReason.JUDGE_UNDECIDED),
+        ("1 unclear", Budget(calls=2), Outcome.UNKNOWN, StopReason.BUDGET),
+        (
+            "1 not_stated\nanswers",
+            None,
+            Outcome.ABSTAINED,
+            StopReason.REPEATED_ANSWER,
+        ),
+        ("1 no_claim\nabstains", None, Outcome.ABSTAINED, StopReason.ABSTAINED),
+    ],
+)
+def test_a_draft_withheld_because_its_judge_failed_is_no_abstention(
+    passages, question, judge, budget, outcome, reason
+):
+    """Its outcome was that of a model that says it does not know."""
+    answer = check_loop(
+        lambda: Augmenter(
+            scripted("It was in 1889, they say."),
+            ListRetriever(passages),
+            judge=LLMJudge(scripted(judge)),
+            budget=budget,
+            limits=LoopLimits(unsupported="abstain"),
+        ),
+        question,
+    )
+    assert (answer.outcome, answer.stop_reason) == (outcome, reason)
+    is_withheld = answer.text == QUESTION_ANSWERING.abstention_text
+    assert is_withheld is (reason is not StopReason.ABSTAINED)
 
 
 def test_failing_parts_end_in_a_named_reason(passages, question):

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.text.delimit import new_marker, sanitize_text, wrap_in_envelope
+from denoise_core.text.delimit import (
+    copies_envelope,
+    may_copy_envelope,
+    new_marker,
+    sanitize_text,
+    wrap_in_envelope,
+)
 
 
 @given(st.lists(st.text(), max_size=4))
@@ -28,6 +34,31 @@ def test_a_text_that_foretold_its_marker_gets_another():
 
 def test_where_one_text_ends_matters():
     assert new_marker(["ab", "c"]) != new_marker(["a", "bc"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "END of the decade",
+        "BEGIN evidence 0f3d5a6b7c8d9e0",
+        "BEGIN evidence 0f3d5a6b7c8d9e0f1",
+        "END 0f3d5a6b7c8d9e0f",
+        "END evidence 0f3d5a6b7c8d9e0f it says",
+    ],
+)
+def test_only_a_line_with_a_label_and_a_whole_marker_is_a_delimiter(line):
+    assert not copies_envelope(line)
+    assert copies_envelope("END evidence 0f3d5a6b7c8d9e0f")
+
+
+@pytest.mark.parametrize("label", ["a", "evidence 12", "a" * 41])
+def test_each_beginning_of_a_delimiter_may_become_one_and_a_long_line_may_not(label):
+    first_line, *_, last_line = wrap_in_envelope("It is red.", label).split("\n")
+    for delimiter in (first_line, last_line, f"> **{first_line}"):
+        assert copies_envelope(delimiter)
+        for end in range(len(delimiter) + 1):
+            assert may_copy_envelope(delimiter[:end])
+    assert not may_copy_envelope(f"{first_line} and so on: ".ljust(200, "."))
 
 
 NASTY = st.text(

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +93,28 @@ def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     assert sum(map(len, listed.values())) + left_out == expected_count
     if not left_out:
         assert list(listed.values()) == list(expected.values())
+
+
+@pytest.mark.parametrize(("id_length", "range_count"), [(1, 90), (60, 2), (30, 1)])
+def test_a_record_lists_all_the_ranges_that_fit_and_no_more(id_length, range_count):
+    passages, spans = {}, []
+    for number in range(60):
+        passage_id = f"{number}".rjust(id_length, "i")
+        passages[passage_id] = Passage("x" * 2000, passage_id)
+        starts = range(100, 100 + 10 * range_count, 10)  # all ranges of one size
+        spans += [Span(passage_id, start, start + 5) for start in starts]
+    kept = Passage("y", passage_id, spans=tuple(spans))
+    entry_size = len(f'"{passage_id}": [[100, 105]], ')
+    for query_length in range(40):  # so that each size of what is left comes up
+        result = DenoiseResult("q" * query_length, (kept,))
+        record = passage_record(kept, passages, result)
+        listed_count = sum(map(len, record["spans"].values()))
+        assert listed_count + record["spans_left_out"] == len(spans)
+        size = len(json.dumps({**record, "spans_left_out": 10**9}))
+        # Of each passage 2 bytes more are counted than it takes.
+        room = RECORD_BYTES - size - 2 * len(record["spans"])
+        assert size <= RECORD_BYTES
+        assert room < entry_size
 
 
 def test_a_record_says_what_was_kept_and_the_scores():

@@ -318,6 +318,17 @@ def test_one_call_that_finds_an_answer_or_saw_all_that_is_kept_is_enough(
     assert call_count(model) == len(PASSAGES)
 
 
+def test_a_call_that_says_nothing_of_the_answer_leaves_its_absence_unknown():
+    def reply(messages):
+        return "1\nANSWERED: no" if "tower" in document(messages) else "NONE"
+
+    result = denoised(FunctionLLM(reply), PASSAGES, join_passages=False)
+    assert ids(result.passages) == ["tower"]
+    assert (result.answered, result.relevant) == (None, None)
+    empty = denoised("NONE\nANSWERED: no", [Passage(" ", "blank")])
+    assert (empty.answered, empty.relevant) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("joint", "answered"),
     [

@@ -66,6 +66,33 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     assert (claim.reason == verdict.reason) == (not differing)
 
 
+@pytest.mark.parametrize(
+    ("answer", "differing", "reason"),
+    [
+        ("The bridge was completed in 1902.", ["1902"], "where the source has '1889'"),
+        ("The lift was sold in 1902.", [], "no sentence of the evidence is close"),
+        (
+            "The lift was sold in 1977.",
+            ["1977"],
+            "no sentence of the evidence is close to it; date: '1977' is not in",
+        ),
+    ],
+)
+def test_without_a_judge_a_number_of_another_sentence_is_no_agreement(
+    answer, differing, reason
+):
+    """The year of the strike made that of the bridge look right."""
+    passages = [
+        Passage("The bridge was completed in 1889.", "bridge"),
+        Passage("A strike closed all ports of the north in 1902.", "strike"),
+    ]
+    (claim,) = check("", answer, passages).claims
+    assert claim.supported is None
+    assert [drop.claimed_text for drop in claim.differences] == differing
+    assert reason in claim.reason
+    assert bool(claim.quotes) == ("close" not in reason)
+
+
 def test_of_equally_close_sentences_the_first_is_shown():
     passages = [Passage("It is red.", "a"), Passage("It is red.", "b")]
     (claim,) = check("", "It is red.", passages).claims

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core.text.facts import extract_facts, find_differences
+from denoise_core.text.facts.names import same_name
 
 
 def facts_of(text, kind, language=""):
@@ -113,6 +114,20 @@ def test_the_same_in_other_words(claim, source):
 def test_what_differs_is_named(claim, source, kind):
     kinds = {difference.kind for difference in find_differences(claim, source)}
     assert kind in kinds
+
+
+@pytest.mark.parametrize(
+    ("claimed", "source", "is_same"),
+    [
+        ("john tolkien", "tolkien", True),
+        ("john ronald tolkien", "john tolkien", True),
+        ("john tolkien", "john", False),
+        ("john ronald tolkien", "peter tolkien", False),
+        ("john ronald tolkien", "john ronald", False),
+    ],
+)
+def test_a_source_that_has_only_the_surname_has_the_name(claimed, source, is_same):
+    assert same_name(claimed, source) is is_same
 
 
 def test_a_text_supports_itself():

@@ -13,8 +13,10 @@ from dataclasses import replace
 from denoise_core.augmenter.drafting.drafter import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import with_title_line
+from denoise_core.spans import Ranges
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.citing import matching_runs
+from denoise_core.support.layout import blank_ranges
 from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 
@@ -30,15 +32,14 @@ def rejected_draft_words(memory: WorkingMemory) -> frozenset[str]:
 
     Neither the question, nor the conversation, nor the evidence has them.
     """
-    draft_words: set[str] = set()
+    draft_texts = []
     known_words = _user_words(memory) | _passage_words(memory.evidence)
     for attempt in memory.attempts:
         if attempt.verdict.passed:
             continue
-        draft_text = remove_citations(attempt.text_without_reasoning)
-        draft_words.update(content_words(draft_text))
+        draft_texts.append(remove_citations(attempt.text_without_reasoning))
         known_words |= _passage_words(attempt.evidence)
-    return frozenset(draft_words) - known_words
+    return _words_of(draft_texts) - known_words
 
 
 def is_contaminated(query: str, rejected_words: frozenset[str]) -> bool:
@@ -91,19 +92,14 @@ def drop_contaminated_searches(
         searches: The searches with their results, in order.
         rejected_drafts: The drafts judged before these searches are read again.
     """
-    draft_words: set[str] = set()
-    for draft_text in rejected_drafts:
-        draft_words.update(content_words(draft_text))
-    suspect_words = draft_words - set(content_words(question))
+    suspect_words = _words_of(rejected_drafts) - _words_of([question])
     for search in searches:
-        query_words = content_words(search.query or "")
-        if suspect_words.isdisjoint(query_words):
+        if not is_contaminated(search.query or "", suspect_words):
             suspect_words -= _passage_words(search.passages)
     # A second pass: what a later search brought clears an earlier query too.
     clean_searches = []
     for search in searches:
-        query_words = content_words(search.query or "")
-        if suspect_words.isdisjoint(query_words):
+        if not is_contaminated(search.query or "", suspect_words):
             clean_searches.append(search)
     return tuple(clean_searches)
 
@@ -118,48 +114,50 @@ def _remove_echo(
     """
     if passage.provenance != "tool" or query is None:
         return passage
-    query_words = frozenset(content_words(query))
+    query_words = _words_of([query])
     if query_words <= user_words:
         return passage
-    text = passage.text
-    words = word_spans(text)
-    echoes: list[tuple[int, int]] = []
-    plain_words = [word for word, _, _ in words]
-    echo_count = 0
-    for first, end in matching_runs(plain_words, split_words(query)):
-        run_length = end - first
-        run_text = " ".join(plain_words[first:end])
-        is_users = user_words.issuperset(content_words(run_text))
-        if run_length >= _MIN_ECHO_WORDS and not is_users:
-            echoes.append((first, end))
-            echo_count += run_length
+    words = word_spans(passage.text)
+    echoes = _find_echoes(words, query, user_words)
+    echo_count = sum(end - first for first, end in echoes)
     is_mostly_echo = echo_count >= _MAX_ECHO_SHARE * len(words)
-    if is_mostly_echo or query_words.issuperset(content_words(text)):
+    if is_mostly_echo or query_words >= _words_of([passage.text]):
         return None
+    long_ranges = []
     for first, end in echoes:
-        if end - first < _MIN_BLANKED_WORDS:
-            continue
-        start_offset = words[first][1]
-        end_offset = words[end - 1][2]
-        blanks = " " * (end_offset - start_offset)
-        text = text[:start_offset] + blanks + text[end_offset:]
-    if text == passage.text:
-        return passage
-    return replace(passage, text=text)
+        if end - first >= _MIN_BLANKED_WORDS:
+            _, start_offset, _ = words[first]
+            _, _, end_offset = words[end - 1]
+            long_ranges.append((start_offset, end_offset))
+    return replace(passage, text=blank_ranges(passage.text, long_ranges))
+
+
+def _find_echoes(
+    words: Sequence[tuple[str, int, int]], query: str, user_words: frozenset[str]
+) -> Ranges:
+    """The runs of a result's words, as ranges of them, that come from its query alone."""
+    plain_words = [word for word, _, _ in words]
+    echoes = []
+    for first, end in matching_runs(plain_words, split_words(query)):
+        run_text = " ".join(plain_words[first:end])
+        is_users = _words_of([run_text]) <= user_words
+        if end - first >= _MIN_ECHO_WORDS and not is_users:
+            echoes.append((first, end))
+    return echoes
 
 
 def _user_words(memory: WorkingMemory) -> frozenset[str]:
     """Words of the question and of what the user said before it."""
-    words = set(content_words(memory.question))
-    for message in memory.history:
-        if message.role == "user":
-            words.update(content_words(message.content))
-    return frozenset(words)
+    return _words_of([memory.question, *memory.user_turns])
 
 
 def _passage_words(passages: Iterable[Passage]) -> frozenset[str]:
+    return _words_of(map(with_title_line, passages))
+
+
+def _words_of(texts: Iterable[str]) -> frozenset[str]:
+    """The content words of all texts."""
     words: set[str] = set()
-    for passage in passages:
-        text = with_title_line(passage)
+    for text in texts:
         words.update(content_words(text))
     return frozenset(words)

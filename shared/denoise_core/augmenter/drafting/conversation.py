@@ -7,14 +7,15 @@ framework keeps the conversation, and adds `conversation_evidence` to the next d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
 from denoise_core.augmenter.knowledge.evidence_budget import truncate_to_budget
 from denoise_core.augmenter.prompts import cited_passages, title_of
-from denoise_core.types import Passage, Provenance
+from denoise_core.jsonable import from_jsonable
+from denoise_core.types import Passage
 
 CitedState: TypeAlias = list[dict[str, str]]
 """Passages as plain JSON: id, text, header and provenance."""
@@ -42,31 +43,13 @@ def merge_cited(states: Iterable[Any]) -> CitedState:
 
     What is no such state, as in a record of an earlier version, is left out.
     """
-    merged: CitedState = []
-    seen_texts: set[str] = set()
-    for state in states:
-        if not isinstance(state, list):
-            continue
-        for fields in state:
-            if not isinstance(fields, Mapping):
-                continue
-            text = fields.get("text")
-            if not isinstance(text, str) or text in seen_texts:
-                continue
-            if text.strip():
-                seen_texts.add(text)
-                merged.append(dict(fields))
-    passages = _to_passages(merged)
-    return _to_state(passages)
+    return _to_state(_read_passages(states))
 
 
 def conversation_evidence(states: Iterable[Any]) -> tuple[RetrievedEvidence, ...]:
     """What earlier answers rested on, as evidence for a draft; () if there is none."""
-    merged = merge_cited(states)
-    if not merged:
-        return ()
-    evidence = RetrievedEvidence(_to_passages(merged))
-    return (evidence,)
+    passages = _read_passages([merge_cited(states)])
+    return (RetrievedEvidence(passages),) if passages else ()
 
 
 def _to_state(passages: Sequence[Passage], topic: str = "") -> CitedState:
@@ -84,19 +67,17 @@ def _to_state(passages: Sequence[Passage], topic: str = "") -> CitedState:
     return state
 
 
-def _to_passages(state: CitedState) -> tuple[Passage, ...]:
-    passages = []
-    for number, fields in enumerate(state, 1):
-        passage_id = fields.get("id") or f"earlier-{number}"
-        header = fields.get("header", "")
-        provenance: Provenance = "retrieved"
-        if fields.get("provenance") == "tool":
-            provenance = "tool"
-        passage = Passage(
-            fields["text"],
-            str(passage_id),
-            header=str(header),
-            provenance=provenance,
-        )
-        passages.append(passage)
-    return tuple(passages)
+def _read_passages(states: Iterable[Any]) -> tuple[Passage, ...]:
+    """The passages of the states in order, each text once."""
+    passages: dict[str, Passage] = {}
+    for state in states:
+        if not isinstance(state, list):
+            continue
+        for fields in state:
+            try:
+                passage: Passage = from_jsonable(Passage, {"id": "earlier", **fields})
+            except (KeyError, TypeError, ValueError):
+                continue
+            if passage.text.strip():
+                passages.setdefault(passage.text, passage)
+    return tuple(passages.values())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -75,27 +75,28 @@ def find_chains(
     if best_total <= 0:
         return ()
     relative_scores = term_scores / best_total
-    relative_totals = totals / best_total
     linked_pairs = _linked_pairs(passages, links)
     neighbours: list[set[int]] = [set() for _ in passages]
     for first, second in linked_pairs:
         neighbours[first].add(second)
         neighbours[second].add(first)
-    scored_paths: list[_ScoredPath] = []
-    for index in np.flatnonzero(totals > 0).tolist():
-        path_score = _score_path((index,), relative_scores, relative_totals, neighbours)
-        scored_paths.append((path_score, (index,)))
-    scored_paths.sort(key=_path_rank)
+
+    def rank_paths(paths: Iterable[tuple[int, ...]]) -> list[_ScoredPath]:
+        scored_paths = []
+        for path in paths:
+            path_score = _score_path(path, relative_scores, neighbours)
+            scored_paths.append((path_score, path))
+        return sorted(scored_paths, key=_path_rank)
+
+    singles = [(index,) for index in np.flatnonzero(totals > 0).tolist()]
+    ranked_singles = rank_paths(singles)
     pairs: dict[_Pair, _Pair] = {}
-    for _, path in scored_paths[:_MAX_STARTS]:
-        first = path[0]
-        for second in sorted(neighbours[first]):
-            pairs[_sorted_pair(first, second)] = (first, second)
-    for pair in pairs.values():
-        pair_score = _score_path(pair, relative_scores, relative_totals, neighbours)
-        scored_paths.append((pair_score, pair))
+    for _, (start, *_) in ranked_singles[:_MAX_STARTS]:
+        for second in sorted(neighbours[start]):
+            pairs[_sorted_pair(start, second)] = (start, second)
+    ranked_paths = ranked_singles + rank_paths(pairs.values())
     chains = []
-    for score, path in sorted(scored_paths, key=_path_rank):
+    for score, path in sorted(ranked_paths, key=_path_rank):
         path_passages = tuple(passages[index] for index in path)
         path_links: tuple[Link, ...] = ()
         if len(path) > 1:
@@ -151,13 +152,12 @@ def _sorted_pair(first: int, second: int) -> _Pair:
 def _score_path(
     path: tuple[int, ...],
     term_scores: NDArray[np.float32],
-    totals: NDArray[np.float32],
     neighbours: Sequence[set[int]],
 ) -> float:
     """What its passages cover together, less what their link costs."""
-    indexes = list(path)
-    covered = float(term_scores[:, indexes].max(1).sum())
-    plain_sum = float(totals[indexes].sum())
+    path_scores = term_scores[:, list(path)]
+    covered = float(path_scores.max(1).sum())
+    plain_sum = float(path_scores.sum())
     # A little of the plain sum, so that of two passages that add the same the
     # stronger one wins.
     score = 0.9 * covered + 0.1 * plain_sum

@@ -93,22 +93,20 @@ class Consolidator:
         proposed_queries = yield from self.queries(memory, wide)
         rejected_words = rejected_draft_words(memory)
         queries: list[str] = []
-        query_failures: list[tuple[str, Exception]] = []
+        failures: list[tuple[str, Exception]] = []
         for query in filter(str.strip, dict.fromkeys(proposed_queries)):
             if not is_contaminated(query, rejected_words):
                 queries.append(query)
             else:
                 reason = f"not asked, it holds words of a rejected draft: {query!r}"
-                query_failures.append(("query", InputError(reason)))
+                failures.append(("query", InputError(reason)))
         replies = yield from self._search_sources(memory, queries, wide)
-        failures: list[tuple[str, Exception]] = []
         results = []
         for reply in replies:
             if isinstance(reply, FailedItem):
                 failures.append(("source", reply.error))
             else:
                 results.append(reply)
-        failures += query_failures
         evidence, excluded = merge_new(memory, results)
         gathered = GatheredEvidence(
             tuple(queries),
@@ -166,9 +164,18 @@ def merge_new(
     """
     counted_lists = [[p for p in results if p.counts] for results in result_lists]
     other_lists = [[p for p in results if not p.counts] for results in result_lists]
+    return merge_apart(memory, counted_lists, other_lists)
+
+
+def merge_apart(
+    memory: WorkingMemory,
+    counted_lists: Sequence[Sequence[Passage]],
+    excluded_lists: Sequence[Sequence[Passage]],
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+    """The new passages of both kinds, merged by rank, under ids that no other has."""
     counted = merge_by_rank(memory.retrieved, counted_lists)
     known_passages = (*memory.retrieved, *memory.excluded_evidence, *counted)
-    return counted, merge_by_rank(known_passages, other_lists)
+    return counted, merge_by_rank(known_passages, excluded_lists)
 
 
 def merge_by_rank(

@@ -184,6 +184,4 @@ def _restore_range(
     all_ids = [passage.id for passage in evidence]
     all_ids.append(restored.id)
     new_id = unique_ids(all_ids)[-1]
-    if new_id != restored.id:
-        restored = replace(restored, id=new_id)
-    return (*evidence, restored)
+    return (*evidence, replace(restored, id=new_id))

@@ -7,18 +7,15 @@ with one name, the one whose words fit the mention's surroundings best is the ta
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.text.wordlists import STOPWORDS
-from denoise_core.text.words import split_words
+from denoise_core.text.words import split_words, word_spans
 from denoise_core.types import Passage, Span
 
-_WORD = re.compile(r"[^\W_]+")
 _MAX_NAME_WORDS = 8
 _MIN_NAME_CHARACTERS = 3
 
@@ -93,18 +90,18 @@ def _find_mentions(
 
     They do not overlap; at each offset the longest name wins.
     """
-    matches = list(_WORD.finditer(text))
-    words = [_normalize_name(match.group()) for match in matches]
+    words = word_spans(text)
+    plain_words = [word for word, _, _ in words]
     index = 0
     while index < len(words):
         longest = min(_MAX_NAME_WORDS, len(words) - index)
         for word_count in range(longest, 0, -1):
             next_index = index + word_count
-            name = " ".join(words[index:next_index])
+            name = " ".join(plain_words[index:next_index])
             if name in ids_by_name:
-                first_match = matches[index]
-                last_match = matches[next_index - 1]
-                yield first_match.start(), last_match.end(), name
+                _, start, _ = words[index]
+                _, _, end = words[next_index - 1]
+                yield start, end, name
                 index = next_index
                 break
         else:
@@ -112,8 +109,7 @@ def _find_mentions(
 
 
 def _normalize_name(name: str) -> str:
-    folded = unicodedata.normalize("NFKC", name).casefold()
-    return " ".join(_WORD.findall(folded))
+    return " ".join(split_words(name))
 
 
 class _TargetChooser:
@@ -156,11 +152,7 @@ def _context_words(passage: Passage) -> frozenset[str]:
 
 def _without_brackets(name: str) -> str:
     """``Paris (Texas)`` as ``Paris``."""
-    stripped = name.rstrip()
-    if not stripped.endswith(")"):
+    if not name.rstrip().endswith(")"):
         return name
-    last_part = stripped.rfind(")", 0, -1) + 1
-    opening = stripped.find("(", last_part)
-    if opening < 0:
-        return name
-    return stripped[:opening].rstrip()
+    short_name, _, _ = name.rpartition("(")
+    return short_name or name

@@ -32,14 +32,8 @@ def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]
     may be made up.
     """
     queries = [memory.question]
-    if wide:
-        user_turns = []
-        for message in memory.history:
-            if message.role == "user":
-                user_turns.append(message.content)
-        if user_turns:
-            query = f"{user_turns[-1]} {memory.question}"
-            queries.append(query)
+    if wide and memory.user_turns:
+        queries.append(f"{memory.user_turns[-1]} {memory.question}")
     return tuple(queries)
     yield  # makes this a flow, though it asks nothing
 
@@ -54,9 +48,7 @@ class LLMQueries:
     """
 
     def __init__(self, llm: LLM | None = None) -> None:
-        self.llm = llm
-        if llm is not None:
-            self.llm = expect_llm(llm)
+        self.llm = None if llm is None else expect_llm(llm)
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
         """Ask the model for queries."""

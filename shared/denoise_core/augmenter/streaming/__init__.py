@@ -145,9 +145,7 @@ class Stream:
         self, emit_event: Callable[[StreamEvent], None], closed: threading.Event
     ) -> tuple[Flow[Answer], StreamSplitter]:
         """The loop as a flow whose drafts pass through a splitter."""
-        splitter = StreamSplitter(
-            self.augmenter.llm, emit_event, closed, show_draft=self.show == "draft"
-        )
+        splitter = StreamSplitter(emit_event, closed, show_draft=self.show == "draft")
         flow = self.augmenter.flow(
             self.question,
             self.history,

@@ -41,13 +41,11 @@ class StreamSplitter:
 
     def __init__(
         self,
-        llm: LLM | None,
         emit_event: Callable[[StreamEvent], None],
         closed: threading.Event,
         *,
         show_draft: bool,
     ) -> None:
-        self.llm = llm
         self.emit_event = emit_event
         self.closed = closed
         self.show_draft = show_draft
@@ -57,12 +55,11 @@ class StreamSplitter:
         self._is_shown = False
 
     def wrap_server(self, server: LLM | None) -> SplitLLM:
-        """Return ``server`` (None: the model of the loop) with its text split between the loop and the reader."""
-        draft_server = server or self.llm
-        assert draft_server is not None, (
+        """Return ``server`` with its text split between the loop and the reader."""
+        assert server is not None, (
             "the loop asks nobody to write without a model or a drafter"
         )
-        return SplitLLM(self, draft_server)
+        return SplitLLM(self, server)
 
     def begin_draft(self) -> int:
         """Start the next draft and return its number. Only the first draft with any text is shown."""
