@@ -142,10 +142,8 @@ def test_limits_are_kept_and_nonsense_is_refused(tiny, tokenizer):
         local.complete([Message("user", "x" * 600)])
     usage = local.complete([Message("user", "x" * 480)]).usage
     assert usage.input_tokens + usage.output_tokens <= 512
-    for wrong in ({"max_new_tokens": 0}, {"temperature": -1}):
-        ((name, value),) = wrong.items()
-        with pytest.raises(InputError, match=f"{name}={value}"):
-            LocalLLM(small, tokenizer, **wrong)
+    with pytest.raises(InputError, match="max_new_tokens=0"):
+        LocalLLM(small, tokenizer, max_new_tokens=0)
 
 
 def test_a_model_in_a_folder_is_loaded_at_the_first_call(model, tokenizer, tmp_path):
@@ -159,12 +157,3 @@ def test_a_model_in_a_folder_is_loaded_at_the_first_call(model, tokenizer, tmp_p
         LocalLLM(str(tmp_path / "missing")).complete(HELLO)
     with pytest.raises(InputError, match="needs its tokenizer"):
         LocalLLM(model)
-
-
-def test_a_seed_makes_sampling_repeatable_and_leaves_the_global_state_alone(
-    model, tokenizer
-):
-    sampled = LocalLLM(model, tokenizer, max_new_tokens=8, temperature=1.5, seed=7)
-    state_before = torch.get_rng_state()
-    assert sampled.complete(HELLO) == sampled.complete(HELLO)
-    assert torch.equal(state_before, torch.get_rng_state())
