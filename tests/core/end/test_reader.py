@@ -20,9 +20,9 @@ from denoise_core.end import (
     ReadingSettings,
 )
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.layout import PASSAGE, QUERY
+from denoise_core.local.layout import PASSAGE, QUERY, TokenPrompt
 from denoise_core.local.loading import LoadOptions, load_model
-from denoise_core.local.partial_forward import get_partial_forward
+from denoise_core.local.partial_forward import get_partial_forward, model_inputs
 from denoise_core.testing import check_scorer
 from denoise_lab.layouts import SQC
 
@@ -283,12 +283,13 @@ def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
 
 
 def states_are_those_of_the_whole(model, part, layer):
-    ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(4, 300, (20,), generator=torch.Generator().manual_seed(0))
+    prompt = TokenPrompt(tuple(ids.tolist()))
     states = []
     for loaded in (model, part):
         partial_forward = get_partial_forward(loaded)
         partial_forward.check_layer(layer)
-        inputs = partial_forward._inputs(ids)
+        inputs = model_inputs(partial_forward, [prompt], pad=2)
         by_layer = partial_forward.read_layers(inputs, [layer], lambda states: states)
         states.append(by_layer[layer])
     assert get_partial_forward(part).block_count == layer
