@@ -159,7 +159,7 @@ def test_memory_that_is_full_once_is_no_property_of_the_model(small, tokenizer):
             reader.read([("q", "t")], [3])
         small.rows = 2
         reader.read([("q", "t")], [3])
-    assert states._no_cache_reason(3) is None
+    assert states._keeps_prefixes(3)
 
 
 @pytest.mark.parametrize("pooling", ["last", "last_mean_question"])

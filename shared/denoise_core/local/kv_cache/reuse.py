@@ -35,12 +35,6 @@ class PrefixReuse(PrefixReader):
     The tokens that all prompts of a call begin with (instruction, chat template) are run once.
     """
 
-    def disabled_reason(self, layer: int) -> str | None:
-        """Why nothing can be kept at ``layer``, or None: a model's past may be more than keys and values."""
-        if layer == 0:
-            return "layer 0 is the embeddings, which need no keeping"
-        return self.find_problem(layer)
-
     def read_states(
         self,
         prompts: Sequence[TokenPrompt],
@@ -53,21 +47,23 @@ class PrefixReuse(PrefixReader):
 
         Prefixes are looked up and kept for reads of a single layer, unless ``keeps_prefixes`` is false.
         """
-        layer = max(layers)
+        top_layer = max(layers)
         pasts = [NO_PREFIX] * len(prompts)
         kept_lengths = [0] * len(prompts)
         if keeps_prefixes and len(layers) == 1:
             for row, prompt in enumerate(prompts):
                 # The last token has to be run to have a state.
                 prefix_length = min(prompt.prefix_length, len(prompt.ids) - 1)
-                key = self.cache_key(prompt.ids[:prefix_length], layer)
+                key = self.cache_key(prompt.ids[:prefix_length], top_layer)
                 cached_prefix = self.cache.get(key)
                 if cached_prefix is None:
                     kept_lengths[row] = prefix_length
                 else:
                     pasts[row] = cached_prefix
         new_rows = [row for row, past in enumerate(pasts) if past is NO_PREFIX]
-        shared_past = self._read_shared_head([prompts[row] for row in new_rows], layer)
+        shared_past = self._read_shared_head(
+            [prompts[row] for row in new_rows], top_layer
+        )
         for row in new_rows:
             pasts[row] = shared_past
         # Rows with as long a past are next to each other, so that batches have little padding.
@@ -81,18 +77,16 @@ class PrefixReuse(PrefixReader):
                 self.partial_forward,
                 batch_prompts,
                 [pasts[row] for row in batch_rows],
-                layer,
+                top_layer,
                 self.pad,
                 kept_spans=[(0, kept_lengths[row]) for row in batch_rows],
                 pools=dict.fromkeys(layers, pool),
             )
             for prompt, prefix in zip(batch_prompts, prefixes, strict=True):
                 if prefix.tokens:
-                    key = self.cache_key(prompt.ids[: prefix.tokens], layer)
+                    key = self.cache_key(prompt.ids[: prefix.tokens], top_layer)
                     self.cache.put(key, prefix)
-            return {
-                state_layer: to_numpy(states[state_layer]) for state_layer in layers
-            }
+            return {layer: states[layer].cpu().numpy() for layer in layers}
 
         new_lengths = [len(prompts[row].ids) - pasts[row].tokens for row in rows]
         batches = run_in_batches(new_lengths, self.max_tokens, run_batch)
@@ -151,8 +145,3 @@ class PrefixReuse(PrefixReader):
                 if not nearly_equal(left.flatten(), right.flatten()):
                     return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
-
-
-def to_numpy(states: torch.Tensor) -> Floats:
-    """The states as float32 on the CPU."""
-    return np.asarray(states.cpu().numpy(), dtype=np.float32)
