@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from denoise_core.local.kv_cache.reuse import PrefixReuse
     from denoise_core.local.loading import Backbone, LoadOptions
 
+R = TypeVar("R")
 Floats = NDArray[np.float32]
 Positions: TypeAlias = NDArray[np.intp]
 StatesByLayer: TypeAlias = dict[int, Floats]
@@ -118,7 +119,7 @@ class HiddenReader:
         self._opened_model: tuple[Backbone, BoundLayout] | None = None
         self._open_lock = threading.Lock()
         self._fingerprints: dict[int, ModelFingerprint] = {}
-        self._prefix_reuse: PrefixReuse | None = None
+        self._prefix_reader: Any = None
 
     # -- what it reads -----------------------------------------------------------------
 
@@ -241,7 +242,7 @@ class HiddenReader:
             opened_model = self._opened_model
             if opened_model is not None and opened_model[0].partial_forward is None:
                 # A copy: the forward hooks are not copied with it.
-                opened_model = self._prefix_reuse = None
+                opened_model = self._prefix_reader = None
             if opened_model is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
@@ -304,15 +305,18 @@ class HiddenReader:
     def _open_reuse(self) -> PrefixReuse:
         from denoise_core.local.kv_cache.reuse import PrefixReuse
 
-        if self._prefix_reuse is None:
-            self._prefix_reuse = PrefixReuse(
+        return self._open_prefix_reader(PrefixReuse)
+
+    def _open_prefix_reader(self, reader_class: Callable[..., R]) -> R:
+        if self._prefix_reader is None:
+            self._prefix_reader = reader_class(
                 self.backbone.partial_forward,
                 self.prefix,
                 self._cache_scope,
                 self.settings.max_tokens,
                 self._pad_id,
             )
-        return self._prefix_reuse
+        return cast(R, self._prefix_reader)
 
     def _cache_scope(self, layer: int) -> Hashable:
         """All that decides keys and values besides the tokens."""

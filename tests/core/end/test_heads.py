@@ -90,7 +90,7 @@ def test_known_passages_are_not_read_again(make_reader):
     reader = make_reader()
     scorer = ProbeScorer(reader, make_probe(reader))
     first = scorer.score(QUESTION, TEXTS)
-    attention = scorer.reader._open_attention()
+    attention = scorer.reader._prefix_reader
     before = attention.tokens_run
     assert before > sum(map(len, TEXTS))  # a byte is a token here
     second = scorer.score(QUESTION, TEXTS)

@@ -269,6 +269,6 @@ def test_the_study_is_drawn(reader, tmp_path):
     ):
         reading = fit.probe.reading
         reading = replace(reading, model=replace(reading.model, name=name))
-        probe = Probe(fit.probe.weight, fit.probe.bias, reading, fit.probe.threshold)
+        probe = replace(fit.probe, reading=reading)
         drawn = plot_layers(replace(fit, probe=probe), tmp_path / "layers.svg")
         assert f"<!-- Held-out questions, {shown} -->" in drawn.read_text()

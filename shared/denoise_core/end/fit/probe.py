@@ -42,7 +42,6 @@ Indices: TypeAlias = NDArray[np.intp]
 # sklearn's C from 1e-5 to 1e-1, half a decade apart.
 PENALTIES = tuple(float(10 ** (exponent / 2)) for exponent in range(-10, -1))
 FOLDS = 5
-GOLD_KEPT_BY_THRESHOLD = 0.95
 RECALL = 0.9  # of the gold that has to be kept, where layers are compared
 RESAMPLES = 200  # of the questions, for intervals of operations
 # Of decoders; the question's tokens are pooled where they follow the passage.
@@ -317,7 +316,7 @@ def build_probe(
     *,
     card: Mapping[str, Any] | None = None,
 ) -> Probe:
-    """The probe of a line; its threshold keeps 95 % of the held-out relevant chunks.
+    """The probe of a line.
 
     Args:
         line: The fitted line.
@@ -327,24 +326,16 @@ def build_probe(
         card: Added to the fit's figures.
     """
     is_gold = np.asarray(labels, dtype=np.bool_)
-    # "lower": a threshold between two relevant chunks would keep fewer than it promises.
-    threshold = float(
-        np.quantile(line.held_out[is_gold], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower")
-    )
-    is_kept = line.held_out >= threshold
     auc = line.quality[line.penalty]
-    gold_kept = float(is_kept[is_gold].mean())
     figures: dict[str, Any] = {
         "questions": len(set(groups)),
         "chunks": len(is_gold),
         "relevant chunks": int(is_gold.sum()),
         "C": line.penalty,
         "chance that a relevant chunk outranks another, held out": auc,
-        "share of relevant chunks above the threshold, held out": gold_kept,
-        "share of all chunks above the threshold, held out": float(is_kept.mean()),
     }
     probe_card = {"fit": figures, **(card or {})}
-    return Probe(line.weight, line.bias, reading, threshold, probe_card)
+    return Probe(line.weight, line.bias, reading, probe_card)
 
 
 def fit_line(
