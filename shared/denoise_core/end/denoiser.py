@@ -27,7 +27,6 @@ from denoise_core.end.selection import (
     check_no_nan,
     rule_for,
     select_chunks,
-    split_span,
 )
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import (
@@ -41,6 +40,13 @@ from denoise_core.protocols import (
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool, stop_if_abandoned
+from denoise_core.spans import (
+    Ranges,
+    clip_spans,
+    complement_spans,
+    merge_spans,
+    passage_spans,
+)
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.documents import DocumentReader, number_documents
 from denoise_core.text.structural import structural_chunker
@@ -445,11 +451,11 @@ class ENDDenoiser:
                     drop_reason = "no text"
             drop_list.append(Drop(chunk_span, drop_reason, row_scores[i]))
         passages = []
-        for passage_id, passage_spans in kept_spans.items():
-            if not passage_spans:
+        for passage_id, spans in kept_spans.items():
+            if not spans:
                 continue
             passage = prepared_input.passages[passage_id]
-            kept_passage = extract_spans(passage, passage_spans)
+            kept_passage = extract_spans(passage, spans)
             if kept_passage is not None:
                 best_score = best_scores.get(passage_id, kept_passage.score)
                 passages.append(replace(kept_passage, score=best_score))
@@ -474,29 +480,34 @@ class ENDDenoiser:
             its chunk.
         """
         kept_spans: dict[str, list[Span]] = {}
-        context_spans: dict[str, list[Span]] = {}
+        context_ranges: dict[str, Ranges] = {}
         for passage_id in prepared_input.passages:
             kept_spans[passage_id] = []
-            context_spans[passage_id] = []
+            context_ranges[passage_id] = []
         for i in np.flatnonzero(selection.kept).tolist():
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
             for context_span in prepared_input.context_of(chunk_span):
-                passage_spans = context_spans[context_span.passage_id]
-                passage_spans.append(context_span)
+                if context_span not in selection.evicted_headers:
+                    ranges = context_ranges[context_span.passage_id]
+                    ranges.append((context_span.start, context_span.end))
+        merged_ranges = {
+            passage_id: merge_spans(ranges)
+            for passage_id, ranges in context_ranges.items()
+        }
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]
-            context_parts = []
-            for context_span in context_spans[chunk_span.passage_id]:
-                overlap = _overlap(chunk_span, context_span)
-                if overlap and context_span not in selection.evicted_headers:
-                    context_parts.append(overlap)
-            for part_span in split_span(chunk_span, context_parts):
-                if _is_covered(part_span, context_parts):
-                    kept_spans[chunk_span.passage_id].append(part_span)
-                else:
-                    dropped_spans.append((i, part_span))
+            passage_id = chunk_span.passage_id
+            limits = chunk_span.start, chunk_span.end
+            context_parts = clip_spans(merged_ranges[passage_id], *limits)
+            if not context_parts:
+                dropped_spans.append((i, chunk_span))
+                continue
+            kept_spans[passage_id] += passage_spans(passage_id, context_parts)
+            gaps = complement_spans(context_parts, *limits)
+            for part_span in passage_spans(passage_id, gaps):
+                dropped_spans.append((i, part_span))
         return kept_spans, dropped_spans
 
 
@@ -559,28 +570,13 @@ def _resolve_keep(
     return cast(KeepRule, calibration.rule(risk))
 
 
-def _overlap(chunk_span: Span, context_span: Span) -> Span | None:
-    """The part of a chunk in a context span, half-open; None if they are apart."""
-    if context_span.start >= chunk_span.end or context_span.end <= chunk_span.start:
-        return None
-    start = max(context_span.start, chunk_span.start)
-    end = min(context_span.end, chunk_span.end)
-    return Span(chunk_span.passage_id, start, end)
-
-
-def _is_covered(part_span: Span, context_parts: Sequence[Span]) -> bool:
-    start = part_span.start
-    end = part_span.end
-    return any(part.start <= start and end <= part.end for part in context_parts)
-
-
-def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Span]:
+def _check_tiles(passage: Passage, chunk_spans: Sequence[Span]) -> Sequence[Span]:
     """The chunks; raises `InputError` unless they tile the passage.
 
     Text between chunks would be lost.
     """
     next_start = 0
-    for chunk_span in passage_spans:
+    for chunk_span in chunk_spans:
         is_same_passage = chunk_span.passage_id == passage.id
         is_next = is_same_passage and chunk_span.start == next_start
         if not is_next or chunk_span.end < next_start:
@@ -588,7 +584,7 @@ def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Sp
         next_start = chunk_span.end
     else:
         if next_start == len(passage.text):
-            return passage_spans
+            return chunk_spans
     raise InputError(
         f"the chunker's spans do not tile passage {passage.id!r} of "
         f"{len(passage.text)} characters: from {next_start} on there is a gap, an "

@@ -21,13 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
+from denoise_core.spans import passage_spans, tile_spans
 from denoise_core.text.language import identify_language
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Span
@@ -537,15 +537,12 @@ def select_chunks(
 
 def split_span(chunk_span: Span, part_spans: Sequence[Span]) -> list[Span]:
     """The span as its parts and the gaps between them; the span if it has no parts."""
-    cut_points = {chunk_span.start, chunk_span.end}
+    boundaries = []
     for part_span in part_spans:
-        cut_points |= {part_span.start, part_span.end}
-    if len(cut_points) < 2:
-        return [chunk_span]
-    spans = []
-    for start, end in pairwise(sorted(cut_points)):
-        spans.append(Span(chunk_span.passage_id, start, end))
-    return spans
+        boundaries += [part_span.start, part_span.end]
+    limits = chunk_span.start, chunk_span.end
+    ranges = tile_spans(boundaries, *limits) or [limits]
+    return list(passage_spans(chunk_span.passage_id, ranges))
 
 
 def ensure_min(min_count: int, kept_mask: Mask, chunk_scores: Floats) -> Mask:
