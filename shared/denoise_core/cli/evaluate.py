@@ -139,7 +139,6 @@ def evaluate_command(
             columns,
             top_k,
             limit,
-            label_log,
             on_progress,
         )
     if label_log is not None:
@@ -303,7 +302,6 @@ def load_cases(
     columns: Sequence[str] | None,
     top_k: int,
     limit: int | None,
-    label_log: ReplyLog | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationCases:
     """Return evaluation cases.
@@ -335,8 +333,6 @@ def load_cases(
             passages,
             question_count=limit or DEFAULT_QUESTION_COUNT,
             top_k=top_k,
-            llm=label_log,
-            model_name="the model that labels",
         )
     else:
         samples = enumerate(sample_questions(), 1)
