@@ -31,9 +31,7 @@ from denoise_core.end.selection import (
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import (
     AsyncScorer,
-    ScoredTexts,
     Scorer,
-    WindowedScorer,
     expect_scorer,
     to_float32,
 )
@@ -68,9 +66,7 @@ SAMPLED_PASSAGES = 20
 NOT_RELEVANT = "nothing seems to bear on the question"
 
 OnIrrelevant = Literal["keep", "drop"]
-DenoiseSteps: TypeAlias = Generator[
-    Sequence[str], tuple[ScoredTexts, float], DenoiseResult
-]
+DenoiseSteps: TypeAlias = Generator[Sequence[str], tuple[Floats, float], DenoiseResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +77,12 @@ class Scoring:
         query: The question.
         spans: The chunks, or parts of chunks that a token budget split.
         guarantee: What a calibrated rule promises, and when it is void; else None.
-        split_spans: Chunks too long for the model's window; they have the score of
-            their best part.
         note: The result's note.
     """
 
     query: str
     spans: tuple[Span, ...]
     guarantee: str | None = None
-    split_spans: tuple[Span, ...] = ()
     note: str | None = None
 
 
@@ -194,10 +187,10 @@ class ENDDenoiser:
         scorer_texts = next(denoise_steps)
         while True:
             start_time = time.perf_counter()
-            scored_texts = self._score(replace_surrogates(query), scorer_texts)
+            text_scores = self._score(replace_surrogates(query), scorer_texts)
             try:
                 scorer_texts = denoise_steps.send(
-                    (scored_texts, time.perf_counter() - start_time)
+                    (text_scores, time.perf_counter() - start_time)
                 )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
@@ -215,10 +208,9 @@ class ENDDenoiser:
             if scorer_texts:
                 clean_query = replace_surrogates(query)
                 text_scores = await scorer.ascore(clean_query, scorer_texts)  # pyright: ignore
-            scored_texts = ScoredTexts(to_float32(text_scores), ())
             try:
                 scorer_texts = denoise_steps.send(
-                    (scored_texts, time.perf_counter() - start_time)
+                    (to_float32(text_scores), time.perf_counter() - start_time)
                 )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
@@ -260,13 +252,10 @@ class ENDDenoiser:
 
     # -- scoring -----------------------------------------------------------------------
 
-    def _score(self, query: str, scorer_texts: Sequence[str]) -> ScoredTexts:
+    def _score(self, query: str, scorer_texts: Sequence[str]) -> Floats:
         if not scorer_texts:
-            return ScoredTexts(np.zeros(0, dtype=np.float32), ())
-        if isinstance(self.scorer, WindowedScorer):
-            return self.scorer.score_with_windows(query, scorer_texts)
-        text_scores = self.scorer.score(query, scorer_texts)
-        return ScoredTexts(to_float32(text_scores), ())
+            return np.zeros(0, dtype=np.float32)
+        return to_float32(self.scorer.score(query, scorer_texts))
 
     def _denoise_steps(self, query: str, passages: Sequence[Passage]) -> DenoiseSteps:
         """All but the scoring, so that `denoise` and `adenoise` share it.
@@ -274,10 +263,10 @@ class ENDDenoiser:
         Yields the texts of the chunks, then those of parts that a budget may keep.
         """
         prepared_input = self._prepare(check_passages(passages))
-        scored_texts, scoring_seconds = yield prepared_input.scorer_texts
+        text_scores, scoring_seconds = yield prepared_input.scorer_texts
         if not prepared_input.spans:
             return DenoiseResult(query, ())
-        chunk_scores = self._scores_per_chunk(prepared_input, scored_texts)
+        chunk_scores = self._scores_per_chunk(prepared_input, text_scores)
         keep_rule: AnyRule = self.rule
         input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
         document_numbers = prepared_input.document_numbers()
@@ -319,11 +308,6 @@ class ENDDenoiser:
         selection, relevant, result_note = self._judge_relevance(
             query, prepared_input, keep_rule, selection
         )
-        split_spans = []
-        for text_index, window_count in enumerate(scored_texts.window_counts):
-            if window_count > 1:
-                chunk_index = prepared_input.scored_chunks[text_index]
-                split_spans.append(prepared_input.spans[chunk_index])
         rule_guarantee = None
         if isinstance(keep_rule, MarginRule):
             rule_guarantee = keep_rule.guarantee
@@ -331,7 +315,6 @@ class ENDDenoiser:
             query,
             tuple(selection.spans),
             rule_guarantee,
-            tuple(split_spans),
             result_note,
         )
         return self._build_result(
@@ -358,18 +341,18 @@ class ENDDenoiser:
         return prepared_input
 
     def _scores_per_chunk(
-        self, prepared_input: _PreparedInput, scored_texts: ScoredTexts
+        self, prepared_input: _PreparedInput, text_scores: Floats
     ) -> Floats:
         """One score per chunk; minus infinity for chunks that are not scored."""
         chunk_scores = np.full(len(prepared_input.spans), -np.inf, dtype=np.float32)
         text_count = len(prepared_input.scored_chunks)
         if text_count:
-            if scored_texts.scores.shape != (text_count,):
+            if text_scores.shape != (text_count,):
                 raise BadScores(
                     f"{type(self.scorer).__name__}.score must return one score for "
-                    f"each of {text_count} texts, got an array of shape {scored_texts.scores.shape}"
+                    f"each of {text_count} texts, got an array of shape {text_scores.shape}"
                 )
-            chunk_scores[prepared_input.scored_chunks] = scored_texts.scores
+            chunk_scores[prepared_input.scored_chunks] = text_scores
         return check_no_nan(chunk_scores)
 
     def _question_kind(self, query: str) -> QuestionKind:

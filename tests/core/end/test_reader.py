@@ -8,10 +8,9 @@ import torch
 from readings import states_of
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaModel
 
-from denoise_core import InputError, Passage, ProbeMismatch
+from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import (
     SCQ,
-    ENDDenoiser,
     HeadReader,
     HiddenReader,
     Layout,
@@ -105,15 +104,13 @@ def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(
 ):
     scorer = scorer_of(llama, tokenizer)
     long_text = "".join(chr(97 + i % 26) for i in range(1200))
-    scored = scorer.score_with_windows("who?", ["short", long_text])
-    assert scored.window_counts == (1, 3)
-    passages = [Passage("short", "a"), Passage(long_text, "b")]
-    result = ENDDenoiser(scorer, keep=1).denoise("who?", passages)
-    (split_span,) = result.trace.events[0].effect.split_spans
-    assert split_span.passage_id == "b"
+    texts = ["short", long_text]
+    states = scorer.reader.read([("who?", text) for text in texts], [3])
+    assert states.text_index.tolist() == [0, 1, 1, 1]
+    scores = scorer.score("who?", texts)
     parts = [long_text[start : start + 400] for start in (0, 400, 800)]
     best = scorer.score("who?", parts).max()
-    assert scored.scores[1] == pytest.approx(best, abs=1e-5)
+    assert scores[1] == pytest.approx(best, abs=1e-5)
     with pytest.raises(InputError, match="fill the model's window"):
         scorer.score("w" * 600, ["x"])
 
