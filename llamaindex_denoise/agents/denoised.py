@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
-from denoise_core.end.results import for_tool_results
+from denoise_core.end.tool_results import for_tool_results
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.text.omissions import omission_note
 from denoise_core.tool_results import (

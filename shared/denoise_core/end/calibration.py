@@ -242,7 +242,7 @@ def required_text_fraction(
     """
     question_of_passage = np.unique(groups, return_inverse=True)[1]
     columns = [np.asarray(column, np.float64) for column in (scores, gold, sizes)]
-    question_rows = []
+    question_rows: list[tuple[Doubles, ...]] = []
     for question in range(question_of_passage.max() + 1):
         is_row = question_of_passage == question
         row_scores, row_gold, row_sizes = [column[is_row] for column in columns]

@@ -70,7 +70,7 @@ DenoiseSteps: TypeAlias = Generator[Sequence[str], tuple[Floats, float], Denoise
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class ScoringRecord:
     """The trace's record of a scoring request; the event's reply is one float per span.
 
     Attributes:
@@ -311,7 +311,7 @@ class ENDDenoiser:
         rule_guarantee = None
         if isinstance(keep_rule, MarginRule):
             rule_guarantee = keep_rule.guarantee
-        scoring = Scoring(
+        scoring = ScoringRecord(
             query,
             tuple(selection.spans),
             rule_guarantee,
@@ -401,7 +401,7 @@ class ENDDenoiser:
         self,
         prepared_input: _PreparedInput,
         selection: Selection,
-        scoring: Scoring,
+        scoring: ScoringRecord,
         relevant: bool | None,
         scoring_seconds: float,
     ) -> DenoiseResult:

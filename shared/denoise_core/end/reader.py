@@ -134,7 +134,7 @@ class HiddenReader:
         return self._open()[1]
 
     @property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         """The highest layer that can be read: the number of loaded blocks."""
         return self.backbone.partial_forward.block_count
 

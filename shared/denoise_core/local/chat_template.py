@@ -68,7 +68,7 @@ def render_chat(
     Raises:
         InputError: The template refuses the conversation, or does not show each part once, in order.
     """
-    part_of_mark = {}
+    part_of_mark: dict[str, Any] = {}
     messages = []
     for role, parts in turns:
         content = ""

@@ -251,7 +251,7 @@ def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(
     for source in (tmp_path, str(tmp_path)):
         scorer = ProbeScorer(source, whole.probe, settings=SHORT, load=load)
         np.testing.assert_allclose(scorer.score("who?", TEXTS), expected, atol=1e-5)
-        assert scorer.reader.layers == 3
+        assert scorer.reader.layer_count == 3
         assert scorer.reader.backbone.block_count == 6
 
 

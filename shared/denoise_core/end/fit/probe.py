@@ -5,7 +5,7 @@ Noise Dropping, section 2.2). A shallower layer costs less to score with, a bett
 leaves less text to read, so the one with the least operations for a stated recall is
 taken; for decoders also over poolings, which one pass reads together.
 
-A line is logistic regression on standardised states, with the scaling folded into its
+A regression is logistic, on standardised states, with the scaling folded into its
 weights. The penalty decides more than anything else, and its best value is far below
 the usual default of 1, so it is always swept. Folds hold whole questions: chunks of one
 question are never on both sides.
@@ -69,16 +69,16 @@ class ProbeFit:
     @property
     def held_out(self) -> Floats:
         """The probe's logits by fold models that did not see the row's question."""
-        return self.chosen.line.held_out
+        return self.chosen.regression.held_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerFit:
-    """One layer's line, and how it ranked held-out questions.
+    """One layer's regression, and how it ranked held-out questions.
 
     Attributes:
         layer: Index into ``hidden_states``.
-        line: The fitted line.
+        regression: The fitted regression.
         recall: By "top 1", "20 %" ... "60 %" one value per question with a relevant
             chunk: whether the best chunk is relevant, and the fraction of relevant
             chunks among the best 20 % ... 60 %.
@@ -90,7 +90,7 @@ class LayerFit:
     """
 
     layer: int
-    line: LineFit
+    regression: RegressionFit
     recall: Mapping[str, NDArray[np.float64]]
     scoring: float
     text_needed: NDArray[np.float64]
@@ -111,19 +111,19 @@ class LayerFit:
         return {
             "layer": self.layer,
             "pooling": self.pooling,
-            "AUC": self.line.quality[self.line.penalty],
+            "AUC": self.regression.quality[self.regression.penalty],
             "operations": float(self.operations[1:].mean()),
             "operations, 95 %": f"{low:.2f} to {high:.2f}",
             **{cut: float(values.mean()) for cut, values in self.recall.items()},
             "mean": float(mean_recall.mean()),
             "s.e.": _standard_error(mean_recall),
-            "C": self.line.penalty,
+            "C": self.regression.penalty,
         }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LineFit:
-    """A fitted line and how good it was on questions it had not seen.
+class RegressionFit:
+    """A fitted regression and how good it was on questions it had not seen.
 
     Attributes:
         weight: float32 ``(d,)``.
@@ -204,7 +204,7 @@ def fit_probe(
         **(card or {}),
     }
     probe = build_probe(
-        best_fit.line,
+        best_fit.regression,
         reader.reading(best_fit.layer),
         states.labels,
         states.question_index.tolist(),
@@ -238,15 +238,15 @@ def swept_poolings(reader: HiddenReader) -> tuple[str, ...]:
 def fit_layers(
     hidden_states: HiddenStates, recall: float = RECALL
 ) -> tuple[LayerFit, ...]:
-    """A line for each layer, shallow to deep; folds are the same at every layer."""
+    """A regression for each layer, shallow to deep; folds are the same at every layer."""
     layer_fits = []
     labels = hidden_states.labels
     groups = hidden_states.question_index.tolist()
     for layer, layer_states in sorted(hidden_states.by_layer.items()):
-        line_fit = fit_line(layer_states, labels, groups)
-        layer_recall = recall_table(line_fit.held_out, labels, groups)
+        regression_fit = fit_regression(layer_states, labels, groups)
+        layer_recall = recall_table(regression_fit.held_out, labels, groups)
         text_needed = required_text_fraction(
-            line_fit.held_out,
+            regression_fit.held_out,
             labels,
             hidden_states.sizes,
             groups,
@@ -257,7 +257,7 @@ def fit_layers(
         layer_fits.append(
             LayerFit(
                 layer,
-                line_fit,
+                regression_fit,
                 layer_recall,
                 scoring,
                 text_needed,
@@ -288,7 +288,9 @@ def choose_layer(
     if not layer_fits:
         raise InputError("no layer was fitted: give at least one")
     # Of equal fits the shallower one, then the narrower one.
-    by_cost = sorted(layer_fits, key=lambda fit: (fit.layer, len(fit.line.weight)))
+    by_cost = sorted(
+        layer_fits, key=lambda fit: (fit.layer, len(fit.regression.weight))
+    )
     if fraction is None:
         return min(by_cost, key=lambda fit: float(fit.operations[1:].mean()))
     nearest_cut = min(
@@ -309,43 +311,43 @@ def _standard_error(question_values: NDArray[np.float64]) -> float:
 
 
 def build_probe(
-    line: LineFit,
+    regression: RegressionFit,
     reading: HiddenStateSpec,
     labels: ArrayLike,
     groups: Sequence[Hashable],
     *,
     card: Mapping[str, Any] | None = None,
 ) -> Probe:
-    """The probe of a line.
+    """The probe of a fitted regression.
 
     Args:
-        line: The fitted line.
+        regression: The fitted regression.
         reading: Which states it was fitted on.
         labels: ``(n,)``, of the rows it was fitted on.
         groups: The question of each row.
         card: Added to the fit's figures.
     """
     is_gold = np.asarray(labels, dtype=np.bool_)
-    auc = line.quality[line.penalty]
+    auc = regression.quality[regression.penalty]
     figures: dict[str, Any] = {
         "questions": len(set(groups)),
         "chunks": len(is_gold),
         "relevant chunks": int(is_gold.sum()),
-        "C": line.penalty,
+        "C": regression.penalty,
         "chance that a relevant chunk outranks another, held out": auc,
     }
     probe_card = {"fit": figures, **(card or {})}
-    return Probe(line.weight, line.bias, reading, probe_card)
+    return Probe(regression.weight, regression.bias, reading, probe_card)
 
 
-def fit_line(
+def fit_regression(
     states: ArrayLike,
     labels: ArrayLike,
     groups: Sequence[Hashable],
     *,
     penalties: Sequence[float] = PENALTIES,
-) -> LineFit:
-    """A line through states, with the best penalty on held-out questions.
+) -> RegressionFit:
+    """A logistic regression on states, with the best penalty on held-out questions.
 
     Args:
         states: ``(n, d)``.
@@ -391,7 +393,7 @@ def fit_line(
     line_bias = float(logistic_regression.intercept_[0])
     line_bias -= float(state_scaler.mean_ @ line_weight)
     line_weight[is_constant] = 0
-    return LineFit(
+    return RegressionFit(
         np.asarray(line_weight, dtype=np.float32),
         line_bias,
         best_penalty,
@@ -481,7 +483,7 @@ def _area_under_curve(scores: Floats, is_gold: Mask) -> float:
 def _check_rows(
     hidden_states: ArrayLike, row_labels: ArrayLike, groups: Sequence[Hashable]
 ) -> tuple[Floats, Mask, Indices]:
-    # A copy, which `fit_line` changes.
+    # A copy, which `fit_regression` changes.
     state_rows = np.array(hidden_states, dtype=np.float32)
     label_values = np.asarray(row_labels)
     row_count = len(state_rows)

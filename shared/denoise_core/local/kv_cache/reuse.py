@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -138,9 +139,10 @@ class PrefixReuse(PrefixReader):
         alone.read_states(prompts[1:], [layer])
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
         key = together.cache_key(prompts[1].ids[:5], layer)
-        padded_blocks = together.cache.get(key).blocks
-        unpadded_blocks = alone.cache.get(key).blocks
-        for padded, unpadded in zip(padded_blocks, unpadded_blocks, strict=True):
+        padded_prefix: Any = together.cache.get(key)
+        unpadded_prefix: Any = alone.cache.get(key)
+        kept_blocks = zip(padded_prefix.blocks, unpadded_prefix.blocks, strict=True)
+        for padded, unpadded in kept_blocks:
             for left, right in zip(padded, unpadded, strict=True):
                 if not nearly_equal(left.flatten(), right.flatten()):
                     return "this model's keys and values depend on the padding of the batch they were computed in"
