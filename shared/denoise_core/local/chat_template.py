@@ -1,6 +1,6 @@
 """Texts as token ids, and conversations as the tokenizer's chat template writes them.
 
-A template is rendered with marks in the place of texts from outside, and cut at the marks: so
+A template is rendered with marks instead of texts from outside, and cut at the marks: so
 only the template's special tokens count, and a text's ids do not depend on what is around it.
 """
 
@@ -63,7 +63,7 @@ def render_chat(
     Args:
         tokenizer: Has a chat template.
         turns: Role and parts of each message. Strings are the caller's own words.
-        template: Takes the place of the tokenizer's template.
+        template: Used instead of the tokenizer's own.
 
     Raises:
         InputError: The template refuses the conversation, or does not show each part once, in order.

@@ -70,8 +70,8 @@ class PrefixReuse(PrefixReader):
         # Rows with as long a past are next to each other, so that batches have little padding.
         rows = sorted(range(len(prompts)), key=lambda row: pasts[row].tokens)
 
-        def run_batch(places: list[int]) -> dict[int, Floats]:
-            batch_rows = [rows[place] for place in places]
+        def run_batch(positions: list[int]) -> dict[int, Floats]:
+            batch_rows = [rows[position] for position in positions]
             batch_prompts = [prompts[row] for row in batch_rows]
             pool = pooling_function(pooling, batch_prompts, is_causal=True)
             states, prefixes = run_after_pasts(
@@ -92,7 +92,8 @@ class PrefixReuse(PrefixReader):
         new_lengths = [len(prompts[row].ids) - pasts[row].tokens for row in rows]
         batches = run_in_batches(new_lengths, self.max_tokens, run_batch)
         return [
-            ([rows[place] for place in places], states) for places, states in batches
+            ([rows[position] for position in positions], states)
+            for positions, states in batches
         ]
 
     def _read_shared_head(
@@ -119,7 +120,7 @@ class PrefixReuse(PrefixReader):
         inputs = model_inputs(self.partial_forward, prompts, self.pad)
         pool = pooling_function("last", prompts, is_causal=True)
         by_layer = self.partial_forward.read_layers(inputs, [layer], pool)
-        together, alone = [
+        batched, single = [
             PrefixReuse(
                 self.partial_forward,
                 PrefixCache(1 << 30),
@@ -130,20 +131,20 @@ class PrefixReuse(PrefixReader):
             for _ in range(2)
         ]
         for _ in range(2):  # the second time from kept prefixes
-            for rows, states in together.read_states(prompts, [layer]):
+            for rows, states in batched.read_states(prompts, [layer]):
                 actual = torch.from_numpy(states[layer])
                 if not nearly_equal(actual, by_layer[layer][rows].cpu()):
                     return (
                         "this model's states are not the same with kept keys and values"
                     )
-        alone.read_states(prompts[1:], [layer])
+        single.read_states(prompts[1:], [layer])
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
-        key = together.cache_key(prompts[1].ids[:5], layer)
-        padded_prefix: Any = together.cache.get(key)
-        unpadded_prefix: Any = alone.cache.get(key)
+        key = batched.cache_key(prompts[1].ids[:5], layer)
+        padded_prefix: Any = batched.cache.get(key)
+        unpadded_prefix: Any = single.cache.get(key)
         kept_blocks = zip(padded_prefix.blocks, unpadded_prefix.blocks, strict=True)
         for padded, unpadded in kept_blocks:
-            for left, right in zip(padded, unpadded, strict=True):
-                if not nearly_equal(left.flatten(), right.flatten()):
+            for padded_states, unpadded_states in zip(padded, unpadded, strict=True):
+                if not nearly_equal(padded_states.flatten(), unpadded_states.flatten()):
                     return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
