@@ -15,6 +15,8 @@ from readings import states_of
 from denoise_core import InputError
 from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.kv_cache.prefix_reader import PrefixReader
+from denoise_core.local.partial_forward import get_partial_forward
 from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
@@ -197,6 +199,22 @@ def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
     assert "padding" in problem_of(readers[0])
     for texts in (TEXTS, TEXTS[1:2]):
         check_equal(readers, ["who?"], texts)
+
+
+def test_a_trial_that_nobody_waits_for_says_nothing_of_the_model(llama):
+    outcomes = [TimeoutError("nobody waits"), None]
+
+    class Abandoned(PrefixReader):
+        def _try_layer(self, layer):
+            outcome = outcomes.pop(0)
+            if outcome is not None:
+                raise outcome
+
+    partial_forward = get_partial_forward(llama)
+    reader = Abandoned(partial_forward, PrefixCache(0), lambda layer: layer, 64)
+    with pytest.raises(TimeoutError):
+        reader.find_problem(3)
+    assert reader.find_problem(3) is None
 
 
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
