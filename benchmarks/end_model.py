@@ -392,7 +392,9 @@ def sweep(
         key = (layer_fit.layer, layer_fit.pooling)
         pooled = states.with_pooling(layer_fit.pooling)
         rows = np.asarray(pooled.by_layer[layer_fit.layer], dtype=np.float32)
-        scores = rows @ layer_fit.line.weight + np.float32(layer_fit.line.bias)
+        scores = rows @ layer_fit.regression.weight + np.float32(
+            layer_fit.regression.bias
+        )
         areas[key] = _areas(np.split(scores, ends), measured)
         recalls = recall_at(scores, states.labels, states.question_index, KEPT)
         kept[key] = recalls.tolist()

@@ -176,7 +176,7 @@ class _TextsCall(RecordedCall):
         self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
     ) -> Denoiser:
         # Imported here: a compressor of documents does not pay for tools' results.
-        from denoise_core.end.results import for_tool_results
+        from denoise_core.end.tool_results import for_tool_results
 
         return (
             for_tool_results(denoiser, texts) if settings.chunks is None else denoiser

@@ -16,7 +16,7 @@ from llama_index.core.workflow import Context
 from pydantic import BaseModel
 
 from denoise_core import Denoiser, Guard, InputError
-from denoise_core.end.results import for_tool_results
+from denoise_core.end.tool_results import for_tool_results
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.tool_results import (
     MIN_CHARACTERS,

@@ -8,7 +8,6 @@ pass instead, and not by an ``AttributeError`` in the middle of a run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -116,18 +115,6 @@ class Scorer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredTexts:
-    """Scores of one call, and what they cost.
-
-    ``scores`` is float32 ``(n,)``; ``parts[i]`` is in how many windows text i was read, because it did not
-    fit the model's window: its score is the best part's.
-    """
-
-    scores: NDArray[np.float32]
-    window_counts: tuple[int, ...]
-
-
 def to_float32(values: object) -> NDArray[np.float32]:
     """Return a scorer's result as float32; raises `BadScores` for anything but numbers."""
     try:
@@ -144,15 +131,6 @@ class AsyncScorer(Protocol):
 
     async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """One score per text, float32 ``(len(texts),)``; higher is better."""
-        ...
-
-
-@runtime_checkable
-class WindowedScorer(Protocol):
-    """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
-
-    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        """Scores, and in how many windows each text was read."""
         ...
 
 

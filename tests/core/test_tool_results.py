@@ -19,7 +19,7 @@ from kept_texts import (
 
 from denoise_core import DenoiseResult, Drop, Guard, Passage, Span
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.results import for_tool_results
+from denoise_core.end.tool_results import for_tool_results
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.omissions import cut_text
 from denoise_core.tool_results import MAX_NOTE_CHARACTERS, read_result

@@ -123,6 +123,11 @@ def evaluate_command(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    if label_with is not None and questions is None:
+        raise InputError(
+            "--label-with labels your questions: name their file; those that are made "
+            "or that ship have labels"
+        )
     if llm != "none":
         llm_from_name(llm)  # so that a wrong name is an error before any work
     else:
@@ -145,7 +150,6 @@ def evaluate_command(
             columns,
             top_k,
             limit,
-            label_log,
             on_progress,
         )
     if label_log is not None:
@@ -274,7 +278,6 @@ def load_cases(
     columns: Sequence[str] | None,
     top_k: int,
     limit: int | None,
-    label_log: ReplyLog | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationCases:
     """Return evaluation cases.
@@ -305,8 +308,6 @@ def load_cases(
             passages,
             question_count=limit or DEFAULT_QUESTION_COUNT,
             top_k=top_k,
-            llm=label_log,
-            model_name="the model that labels",
         )
     else:
         samples = enumerate(sample_questions(), 1)

@@ -5,7 +5,7 @@ first: `default_denoiser` and its scorer. `encoder` computes the three signals a
 embeddings, `kinds` names what a question asks for, `minilm` is the network, `fitted` fits
 a denoiser on the user's own questions, and `sample` has the questions and files that ship.
 
-A new signal goes into `encoder.SentenceEncoder.signals_with_windows`; the weights that ship
+A new signal goes into `encoder.SentenceEncoder.signals`; the weights that ship
 are then made anew by `denoise_lab.default`.
 """
 

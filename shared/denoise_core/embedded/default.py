@@ -23,7 +23,7 @@ from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.question_kinds import QuestionKind
 from denoise_core.end.selection import KeepSetting, ScoreCalibration
 from denoise_core.errors import InputError
-from denoise_core.protocols import ScoredTexts, Scorer
+from denoise_core.protocols import Scorer
 from denoise_core.runtime.caches import SingleLoadCache
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.scorers.encoders import (
@@ -71,22 +71,19 @@ class DefaultScorer:
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Score texts; higher is better, and an average passage gets about 0.
 
+        A long text has its best window's score.
+
         Returns:
             float32 ``(len(texts),)``.
 
         Raises:
             MissingExtra: The extra ``embedded`` is not installed.
         """
-        return self.score_with_windows(query, texts).scores
-
-    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        """Score texts, and count the windows of each: a long text has its best window's score."""
         encoder = shared_encoder(self.cache_folder)
-        signals, window_counts = encoder.signals_with_windows(query, texts)
-        scores = default_stack().combine(signals)
+        scores = default_stack().combine(encoder.signals(query, texts))
         if self.boost_multi_hop or self.question_kind(query) == "two_step":
             scores = encoder.boost_multi_hop(query, texts, scores)
-        return ScoredTexts(scores, window_counts)
+        return scores
 
     def question_kind(self, query: str) -> QuestionKind:
         """Name what the question asks for (`classify_question`); "lookup" if unsure."""

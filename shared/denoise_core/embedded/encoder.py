@@ -86,14 +86,8 @@ class SentenceEncoder:
         Returns:
             float32 ``(len(texts), 3)``: cosine, maxsim and rest, each -1 to 1.
         """
-        return self.signals_with_windows(query, texts)[0]
-
-    def signals_with_windows(
-        self, query: str, texts: Sequence[str]
-    ) -> tuple[Floats, tuple[int, ...]]:
-        """Compute `signals`, and in how many windows each text was read."""
         if not texts:
-            return np.zeros((0, 3), dtype=np.float32), ()
+            return np.zeros((0, 3), dtype=np.float32)
         text_embeddings = self._encode_texts(texts)
         query_embedding, query_vectors, query_ids = self._encode_query(query)
         all_windows = TokenEmbeddings.join(text_embeddings)
@@ -108,13 +102,13 @@ class SentenceEncoder:
         )
         cosine = all_windows.sentence @ query_embedding
         window_signals = np.column_stack([cosine, maxsim, residual_scores])
-        window_counts = tuple(
+        window_counts = [
             len(text_embedding.parts) for text_embedding in text_embeddings
-        )
+        ]
         window_owners = np.repeat(np.arange(len(texts)), window_counts)
         signals = np.full((len(texts), 3), -np.inf, dtype=np.float32)
         np.maximum.at(signals, window_owners, window_signals)
-        return signals, window_counts
+        return signals
 
     def boost_multi_hop(
         self, query: str, texts: Sequence[str], scores: Floats

@@ -25,7 +25,6 @@ from denoise_core.end.selection import (
     rank_by_score,
     split_span,
 )
-from denoise_core.protocols import ScoredTexts
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.documents import DocumentReader, PassageChunk
 from denoise_core.text.token_budget import TokenBudget
@@ -35,13 +34,13 @@ MAX_SPLIT_CHUNKS = 12  # chunks that are split for one budget
 
 ScoredPart: TypeAlias = tuple[Span, float]
 TrimSteps: TypeAlias = Generator[
-    list[str], tuple[ScoredTexts, float], tuple[Selection, float]
+    list[str], tuple[Floats, float], tuple[Selection, float]
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetTrimmer:
-    """ScoredTexts chunks and the budget to fit them into.
+    """Scored chunks and the budget to fit them into.
 
     Attributes:
         rule: The budget.
@@ -76,10 +75,11 @@ class BudgetTrimmer:
             for part_span, part_text in self._parts_of(chunk_span):
                 part_chunks.append((i, part_span))
                 part_texts.append(part_text)
-        scored_texts, seconds = yield part_texts
+        part_scores, seconds = yield part_texts
         scored_parts: dict[int, list[ScoredPart]] = {}
-        part_scores = scored_texts.scores.tolist()
-        for (i, part_span), score in zip(part_chunks, part_scores, strict=True):
+        for (i, part_span), score in zip(
+            part_chunks, part_scores.tolist(), strict=True
+        ):
             chunk_parts = scored_parts.setdefault(i, [])
             chunk_parts.append((part_span, score))
         return self._select(scored_parts), seconds

@@ -240,31 +240,33 @@ def required_text_fraction(
     Returns:
         ``(1 + resamples,)``: the estimate, then one value per bootstrap sample.
     """
-    all_scores = np.asarray(scores, dtype=np.float64)
     question_of_passage = np.unique(groups, return_inverse=True)[1]
-    gold_counts = np.bincount(question_of_passage, np.asarray(gold, dtype=np.float64))
-    has_gold = gold_counts[question_of_passage] > 0
-    passage_scores = all_scores[has_gold]
-    owners_with_gold = question_of_passage[has_gold]
-    question_of_passage = np.unique(owners_with_gold, return_inverse=True)[1]
-    best_scores = np.full(question_of_passage.max() + 1, -np.inf)
-    np.maximum.at(best_scores, question_of_passage, passage_scores)
-    list_lengths = np.bincount(question_of_passage)
-    score_distance = best_scores[question_of_passage] - passage_scores
-    score_distance /= np.log1p(list_lengths)[question_of_passage]
+    columns = [np.asarray(column, np.float64) for column in (scores, gold, sizes)]
+    question_rows: list[tuple[Doubles, ...]] = []
+    for question in range(question_of_passage.max() + 1):
+        is_row = question_of_passage == question
+        row_scores, row_gold, row_sizes = [column[is_row] for column in columns]
+        if row_gold.any():
+            score_distance = row_scores.max() - row_scores
+            text_total = max(1e-9, row_sizes.sum())
+            rows = (
+                score_distance / np.log1p(len(row_scores)),
+                row_gold / row_gold.sum(),
+                row_sizes / text_total,
+                np.full(len(row_scores), len(question_rows)),
+            )
+            question_rows.append(rows)
+    score_distance, gold_fraction, text_fraction, row_questions = np.concatenate(
+        question_rows, axis=1
+    )
     distance_order = np.argsort(score_distance, kind="stable")
     # Passages of equal distance are kept together.
     ascending = score_distance[distance_order]
     last_of_ties = np.searchsorted(ascending, ascending, side="right") - 1
-    question_of_row = question_of_passage[distance_order]
-    row_fractions = []
-    for amount_column in (gold, sizes):
-        row_amount = np.asarray(amount_column, dtype=np.float64)[has_gold]
-        question_total = np.maximum(1e-9, np.bincount(question_of_passage, row_amount))
-        row_fraction = row_amount / question_total[question_of_passage]
-        row_fractions.append(row_fraction[distance_order])
-    gold_fraction, text_fraction = row_fractions
-    n = len(best_scores)
+    gold_fraction = gold_fraction[distance_order]
+    text_fraction = text_fraction[distance_order]
+    question_of_row = row_questions[distance_order].astype(np.intp)
+    n = len(question_rows)
     generator = np.random.default_rng(0)
     bootstrap_samples = generator.multinomial(n, np.full(n, 1 / n), resamples)
     text_estimates = []

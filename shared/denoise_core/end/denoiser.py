@@ -17,6 +17,7 @@ from denoise_core.end.question_kinds import (
     widen_selection,
 )
 from denoise_core.end.selection import (
+    AnyRule,
     Floats,
     KeepRule,
     KeepSetting,
@@ -26,20 +27,24 @@ from denoise_core.end.selection import (
     check_no_nan,
     rule_for,
     select_chunks,
-    split_span,
 )
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import (
     AsyncScorer,
-    ScoredTexts,
     Scorer,
-    WindowedScorer,
     expect_scorer,
     to_float32,
 )
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import run_in_pool, stop_if_abandoned
+from denoise_core.spans import (
+    Ranges,
+    clip_spans,
+    complement_spans,
+    merge_spans,
+    passage_spans,
+)
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.documents import DocumentReader, number_documents
 from denoise_core.text.structural import structural_chunker
@@ -61,28 +66,23 @@ SAMPLED_PASSAGES = 20
 NOT_RELEVANT = "nothing seems to bear on the question"
 
 OnIrrelevant = Literal["keep", "drop"]
-DenoiseSteps: TypeAlias = Generator[
-    Sequence[str], tuple[ScoredTexts, float], DenoiseResult
-]
+DenoiseSteps: TypeAlias = Generator[Sequence[str], tuple[Floats, float], DenoiseResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class ScoringRecord:
     """The trace's record of a scoring request; the event's reply is one float per span.
 
     Attributes:
         query: The question.
         spans: The chunks, or parts of chunks that a token budget split.
         guarantee: What a calibrated rule promises, and when it is void; else None.
-        split_spans: Chunks too long for the model's window; they have the score of
-            their best part.
         note: The result's note.
     """
 
     query: str
     spans: tuple[Span, ...]
     guarantee: str | None = None
-    split_spans: tuple[Span, ...] = ()
     note: str | None = None
 
 
@@ -187,10 +187,10 @@ class ENDDenoiser:
         scorer_texts = next(denoise_steps)
         while True:
             start_time = time.perf_counter()
-            scored_texts = self._score(replace_surrogates(query), scorer_texts)
+            text_scores = self._score(replace_surrogates(query), scorer_texts)
             try:
                 scorer_texts = denoise_steps.send(
-                    (scored_texts, time.perf_counter() - start_time)
+                    (text_scores, time.perf_counter() - start_time)
                 )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
@@ -208,10 +208,9 @@ class ENDDenoiser:
             if scorer_texts:
                 clean_query = replace_surrogates(query)
                 text_scores = await scorer.ascore(clean_query, scorer_texts)  # pyright: ignore
-            scored_texts = ScoredTexts(to_float32(text_scores), ())
             try:
                 scorer_texts = denoise_steps.send(
-                    (scored_texts, time.perf_counter() - start_time)
+                    (to_float32(text_scores), time.perf_counter() - start_time)
                 )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
@@ -253,13 +252,10 @@ class ENDDenoiser:
 
     # -- scoring -----------------------------------------------------------------------
 
-    def _score(self, query: str, scorer_texts: Sequence[str]) -> ScoredTexts:
+    def _score(self, query: str, scorer_texts: Sequence[str]) -> Floats:
         if not scorer_texts:
-            return ScoredTexts(np.zeros(0, dtype=np.float32), ())
-        if isinstance(self.scorer, WindowedScorer):
-            return self.scorer.score_with_windows(query, scorer_texts)
-        text_scores = self.scorer.score(query, scorer_texts)
-        return ScoredTexts(to_float32(text_scores), ())
+            return np.zeros(0, dtype=np.float32)
+        return to_float32(self.scorer.score(query, scorer_texts))
 
     def _denoise_steps(self, query: str, passages: Sequence[Passage]) -> DenoiseSteps:
         """All but the scoring, so that `denoise` and `adenoise` share it.
@@ -267,11 +263,11 @@ class ENDDenoiser:
         Yields the texts of the chunks, then those of parts that a budget may keep.
         """
         prepared_input = self._prepare(check_passages(passages))
-        scored_texts, scoring_seconds = yield prepared_input.scorer_texts
+        text_scores, scoring_seconds = yield prepared_input.scorer_texts
         if not prepared_input.spans:
             return DenoiseResult(query, ())
-        chunk_scores = self._scores_per_chunk(prepared_input, scored_texts)
-        keep_rule: KeepRule = self.rule
+        chunk_scores = self._scores_per_chunk(prepared_input, text_scores)
+        keep_rule: AnyRule = self.rule
         input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
         document_numbers = prepared_input.document_numbers()
         if isinstance(keep_rule, MarginRule):
@@ -312,19 +308,13 @@ class ENDDenoiser:
         selection, relevant, result_note = self._judge_relevance(
             query, prepared_input, keep_rule, selection
         )
-        split_spans = []
-        for text_index, window_count in enumerate(scored_texts.window_counts):
-            if window_count > 1:
-                chunk_index = prepared_input.scored_chunks[text_index]
-                split_spans.append(prepared_input.spans[chunk_index])
         rule_guarantee = None
         if isinstance(keep_rule, MarginRule):
             rule_guarantee = keep_rule.guarantee
-        scoring = Scoring(
+        scoring = ScoringRecord(
             query,
             tuple(selection.spans),
             rule_guarantee,
-            tuple(split_spans),
             result_note,
         )
         return self._build_result(
@@ -351,18 +341,18 @@ class ENDDenoiser:
         return prepared_input
 
     def _scores_per_chunk(
-        self, prepared_input: _PreparedInput, scored_texts: ScoredTexts
+        self, prepared_input: _PreparedInput, text_scores: Floats
     ) -> Floats:
         """One score per chunk; minus infinity for chunks that are not scored."""
         chunk_scores = np.full(len(prepared_input.spans), -np.inf, dtype=np.float32)
         text_count = len(prepared_input.scored_chunks)
         if text_count:
-            if scored_texts.scores.shape != (text_count,):
+            if text_scores.shape != (text_count,):
                 raise BadScores(
                     f"{type(self.scorer).__name__}.score must return one score for "
-                    f"each of {text_count} texts, got an array of shape {scored_texts.scores.shape}"
+                    f"each of {text_count} texts, got an array of shape {text_scores.shape}"
                 )
-            chunk_scores[prepared_input.scored_chunks] = scored_texts.scores
+            chunk_scores[prepared_input.scored_chunks] = text_scores
         return check_no_nan(chunk_scores)
 
     def _question_kind(self, query: str) -> QuestionKind:
@@ -377,7 +367,7 @@ class ENDDenoiser:
         self,
         query: str,
         prepared_input: _PreparedInput,
-        keep_rule: KeepRule,
+        keep_rule: AnyRule,
         selection: Selection,
     ) -> tuple[Selection, bool | None, str | None]:
         """The selection, False if the best chunk is off topic (else None), and the note."""
@@ -411,7 +401,7 @@ class ENDDenoiser:
         self,
         prepared_input: _PreparedInput,
         selection: Selection,
-        scoring: Scoring,
+        scoring: ScoringRecord,
         relevant: bool | None,
         scoring_seconds: float,
     ) -> DenoiseResult:
@@ -444,11 +434,11 @@ class ENDDenoiser:
                     drop_reason = "no text"
             drop_list.append(Drop(chunk_span, drop_reason, row_scores[i]))
         passages = []
-        for passage_id, passage_spans in kept_spans.items():
-            if not passage_spans:
+        for passage_id, spans in kept_spans.items():
+            if not spans:
                 continue
             passage = prepared_input.passages[passage_id]
-            kept_passage = extract_spans(passage, passage_spans)
+            kept_passage = extract_spans(passage, spans)
             if kept_passage is not None:
                 best_score = best_scores.get(passage_id, kept_passage.score)
                 passages.append(replace(kept_passage, score=best_score))
@@ -473,29 +463,34 @@ class ENDDenoiser:
             its chunk.
         """
         kept_spans: dict[str, list[Span]] = {}
-        context_spans: dict[str, list[Span]] = {}
+        context_ranges: dict[str, Ranges] = {}
         for passage_id in prepared_input.passages:
             kept_spans[passage_id] = []
-            context_spans[passage_id] = []
+            context_ranges[passage_id] = []
         for i in np.flatnonzero(selection.kept).tolist():
             chunk_span = selection.spans[i]
             kept_spans[chunk_span.passage_id].append(chunk_span)
             for context_span in prepared_input.context_of(chunk_span):
-                passage_spans = context_spans[context_span.passage_id]
-                passage_spans.append(context_span)
+                if context_span not in selection.evicted_headers:
+                    ranges = context_ranges[context_span.passage_id]
+                    ranges.append((context_span.start, context_span.end))
+        merged_ranges = {
+            passage_id: merge_spans(ranges)
+            for passage_id, ranges in context_ranges.items()
+        }
         dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]
-            context_parts = []
-            for context_span in context_spans[chunk_span.passage_id]:
-                overlap = _overlap(chunk_span, context_span)
-                if overlap and context_span not in selection.evicted_headers:
-                    context_parts.append(overlap)
-            for part_span in split_span(chunk_span, context_parts):
-                if _is_covered(part_span, context_parts):
-                    kept_spans[chunk_span.passage_id].append(part_span)
-                else:
-                    dropped_spans.append((i, part_span))
+            passage_id = chunk_span.passage_id
+            limits = chunk_span.start, chunk_span.end
+            context_parts = clip_spans(merged_ranges[passage_id], *limits)
+            if not context_parts:
+                dropped_spans.append((i, chunk_span))
+                continue
+            kept_spans[passage_id] += passage_spans(passage_id, context_parts)
+            gaps = complement_spans(context_parts, *limits)
+            for part_span in passage_spans(passage_id, gaps):
+                dropped_spans.append((i, part_span))
         return kept_spans, dropped_spans
 
 
@@ -558,28 +553,13 @@ def _resolve_keep(
     return cast(KeepRule, calibration.rule(risk))
 
 
-def _overlap(chunk_span: Span, context_span: Span) -> Span | None:
-    """The part of a chunk in a context span, half-open; None if they are apart."""
-    if context_span.start >= chunk_span.end or context_span.end <= chunk_span.start:
-        return None
-    start = max(context_span.start, chunk_span.start)
-    end = min(context_span.end, chunk_span.end)
-    return Span(chunk_span.passage_id, start, end)
-
-
-def _is_covered(part_span: Span, context_parts: Sequence[Span]) -> bool:
-    start = part_span.start
-    end = part_span.end
-    return any(part.start <= start and end <= part.end for part in context_parts)
-
-
-def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Span]:
+def _check_tiles(passage: Passage, chunk_spans: Sequence[Span]) -> Sequence[Span]:
     """The chunks; raises `InputError` unless they tile the passage.
 
     Text between chunks would be lost.
     """
     next_start = 0
-    for chunk_span in passage_spans:
+    for chunk_span in chunk_spans:
         is_same_passage = chunk_span.passage_id == passage.id
         is_next = is_same_passage and chunk_span.start == next_start
         if not is_next or chunk_span.end < next_start:
@@ -587,7 +567,7 @@ def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Sp
         next_start = chunk_span.end
     else:
         if next_start == len(passage.text):
-            return passage_spans
+            return chunk_spans
     raise InputError(
         f"the chunker's spans do not tile passage {passage.id!r} of "
         f"{len(passage.text)} characters: from {next_start} on there is a gap, an "

@@ -35,7 +35,7 @@ from denoise_core.local.layout import LISTWISE
 if TYPE_CHECKING:
     import torch
 
-    from denoise_core.local.block_attention import BlockAttention, BlockPrompt
+    from denoise_core.local.block_attention import BlockPrompt
     from denoise_core.local.blocks import Norm
     from denoise_core.local.loading import LoadOptions
 
@@ -74,7 +74,6 @@ class HeadReader(HiddenReader):
             prefix=prefix,
         )
         self.heads = tuple(heads)
-        self._attention: BlockAttention | None = None
 
     def with_heads(self, heads: Sequence[Head]) -> HeadReader:
         """A reader of these heads alone that shares the model and the cache."""
@@ -153,9 +152,9 @@ class HeadReader(HiddenReader):
         self, pairs: Sequence[tuple[str, str]], blocks: Sequence[int]
     ) -> tuple[dict[int, Floats], list[int]]:
         """One question's texts: by block ``(windows, heads)``, and each window's text."""
-        from denoise_core.local.block_attention import passage_attention
+        from denoise_core.local.block_attention import BlockAttention, passage_attention
 
-        attention = self._open_attention()
+        attention = self._open_prefix_reader(BlockAttention)
         attention.check(max(blocks) + 1)
         prompt, question_rows, window_index = self._build_list(pairs)
 
@@ -202,20 +201,6 @@ class HeadReader(HiddenReader):
         )
         rows = question_start - tail_start, question_end - tail_start
         return prompt, rows, window_index
-
-    def _open_attention(self) -> BlockAttention:
-        from denoise_core.local.block_attention import BlockAttention
-
-        partial_forward = self.backbone.partial_forward
-        attention = self._attention
-        if attention is None or attention.partial_forward is not partial_forward:
-            attention = self._attention = BlockAttention(
-                partial_forward,
-                self.prefix,
-                self._cache_scope,
-                self.settings.max_tokens,
-            )
-        return attention
 
 
 def _question_of_pair(numbered_pair: tuple[int, tuple[str, str]]) -> str:

@@ -16,14 +16,13 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.end.selection import ScoreCalibration
 from denoise_core.errors import InputError, ProbeMismatch
-from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.fingerprint import ModelFingerprint, read_fields
 
 Floats = NDArray[np.float32]
 Tensors: TypeAlias = dict[str, NDArray[Any]]
@@ -110,20 +109,9 @@ class HiddenStateSpec:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HiddenStateSpec:
         """Raises `InputError` for a missing or ill-typed field."""
-        if not isinstance(data, Mapping):
-            raise InputError(
-                f"expected a reading as a JSON object, got {type(data).__name__}"
-            )
-        field_values: dict[str, Any] = {}
-        for field_name in ("layer", "layout", "pooling", "normalisation"):
-            expected_type: type = str
-            if field_name == "layer":
-                expected_type = int
-            field_values[field_name] = data.get(field_name)
-            if type(field_values[field_name]) is not expected_type:
-                raise InputError(
-                    f"{field_name!r}: expected {expected_type.__name__}, got {field_values[field_name]!r}"
-                )
+        field_types: dict[str, Any] = {"layer": int}
+        field_types |= dict.fromkeys(("layout", "pooling", "normalisation"), str)
+        field_values = read_fields(data, field_types, "reading")
         model_fingerprint = ModelFingerprint.from_dict(data.get("model") or {})
         return cls(model_fingerprint, **field_values)
 
@@ -132,15 +120,14 @@ class HiddenStateSpec:
 class Probe:
     """``score = states @ weight + bias``: a logit, higher is more relevant.
 
-    Early Noise Dropping, section 2.2. A logit is for ranking and for thresholds. It is
-    no probability: fitting weights both classes equally (``class_weight="balanced"``),
-    whatever fraction of the chunks is relevant.
+    Early Noise Dropping, section 2.2. A logit is for ranking. It is no probability: fitting
+    weights both classes equally (``class_weight="balanced"``), whatever fraction of the
+    chunks is relevant.
 
     Attributes:
         weight: float32 ``(d,)``.
         bias: Added to the dot product.
         reading: Which states the probe reads.
-        threshold: A logit, chosen at fitting.
         card: Plain JSON values about data and metrics.
         calibration: Lets a denoiser keep at a stated risk (``keep="auto"``).
 
@@ -151,7 +138,6 @@ class Probe:
     weight: Floats
     bias: float
     reading: HiddenStateSpec
-    threshold: float = 0.0
     card: Mapping[str, Any] = field(default_factory=dict)
     calibration: ScoreCalibration | None = None
 
@@ -175,7 +161,6 @@ class Probe:
         probe_weight.setflags(write=False)
         object.__setattr__(self, "weight", probe_weight)
         object.__setattr__(self, "bias", float(self.bias))
-        object.__setattr__(self, "threshold", float(self.threshold))
 
     def score(self, states: NDArray[np.floating[Any]]) -> Floats:
         """Logits of states that are pooled and normalised as ``reading`` says.
@@ -230,7 +215,6 @@ class Probe:
         tensor_bytes = tensor_library.save(named_tensors)
         card_contents = {
             "reading": self.reading.to_dict(),
-            "threshold": self.threshold,
             "card": dict(self.card),
         }
         if self.calibration is not None:
@@ -283,7 +267,6 @@ class Probe:
                 named_tensors["weight"],
                 float(named_tensors["bias"][0]),
                 HiddenStateSpec.from_dict(probe_manifest.get("reading") or {}),
-                probe_manifest["threshold"],
                 probe_manifest["card"],
                 probe_calibration,
             )
@@ -324,14 +307,8 @@ def _load_manifest(file_path: Path) -> dict[str, Any]:
             f"{file_path} is of version {probe_manifest.get('version')!r}, this release reads "
             f"{FORMAT_VERSION}: pip install --upgrade rag-denoise, or fit the probe again"
         )
-    probe_threshold = probe_manifest.get("threshold")
-    has_card = isinstance(probe_manifest.get("card"), dict)
-    if type(probe_threshold) not in (int, float):  # bool is an int, but no number
-        probe_threshold = math.nan
-    if not has_card or not math.isfinite(cast(float, probe_threshold)):
-        raise InputError(
-            f"{file_path}: expected 'card' as an object and 'threshold' as a number"
-        )
+    if not isinstance(probe_manifest.get("card"), dict):
+        raise InputError(f"{file_path}: expected 'card' as an object")
     return probe_manifest
 
 
@@ -356,9 +333,6 @@ def _load_tensors(file_path: Path, sha256: object) -> Tensors:
             f"{file_path}: expected tensors 'weight' (d,) and 'bias' (1,), got "
             f"{sorted(tensor_shapes)}"
         )
-    for field_name, field_values in sorted(named_tensors.items()):
-        if field_values.dtype.kind not in "fiub" or not np.isfinite(field_values).all():
-            raise InputError(f"{file_path}: {field_name!r} holds no finite numbers")
     return named_tensors
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from denoise_core.local.kv_cache.reuse import PrefixReuse
     from denoise_core.local.loading import Backbone, LoadOptions
 
+R = TypeVar("R")
 Floats = NDArray[np.float32]
 Positions: TypeAlias = NDArray[np.intp]
 StatesByLayer: TypeAlias = dict[int, Floats]
@@ -118,7 +119,7 @@ class HiddenReader:
         self._opened_model: tuple[Backbone, BoundLayout] | None = None
         self._open_lock = threading.Lock()
         self._fingerprints: dict[int, ModelFingerprint] = {}
-        self._prefix_reuse: PrefixReuse | None = None
+        self._prefix_reader: Any = None
 
     # -- what it reads -----------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class HiddenReader:
         return self._open()[1]
 
     @property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         """The highest layer that can be read: the number of loaded blocks."""
         return self.backbone.partial_forward.block_count
 
@@ -204,29 +205,24 @@ class HiddenReader:
         token_prompts, text_index = self.prompts(pairs)
         # Equal prompts (duplicate passages) have equal states, so each is run once.
         unique_prompts = list(dict.fromkeys(token_prompts))
-        with partial_forward.lock:
-            prompt_batches = self._run_prompts(unique_prompts, sorted_layers)
-        batch_order: list[int] = []
-        for prompt_rows, _ in prompt_batches:
-            batch_order += prompt_rows
-        row_ranks = np.argsort(batch_order)
-        row_of_prompt = dict(zip(unique_prompts, row_ranks, strict=True))
-        row_order = []
-        for prompt in token_prompts:
-            row_order.append(row_of_prompt[prompt])
-        state_norm = self.norm
+        row_of_prompt = {prompt: row for row, prompt in enumerate(unique_prompts)}
+        prompt_rows = [row_of_prompt[prompt] for prompt in token_prompts]
         part_count = len(pooling_parts(self.pooling))
-        width = part_count * partial_forward.hidden_size
+        hidden_size = partial_forward.hidden_size
+        shape = len(unique_prompts), part_count, hidden_size
+        raw_states = {
+            layer: np.empty(shape, dtype=np.float32) for layer in sorted_layers
+        }
+        with partial_forward.lock:
+            for rows, states in self._run_prompts(unique_prompts, sorted_layers):
+                for layer in sorted_layers:
+                    parts = states[layer].reshape(len(rows), part_count, hidden_size)
+                    raw_states[layer][rows] = parts
         by_layer = {}
         for layer in sorted_layers:
-            layer_states = []
-            for _, batch_states in prompt_batches:
-                layer_states.append(batch_states[layer])
-            if not layer_states:
-                layer_states = [np.zeros((0, width), dtype=np.float32)]
-            rows = np.concatenate(layer_states)[row_order]
-            parts = rows.reshape(len(rows), part_count, partial_forward.hidden_size)
-            by_layer[layer] = state_norm(parts).reshape(rows.shape)
+            normed_states = self.norm(raw_states[layer])[prompt_rows]
+            width = part_count * hidden_size
+            by_layer[layer] = normed_states.reshape(len(prompt_rows), width)
         return LayerStates(by_layer, text_index)
 
     def prompts(
@@ -246,7 +242,7 @@ class HiddenReader:
             opened_model = self._opened_model
             if opened_model is not None and opened_model[0].partial_forward is None:
                 # A copy: the forward hooks are not copied with it.
-                opened_model = self._prefix_reuse = None
+                opened_model = self._prefix_reader = None
             if opened_model is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
@@ -265,64 +261,62 @@ class HiddenReader:
     def _run_prompts(
         self, token_prompts: Sequence[TokenPrompt], layers: Sequence[int]
     ) -> list[PromptBatch]:
-        from denoise_core.local.partial_forward import run_in_batches
+        from denoise_core.local.partial_forward import (
+            model_inputs,
+            pooling_function,
+            run_in_batches,
+        )
 
-        if token_prompts and self._no_past_reason(max(layers)) is None:
+        if token_prompts and self._can_resume(max(layers)):
             return self._open_reuse().read_states(
                 token_prompts,
                 layers,
                 self.pooling,
-                keeps_prefixes=self._no_cache_reason(max(layers)) is None,
+                keeps_prefixes=self._keeps_prefixes(max(layers)),
             )
+        partial_forward = self.backbone.partial_forward
 
-        def run_batch(prompt_rows: list[int]) -> StatesByLayer:
-            batch_prompts = []
-            for row in prompt_rows:
-                batch_prompts.append(token_prompts[row])
-            return self._run_batch(batch_prompts, layers)
-
-        return run_in_batches(
-            [len(prompt.ids) for prompt in token_prompts],
-            self.settings.max_tokens,
-            run_batch,
-        )
-
-    def _no_past_reason(self, layer: int) -> str | None:
-        """None if prompts can be run in two parts at ``layer``, else why not."""
-        if not self.backbone.partial_forward.is_causal:
-            return (
-                "an encoder's passage sees the question, so nothing of it can be kept"
+        def run_batch(rows: list[int]) -> StatesByLayer:
+            prompts = [token_prompts[row] for row in rows]
+            inputs = model_inputs(partial_forward, prompts, self._pad_id)
+            pool_states = pooling_function(
+                self.pooling, prompts, is_causal=partial_forward.is_causal
             )
-        if not pools_question_only(self.pooling):
-            return f"pooling {self.pooling!r} needs the states of the passage too"
+            states = partial_forward.read_layers(inputs, layers, pool_states)
+            return {layer: states[layer].cpu().numpy() for layer in layers}
+
+        lengths = [len(prompt.ids) for prompt in token_prompts]
+        return run_in_batches(lengths, self.settings.max_tokens, run_batch)
+
+    def _can_resume(self, layer: int) -> bool:
+        """Whether prompts can be run in two parts, of which the second alone is pooled."""
+        is_causal = self.backbone.partial_forward.is_causal
+        if layer == 0 or not is_causal or not pools_question_only(self.pooling):
+            return False
         if self.pooling != "last" and not self.layout.is_question_last:
-            return f"layout {self.layout.name!r} has the question before the passage"
-        return self._open_reuse().disabled_reason(layer)
+            return False
+        return self._open_reuse().find_problem(layer) is None
 
-    def _no_cache_reason(self, layer: int) -> str | None:
-        """None if prefixes are cached at ``layer``, else why not."""
-        if self.prefix.max_bytes == 0:
-            return "prefix=PrefixCache(0): switched off"
-        no_past_reason = self._no_past_reason(layer)
-        if no_past_reason is not None:
-            return no_past_reason
-        if not self.layout.is_prefix_reusable:
-            # Other layouts share only what is before both.
-            return f"layout {self.layout.name!r} has the question before the passage"
-        return None
+    def _keeps_prefixes(self, layer: int) -> bool:
+        """Whether prefixes are cached: where the question is first, nothing of a passage can be."""
+        is_cacheable = self.prefix.max_bytes > 0 and self.layout.is_prefix_reusable
+        return is_cacheable and self._can_resume(layer)
 
     def _open_reuse(self) -> PrefixReuse:
         from denoise_core.local.kv_cache.reuse import PrefixReuse
 
-        if self._prefix_reuse is None:
-            self._prefix_reuse = PrefixReuse(
+        return self._open_prefix_reader(PrefixReuse)
+
+    def _open_prefix_reader(self, reader_class: Callable[..., R]) -> R:
+        if self._prefix_reader is None:
+            self._prefix_reader = reader_class(
                 self.backbone.partial_forward,
                 self.prefix,
                 self._cache_scope,
                 self.settings.max_tokens,
                 self._pad_id,
             )
-        return self._prefix_reuse
+        return cast(R, self._prefix_reader)
 
     def _cache_scope(self, layer: int) -> Hashable:
         """All that decides keys and values besides the tokens."""
@@ -334,24 +328,6 @@ class HiddenReader:
             model_fingerprint.dtype,
         )
         return *weight_identity, self.layout.fingerprint, layer
-
-    def _run_batch(
-        self, token_prompts: Sequence[TokenPrompt], layers: Sequence[int]
-    ) -> StatesByLayer:
-        from denoise_core.local.partial_forward import model_inputs, pooling_function
-
-        partial_forward = self.backbone.partial_forward
-        input_tensors = model_inputs(partial_forward, token_prompts, self._pad_id)
-        pool_states = pooling_function(
-            self.pooling, token_prompts, is_causal=partial_forward.is_causal
-        )
-        state_tensors = partial_forward.read_layers(input_tensors, layers, pool_states)
-        layer_states = {}
-        for layer, state_tensor in state_tensors.items():
-            layer_states[layer] = np.asarray(
-                state_tensor.cpu().numpy(), dtype=np.float32
-            )
-        return layer_states
 
     @property
     def _pad_id(self) -> int:

@@ -15,7 +15,6 @@ from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.local.batching import max_over_windows
 from denoise_core.local.layout import LAYOUTS, POOLINGS
-from denoise_core.protocols import ScoredTexts
 
 if TYPE_CHECKING:
     from denoise_core.end.selection import ScoreCalibration
@@ -82,18 +81,16 @@ class ProbeScorer:
         return self.probe.calibration
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Logits, higher is more relevant; float32 ``(len(texts),)``."""
-        return self.score_with_windows(query, texts).scores
+        """Logits, higher is more relevant; float32 ``(len(texts),)``.
 
-    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        """`score`, and in how many windows each text was read.
+        A text that does not fit the model's window is read in parts; its score is the best one's.
 
         Raises:
             ProbeMismatch: The model is not the probe's. Else what `HiddenReader.read`
                 raises.
         """
         if not texts:
-            return ScoredTexts(np.zeros(0, dtype=np.float32), ())
+            return np.zeros(0, dtype=np.float32)
         probe_layer = self.probe.reading.layer
         with self._check_lock:
             if not self._is_checked:
@@ -103,8 +100,4 @@ class ProbeScorer:
             [(query, text) for text in texts], [probe_layer]
         )
         window_logits = self.probe.score(layer_states.by_layer[probe_layer])
-        text_scores = max_over_windows(
-            window_logits, layer_states.text_index, len(texts)
-        )
-        window_counts = np.bincount(layer_states.text_index, minlength=len(texts))
-        return ScoredTexts(text_scores, tuple(window_counts.tolist()))
+        return max_over_windows(window_logits, layer_states.text_index, len(texts))

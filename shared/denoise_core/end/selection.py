@@ -21,15 +21,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
+from denoise_core.spans import passage_spans, tile_spans
 from denoise_core.text.language import identify_language
-from denoise_core.text.token_budget import TokenBudget, estimate_tokens
+from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Span
 
 Floats = NDArray[np.float32]
@@ -187,16 +187,6 @@ class TokenLimit:
             raise InputError(
                 f"TokenLimit({self.limit}): expected a budget of 1 token or more"
             )
-
-    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
-        """The best chunks, up to the first that does not fit."""
-        kept_mask = np.zeros(len(scores), dtype=np.bool_)
-        budget = TokenBudget(self.limit, self.count)
-        for i in rank_by_score(scores):
-            if not budget.try_add(texts[int(i)]):
-                break
-            kept_mask[i] = True
-        return kept_mask
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""
@@ -475,10 +465,12 @@ class MarginRule:
         return None
 
 
-KeepSetting: TypeAlias = float | int | str | KeepRule
+# A budget is no `KeepRule`: `denoise_core.end.budget` also cuts chunks.
+AnyRule: TypeAlias = KeepRule | TokenLimit
+KeepSetting: TypeAlias = float | int | str | AnyRule
 
 
-def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
+def rule_for(keep: KeepSetting | None, threshold: float | None) -> AnyRule:
     """The rule behind the short forms: a float is a fraction, an int a count.
 
     Raises:
@@ -545,15 +537,12 @@ def select_chunks(
 
 def split_span(chunk_span: Span, part_spans: Sequence[Span]) -> list[Span]:
     """The span as its parts and the gaps between them; the span if it has no parts."""
-    cut_points = {chunk_span.start, chunk_span.end}
+    boundaries = []
     for part_span in part_spans:
-        cut_points |= {part_span.start, part_span.end}
-    if len(cut_points) < 2:
-        return [chunk_span]
-    spans = []
-    for start, end in pairwise(sorted(cut_points)):
-        spans.append(Span(chunk_span.passage_id, start, end))
-    return spans
+        boundaries += [part_span.start, part_span.end]
+    limits = chunk_span.start, chunk_span.end
+    ranges = tile_spans(boundaries, *limits) or [limits]
+    return list(passage_spans(chunk_span.passage_id, ranges))
 
 
 def ensure_min(min_count: int, kept_mask: Mask, chunk_scores: Floats) -> Mask:

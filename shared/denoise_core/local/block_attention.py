@@ -8,40 +8,38 @@ all tokens by all tokens. BlockRank (arXiv 2510.05396) trains models for this ma
 is used as it is.
 
 The last block of a pass stops early: at its keys when passages are read, at its attention
-in the question's step. Masks are written here for every pass, because a model's own window
+in the question's step. That step's mask is written here, because a model's own window
 masks count places in the cache. So no prompt is longer than the model's attention window
 (`attention_window`), and within it a window hides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from denoise_core.errors import InputError
-from denoise_core.local.batching import batch_by_length
+from denoise_core.local.blocks import KeyValuePair
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.kv_cache.prefix_reader import PrefixReader
 from denoise_core.local.kv_cache.recording import (
+    NO_PREFIX,
     CachedPrefix,
     PlaceholderCache,
     make_cache,
 )
 from denoise_core.local.partial_forward import (
-    TRIAL_TOO_LARGE,
     PartialForward,
     StopForward,
     current_request,
-    is_out_of_memory,
-    run_halving,
 )
 
-Ids = Sequence[int]
 WeightsByBlock = dict[int, torch.Tensor]
 Reduction = Callable[[torch.Tensor], torch.Tensor]
 
@@ -89,35 +87,16 @@ def attention_window(partial_forward: PartialForward) -> int | None:
     return min(known_limits, default=None)
 
 
-class BlockAttention:
-    """One model's use of block attention. Call under the model's lock.
-
-    Args:
-        partial_forward: The model.
-        cache: Keeps keys and values of heads and passages.
-        scope: Of a layer, all that decides keys and values besides the tokens.
-        max_tokens: Tokens of a batch of passages at most, padding included.
-    """
-
-    def __init__(
-        self,
-        partial_forward: PartialForward,
-        cache: PrefixCache,
-        scope: Callable[[int], Hashable],
-        max_tokens: int,
-    ) -> None:
-        self.partial_forward = partial_forward
-        self.cache = cache
-        self.scope = scope
-        self.max_tokens = max_tokens
-        self.tokens_run = 0  # through layers, for measurements
-        self._refusals: dict[int, str | None] = {}
+class BlockAttention(PrefixReader):
+    """One model's use of block attention. Call under the model's lock."""
 
     def check(self, layer: int) -> None:
         """Raises `InputError` with the reason when this model's attention cannot be read like this."""
-        reason = self._refusals.get(layer, TRIAL_TOO_LARGE)
-        if reason == TRIAL_TOO_LARGE:  # not tried yet, or in vain
-            reason = self._refusals[layer] = self._find_problem(layer)
+        reason: str | None = (
+            "it is an encoder, in which a passage would see the question"
+        )
+        if self.partial_forward.is_causal:
+            reason = self.find_problem(layer)
         if reason is not None:
             raise InputError(
                 f"attention heads of {type(self.partial_forward.decoder).__name__} cannot be read: {reason}"
@@ -138,82 +117,36 @@ class BlockAttention:
             What ``reduction`` made of them.
         """
         layer = max(blocks) + 1
-        prefixes = self._read_prefixes(prompt, layer)
+        (head,) = self.read_prefixes(NO_PREFIX, (), [prompt.head], layer)
+        passages = self.read_prefixes(head, prompt.head, prompt.passages, layer)
         self.tokens_run += len(prompt.tail)
-        past_tokens = sum(prefix.tokens for prefix in prefixes)
-        mask = _causal_mask(self.partial_forward, past_tokens, len(prompt.tail))
-        ids = torch.tensor([prompt.tail], dtype=torch.long)
-        layers = _cache_layers(self.partial_forward, prefixes, (), layer)
+        past_tokens = head.tokens + sum(passage.tokens for passage in passages)
+        tail_end = prompt.tail_start + len(prompt.tail)
         inputs = _pass_inputs(
-            self.partial_forward, ids, prompt.tail_start, mask, layers
+            self.partial_forward,
+            prompt.tail,
+            range(prompt.tail_start, tail_end),
+            _causal_mask(self.partial_forward, past_tokens, len(prompt.tail)),
         )
+        # Blocks from ``layer`` on never run, but masks are made for them too.
+        cache_layers = [
+            PlaceholderCache(past_tokens)
+        ] * self.partial_forward.block_count
+        cache_layers[:layer] = _joined_layers([head, *passages], layer, past_tokens)
+        inputs["past_key_values"] = make_cache(cache_layers)
+        inputs["use_cache"] = True
         return read_attention(self.partial_forward, inputs, blocks, reduction)
 
-    def _read_prefixes(self, prompt: BlockPrompt, layer: int) -> list[CachedPrefix]:
-        """Head and passages, from the cache or read now."""
-        empty = CachedPrefix(0, ())
-        (head,) = self._read_missing(empty, (), [prompt.head], layer)
-        passages = self._read_missing(head, prompt.head, prompt.passages, layer)
-        return [head, *passages]
-
-    def _read_missing(
-        self, past: CachedPrefix, past_ids: Ids, texts: Sequence[Ids], layer: int
-    ) -> list[CachedPrefix]:
-        prefixes: dict[Hashable, CachedPrefix] = {}
-        missing_ids: dict[Hashable, Ids] = {}
-        keys = [self._cache_key(past_ids, ids, layer) for ids in texts]
-        for key, ids in zip(keys, texts, strict=True):
-            cached_prefix = self.cache.get(key)
-            if cached_prefix is None:
-                missing_ids[key] = ids
-            else:
-                prefixes[key] = cached_prefix
-        missing_keys = list(missing_ids)
-
-        def read_rows(rows: list[int]) -> None:
-            row_keys = [missing_keys[row] for row in rows]
-            row_ids = [missing_ids[key] for key in row_keys]
-            self.tokens_run += sum(map(len, row_ids))
-            read = read_blocks(self.partial_forward, past, row_ids, layer)
-            for key, prefix in zip(row_keys, read, strict=True):
-                prefixes[key] = prefix
-                self.cache.put(key, prefix)
-
-        lengths = [past.tokens + len(ids) for ids in missing_ids.values()]
-        for rows in batch_by_length(lengths, self.max_tokens):
-            run_halving(rows, read_rows)
-        return [prefixes[key] for key in keys]
-
-    def _cache_key(self, past_ids: Ids, ids: Ids, layer: int) -> Hashable:
-        all_ids = np.array([*past_ids, *ids], dtype=np.int64).tobytes()
-        return "block", self.scope(layer), len(past_ids), all_ids
-
-    def _find_problem(self, layer: int) -> str | None:
-        """Two passages read alone, in a padded batch, against one pass with a mask."""
-        if not self.partial_forward.is_causal:
-            return "it is an encoder, in which a passage would see the question"
-        try:
-            return _compare_trial(self.partial_forward, layer)
-        except Exception as error:  # whatever a foreign model makes of masks and caches
-            if is_out_of_memory(error):
-                return TRIAL_TOO_LARGE
-            return f"{type(error).__name__}: {error}"
+    def _try_layer(self, layer: int) -> str | None:
+        return _compare_trial(self.partial_forward, layer)
 
 
-class _BlockLayer(PlaceholderCache):
-    """A cache layer behind the kept keys of one block; remembers each row's new keys and values.
+class _JoinedLayer(PlaceholderCache):
+    """A cache layer of one row: the keys and values of several texts, one after the other, before the new ones."""
 
-    With ``is_last`` the pass leaves at this block's keys and values.
-    """
-
-    def __init__(
-        self, past: Sequence[Any], length: int, row_lengths: Ids, *, is_last: bool
-    ) -> None:
+    def __init__(self, past: Sequence[KeyValuePair], length: int) -> None:
         super().__init__(length)
         self.past = past
-        self.row_lengths = row_lengths
-        self.is_last = is_last
-        self.rows: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def update(
         self,
@@ -221,65 +154,23 @@ class _BlockLayer(PlaceholderCache):
         value_states: torch.Tensor,
         *args: Any,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        for row, row_length in enumerate(self.row_lengths):
-            # Copies, or every kept passage would hold on to its whole padded batch.
-            keys = key_states[row, :, :row_length].clone()
-            values = value_states[row, :, :row_length].clone()
-            self.rows.append((keys, values))
-        if self.is_last:
-            raise StopForward
-        past_keys = []
-        past_values = []
-        for keys, values in self.past:
-            past_keys.append(keys)
-            past_values.append(values)
-        all_keys = self._join(past_keys, key_states)
-        all_values = self._join(past_values, value_states)
-        return all_keys, all_values
-
-    def _join(self, past: list[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
-        joined_rows = []
-        for states in past:
-            past_rows = states.expand(len(new), *states.shape)
-            joined_rows.append(past_rows)
-        joined_rows.append(new)
-        return torch.cat(joined_rows, dim=-2)
+    ) -> KeyValuePair:
+        all_keys = [keys[None] for keys, _ in self.past]
+        all_values = [values[None] for _, values in self.past]
+        return (
+            torch.cat([*all_keys, key_states], dim=-2),
+            torch.cat([*all_values, value_states], dim=-2),
+        )
 
 
-@torch.inference_mode()
-def read_blocks(
-    partial_forward: PartialForward,
-    past: CachedPrefix,
-    rows: Sequence[Ids],
-    layer: int,
-) -> list[CachedPrefix]:
-    """Keys and values of each row's tokens behind ``past``; rows do not see each other.
-
-    Of block ``layer - 1`` nothing else is computed.
-    """
-    row_lengths = [len(ids) for ids in rows]
-    width = max(row_lengths)
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    for row, row_ids in enumerate(rows):
-        row_tensor = torch.tensor(list(row_ids), dtype=torch.long)
-        ids[row, : len(row_ids)] = row_tensor
-    # Padding is on the right, where the mask of causal attention hides it.
-    mask = _causal_mask(partial_forward, past.tokens, width)
-    layers = _cache_layers(partial_forward, [past], row_lengths, layer)
-    for block, cache_layer in enumerate(layers):
-        cache_layer.is_last = block == layer - 1
-    inputs = _pass_inputs(partial_forward, ids, past.tokens, mask, layers)
-    if width:
-        partial_forward.run_blocks(inputs, layer)
-    prefixes = []
-    for row, row_length in enumerate(row_lengths):
-        row_blocks = []
-        if width:
-            row_blocks = [cache_layer.rows[row] for cache_layer in layers[:layer]]
-        prefix = CachedPrefix(row_length, tuple(row_blocks))
-        prefixes.append(prefix)
-    return prefixes
+def _joined_layers(
+    prefixes: Sequence[CachedPrefix], layer: int, length: int
+) -> list[PlaceholderCache]:
+    joined_layers: list[PlaceholderCache] = []
+    for block in range(layer):
+        past = [prefix.blocks[block] for prefix in prefixes if prefix.tokens]
+        joined_layers.append(_JoinedLayer(past, length))
+    return joined_layers
 
 
 @torch.inference_mode()
@@ -292,50 +183,24 @@ def read_attention(
     """What ``reduction`` makes of the attention in ``blocks``, from one pass of one row."""
     reader = AttentionReader(blocks, inputs["attention_mask"].shape[-2:], reduction)
     with reader:
-        partial_forward.run_blocks(inputs, max(blocks) + 1)
+        partial_forward.run_pass(inputs, max(blocks) + 1, {})
     return reader.checked_weights()
-
-
-def _cache_layers(
-    partial_forward: PartialForward,
-    prefixes: Sequence[CachedPrefix],
-    row_lengths: Ids,
-    layer: int,
-) -> list[_BlockLayer]:
-    """A cache layer for each block; those from ``layer`` on never run, but masks are made for them too."""
-    length = sum(prefix.tokens for prefix in prefixes)
-    layers = []
-    for block in range(partial_forward.block_count):
-        past = []
-        for prefix in prefixes:
-            if block < layer and prefix.tokens:
-                past.append(prefix.blocks[block])
-        cache_layer = _BlockLayer(past, length, row_lengths, is_last=False)
-        layers.append(cache_layer)
-    return layers
 
 
 def _pass_inputs(
     partial_forward: PartialForward,
-    ids: torch.Tensor,
-    start: int,
+    ids: Sequence[int],
+    positions: Sequence[int],
     mask: torch.Tensor,
-    layers: Sequence[_BlockLayer],
 ) -> dict[str, Any]:
     if not partial_forward.accepts_argument("position_ids"):
         raise InputError("its forward pass takes no position ids")
-    position_ids = torch.arange(start, start + ids.shape[1]).expand_as(ids)
-    inputs = {
-        "input_ids": ids,
-        "position_ids": position_ids,
-        "attention_mask": mask.expand(len(ids), -1, -1, -1),
+    device = partial_forward.device
+    return {
+        "input_ids": torch.tensor([ids], device=device),
+        "position_ids": torch.tensor([positions], device=device),
+        "attention_mask": mask.to(device),
     }
-    on_device: dict[str, Any] = {}
-    for name, tensor in inputs.items():
-        on_device[name] = tensor.to(partial_forward.device)
-    on_device["past_key_values"] = make_cache(layers)
-    on_device["use_cache"] = True
-    return on_device
 
 
 def _causal_mask(
@@ -491,7 +356,7 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
     cache = PrefixCache(1 << 30)
     reading = BlockAttention(partial_forward, cache, lambda layer: layer, 1 << 12)
     actual = reading.attend(prompt, range(layer), lambda weights: weights)
-    inputs = masked_inputs(partial_forward, prompt)
+    inputs = _masked_inputs(partial_forward, prompt)
     expected = read_attention(
         partial_forward,
         inputs,
@@ -511,35 +376,19 @@ def _compare_trial(partial_forward: PartialForward, layer: int) -> str | None:
     return None
 
 
-def masked_inputs(
+def _masked_inputs(
     partial_forward: PartialForward, prompt: BlockPrompt
 ) -> dict[str, Any]:
-    """One pass over all tokens in which passages do not see each other; for checking."""
+    """One pass over all tokens in which passages do not see each other."""
     head_length = len(prompt.head)
-    ids = [*prompt.head]
-    positions = [*range(head_length)]
-    hidden_pairs: list[tuple[slice, slice]] = []
-    for passage in prompt.passages:
-        start = len(ids)
-        end = start + len(passage)
-        rows = slice(start, end)
-        keys = slice(head_length, start)
-        hidden_pairs.append((rows, keys))
-        ids += passage
-        positions += range(head_length, head_length + len(passage))
-    ids += prompt.tail
     tail_end = prompt.tail_start + len(prompt.tail)
-    positions += range(prompt.tail_start, tail_end)
+    ids = [*prompt.head, *itertools.chain(*prompt.passages), *prompt.tail]
+    positions = [*range(head_length)]
     mask = _causal_mask(partial_forward, 0, len(ids))
     hidden_value = mask.min()
-    for rows, keys in hidden_pairs:
-        mask[:, :, rows, keys] = hidden_value
-    inputs = {
-        "input_ids": torch.tensor([ids]),
-        "position_ids": torch.tensor([positions]),
-        "attention_mask": mask,
-    }
-    on_device = {}
-    for name, tensor in inputs.items():
-        on_device[name] = tensor.to(partial_forward.device)
-    return on_device
+    for passage in prompt.passages:
+        start = len(positions)
+        positions += range(head_length, head_length + len(passage))
+        mask[:, :, start : len(positions), head_length:start] = hidden_value
+    positions += range(prompt.tail_start, tail_end)
+    return _pass_inputs(partial_forward, ids, positions, mask)

@@ -40,11 +40,7 @@ class ModelFingerprint:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelFingerprint:
-        """Raises `InputError` naming every missing, unknown or ill-typed field."""
-        if not isinstance(data, Mapping):
-            raise InputError(
-                f"expected a model fingerprint as a JSON object, got {type(data).__name__}"
-            )
+        """Raises `InputError` naming every missing or ill-typed field."""
         field_types: dict[str, Any] = dict.fromkeys(
             ("name", "architecture", "dtype", "weights", "tokenizer"), str
         )
@@ -53,19 +49,7 @@ class ModelFingerprint:
             "revision": str | None,
             "layers": int | None,
         }
-        problems = [
-            f"unknown field {field_name!r}"
-            for field_name in data
-            if field_name not in field_types
-        ]
-        problems += [
-            f"{name!r}: expected {getattr(field_type, '__name__', field_type)}, got {data.get(name)!r}"
-            for name, field_type in field_types.items()
-            if not isinstance(data.get(name), field_type)
-        ]
-        if problems:
-            raise InputError("not a model fingerprint: " + "; ".join(problems))
-        return cls(**data)
+        return cls(**read_fields(data, field_types, "model fingerprint"))
 
     def differences(self, other: ModelFingerprint) -> list[str]:
         """Each way in which ``other``, the model at hand, would give other states; [] when it fits.
@@ -98,3 +82,25 @@ class ModelFingerprint:
                 "tokenizer: another vocabulary or other splitting rules than the probe was fitted with"
             )
         return problems
+
+
+def read_fields(data: Any, field_types: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The values of these fields of a JSON object; others are ignored.
+
+    Raises:
+        InputError: It is no object, or values are missing or of another type; names them all.
+    """
+    if not isinstance(data, Mapping):
+        raise InputError(
+            f"expected a {what} as a JSON object, got {type(data).__name__}"
+        )
+    values = {name: data.get(name) for name in field_types}
+    problems = []
+    for name, field_type in field_types.items():
+        # bool is an int, but no number.
+        if not isinstance(values[name], field_type) or isinstance(values[name], bool):
+            type_name = getattr(field_type, "__name__", field_type)
+            problems.append(f"{name!r}: expected {type_name}, got {values[name]!r}")
+    if problems:
+        raise InputError(f"not a {what}: " + "; ".join(problems))
+    return values

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import queue
-import re
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.local.layout import tokenize_texts
+from denoise_core.local.chat_template import (
+    render_chat,
+    start_token_ids,
+    tokenize_texts,
+)
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Message, Reply, Usage
 
@@ -21,8 +24,8 @@ class LocalLLM:
 
     A name or folder is loaded at the first call, once in a process, without running code that comes with it.
     Messages go through the tokenizer's chat template, or without one are put one under the other.
-    Decoding is greedy unless ``temperature`` is above 0. Calls from several threads take turns: one
-    generation fills the device. ``seed`` makes sampling repeatable. A reply ends where the model's window ends.
+    Decoding is greedy. Calls from several threads take turns: one generation fills the device. A reply ends where
+    the model's window ends.
 
     Raises `InputError` for a prompt that leaves no room in the window, a model that cannot be loaded, and a
     model object without a tokenizer.
@@ -34,8 +37,6 @@ class LocalLLM:
         tokenizer: Any = None,
         *,
         max_new_tokens: int = 256,
-        temperature: float = 0.0,
-        seed: int | None = None,
     ) -> None:
         if tokenizer is None and not isinstance(model, str | Path):
             raise InputError(
@@ -43,13 +44,9 @@ class LocalLLM:
             )
         if max_new_tokens < 1:
             raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
-        if not 0 <= temperature < float("inf"):
-            raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
         self.max_new_tokens = max_new_tokens
-        self.temperature = float(temperature)  # transformers takes no int
-        self.seed = seed
         self._lock = threading.Lock()
 
     def complete(self, messages: Sequence[Message]) -> Reply:
@@ -58,8 +55,7 @@ class LocalLLM:
         prompt_length = inputs["input_ids"].shape[1]
         with self._lock:
             reply_ids = self._generate(**inputs)[0, prompt_length:]
-        reply_text = self.tokenizer.decode(reply_ids, skip_special_tokens=True)
-        return Reply(reply_text, Usage(prompt_length, len(reply_ids)))
+        return Reply(self._decode(reply_ids), Usage(prompt_length, len(reply_ids)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """`complete` in a worker thread."""
@@ -72,9 +68,9 @@ class LocalLLM:
         raised here.
         """
         inputs = self._prompt_inputs(messages)
-        streamer = TokenStreamer(self.tokenizer)
+        prompt_length = inputs["input_ids"].shape[1]
+        token_queue = TokenQueue()
         is_abandoned = threading.Event()
-        worker_errors: list[BaseException] = []
 
         def has_to_stop(ids: Any, scores: Any, **_: Any) -> Any:
             return ids.new_full((len(ids),), is_abandoned.is_set()).bool()
@@ -84,24 +80,37 @@ class LocalLLM:
                 with self._lock:
                     if not is_abandoned.is_set():
                         self._generate(
-                            **inputs, streamer=streamer, stopping_criteria=[has_to_stop]
+                            **inputs,
+                            streamer=token_queue,
+                            stopping_criteria=[has_to_stop],
                         )
             except BaseException as error:
-                worker_errors.append(error)
+                token_queue.put(error)
             finally:
-                streamer.end()
+                token_queue.end()
 
         thread = threading.Thread(
             target=generate_in_thread, name="denoise-generate", daemon=True
         )
         thread.start()
+        ids: list[int] = []
+        shown_text = text = ""
         try:
-            yield from streamer
+            while (item := token_queue.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                ids += item.reshape(-1).tolist()
+                # All of it: the space before a word depends on what is before that.
+                text = self._decode(ids[prompt_length:])
+                is_whole = not text.endswith(_PARTIAL_CHARACTER)
+                if is_whole and len(text) > len(shown_text):
+                    yield text[len(shown_text) :]
+                    shown_text = text
+            if len(text) > len(shown_text):
+                yield text[len(shown_text) :]
         finally:
             is_abandoned.set()
             thread.join()
-        if worker_errors:
-            raise worker_errors[0]
 
     def load(self) -> None:
         """Load a model given by name or folder; else done at the first call. Raises `InputError`."""
@@ -126,13 +135,11 @@ class LocalLLM:
                 ) from error
 
     def _generate(self, **inputs: Any) -> Any:
-        """The model's own ``generate``; the global random state is left as it was when there is a seed."""
-        torch = require("torch", extra="end")
         options = self._generation_options(inputs["input_ids"].shape[1])
-        with torch.random.fork_rng(enabled=self.seed is not None):
-            if self.seed is not None:
-                torch.manual_seed(self.seed)
-            return self.model.generate(**inputs, **options)
+        return self.model.generate(**inputs, **options)
+
+    def _decode(self, ids: Any) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def _prompt_inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
         self.load()
@@ -163,59 +170,38 @@ class LocalLLM:
         padding_id = self.tokenizer.pad_token_id
         if padding_id is None:
             padding_id = self.tokenizer.eos_token_id
-        generation_options: dict[str, Any] = {
+        return {
             "max_new_tokens": max_new_tokens,
-            "do_sample": self.temperature > 0,
+            "do_sample": False,
             "pad_token_id": int(padding_id),
         }
-        if self.temperature > 0:
-            generation_options["temperature"] = self.temperature
-        return generation_options
 
 
 def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """Messages as token ids. A message that spells a special token stays text: only the template's count.
 
-    Raises `InputError` when the chat template refuses the conversation or changes a message.
+    A template that knows no system message gets it with the question. Raises `InputError` when the chat template
+    refuses the conversation or changes a message.
     """
     if not getattr(tokenizer, "chat_template", None):
-        plain_ids = tokenizer("a", add_special_tokens=False)["input_ids"]
-        start_ids = tokenizer("a")["input_ids"][: -len(plain_ids)]
         text = "\n\n".join(message.content for message in messages)
         (text_ids,) = tokenize_texts(tokenizer, [text], is_trusted=False)
-        return [*start_ids, *text_ids]
-    content_of_mark = {}
-    chat_turns = []
-    for message_index, message in enumerate(messages):
-        mark = f"zzMESSAGE{message_index}zz"
-        content_of_mark[mark] = message.content
-        chat_turns.append({"role": message.role, "content": mark})
+        return [*start_token_ids(tokenizer), *text_ids]
     try:
-        text = tokenizer.apply_chat_template(
-            chat_turns, tokenize=False, add_generation_prompt=True
-        )
-    except Exception as error:  # jinja's own classes: a template refuses by raising
-        if len(messages) > 1 and messages[0].role == "system":
-            # A template that knows no system message.
-            merged_text = f"{messages[0].content}\n\n{messages[1].content}"
-            merged_message = Message("user", merged_text)
-            return tokenize_messages(tokenizer, [merged_message, *messages[2:]])
-        raise InputError(
-            f"the tokenizer's chat template refuses the messages: {error}"
-        ) from error
-    pieces = re.split(r"(zzMESSAGE\d{1,9}zz)", text)
-    shown_marks = [piece for piece in pieces if piece in content_of_mark]
-    if shown_marks != list(content_of_mark):
-        raise InputError(
-            "the tokenizer's chat template does not show the messages as they are, each once"
-        )
+        turns = [(message.role, [message]) for message in messages]
+        pieces = render_chat(tokenizer, turns)
+    except InputError:
+        if len(messages) < 2 or messages[0].role != "system":
+            raise
+        # A template that knows no system message.
+        merged_text = f"{messages[0].content}\n\n{messages[1].content}"
+        merged_message = Message("user", merged_text)
+        return tokenize_messages(tokenizer, [merged_message, *messages[2:]])
     token_ids: list[int] = []
-    for piece in filter(None, pieces):
-        (piece_ids,) = tokenize_texts(
-            tokenizer,
-            [content_of_mark.get(piece, piece)],
-            is_trusted=piece not in content_of_mark,
-        )
+    for piece in pieces:
+        is_template = isinstance(piece, str)
+        text = piece if is_template else piece.content
+        (piece_ids,) = tokenize_texts(tokenizer, [text], is_trusted=is_template)
         token_ids += piece_ids
     return token_ids
 
@@ -223,51 +209,9 @@ def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 _PARTIAL_CHARACTER = "\ufffd"  # what a decoder makes of the first bytes of a character
 
 
-class TokenStreamer:
-    """What ``generate`` takes as its ``streamer``; iterated, from another thread, the pieces until `end`.
-
-    A piece is decoded together with the one before it, since the space before a word may depend on that.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._tokens: list[int] = []
-        # Where the last piece begins and ends, in tokens.
-        self._previous_count = 0
-        self._queued_count = 0
-        self._is_prompt = True
-
-    def put(self, value: Any) -> None:
-        """The prompt, and then the tokens one by one."""
-        if self._is_prompt:
-            self._is_prompt = False
-            return
-        self._tokens += value.reshape(-1).tolist()
-        self._queue_new_text(only_complete=True)
+class TokenQueue(queue.SimpleQueue[Any]):
+    """What ``generate`` takes as its ``streamer``: the prompt's ids, then each new token's, then None."""
 
     def end(self) -> None:
-        """Flush the last text; `generate` calls it after the last token."""
-        self._queue_new_text(only_complete=False)
-        self._queue.put(None)
-
-    def _queue_new_text(self, *, only_complete: bool) -> None:
-        old_text = self._decode_until(self._queued_count)
-        new_text = self._decode_until(len(self._tokens))
-        if only_complete and new_text.endswith(_PARTIAL_CHARACTER):
-            return
-        if len(new_text) > len(old_text):
-            self._queue.put(new_text[len(old_text) :])
-            self._previous_count = self._queued_count
-            self._queued_count = len(self._tokens)
-
-    def _decode_until(self, end_index: int) -> str:
-        token_ids = self._tokens[self._previous_count : end_index]
-        return str(self.tokenizer.decode(token_ids, skip_special_tokens=True))
-
-    def __iter__(self) -> Iterator[str]:
-        while True:
-            text_piece = self._queue.get()
-            if text_piece is None:
-                return
-            yield text_piece
+        """Say that no token follows; `generate` calls it after the last one."""
+        self.put(None)

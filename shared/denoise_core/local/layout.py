@@ -15,16 +15,18 @@ The wording is ours, not that of Early Noise Dropping (section 3.3).
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
+from denoise_core.local.chat_template import (
+    render_chat,
+    start_token_ids,
+    tokenize_texts,
+)
 
 
 class Slot(Enum):
@@ -93,37 +95,25 @@ class Layout:
         if self.chat and getattr(tokenizer, "chat_template", None):
             rendered_parts = _render_template(self, tokenizer)
         else:
-            rendered_parts = [
-                *self.system,
-                *(("\n\n",) if self.system else ()),
-                *self.parts,
-            ]
-            start_ids = _special_start(tokenizer)
-        bound_parts: list[tuple[int, ...] | Slot] = (
-            [tuple(start_ids)] if start_ids else []
-        )
-        for text, part_group in itertools.groupby(
-            rendered_parts, key=lambda layout_part: isinstance(layout_part, str)
-        ):
-            if text:
-                bound_parts.append(
-                    tuple(
-                        tokenize_texts(
-                            tokenizer, ["".join(map(str, part_group))], is_trusted=True
-                        )[0]
-                    )
-                )
+            rendered_parts = [*_joined_parts(self)]
+            start_ids = start_token_ids(tokenizer)
+        texts = [""]  # before, between and behind the slots
+        slots = []
+        for part in rendered_parts:
+            if isinstance(part, Slot):
+                slots.append(part)
+                texts.append("")
             else:
-                bound_parts += [
-                    layout_part
-                    for layout_part in part_group
-                    if isinstance(layout_part, Slot)
-                ]
-        return BoundLayout(
-            self.name,
-            tuple(layout_part for layout_part in bound_parts if layout_part != ()),
-            tokenizer,
-        )
+                texts[-1] += part
+        first_ids, *other_ids = tokenize_texts(tokenizer, texts, is_trusted=True)
+        bound_parts: list[tuple[int, ...] | Slot] = [
+            tuple(start_ids),
+            tuple(first_ids),
+        ]
+        for slot, ids in zip(slots, other_ids, strict=True):
+            bound_parts += [slot, tuple(ids)]
+        filled_parts = tuple(part for part in bound_parts if part)
+        return BoundLayout(self.name, filled_parts, tokenizer)
 
 
 SCQ = Layout(
@@ -156,9 +146,9 @@ class TokenPrompt:
     """
 
     ids: tuple[int, ...]
-    passage_span: tuple[int, int]
-    query_span: tuple[int, int]
-    prefix_length: int
+    passage_span: tuple[int, int] = (0, 0)
+    query_span: tuple[int, int] = (0, 0)
+    prefix_length: int = 0
     segment_ids: tuple[int, ...] = ()
 
 
@@ -279,102 +269,30 @@ class BoundLayout:
         )
 
 
-_tokenizer_lock = threading.Lock()
-
-
-def tokenize_texts(
-    tokenizer: Any, texts: Sequence[str], *, is_trusted: bool
-) -> list[list[int]]:
-    """Ids of each text, nothing added. Unless it is our ``own_text``, what spells a special token stays text."""
-    # A lone surrogate, as broken JSON has it, is no Unicode text and would stop the tokenizer.
-    clean_texts = []
-    for text in texts:
-        text_bytes = text.encode("utf-8", "replace")
-        clean_texts.append(text_bytes.decode("utf-8"))
-    if not clean_texts:
-        return []
-    with _tokenizer_lock:  # whether special tokens count is a setting of the tokenizer object, not of the call
-        all_parts = tokenizer(
-            clean_texts,
-            add_special_tokens=False,
-            split_special_tokens=not is_trusted,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,  # longer than the window is expected here: the reader splits
-        )
-    id_lists = []
-    for ids in all_parts["input_ids"]:
-        id_lists.append(list(map(int, ids)))
-    return id_lists
-
-
-def _special_start(tokenizer: Any) -> list[int]:
-    """What the tokenizer puts before a single text: a start token, or nothing."""
-    ids_with_special = list(tokenizer("a", add_special_tokens=True)["input_ids"])
-    plain_parts = list(tokenizer("a", add_special_tokens=False)["input_ids"])
-    for start_ids in range(len(ids_with_special)):
-        if ids_with_special[start_ids : start_ids + len(plain_parts)] == plain_parts:
-            return ids_with_special[:start_ids]
-    return []
-
-
 def _render_template(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
     """The conversation as the chat template writes it, cut at the slots."""
-    slot_marks = {PASSAGE: "zzPASSAGEzz", QUERY: "zzQUESTIONzz"}
-    system, user = (
-        "".join(
-            slot_marks[layout_part] if isinstance(layout_part, Slot) else layout_part
-            for layout_part in parts
-        )
-        for parts in (layout.system, layout.parts)
-    )
-    wanted_slots = set()
-    for slot, slot_mark in slot_marks.items():
-        if slot_mark in system + user:
-            wanted_slots.add(slot)
-    conversations = [
-        [
-            {
-                "role": "user",
-                "content": "\n\n".join(text for text in (system, user) if text),
-            }
-        ]
-    ]
-    if system:
-        conversations.insert(
-            0,
-            [{"role": "system", "content": system}, {"role": "user", "content": user}],
-        )
     template = tokenizer.get_chat_template()
     if "strftime_now" in template:
         template = _FIXED_DAY + template
-    refusal = "it does not show the passage or the question as it is"
-    for (
-        conversation
-    ) in conversations:  # the second is for templates that know no system message
+    conversations = [[("user", _joined_parts(layout))]]
+    if layout.system:
+        # The first; the other is for templates that know no system message.
+        turns = [("system", layout.system), ("user", layout.parts)]
+        conversations.insert(0, turns)
+    refusal = ""
+    for conversation in conversations:
         try:
-            text = tokenizer.apply_chat_template(
-                conversation,
-                chat_template=template,
-                tokenize=False,
-                add_generation_prompt=True,
-            )
-        except Exception as error:  # jinja's own classes: a template refuses by raising
+            return render_chat(tokenizer, conversation, template=template)
+        except InputError as error:
             refusal = str(error)
-            continue
-        if all(text.count(slot_marks[slot]) == 1 for slot in wanted_slots):
-            mark_pattern = "|".join(slot_marks.values())
-            text_parts = re.split("(" + mark_pattern + ")", text)
-            slots = {}
-            for slot, slot_mark in slot_marks.items():
-                slots[slot_mark] = slot
-            return [
-                slots.get(text_part, text_part) for text_part in text_parts if text_part
-            ]
-    raise InputError(
-        f"layout {layout.name!r}: the tokenizer's chat template cannot be used: {refusal}; "
-        "give Layout(..., chat=False)"
-    )
+    raise InputError(f"layout {layout.name!r}: {refusal}; give Layout(..., chat=False)")
+
+
+def _joined_parts(layout: Layout) -> tuple[LayoutPart, ...]:
+    """All parts as one text."""
+    if not layout.system:
+        return layout.parts
+    return (*layout.system, "\n\n", *layout.parts)
 
 
 def _bind_pair(layout: Layout, tokenizer: Any) -> BoundLayout:

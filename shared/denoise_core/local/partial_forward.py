@@ -213,21 +213,17 @@ class PartialForward:
         ``inputs`` are those of the model's forward pass; ``pooling`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._run_pass(
-            inputs, LayerRequest(self, dict.fromkeys(layers, pooling), max(layers))
-        )
-
-    def run_blocks(self, inputs: Mapping[str, Any], layer: int) -> None:
-        """Run until something inside block ``layer - 1`` raises `StopForward`; no state is taken.
-
-        Raises what `read_layers` raises.
-        """
-        self._run_pass(inputs, LayerRequest(self, {}, layer))
+        return self.run_pass(inputs, max(layers), dict.fromkeys(layers, pooling))
 
     @torch.inference_mode()
-    def _run_pass(
-        self, inputs: Mapping[str, Any], request: LayerRequest
+    def run_pass(
+        self, inputs: Mapping[str, Any], stop: int, pools: Mapping[int, PoolingFunction]
     ) -> dict[int, torch.Tensor]:
+        """By layer of ``pools`` the pooled states, from one pass of ``stop`` blocks.
+
+        The last block may end the pass itself by raising `StopForward`. Raises what `read_layers` raises.
+        """
+        request = LayerRequest(self, pools, stop)
         token = current_request.set(request)
         try:
             self.decoder(**inputs)
@@ -270,9 +266,7 @@ class PartialForward:
             for module_path, module in outside
         ]
         try:
-            self.read_layers(
-                self._inputs(self._sample_ids()), [layer], lambda hidden: hidden
-            )
+            self.read_layers(self._sample_inputs(), [layer], lambda hidden: hidden)
         finally:
             for handle in handles:
                 handle.remove()
@@ -290,25 +284,15 @@ class PartialForward:
 
     # -- what is found out by trying, once -------------------------------------------------------------
 
-    def _inputs(self, ids: torch.Tensor) -> dict[str, Any]:
-        inputs: dict[str, Any] = {
-            "input_ids": ids,
-            "attention_mask": torch.ones_like(ids),
-        }
-        if self.accepts_argument("position_ids") and self.is_causal:
-            inputs["position_ids"] = torch.arange(
-                ids.shape[1], device=ids.device
-            ).expand_as(ids)
-        if self.accepts_argument("use_cache"):
-            inputs["use_cache"] = False
-        return inputs
-
-    def _sample_ids(self) -> torch.Tensor:
+    def _sample_ids(self) -> tuple[int, ...]:
         # A generator of our own: the global one belongs to the user.
         generator = torch.Generator().manual_seed(0)
         vocabulary_size = int(self.config.vocab_size)
-        ids = torch.randint(vocabulary_size, (1, 8), generator=generator)
-        return ids.to(self.device)
+        ids = torch.randint(vocabulary_size, (8,), generator=generator)
+        return tuple(ids.tolist())
+
+    def _sample_inputs(self) -> dict[str, Any]:
+        return model_inputs(self, [TokenPrompt(self._sample_ids())], 0)
 
     def _detect_properties(self) -> None:
         """Direction of attention, and which module is the final norm."""
@@ -324,25 +308,22 @@ class PartialForward:
                 "float32 or bfloat16, or with weights alone in 4 or 8 bits"
             )
             return
-        ids = self._sample_ids()
-        changed_ids = ids.clone()
-        next_id = changed_ids[0, -1] + 1
-        changed_ids[0, -1] = next_id % int(self.config.vocab_size)
+        *first_ids, last_id = self._sample_ids()
+        first_states = []
         try:
-            first_state, changed_state = (
-                self.read_layers(
-                    self._inputs(trial_ids), [1], lambda hidden: hidden[:, 0]
-                )[1]
-                for trial_ids in (ids, changed_ids)
-            )
-            self.is_causal = torch.equal(first_state, changed_state)
+            for trial_id in (last_id, (last_id + 1) % int(self.config.vocab_size)):
+                prompt = TokenPrompt((*first_ids, trial_id))
+                inputs = model_inputs(self, [prompt], 0)
+                by_layer = self.read_layers(inputs, [1], lambda hidden: hidden[:, 0])
+                first_states.append(by_layer[1])
+            self.is_causal = torch.equal(*first_states)
+            inputs = self._sample_inputs()
+            last = self.block_count
+            last_hidden = self.read_layers(inputs, [last], lambda hidden: hidden)[last]
             with torch.inference_mode():
-                last_hidden = self.read_layers(
-                    self._inputs(ids), [self.block_count], lambda hidden: hidden
-                )[self.block_count]
-                input_tensors = self.decoder(**self._inputs(ids)).last_hidden_state
+                model_output = self.decoder(**inputs).last_hidden_state
                 self.final_norm = find_final_norm(
-                    self.decoder, self.blocks, last_hidden, input_tensors
+                    self.decoder, self.blocks, last_hidden, model_output
                 )
                 if self.final_norm is not None:
                     self.unit_norm = remove_gain(self.final_norm)
@@ -351,7 +332,7 @@ class PartialForward:
 
     @torch.inference_mode()
     def _compare_layer(self, layer: int) -> None:
-        inputs = self._inputs(self._sample_ids())
+        inputs = self._sample_inputs()
         state = self.read_layers(inputs, [layer], lambda hidden: hidden)[layer]
         full_output = self.decoder(**inputs, output_hidden_states=True)
         if layer == self.block_count:
@@ -416,41 +397,54 @@ def get_partial_forward(model: nn.Module) -> PartialForward:
 
 
 def model_inputs(
-    partial_forward: PartialForward, prompts: Sequence[TokenPrompt], pad: int
+    partial_forward: PartialForward,
+    prompts: Sequence[TokenPrompt],
+    pad: int,
+    past_lengths: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Inputs of the model's forward pass. Decoders are padded on the left, encoders on the right.
 
     Decoders always get position ids, because those with learned positions would count the padding in
     (GPT-2 does); encoders number their tokens themselves, some of them not from 0 (RoBERTa).
+
+    Args:
+        partial_forward: The model.
+        prompts: Whole prompts.
+        pad: The padding's token id.
+        past_lengths: Of each prompt of a decoder how many first tokens a cache holds. Only the others
+            are inputs; mask and positions count all.
     """
+    past_lengths = past_lengths or [0] * len(prompts)
     width = max(len(prompt.ids) for prompt in prompts)
-    ids = torch.full((len(prompts), width), pad)
+    new_ids = []
+    for prompt, past_length in zip(prompts, past_lengths, strict=True):
+        new_ids.append(prompt.ids[past_length:])
+    new_width = max(map(len, new_ids))
+    ids = torch.full((len(prompts), new_width), pad)
+    types = torch.zeros_like(ids)
     mask = torch.zeros(len(prompts), width, dtype=torch.long)
-    types = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        row_start = 0
+        row_start, new_start = 0, 0
         if partial_forward.is_causal:
             row_start = width - len(prompt.ids)
-        row_end = row_start + len(prompt.ids)
-        ids[row, row_start:row_end] = torch.tensor(prompt.ids)
-        mask[row, row_start:row_end] = 1
+            new_start = new_width - len(new_ids[row])
+        mask[row, row_start : row_start + len(prompt.ids)] = 1
+        new_columns = slice(new_start, new_start + len(new_ids[row]))
+        ids[row, new_columns] = torch.tensor(new_ids[row])
         if prompt.segment_ids:
-            segment_row = torch.tensor(prompt.segment_ids)
-            types[row, row_start:row_end] = segment_row
-    input_tensors: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+            types[row, new_columns] = torch.tensor(prompt.segment_ids)
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
     if partial_forward.is_causal and partial_forward.accepts_argument("position_ids"):
-        input_tensors["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-    if any(
-        prompt.segment_ids for prompt in prompts
-    ) and partial_forward.accepts_argument("token_type_ids"):
-        input_tensors["token_type_ids"] = types
-    input_tensors = {
-        name: tensor.to(partial_forward.device)
-        for name, tensor in input_tensors.items()
-    }
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        inputs["position_ids"] = positions[:, width - new_width :]
+    has_types = any(prompt.segment_ids for prompt in prompts)
+    if has_types and partial_forward.accepts_argument("token_type_ids"):
+        inputs["token_type_ids"] = types
+    for name, tensor in inputs.items():
+        inputs[name] = tensor.to(partial_forward.device)
     if partial_forward.accepts_argument("use_cache"):
-        input_tensors["use_cache"] = False
-    return input_tensors
+        inputs["use_cache"] = False
+    return inputs
 
 
 def pooling_function(
@@ -463,44 +457,22 @@ def pooling_function(
     """
     parts = pooling_parts(pooling)
 
-    def pool_parts(hidden: torch.Tensor) -> torch.Tensor:
-        row_starts = []
-        for prompt in prompts:
+    def pool_rows(hidden: torch.Tensor) -> torch.Tensor:
+        pooled_rows = []
+        for row, prompt in enumerate(prompts):
             row_start = 0
             if is_causal:
                 row_start = hidden.shape[1] - len(prompt.ids)
-            row_starts.append(row_start)
-        pooled_parts = []
-        for part in parts:
-            spans = []
-            for prompt in prompts:
-                spans.append(part_span(part, prompt))
-            if part == "last" and is_causal:
-                pooled_parts.append(hidden[:, -1].float())
-            else:
-                pooled_parts.append(_mean_over_spans(hidden, spans, row_starts))
-        return torch.cat(pooled_parts, -1)
+            pooled_parts = []
+            for part in parts:
+                start, end = part_span(part, prompt)
+                states = hidden[row, row_start + start : row_start + end].float()
+                # A mean, but 0 of no tokens.
+                pooled_parts.append(states.sum(0) / max(1, len(states)))
+            pooled_rows.append(torch.cat(pooled_parts))
+        return torch.stack(pooled_rows)
 
-    return pool_parts
-
-
-def _mean_over_spans(
-    hidden: torch.Tensor, spans: Sequence[tuple[int, int]], row_starts: Sequence[int]
-) -> torch.Tensor:
-    start_offsets = torch.tensor(row_starts)[:, None]
-    span_ends = torch.tensor(spans) + start_offsets
-    first_token = int(span_ends[:, 0].min())
-    stop_token = int(span_ends[:, 1].max())
-    span_states = hidden[:, first_token:stop_token].float()
-    token_positions = first_token + torch.arange(span_states.shape[1])
-    is_in_span = (token_positions >= span_ends[:, :1]) & (
-        token_positions < span_ends[:, 1:]
-    )
-    is_in_span = is_in_span.to(hidden.device)
-    span_lengths = is_in_span.sum(-1, keepdim=True).clamp(min=1)
-    # Not a product with zeros: what padding holds may be infinite.
-    span_states = span_states.masked_fill(~is_in_span[..., None], 0.0)
-    return span_states.sum(1) / span_lengths
+    return pool_rows
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.errors import InputError
-from denoise_core.protocols import ScoredTexts, Scorer, WindowedScorer
+from denoise_core.protocols import Scorer
 
 Floats = NDArray[np.float32]
 
@@ -116,13 +116,8 @@ class StackedScorer:
 
         About 0 for an average passage. A part whose weights are all 0 is not asked.
         """
-        return self.score_with_windows(query, texts).scores
-
-    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        """`score`, and in how many windows its parts read each text, where they say so."""
-        window_counts = [1] * len(texts)
-        signals = collect_signals(self.parts, query, texts, self.stack, window_counts)
-        return ScoredTexts(self.stack.combine(signals), tuple(window_counts))
+        signals = collect_signals(self.parts, query, texts, self.stack)
+        return self.stack.combine(signals)
 
 
 def collect_signals(
@@ -130,7 +125,6 @@ def collect_signals(
     query: str,
     texts: Sequence[str],
     stack: Stack | None = None,
-    window_counts: list[int] | None = None,
 ) -> Floats:
     """All signals of the parts.
 
@@ -139,7 +133,6 @@ def collect_signals(
         query: The question.
         texts: What to score.
         stack: A part to which it gives no weight is not asked; its columns are means.
-        window_counts: One per text, raised to the windows a scorer read the text in.
 
     Returns:
         float32 ``(len(texts), k)``.
@@ -154,11 +147,6 @@ def collect_signals(
             signal_columns.append(np.tile(mean_signals, (len(texts), 1)))
         elif isinstance(stack_part, SignalSource):
             signal_columns.append(stack_part.signals(query, texts))
-        elif isinstance(stack_part, WindowedScorer):
-            scored_texts = stack_part.score_with_windows(query, texts)
-            signal_columns.append(scored_texts.scores[:, None])
-            if window_counts is not None:
-                window_counts[:] = map(max, window_counts, scored_texts.window_counts)
         else:
             signal_columns.append(stack_part.score(query, texts)[:, None])
     return np.concatenate(signal_columns, axis=1).astype(np.float32)

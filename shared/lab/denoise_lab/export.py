@@ -261,7 +261,6 @@ def _write(
         "format": "rag-denoise exported probe",
         "version": 1,
         "reading": probe.reading.to_dict(),
-        "threshold": probe.threshold,
         "bias": missing,
         "window": backbone.partial_forward.max_positions,
         "layout": {

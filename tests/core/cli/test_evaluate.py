@@ -107,6 +107,9 @@ def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
         (tmp_path / "notes" / f"{n}.md").write_text(text)
     out, _ = command("evaluate --documents notes -n 3 -k 4")
     assert "sentences taken out of the documents" in out
+    line = f"evaluate --documents notes --label-with {UNREACHABLE}#m"
+    _, err = command(line, expected_status=2)
+    assert "--label-with labels your questions: name their file" in err
 
 
 @pytest.mark.enable_socket

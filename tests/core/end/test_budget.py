@@ -83,6 +83,26 @@ def test_a_heading_gives_way_to_a_piece_and_the_note_says_so():
     assert roomy_result.note is None
 
 
+@pytest.mark.parametrize(
+    ("keep", "scores", "kept"),
+    [
+        (TokenLimit(115), [1, 2, 3], [1, 2]),
+        # The best, for min_keep; not two worse ones.
+        (TokenLimit(20), [1, 3, 2], [1]),
+        (TokenLimit(2, count=lambda text: int(text != "")), [1, 3, 2], [1, 2]),
+        # min_keep goes before the budget.
+        (TokenLimit(1), [1, 3, 2], [1]),
+    ],
+)
+def test_a_budget_never_takes_worse_ones_for_what_does_not_fit(keep, scores, kept):
+    texts = ["a" * 40, "b" * 400, "c" * 40]
+    score_of_text = dict(zip(texts, scores, strict=True))
+    scorer = FunctionScorer(lambda query, text: score_of_text[text])
+    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
+    result = ENDDenoiser(scorer, keep=keep).denoise("q", passages)
+    assert [int(passage.id) for passage in result.passages] == kept
+
+
 @given(
     st.lists(st.text(alphabet="ab. \n#", max_size=60), max_size=4), st.integers(1, 40)
 )

@@ -48,7 +48,7 @@ def tokenizer(byte_tokenizer):
 def fitted(model, tokenizer, settings=SHORT, layer=3):
     reader = HiddenReader(model, tokenizer=tokenizer, settings=settings)
     probe_weight = np.random.default_rng(0).normal(size=32).astype(np.float32)
-    return reader, Probe(probe_weight, 0.7, reader.reading(layer), threshold=0.1)
+    return reader, Probe(probe_weight, 0.7, reader.reading(layer))
 
 
 def check_served(probe_folder, reader, probe, missing_bias):

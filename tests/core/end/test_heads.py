@@ -90,7 +90,7 @@ def test_known_passages_are_not_read_again(make_reader):
     reader = make_reader()
     scorer = ProbeScorer(reader, make_probe(reader))
     first = scorer.score(QUESTION, TEXTS)
-    attention = scorer.reader._open_attention()
+    attention = scorer.reader._prefix_reader
     before = attention.tokens_run
     assert before > sum(map(len, TEXTS))  # a byte is a token here
     second = scorer.score(QUESTION, TEXTS)
@@ -122,10 +122,11 @@ def test_a_text_beyond_the_window_is_read_in_parts(make_reader):
     # A window of attention counts like one of positions: no token may be hidden.
     reader = make_reader("mistral", sliding_window=200)
     scorer = ProbeScorer(reader, make_probe(reader))
-    scored = scorer.score_with_windows(QUESTION, ["tower " * 40, "short"])
-    assert scored.window_counts[0] > 1
-    assert scored.window_counts[1] == 1
-    assert np.isfinite(scored.scores).all()
+    texts = ["tower " * 40, "short"]
+    window_counts = np.bincount(reader.read(pairs_of(texts), [3]).text_index)
+    assert window_counts[0] > 1
+    assert window_counts[1] == 1
+    assert np.isfinite(scorer.score(QUESTION, texts)).all()
 
 
 def test_empty_texts_and_questions_have_scores(make_reader):

@@ -26,6 +26,12 @@ from denoise_core.local.partial_forward import (
 IDS = torch.randint(3, 300, (2, 21), generator=torch.Generator().manual_seed(1))
 
 
+def inputs_of(partial_forward, ids=IDS):
+    """Inputs of rows that are equally long."""
+    prompts = [TokenPrompt(tuple(row)) for row in ids.tolist()]
+    return model_inputs(partial_forward, prompts, pad=2)
+
+
 def prompt(length):
     generator = torch.Generator().manual_seed(length)
     token_ids = torch.randint(3, 300, (length,), generator=generator).tolist()
@@ -36,7 +42,7 @@ def prompt(length):
 def read_layer(partial_forward, layer, inputs=None, pool=lambda states: states):
     """The states after ``layer`` blocks."""
     if inputs is None:
-        inputs = partial_forward._inputs(IDS)
+        inputs = inputs_of(partial_forward)
     return partial_forward.read_layers(inputs, [layer], pool)[layer]
 
 
@@ -56,7 +62,7 @@ def counted_blocks(blocks):
 def exact(tiny_model):
     """The hook equals ``output_hidden_states`` to the bit, and exactly L blocks ran."""
     partial_forward = checked(tiny_model)
-    inputs = partial_forward._inputs(IDS)
+    inputs = inputs_of(partial_forward)
     with torch.inference_mode():
         full_run = partial_forward.decoder(**inputs, output_hidden_states=True)
     for layer in (0, 1, 3, 5):
@@ -103,7 +109,7 @@ def test_encoders_are_read_exactly(encoder, tiny):
 def test_mamba_is_numbered_by_its_blocks(state_space, tiny):
     partial_forward = get_partial_forward(tiny(state_space))
     partial_forward.check_layer(3)
-    inputs = partial_forward._inputs(IDS)
+    inputs = inputs_of(partial_forward)
     with torch.inference_mode():
         full_run = partial_forward.decoder(**inputs, output_hidden_states=True)
     assert torch.equal(read_layer(partial_forward, 3), full_run.hidden_states[2])
@@ -120,7 +126,7 @@ def test_the_last_layer_is_read_before_the_final_norm(family, tiny):
     with torch.inference_mode():
         if partial_forward.final_norm is not None:
             states = partial_forward.final_norm(states)
-        full_run = partial_forward.decoder(**partial_forward._inputs(IDS))
+        full_run = partial_forward.decoder(**inputs_of(partial_forward))
     assert torch.equal(states, full_run.last_hidden_state)
 
 
@@ -181,7 +187,7 @@ def test_an_encoder_decoder_model_is_refused_and_its_encoder_read():
 def test_threads_mix_early_and_whole_passes(tiny):
     tiny_model = tiny("llama")
     partial_forward = checked(tiny_model)
-    inputs = partial_forward._inputs(IDS)
+    inputs = inputs_of(partial_forward)
     with torch.inference_mode():
         full_run = tiny_model(**inputs, output_hidden_states=True)
 

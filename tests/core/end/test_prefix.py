@@ -15,6 +15,8 @@ from readings import states_of
 from denoise_core import InputError
 from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.kv_cache.prefix_reader import PrefixReader
+from denoise_core.local.partial_forward import get_partial_forward
 from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
@@ -42,10 +44,16 @@ def check_equal(readers, queries=("who?", "where was it then?"), texts=TEXTS, la
         np.testing.assert_allclose(kept, plain, atol=1e-5)
 
 
-def off(reader):
-    """Why nothing is kept at layer 3, or None."""
+def keeps(reader):
+    """Whether prefixes are kept at layer 3."""
     with reader.backbone.partial_forward.lock:
-        return reader._no_cache_reason(3)
+        return reader._keeps_prefixes(3)
+
+
+def problem_of(reader):
+    """Why this model's prompts cannot be resumed at layer 3, or None."""
+    with reader.backbone.partial_forward.lock:
+        return reader._open_reuse().find_problem(3)
 
 
 def test_kept_prefixes_change_nothing_in_any_family(
@@ -53,7 +61,8 @@ def test_kept_prefixes_change_nothing_in_any_family(
 ):
     readers = pair_of_readers(decoder_model, byte_tokenizer())
     check_equal(readers)
-    cache, why = readers[0].prefix, off(readers[0])
+    cache, why = readers[0].prefix, problem_of(readers[0])
+    assert keeps(readers[0]) == (decoder not in HYBRIDS)
     if decoder in HYBRIDS:
         assert "not plain keys and values" in why
         assert len(cache) == 0
@@ -170,13 +179,13 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     assert prefix_cache.hits == 4, "the same model under a new reader finds its entries"
 
 
-def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
+def test_what_cannot_be_kept_is_not(llama, tokenizer, tiny, byte_tokenizer):
     question_first, _ = pair_of_readers(llama, tokenizer, SQC)
-    assert "question before the passage" in off(question_first)
-    _, plain_reader = pair_of_readers(llama, tokenizer)
-    assert "switched off" in off(plain_reader)
+    kept_reader, plain_reader = pair_of_readers(llama, tokenizer)
     encoder = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
-    assert "encoder" in off(encoder)
+    assert keeps(kept_reader)
+    for reader in (question_first, plain_reader, encoder):
+        assert not keeps(reader)
 
 
 def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
@@ -187,9 +196,25 @@ def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
     tiny_model = Wrapped(llama.config).eval()
     tiny_model.load_state_dict(llama.state_dict())
     readers = pair_of_readers(tiny_model, tokenizer)
-    assert "padding" in off(readers[0])
+    assert "padding" in problem_of(readers[0])
     for texts in (TEXTS, TEXTS[1:2]):
         check_equal(readers, ["who?"], texts)
+
+
+def test_a_trial_that_nobody_waits_for_says_nothing_of_the_model(llama):
+    outcomes = [TimeoutError("nobody waits"), None]
+
+    class Abandoned(PrefixReader):
+        def _try_layer(self, layer):
+            outcome = outcomes.pop(0)
+            if outcome is not None:
+                raise outcome
+
+    partial_forward = get_partial_forward(llama)
+    reader = Abandoned(partial_forward, PrefixCache(0), lambda layer: layer, 64)
+    with pytest.raises(TimeoutError):
+        reader.find_problem(3)
+    assert reader.find_problem(3) is None
 
 
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
@@ -240,4 +265,4 @@ def test_a_negative_bound_is_refused_and_clearing_forgets():
 def test_the_default_layout_of_a_decoder_is_kept(llama, tokenizer):
     reader = HiddenReader(llama, tokenizer=tokenizer)
     assert reader.layout.name == SCQ.name
-    assert off(reader) is None
+    assert keeps(reader)

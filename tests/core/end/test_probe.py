@@ -22,7 +22,7 @@ READING = HiddenStateSpec(MODEL, layer=2, layout="S|C|Q v1")
 
 def a_probe(**changes):
     card = {"fit": {"C": 0.1}}
-    settings = {"weight": np.arange(4.0), "bias": -1.0, "threshold": 0.25, "card": card}
+    settings = {"weight": np.arange(4.0), "bias": -1.0, "card": card}
     return Probe(reading=READING, **(settings | changes))
 
 
@@ -84,7 +84,7 @@ def test_a_saved_probe_comes_back_equal(tmp_path):
     folder = probe.save(tmp_path / "p")
     loaded = Probe.load(folder)
     assert loaded.weight.tobytes() == probe.weight.tobytes()
-    assert (loaded.bias, loaded.reading, loaded.threshold) == (-1.0, READING, 0.25)
+    assert (loaded.bias, loaded.reading) == (-1.0, READING)
     assert loaded.card == card
     names = {"probe.safetensors", "probe.json", "README.md"}
     assert {path.name for path in folder.iterdir()} == names
@@ -157,6 +157,11 @@ def written(name, content):
 def no_tensors_with_a_right_digest(folder):
     written("probe.safetensors", b"not tensors")(folder)
     rewritten(sha256=hashlib.sha256(b"not tensors").hexdigest())(folder)
+
+
+def test_a_folder_of_an_earlier_release_is_read(folder):
+    rewritten(threshold=0.25)(folder)
+    assert Probe.load(folder).bias == -1.0
 
 
 @pytest.mark.parametrize(

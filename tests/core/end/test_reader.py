@@ -8,10 +8,9 @@ import torch
 from readings import states_of
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaModel
 
-from denoise_core import InputError, Passage, ProbeMismatch
+from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import (
     SCQ,
-    ENDDenoiser,
     HeadReader,
     HiddenReader,
     Layout,
@@ -20,9 +19,9 @@ from denoise_core.end import (
     ReadingSettings,
 )
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.layout import PASSAGE, QUERY
+from denoise_core.local.layout import PASSAGE, QUERY, TokenPrompt
 from denoise_core.local.loading import LoadOptions, load_model
-from denoise_core.local.partial_forward import get_partial_forward
+from denoise_core.local.partial_forward import get_partial_forward, model_inputs
 from denoise_core.testing import check_scorer
 from denoise_lab.layouts import SQC
 
@@ -105,15 +104,13 @@ def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(
 ):
     scorer = scorer_of(llama, tokenizer)
     long_text = "".join(chr(97 + i % 26) for i in range(1200))
-    scored = scorer.score_with_windows("who?", ["short", long_text])
-    assert scored.window_counts == (1, 3)
-    passages = [Passage("short", "a"), Passage(long_text, "b")]
-    result = ENDDenoiser(scorer, keep=1).denoise("who?", passages)
-    (split_span,) = result.trace.events[0].effect.split_spans
-    assert split_span.passage_id == "b"
+    texts = ["short", long_text]
+    states = scorer.reader.read([("who?", text) for text in texts], [3])
+    assert states.text_index.tolist() == [0, 1, 1, 1]
+    scores = scorer.score("who?", texts)
     parts = [long_text[start : start + 400] for start in (0, 400, 800)]
     best = scorer.score("who?", parts).max()
-    assert scored.scores[1] == pytest.approx(best, abs=1e-5)
+    assert scores[1] == pytest.approx(best, abs=1e-5)
     with pytest.raises(InputError, match="fill the model's window"):
         scorer.score("w" * 600, ["x"])
 
@@ -159,7 +156,7 @@ def test_memory_that_is_full_once_is_no_property_of_the_model(small, tokenizer):
             reader.read([("q", "t")], [3])
         small.rows = 2
         reader.read([("q", "t")], [3])
-    assert states._no_cache_reason(3) is None
+    assert states._keeps_prefixes(3)
 
 
 @pytest.mark.parametrize("pooling", ["last", "last_mean_question"])
@@ -254,7 +251,7 @@ def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(
     for source in (tmp_path, str(tmp_path)):
         scorer = ProbeScorer(source, whole.probe, settings=SHORT, load=load)
         np.testing.assert_allclose(scorer.score("who?", TEXTS), expected, atol=1e-5)
-        assert scorer.reader.layers == 3
+        assert scorer.reader.layer_count == 3
         assert scorer.reader.backbone.block_count == 6
 
 
@@ -283,12 +280,13 @@ def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
 
 
 def states_are_those_of_the_whole(model, part, layer):
-    ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(4, 300, (20,), generator=torch.Generator().manual_seed(0))
+    prompt = TokenPrompt(tuple(ids.tolist()))
     states = []
     for loaded in (model, part):
         partial_forward = get_partial_forward(loaded)
         partial_forward.check_layer(layer)
-        inputs = partial_forward._inputs(ids)
+        inputs = model_inputs(partial_forward, [prompt], pad=2)
         by_layer = partial_forward.read_layers(inputs, [layer], lambda states: states)
         states.append(by_layer[layer])
     assert get_partial_forward(part).block_count == layer

@@ -6,13 +6,13 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.results import (
+from denoise_core.end.selection import ScoreCalibration
+from denoise_core.end.tool_results import (
     KEPT_FRACTION,
     LexicalBoostScorer,
     for_tool_results,
     group_chunks,
 )
-from denoise_core.end.selection import ScoreCalibration
 from denoise_core.spans import join_spans
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.omissions import GAP_MARK

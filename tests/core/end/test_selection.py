@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from denoise_core import InputError
 from denoise_core.end.selection import (
     ScoreThreshold,
-    TokenLimit,
     TopFraction,
     TopK,
     fraction_count,
@@ -24,9 +23,9 @@ scores_of_any_kind = st.lists(
 )
 
 
-def kept_of(keep, chunk_scores, input_texts=None, threshold=None, **limits):
+def kept_of(keep, chunk_scores, threshold=None, **limits):
     chunk_scores = np.array(chunk_scores, dtype=np.float32)
-    input_texts = input_texts if input_texts is not None else ["x"] * len(chunk_scores)
+    input_texts = ["x"] * len(chunk_scores)
     return (
         select_chunks(rule_for(keep, threshold), chunk_scores, input_texts, **limits)[0]
         .nonzero()[0]
@@ -72,7 +71,7 @@ def test_a_threshold_keeps_what_reaches_it(chunk_scores, threshold):
     scores_of_any_kind,
     st.integers(0, 50),
     st.integers(1, 50),
-    st.sampled_from([0.3, 3, TokenLimit(2), ScoreThreshold(0.0)]),
+    st.sampled_from([0.3, 3, ScoreThreshold(0.0)]),
 )
 def test_limits_hold_for_every_rule(chunk_scores, at_least, at_most, keep):
     at_most = max(at_most, at_least)
@@ -91,20 +90,6 @@ def test_of_equal_scores_the_earlier_chunk_is_kept():
     assert kept_of(2, [1, 1, 1, 1]) == [0, 1]
     assert kept_of(2, [0, 1, 1, 1], max_keep=1) == [1]
     assert rank_by_score(np.float32([1, 2, 1, 2])).tolist() == [1, 3, 0, 2]
-
-
-def test_a_budget_never_takes_worse_ones_for_what_does_not_fit():
-    input_texts = ["a" * 40, "b" * 400, "c" * 40]
-    assert kept_of(TokenLimit(115), [1, 2, 3], input_texts) == [1, 2]
-    assert kept_of(TokenLimit(20), [1, 3, 2], input_texts) == [1], (
-        "the best, for min_keep; not two worse ones"
-    )
-    assert kept_of(
-        TokenLimit(2, count=lambda input_text: 1), [1, 3, 2], input_texts
-    ) == [1, 2]
-    assert kept_of(TokenLimit(1), [1, 3, 2], input_texts) == [1], (
-        "min_keep goes before the budget"
-    )
 
 
 def test_nan_is_refused_by_position():

@@ -12,8 +12,8 @@ from readings import shouting, states_of
 from denoise_core import InputError
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.fit.probe import LineFit, choose_layer
-from denoise_core.end.fit.states import BLOCK, capture_states
+from denoise_core.end.fit.probe import RegressionFit, choose_layer
+from denoise_core.end.fit.states import BATCH_QUESTIONS, capture_states
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
@@ -64,7 +64,7 @@ def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
 
 
 def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
-    questions = shouting(2 * BLOCK + 3)
+    questions = shouting(2 * BATCH_QUESTIONS + 3)
     progress = []
 
     def capture(reader, folder=tmp_path / "s"):
@@ -81,14 +81,14 @@ def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         capture(killed)
     rows = capture(resumed)
-    assert killed.pairs_read == 4 * BLOCK
-    assert resumed.pairs_read == 4 * (BLOCK + 3)
+    assert killed.pairs_read == 4 * BATCH_QUESTIONS
+    assert resumed.pairs_read == 4 * (BATCH_QUESTIONS + 3)
     capture(finished)
     assert finished.calls == 0
     progress.clear()
     assert np.array_equal(rows, capture(reader(), folder=None))
-    dones = (BLOCK, 2 * BLOCK, 2 * BLOCK + 3)
-    assert progress == [(done, 2 * BLOCK + 3) for done in dones]
+    dones = (BATCH_QUESTIONS, 2 * BATCH_QUESTIONS, 2 * BATCH_QUESTIONS + 3)
+    assert progress == [(done, 2 * BATCH_QUESTIONS + 3) for done in dones]
 
 
 def test_states_of_something_else_are_never_taken_up(reader, tmp_path):
@@ -199,7 +199,7 @@ class FakeFit:
         self.layer = layer
         self.recall = {"30 %": np.full(100, kept)}
         self.operations = np.full(3, layer / 30 + text_needed)
-        self.line = LineFit(np.zeros(width), 0.0, 1.0, np.zeros(0), {})
+        self.regression = RegressionFit(np.zeros(width), 0.0, 1.0, np.zeros(0), {})
 
 
 def test_the_shallowest_fit_with_the_stated_recall_is_taken():
@@ -269,6 +269,6 @@ def test_the_study_is_drawn(reader, tmp_path):
     ):
         reading = fit.probe.reading
         reading = replace(reading, model=replace(reading.model, name=name))
-        probe = Probe(fit.probe.weight, fit.probe.bias, reading, fit.probe.threshold)
+        probe = replace(fit.probe, reading=reading)
         drawn = plot_layers(replace(fit, probe=probe), tmp_path / "layers.svg")
         assert f"<!-- Held-out questions, {shown} -->" in drawn.read_text()

@@ -4,13 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from denoise_core import InputError, Passage, run
-from denoise_core.end.fit.data import (
-    generate_questions,
-    parse_question,
-    questions_from_documents,
-)
-from denoise_core.testing import FunctionLLM
+from denoise_core import InputError, Passage
+from denoise_core.end.fit.data import questions_from_documents
 
 NAMES = "Arlen Borvik Celdan Dursk Elmora Fenby Gorst Hallin Iskra Jorden Kelm Lowick"
 TOWNS = NAMES.split()
@@ -73,52 +68,3 @@ def test_a_copy_of_the_relevant_passage_is_never_an_irrelevant_one():
 def test_documents_that_give_nothing_are_named(texts):
     with pytest.raises(InputError):
         questions_from_documents([Passage(t, str(i)) for i, t in enumerate(texts)])
-
-
-@pytest.mark.parametrize(
-    ("reply", "question"),
-    [
-        ("Who built it?", "Who built it?"),
-        ("Sure!\n1. **Who built it?**\nHope that helps.", "Who built it?"),
-        ('<think>What? No.</think>\nQuestion: "Who built it?"', "Who built it?"),
-        ("mill of Arlen builder", "mill of Arlen builder"),
-        ("誰が建てましたか？", "誰が建てましたか？"),
-        ("NONE", None),
-        ("none.", None),
-        ("", None),
-        ("x" * 1000, None),
-    ],
-)
-def test_a_reply_is_read_as_a_question_or_not(reply, question):
-    assert parse_question(reply) == question
-
-
-def test_an_llm_asks_and_what_it_declines_is_left_out():
-    def ask(messages):
-        assert "never an instruction" in messages[0].content
-        (town,) = [t for t in TOWNS if f"The town of {t}" in messages[1].content]
-        if town == "Arlen":
-            return "NONE"
-        if town == "Borvik":
-            raise ConnectionError("gone")
-        return f"Who built the mill of {town}?"
-
-    flow = generate_questions(DOCUMENTS, negatives=3)
-    questions, trace = run(flow, llm=FunctionLLM(ask))
-    assert len(trace.events) == len(DOCUMENTS)
-    asked = {question.text: question.gold for question in questions}
-    assert asked == {
-        f"Who built the mill of {town}?": {f"d{i}"}
-        for i, town in enumerate(TOWNS)
-        if i > 1
-    }
-
-
-def test_when_the_llm_gives_nothing_the_reason_is_raised():
-    def fail(messages):
-        raise ConnectionError("gone")
-
-    with pytest.raises(InputError, match="no question for any of 12"):
-        run(generate_questions(DOCUMENTS), llm=FunctionLLM(lambda messages: "NONE"))
-    with pytest.raises(ConnectionError):
-        run(generate_questions(DOCUMENTS), llm=FunctionLLM(fail))

@@ -44,9 +44,7 @@ def test_words_are_found():
 
 def test_a_card_is_written(tmp_path):
     reading = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
-    Probe(np.ones(3, np.float32), 0.5, reading, 0.0, {"data": HALF}).save(
-        tmp_path / "probe"
-    )
+    Probe(np.ones(3, np.float32), 0.5, reading, {"data": HALF}).save(tmp_path / "probe")
     assert Probe.load(tmp_path / "probe").card["data"] == "half ?, the other ?"
 
 

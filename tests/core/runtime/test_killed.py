@@ -20,7 +20,7 @@ READING = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layo
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.scandir", "os.listdir"}
 
 def save(bias, folder):
-    Probe(np.full(3, bias, np.float32), float(bias), READING, 0.0, {"n": bias}).save(folder)
+    Probe(np.full(3, bias, np.float32), float(bias), READING, {"n": bias}).save(folder)
 
 def found(folder):
     try:

@@ -15,7 +15,6 @@ from laws import check_result
 
 from denoise_core import Budget, InputError, Passage, Pipeline, Usage
 from denoise_core._files import write_whole
-from denoise_core.end.fit.data import parse_question
 from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
@@ -60,7 +59,7 @@ def test_half_a_character_makes_no_file_unwritable(tmp_path):
 
 READING = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
 ONES = np.ones(3, np.float32)
-PROBE = Probe(ONES, 0.5, READING, 0.0, {"data": "x"})
+PROBE = Probe(ONES, 0.5, READING, {"data": "x"})
 
 
 def with_tensors(folder, **tensors):
@@ -94,9 +93,6 @@ def with_manifest(folder, text=None):
         (with_tensors, {"bias": ONES[:1], "other": ONES}),
         (with_tensors, {"weight": ONES * NAN, "bias": ONES[:1]}),
         (with_tensors, {"weight": np.ones((2, 2)), "bias": ONES[:1]}),
-        (with_fields, {"threshold": NAN}),
-        (with_fields, {"threshold": True}),
-        (with_fields, {"threshold": "0"}),
         (with_fields, {"reading": [1]}),
         (with_fields, {"sha256": None}),
         (with_manifest, {"text": "[" * 100_000}),
@@ -200,11 +196,6 @@ def test_a_step_that_breaks_a_law_is_named():
     invents = Faulty(lambda query, passages: DenoiseResult(query, (Passage("x", "z"),)))
     with pytest.raises(RuntimeError, match="not given"):
         Pipeline(invents, invents).denoise("q", [Passage("x", "a")])
-
-
-def test_a_question_in_a_reply_is_found_without_its_decoration():
-    assert parse_question('1. **Question: "Who built it?"**') == "Who built it?"
-    assert parse_question("> What is it?  ") == "What is it?"
 
 
 def test_a_folder_given_to_the_command_follows_no_link_out_of_itself(tmp_path):

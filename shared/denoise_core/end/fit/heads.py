@@ -19,12 +19,12 @@ from denoise_core.end.calibration import calibrate_scorer
 from denoise_core.end.fit.probe import (
     FOLDS,
     Floats,
-    LineFit,
     Mask,
+    RegressionFit,
     assign_folds,
     build_probe,
     check_apart,
-    fit_line,
+    fit_regression,
     question_auc,
 )
 from denoise_core.end.fit.states import (
@@ -93,7 +93,7 @@ def fit_heads(
     check_apart(questions, calibration)
     reader = open_head_reader(model)
     if layers is None:
-        layers = range(1, 1 + max(1, round(READ_SHARE * reader.layers)))
+        layers = range(1, 1 + max(1, round(READ_SHARE * reader.layer_count)))
     states = capture_states(
         reader,
         questions,
@@ -104,7 +104,7 @@ def fit_heads(
     heads, attention = _all_heads(states)
     groups = states.question_index.tolist()
     held_out = _unseen_logits(attention, states.labels, groups, max_heads)
-    columns, line = _choose_heads(attention, states.labels, groups, max_heads)
+    columns, regression = _choose_heads(attention, states.labels, groups, max_heads)
     chosen_heads = [heads[column] for column in columns]
     head_reader = reader.with_heads(chosen_heads)
     auc = question_auc(held_out, states.labels, states.question_index)
@@ -116,7 +116,7 @@ def fit_heads(
     }
     layer = 1 + max(block for block, _ in chosen_heads)
     probe = build_probe(
-        replace(line, held_out=held_out),
+        replace(regression, held_out=held_out),
         head_reader.reading(layer),
         states.labels,
         groups,
@@ -155,17 +155,19 @@ def _all_heads(states: HiddenStates) -> tuple[list[Head], Floats]:
 
 def _choose_heads(
     attention: Floats, labels: Mask, groups: Sequence[Hashable], max_heads: int
-) -> tuple[list[int], LineFit]:
-    """The columns with the largest weights, and the line through them alone."""
-    all_heads = fit_line(attention, labels, groups, penalties=PENALTIES)
+) -> tuple[list[int], RegressionFit]:
+    """The columns with the largest weights, and the regression on them alone."""
+    all_heads = fit_regression(attention, labels, groups, penalties=PENALTIES)
     # In units of each head's own spread; a head that turns away finds nothing.
     weights = all_heads.weight * attention.std(axis=0)
     by_weight = np.argsort(-weights)[:max_heads]
     columns = [int(column) for column in by_weight if weights[column] > 0]
     if not columns:
         columns = [int(by_weight[0])]
-    line = fit_line(attention[:, columns], labels, groups, penalties=PENALTIES)
-    return columns, line
+    regression = fit_regression(
+        attention[:, columns], labels, groups, penalties=PENALTIES
+    )
+    return columns, regression
 
 
 def _unseen_logits(
@@ -177,12 +179,12 @@ def _unseen_logits(
     held_out = np.empty(len(labels), dtype=np.float32)
     for fold in range(int(fold_of_row.max()) + 1):
         is_fitted = fold_of_row != fold
-        columns, line = _choose_heads(
+        columns, regression = _choose_heads(
             attention[is_fitted],
             labels[is_fitted],
             question_of_row[is_fitted].tolist(),
             max_heads,
         )
-        logits = attention[~is_fitted][:, columns] @ line.weight + line.bias
+        logits = attention[~is_fitted][:, columns] @ regression.weight + regression.bias
         held_out[~is_fitted] = logits
     return held_out

@@ -5,7 +5,7 @@ Noise Dropping, section 2.2). A shallower layer costs less to score with, a bett
 leaves less text to read, so the one with the least operations for a stated recall is
 taken; for decoders also over poolings, which one pass reads together.
 
-A line is logistic regression on standardised states, with the scaling folded into its
+A regression is logistic, on standardised states, with the scaling folded into its
 weights. The penalty decides more than anything else, and its best value is far below
 the usual default of 1, so it is always swept. Folds hold whole questions: chunks of one
 question are never on both sides.
@@ -42,7 +42,6 @@ Indices: TypeAlias = NDArray[np.intp]
 # sklearn's C from 1e-5 to 1e-1, half a decade apart.
 PENALTIES = tuple(float(10 ** (exponent / 2)) for exponent in range(-10, -1))
 FOLDS = 5
-GOLD_KEPT_BY_THRESHOLD = 0.95
 RECALL = 0.9  # of the gold that has to be kept, where layers are compared
 RESAMPLES = 200  # of the questions, for intervals of operations
 # Of decoders; the question's tokens are pooled where they follow the passage.
@@ -70,16 +69,16 @@ class ProbeFit:
     @property
     def held_out(self) -> Floats:
         """The probe's logits by fold models that did not see the row's question."""
-        return self.chosen.line.held_out
+        return self.chosen.regression.held_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerFit:
-    """One layer's line, and how it ranked held-out questions.
+    """One layer's regression, and how it ranked held-out questions.
 
     Attributes:
         layer: Index into ``hidden_states``.
-        line: The fitted line.
+        regression: The fitted regression.
         recall: By "top 1", "20 %" ... "60 %" one value per question with a relevant
             chunk: whether the best chunk is relevant, and the fraction of relevant
             chunks among the best 20 % ... 60 %.
@@ -91,7 +90,7 @@ class LayerFit:
     """
 
     layer: int
-    line: LineFit
+    regression: RegressionFit
     recall: Mapping[str, NDArray[np.float64]]
     scoring: float
     text_needed: NDArray[np.float64]
@@ -112,19 +111,19 @@ class LayerFit:
         return {
             "layer": self.layer,
             "pooling": self.pooling,
-            "AUC": self.line.quality[self.line.penalty],
+            "AUC": self.regression.quality[self.regression.penalty],
             "operations": float(self.operations[1:].mean()),
             "operations, 95 %": f"{low:.2f} to {high:.2f}",
             **{cut: float(values.mean()) for cut, values in self.recall.items()},
             "mean": float(mean_recall.mean()),
             "s.e.": _standard_error(mean_recall),
-            "C": self.line.penalty,
+            "C": self.regression.penalty,
         }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LineFit:
-    """A fitted line and how good it was on questions it had not seen.
+class RegressionFit:
+    """A fitted regression and how good it was on questions it had not seen.
 
     Attributes:
         weight: float32 ``(d,)``.
@@ -205,7 +204,7 @@ def fit_probe(
         **(card or {}),
     }
     probe = build_probe(
-        best_fit.line,
+        best_fit.regression,
         reader.reading(best_fit.layer),
         states.labels,
         states.question_index.tolist(),
@@ -239,15 +238,15 @@ def swept_poolings(reader: HiddenReader) -> tuple[str, ...]:
 def fit_layers(
     hidden_states: HiddenStates, recall: float = RECALL
 ) -> tuple[LayerFit, ...]:
-    """A line for each layer, shallow to deep; folds are the same at every layer."""
+    """A regression for each layer, shallow to deep; folds are the same at every layer."""
     layer_fits = []
     labels = hidden_states.labels
     groups = hidden_states.question_index.tolist()
     for layer, layer_states in sorted(hidden_states.by_layer.items()):
-        line_fit = fit_line(layer_states, labels, groups)
-        layer_recall = recall_table(line_fit.held_out, labels, groups)
+        regression_fit = fit_regression(layer_states, labels, groups)
+        layer_recall = recall_table(regression_fit.held_out, labels, groups)
         text_needed = required_text_fraction(
-            line_fit.held_out,
+            regression_fit.held_out,
             labels,
             hidden_states.sizes,
             groups,
@@ -258,7 +257,7 @@ def fit_layers(
         layer_fits.append(
             LayerFit(
                 layer,
-                line_fit,
+                regression_fit,
                 layer_recall,
                 scoring,
                 text_needed,
@@ -289,7 +288,9 @@ def choose_layer(
     if not layer_fits:
         raise InputError("no layer was fitted: give at least one")
     # Of equal fits the shallower one, then the narrower one.
-    by_cost = sorted(layer_fits, key=lambda fit: (fit.layer, len(fit.line.weight)))
+    by_cost = sorted(
+        layer_fits, key=lambda fit: (fit.layer, len(fit.regression.weight))
+    )
     if fraction is None:
         return min(by_cost, key=lambda fit: float(fit.operations[1:].mean()))
     nearest_cut = min(
@@ -310,51 +311,43 @@ def _standard_error(question_values: NDArray[np.float64]) -> float:
 
 
 def build_probe(
-    line: LineFit,
+    regression: RegressionFit,
     reading: HiddenStateSpec,
     labels: ArrayLike,
     groups: Sequence[Hashable],
     *,
     card: Mapping[str, Any] | None = None,
 ) -> Probe:
-    """The probe of a line; its threshold keeps 95 % of the held-out relevant chunks.
+    """The probe of a fitted regression.
 
     Args:
-        line: The fitted line.
+        regression: The fitted regression.
         reading: Which states it was fitted on.
         labels: ``(n,)``, of the rows it was fitted on.
         groups: The question of each row.
         card: Added to the fit's figures.
     """
     is_gold = np.asarray(labels, dtype=np.bool_)
-    # "lower": a threshold between two relevant chunks would keep fewer than it promises.
-    threshold = float(
-        np.quantile(line.held_out[is_gold], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower")
-    )
-    is_kept = line.held_out >= threshold
-    auc = line.quality[line.penalty]
-    gold_kept = float(is_kept[is_gold].mean())
+    auc = regression.quality[regression.penalty]
     figures: dict[str, Any] = {
         "questions": len(set(groups)),
         "chunks": len(is_gold),
         "relevant chunks": int(is_gold.sum()),
-        "C": line.penalty,
+        "C": regression.penalty,
         "chance that a relevant chunk outranks another, held out": auc,
-        "share of relevant chunks above the threshold, held out": gold_kept,
-        "share of all chunks above the threshold, held out": float(is_kept.mean()),
     }
     probe_card = {"fit": figures, **(card or {})}
-    return Probe(line.weight, line.bias, reading, threshold, probe_card)
+    return Probe(regression.weight, regression.bias, reading, probe_card)
 
 
-def fit_line(
+def fit_regression(
     states: ArrayLike,
     labels: ArrayLike,
     groups: Sequence[Hashable],
     *,
     penalties: Sequence[float] = PENALTIES,
-) -> LineFit:
-    """A line through states, with the best penalty on held-out questions.
+) -> RegressionFit:
+    """A logistic regression on states, with the best penalty on held-out questions.
 
     Args:
         states: ``(n, d)``.
@@ -400,7 +393,7 @@ def fit_line(
     line_bias = float(logistic_regression.intercept_[0])
     line_bias -= float(state_scaler.mean_ @ line_weight)
     line_weight[is_constant] = 0
-    return LineFit(
+    return RegressionFit(
         np.asarray(line_weight, dtype=np.float32),
         line_bias,
         best_penalty,
@@ -490,7 +483,7 @@ def _area_under_curve(scores: Floats, is_gold: Mask) -> float:
 def _check_rows(
     hidden_states: ArrayLike, row_labels: ArrayLike, groups: Sequence[Hashable]
 ) -> tuple[Floats, Mask, Indices]:
-    # A copy, which `fit_line` changes.
+    # A copy, which `fit_regression` changes.
     state_rows = np.array(hidden_states, dtype=np.float32)
     label_values = np.asarray(row_labels)
     row_count = len(state_rows)

@@ -23,7 +23,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.layout import pooling_parts
 from denoise_core.question import Question
 
-BLOCK = 16  # questions read at once: what a killed run can lose
+BATCH_QUESTIONS = 16  # questions read at once: what a killed run can lose
 
 Progress = Callable[[int, int], None]
 StatesByLayer: TypeAlias = dict[int, NDArray[Any]]
@@ -91,32 +91,34 @@ def capture_states(
             "no question with passages: there is nothing to read states from"
         )
     if layers is None:
-        layers = range(1, reader.layers + 1)
+        layers = range(1, reader.layer_count + 1)
     layers = tuple(sorted(set(layers)))
-    block_folder = None
-    state_blocks: list[StatesByLayer] = []
+    batch_folder = None
+    state_batches: list[StatesByLayer] = []
     if folder is not None:
-        block_folder = Path(folder) / _states_hash(reader, questions, layers)
-        state_blocks = list(_load_blocks(block_folder))
+        batch_folder = Path(folder) / _states_hash(reader, questions, layers)
+        state_batches = list(_load_batches(batch_folder))
     state_dtype: type[np.floating] = np.float16
     if reader.norm.kind == "none":
         state_dtype = np.float32
-    for block_start in range(BLOCK * len(state_blocks), len(questions), BLOCK):
-        block_questions = questions[block_start : block_start + BLOCK]
-        block_states = _read_block(reader, block_questions, layers, state_dtype)
-        if block_folder is not None:
+    for batch_start in range(
+        BATCH_QUESTIONS * len(state_batches), len(questions), BATCH_QUESTIONS
+    ):
+        batch_questions = questions[batch_start : batch_start + BATCH_QUESTIONS]
+        batch_states = _read_batch(reader, batch_questions, layers, state_dtype)
+        if batch_folder is not None:
             safetensors = require("safetensors.numpy", extra="end")
-            named_tensors = {str(layer): block_states[layer] for layer in block_states}
-            block_folder.mkdir(parents=True, exist_ok=True)
-            block_path = _block_path(block_folder, len(state_blocks))
-            write_whole(block_path, safetensors.save(named_tensors))
-        state_blocks.append(block_states)
+            named_tensors = {str(layer): batch_states[layer] for layer in batch_states}
+            batch_folder.mkdir(parents=True, exist_ok=True)
+            batch_path = _batch_path(batch_folder, len(state_batches))
+            write_whole(batch_path, safetensors.save(named_tensors))
+        state_batches.append(batch_states)
         if progress is not None:
-            progress(min(block_start + BLOCK, len(questions)), len(questions))
+            progress(min(batch_start + BATCH_QUESTIONS, len(questions)), len(questions))
     by_layer = {}
     for layer in layers:
         by_layer[layer] = np.concatenate(
-            [block[layer] for block in state_blocks if block]
+            [batch[layer] for batch in state_batches if batch]
         )
     passage_labels: list[bool] = []
     passage_sizes: list[int] = []
@@ -157,21 +159,21 @@ def _block_cost(reader: HiddenReader, questions: Sequence[Question]) -> float:
     return scored_tokens / max(1, passage_tokens) / block_count
 
 
-def _read_block(
+def _read_batch(
     reader: HiddenReader,
     questions: Sequence[Question],
     layers: tuple[int, ...],
     dtype: type[np.floating[Any]],
 ) -> StatesByLayer:
-    """Read the states of a block of questions."""
+    """Read the states of a batch of questions."""
     text_pairs = text_pairs_of(questions)
     if not text_pairs:
         return {}
     layer_states = reader.read(text_pairs, layers)
     first_windows = np.searchsorted(layer_states.text_index, np.arange(len(text_pairs)))
     by_layer = {}
-    for layer, block_states in layer_states.by_layer.items():
-        by_layer[layer] = np.asarray(block_states[first_windows], dtype=dtype)
+    for layer, batch_states in layer_states.by_layer.items():
+        by_layer[layer] = np.asarray(batch_states[first_windows], dtype=dtype)
     return by_layer
 
 
@@ -188,24 +190,24 @@ def _states_hash(
     return hashlib.sha256(hash_content.encode()).hexdigest()[:24]
 
 
-def _block_path(block_folder: Path, block_number: int) -> Path:
-    return block_folder / f"{block_number:06d}.safetensors"
+def _batch_path(batch_folder: Path, batch_number: int) -> Path:
+    return batch_folder / f"{batch_number:06d}.safetensors"
 
 
-def _load_blocks(block_folder: Path) -> Iterator[StatesByLayer]:
-    """The blocks that an earlier run has read, in order."""
+def _load_batches(batch_folder: Path) -> Iterator[StatesByLayer]:
+    """The batches that an earlier run has read, in order."""
     safetensors = require("safetensors.numpy", extra="end")
-    for block_number in count():
-        block_path = _block_path(block_folder, block_number)
-        if not block_path.exists():
+    for batch_number in count():
+        batch_path = _batch_path(batch_folder, batch_number)
+        if not batch_path.exists():
             return
         try:
-            named_tensors = safetensors.load(block_path.read_bytes())
+            named_tensors = safetensors.load(batch_path.read_bytes())
             yield {
-                int(layer): block_states
-                for layer, block_states in named_tensors.items()
+                int(layer): batch_states
+                for layer, batch_states in named_tensors.items()
             }
         except Exception as error:  # safetensors raises its own class, not a ValueError
             raise InputError(
-                f"{block_path} is damaged: {error}; delete it and read again"
+                f"{batch_path} is damaged: {error}; delete it and read again"
             ) from error

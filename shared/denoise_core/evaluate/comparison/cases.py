@@ -17,7 +17,7 @@ from denoise_core.augmenter.knowledge.retrieve import (
     HybridRetriever,
 )
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.fit.data import generate_questions, questions_from_documents
+from denoise_core.end.fit.data import questions_from_documents
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.evaluate.datasets import (
     EvaluationCase,
@@ -27,7 +27,6 @@ from denoise_core.evaluate.datasets import (
 )
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
-from denoise_core.runtime.flow import run
 from denoise_core.s2a.llm_labels import label_questions
 from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage
@@ -160,18 +159,13 @@ def generate_cases(
     *,
     question_count: int = DEFAULT_QUESTION_COUNT,
     top_k: int = DEFAULT_TOP_K,
-    llm: LLM | None = None,
-    model_name: str = "a model",
 ) -> EvaluationCases:
-    """Generate questions from chunks of documents.
+    """Generate questions from chunks of documents: a sentence is taken out and becomes the question.
 
     Args:
         documents: The documents.
         question_count: How many questions to generate.
         top_k: Passages per question; half of the others are those most like the gold one.
-        llm: Writes a question to a chunk. Without it a sentence is taken out of the chunk
-            and becomes the question.
-        model_name: The model's name in the report.
 
     Raises:
         InputError: No question can be generated.
@@ -181,23 +175,12 @@ def generate_cases(
         raise InputError(
             f"k={top_k}: expected 2 passages or more, so that some are irrelevant"
         )
-    negative_count = top_k - 1
-    if llm is None:
-        source_questions = questions_from_documents(
-            document_chunks, n=question_count, negatives=negative_count
-        )
-        source_note = (
-            "questions are sentences taken out of the documents; their gold passage is "
-            "the rest of the chunk"
-        )
-    else:
-        question_flow = generate_questions(
-            document_chunks, n=question_count, negatives=negative_count
-        )
-        source_questions = run(question_flow, llm=llm)[0]
-        source_note = (
-            f"questions were written by {model_name}, each to one chunk of the "
-            "documents, its gold passage"
-        )
+    source_questions = questions_from_documents(
+        document_chunks, n=question_count, negatives=top_k - 1
+    )
+    source_note = (
+        "questions are sentences taken out of the documents; their gold passage is "
+        "the rest of the chunk"
+    )
     cases = [EvaluationCase(q, n, "made") for n, q in enumerate(source_questions, 1)]
     return EvaluationCases(tuple(cases), notes=(source_note,))

@@ -7,7 +7,7 @@ The instruction that all passages have in front is run once, and is the past of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,14 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.blocks import KeyValuePair
 from denoise_core.local.layout import TokenPrompt
-from denoise_core.local.partial_forward import PartialForward, pooling_function
+from denoise_core.local.partial_forward import (
+    PartialForward,
+    PoolingFunction,
+    StopForward,
+    model_inputs,
+)
 
-KeyValuePairs = list[KeyValuePair]
+PositionRange = tuple[int, int]
 
 
 class PlaceholderCache(DynamicLayer):
@@ -62,67 +67,7 @@ class CachedPrefix:
         )
 
 
-class _PastLayer(PlaceholderCache):
-    """A cache layer of one block: each row's past right before its new tokens, padded on the left.
-
-    Window and ALiBi models count positions by the place in the cache, so a row is laid out as if it had been run
-    whole. The padded keys exist only while the block runs: a whole padded cache would cost more memory traffic
-    than the attention itself. With ``kept_lengths`` the first so many keys and values of each row are copied into
-    ``kept``.
-    """
-
-    def __init__(
-        self,
-        past_rows: Sequence[KeyValuePair | None],
-        layout: BatchLayout,
-        kept_lengths: Sequence[int] = (),
-    ) -> None:
-        super().__init__(layout.width - layout.new_width)
-        self.past_rows = past_rows
-        self.layout = layout
-        self.kept_lengths = kept_lengths
-        self.kept: KeyValuePairs = []
-
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> KeyValuePair:
-        keys, values = (
-            self._pad_rows(index, new_states)
-            for index, new_states in enumerate((key_states, value_states))
-        )
-        self.kept = []
-        for row, kept_length in enumerate(self.kept_lengths):
-            start = self.layout.row_starts[row]
-            kept_span = slice(start, start + kept_length)
-            # Copies, or every kept prefix would hold on to its whole padded batch.
-            kept_pair = (
-                keys[row, :, kept_span].clone(),
-                values[row, :, kept_span].clone(),
-            )
-            self.kept.append(kept_pair)
-        return keys, values
-
-    def _pad_rows(self, pair_index: int, new_states: torch.Tensor) -> torch.Tensor:
-        if not any(self.layout.past_lengths):
-            return new_states
-        batch, heads, new_width, size = new_states.shape
-        width = self.layout.width
-        # Zeros: what is masked out must not be not-a-number from old memory.
-        padded_states = new_states.new_zeros(batch, heads, width, size)
-        for row, new_length in enumerate(self.layout.new_lengths):
-            start = self.layout.row_starts[row]
-            new_start = width - new_length
-            past_row = self.past_rows[row]
-            if past_row is not None:
-                padded_states[row, :, start:new_start] = past_row[pair_index]
-            padded_states[row, :, new_start:] = new_states[
-                row, :, new_width - new_length :
-            ]
-        return padded_states
+NO_PREFIX = CachedPrefix(0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,77 +97,116 @@ class BatchLayout:
         return tuple(self.width - row_length for row_length in row_lengths)
 
 
+class _PastLayer(PlaceholderCache):
+    """A cache layer of one block: each row's past right before its new tokens, padded on the left.
+
+    Window and ALiBi models count positions by the place in the cache, so a row is laid out as if it had been run
+    whole. The padded keys exist only while the block runs: a whole padded cache would cost more memory traffic
+    than the attention itself. The keys and values at each row's ``kept_spans`` are copied into ``kept``. With
+    ``is_last`` the pass ends at this block's keys and values.
+    """
+
+    def __init__(
+        self,
+        past_rows: Sequence[KeyValuePair | None],
+        layout: BatchLayout,
+        kept_spans: Sequence[PositionRange],
+        *,
+        is_last: bool,
+    ) -> None:
+        super().__init__(layout.width - layout.new_width)
+        self.past_rows = past_rows
+        self.layout = layout
+        self.kept_spans = kept_spans
+        self.is_last = is_last
+        self.kept: list[KeyValuePair] = []
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> KeyValuePair:
+        keys = self._pad_rows(0, key_states)
+        values = self._pad_rows(1, value_states)
+        self.kept = []
+        for row, (start, end) in enumerate(self.kept_spans):
+            row_start = self.layout.row_starts[row]
+            columns = slice(row_start + start, row_start + end)
+            # Copies, or every kept prefix would hold on to its whole padded batch.
+            kept_pair = keys[row, :, columns].clone(), values[row, :, columns].clone()
+            self.kept.append(kept_pair)
+        if self.is_last:
+            raise StopForward
+        return keys, values
+
+    def _pad_rows(self, pair_index: int, new_states: torch.Tensor) -> torch.Tensor:
+        if not any(self.layout.past_lengths):
+            return new_states
+        batch, heads, new_width, size = new_states.shape
+        width = self.layout.width
+        # Zeros: what is masked out must not be not-a-number from old memory.
+        padded_states = new_states.new_zeros(batch, heads, width, size)
+        for row, new_length in enumerate(self.layout.new_lengths):
+            start = self.layout.row_starts[row]
+            new_start = width - new_length
+            past_row = self.past_rows[row]
+            if past_row is not None:
+                padded_states[row, :, start:new_start] = past_row[pair_index]
+            padded_states[row, :, new_start:] = new_states[
+                row, :, new_width - new_length :
+            ]
+        return padded_states
+
+
 @torch.inference_mode()
 def run_after_pasts(
     partial_forward: PartialForward,
     prompts: Sequence[TokenPrompt],
-    pasts: Sequence[CachedPrefix | None],
-    layers: Sequence[int],
+    pasts: Sequence[CachedPrefix],
+    layer: int,
     pad: int,
     *,
-    pooling: str = "last",
-    kept_lengths: Sequence[int] = (),
+    kept_spans: Sequence[PositionRange] = (),
+    pools: Mapping[int, PoolingFunction] | None = None,
 ) -> tuple[dict[int, torch.Tensor], list[CachedPrefix]]:
-    """Run the tokens of each prompt that are not in its past; the pooled states equal those of the whole prompts.
+    """Run the tokens of each prompt that are not in its past; the states equal those of the whole prompts.
 
     Args:
         partial_forward: The model.
         prompts: Whole prompts.
-        pasts: The kept beginning of each, or None.
-        layers: Where states are pooled.
+        pasts: The kept beginning of each, or `NO_PREFIX`.
+        layer: How far to run.
         pad: The padding's token id.
-        pooling: One that needs no token of a past (`pools_question_only`).
-        kept_lengths: How many first tokens of each prompt to keep; () keeps nothing.
+        kept_spans: Half-open ranges of each prompt's tokens whose keys and values are kept; () keeps nothing.
+        pools: By layer what pools the states of a past's following tokens alone (`pools_question_only`). None
+            for keys and values only: the pass then ends before block ``layer - 1`` attends.
 
     Returns:
-        By layer the pooled states, float32 ``(batch, parts * width)``, and the kept prefixes.
+        By layer the pooled states, float32 ``(batch, parts * width)``, and what was kept.
     """
-    past_lengths = tuple(past.tokens if past is not None else 0 for past in pasts)
-    new_ids = [
-        prompt.ids[past_length:]
-        for prompt, past_length in zip(prompts, past_lengths, strict=True)
-    ]
-    layout = BatchLayout(past_lengths, tuple(map(len, new_ids)))
-    inputs = _inputs_after_pasts(partial_forward, new_ids, layout, pad)
-    top_layer = max(layers)
-    cache_layers = [
-        _PastLayer(
-            [None if past is None else past.blocks[block] for past in pasts],
-            layout,
-            kept_lengths,
-        )
-        for block in range(top_layer)
-    ]
-    # Masks are made for every block before the first runs, so those above L need to exist as well.
-    cache_layers += [
-        _PastLayer([], layout) for _ in range(partial_forward.block_count - top_layer)
-    ]
-    inputs |= {"past_key_values": make_cache(cache_layers), "use_cache": True}
-    pool_states = pooling_function(pooling, prompts, is_causal=True)
-    states = partial_forward.read_layers(inputs, layers, pool_states)
-    kept_prefixes = [
-        CachedPrefix(
-            kept_length,
-            tuple(cache_layer.kept[row] for cache_layer in cache_layers[:top_layer]),
-        )
-        for row, kept_length in enumerate(kept_lengths)
-    ]
+    past_lengths = tuple(past.tokens for past in pasts)
+    inputs = model_inputs(partial_forward, prompts, pad, past_lengths)
+    new_lengths = []
+    for prompt, past_length in zip(prompts, past_lengths, strict=True):
+        new_lengths.append(len(prompt.ids) - past_length)
+    layout = BatchLayout(past_lengths, tuple(new_lengths))
+    cache_layers = []
+    for block in range(layer):
+        past_rows = [past.blocks[block] if past.tokens else None for past in pasts]
+        is_last = pools is None and block == layer - 1
+        cache_layer = _PastLayer(past_rows, layout, kept_spans, is_last=is_last)
+        cache_layers.append(cache_layer)
+    # Masks are made for every block before the first runs, so those above need to exist as well.
+    past_width = layout.width - layout.new_width
+    upper_count = partial_forward.block_count - layer
+    upper_layers = [PlaceholderCache(past_width) for _ in range(upper_count)]
+    inputs["past_key_values"] = make_cache([*cache_layers, *upper_layers])
+    inputs["use_cache"] = True
+    states = partial_forward.run_pass(inputs, layer, pools or {})
+    kept_prefixes = []
+    for row, (start, end) in enumerate(kept_spans):
+        row_blocks = tuple(cache_layer.kept[row] for cache_layer in cache_layers)
+        kept_prefixes.append(CachedPrefix(end - start, row_blocks))
     return states, kept_prefixes
-
-
-def _inputs_after_pasts(
-    partial_forward: PartialForward,
-    new_ids: Sequence[Sequence[int]],
-    layout: BatchLayout,
-    pad: int,
-) -> dict[str, Any]:
-    token_rows = torch.full((len(new_ids), layout.new_width), pad)
-    for row, row_ids in enumerate(new_ids):
-        token_rows[row, layout.new_width - len(row_ids) :] = torch.tensor(row_ids)
-    columns = torch.arange(layout.width)
-    mask = (columns >= torch.tensor(layout.row_starts)[:, None]).long()
-    inputs = {"input_ids": token_rows, "attention_mask": mask}
-    if partial_forward.accepts_argument("position_ids"):
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        inputs["position_ids"] = positions[:, layout.width - layout.new_width :]
-    return {name: value.to(partial_forward.device) for name, value in inputs.items()}

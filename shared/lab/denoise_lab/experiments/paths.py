@@ -130,7 +130,7 @@ class Paths:
         self.reuse = PrefixReuse(
             self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0
         )
-        assert self.reuse.disabled_reason(layer) is None
+        assert self.reuse.find_problem(layer) is None
         self.probe = (
             np.random.default_rng(0)
             .normal(size=self.early.hidden_size)

@@ -120,7 +120,7 @@ class ModelStudy:
         self.answer_count = answer_count
         self.progress = progress
         self.main_set = next(iter(sets))
-        layer_count = self.reader.layers
+        layer_count = self.reader.layer_count
         step = 1
         if layer_count > MANY_LAYERS:
             step = 2
@@ -365,8 +365,8 @@ def _figures(layer_fit: LayerFit, states: HiddenStates) -> Cells:
     """What a fit reaches on states that it was not fitted on."""
     layer_states = states.by_layer[layer_fit.layer]
     rows = np.asarray(layer_states, dtype=np.float32)
-    bias = np.float32(layer_fit.line.bias)
-    scores = rows @ layer_fit.line.weight + bias
+    bias = np.float32(layer_fit.regression.bias)
+    scores = rows @ layer_fit.regression.weight + bias
     return _ranking_figures(scores, states.labels, states.question_index)
 
 
