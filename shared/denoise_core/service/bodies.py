@@ -258,38 +258,33 @@ def merge_small_rows(reply: dict[str, Any], max_rows: int) -> None:
     parts' highest score; ranges with different reasons are never merged.
     """
     row_count = len(reply["kept"]) + len(reply["dropped"])
-    if row_count <= max_rows:
-        return
     group_size = -(-row_count // max_rows)
-    for name in ("kept", "dropped"):
-        reply[name] = _merge_rows(reply[name], group_size)
+    if group_size > 1:
+        for name in ("kept", "dropped"):
+            reply[name] = _merge_rows(reply[name], group_size)
 
 
 def _merge_rows(rows: list[dict[str, Any]], group_size: int) -> list[dict[str, Any]]:
-    merged_rows: list[dict[str, Any]] = []
-    group_count = group_size
+    groups: list[list[dict[str, Any]]] = []
     for row in rows:
-        previous_row = merged_rows[-1] if merged_rows else None
-        is_full = group_count >= group_size
-        if previous_row is None or is_full or not _is_continued(previous_row, row):
-            merged_rows.append(dict(row))
-            group_count = 1
-            continue
-        group_count += 1
-        score = row["score"]
-        previous_score = previous_row["score"]
-        if score is not None and previous_score is not None:
-            score = max(previous_score, score)
-        elif score is None:
-            score = previous_score
-        previous_row["score"] = score
-        previous_row["end"] = row["end"]
+        if groups and len(groups[-1]) < group_size and _continues(groups[-1][-1], row):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    merged_rows = []
+    for group in groups:
+        scores = [row["score"] for row in group if row["score"] is not None]
+        merged_row = group[0] | {
+            "end": group[-1]["end"],
+            "score": max(scores, default=None),
+        }
+        merged_rows.append(merged_row)
     return merged_rows
 
 
-def _is_continued(row: dict[str, Any], next_row: dict[str, Any]) -> bool:
-    if row["id"] != next_row["id"]:
-        return False
-    if row["end"] != next_row["start"]:
-        return False
-    return row.get("reason") == next_row.get("reason")
+def _continues(row: dict[str, Any], next_row: dict[str, Any]) -> bool:
+    return (row["id"], row["end"], row.get("reason")) == (
+        next_row["id"],
+        next_row["start"],
+        next_row.get("reason"),
+    )
