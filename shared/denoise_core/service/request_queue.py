@@ -57,11 +57,11 @@ def tune_for_serving() -> None:
     """Tune a process that only serves, after all is loaded.
 
     No full garbage collection while a request is worked on, since that stops all
-    threads; and short turns of threads that compute.
+    threads; and short turns of threads that compute: a refusal waits for several.
     """
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], RARE_COLLECTIONS)
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.0002)
 
 
 class ServiceBusy(HTTPException):
