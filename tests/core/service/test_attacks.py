@@ -24,6 +24,7 @@ from denoise_core.scorers import BM25Scorer
 from denoise_core.service import Service, ServiceLimits, bodies, body_limits
 from denoise_core.service.app import make_app
 from denoise_core.service.body_limits import parse_body
+from denoise_core.service.request_queue import estimate_reading_cost
 from denoise_core.testing import FunctionScorer
 
 SECRET = "sk-live-5Zq8mYv2LkQ"  # in a text, a name, a key of an object: nowhere may it be told
@@ -204,6 +205,21 @@ async def test_what_is_refused_is_not_parsed_and_does_not_wait_for_others(monkey
     assert statuses.count(200) == 10
     assert statuses.count(503) == 30
     assert len(parsed) == 10 + 11 + 1
+
+
+async def test_no_text_is_read_on_the_event_loop(monkeypatch):
+    """The cost of a megabyte was estimated there: for 10 ms nobody was refused or served."""
+    threads = []
+
+    def estimate(texts):
+        threads.append(threading.current_thread())
+        return estimate_reading_cost(texts)
+
+    monkeypatch.setattr(body_limits, "estimate_reading_cost", estimate)
+    async with asking(BM25) as client:
+        assert (await post(client, BODY)).status_code == 200
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
 
 
 async def unfinished(app, held, status, *, part=b"x" * 100_000, is_whole=False):
