@@ -103,12 +103,12 @@ def test_no_circle():
 # Syntax nodes (expressions and statements): what a package may have, and its goal. A
 # ceiling above its goal is a debt and may only fall.
 CEILINGS = {
-    "shared/denoise_core": (137_800, 105_000),
+    "shared/denoise_core": (137_075, 105_000),
     "langchain_denoise": (14_950, 12_500),
     "llamaindex_denoise": (12_150, 10_500),
     "shared/lab": (21_400, 22_000),
     "benchmarks": (29_700, 24_000),
-    "tests": (152_600, 135_000),
+    "tests": (152_575, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
     "shared/denoise_core": 4.6,
