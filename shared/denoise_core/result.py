@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,7 +116,14 @@ def _passage_row(passage: Passage) -> dict[str, Any]:
 
 
 def _chunk_row(chunk: Keep | Drop) -> dict[str, Any]:
-    return {**_range_row(chunk.span), "score": chunk.score}
+    return {**_range_row(chunk.span), "score": json_score(chunk.score)}
+
+
+def json_score(score: float | None) -> float | None:
+    """Return a score as JSON has it: None where it is not finite."""
+    if score is None or not math.isfinite(score):
+        return None
+    return float(score)
 
 
 def _range_row(span: Span) -> dict[str, Any]:

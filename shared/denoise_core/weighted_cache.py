@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeGuard, TypeVar
 from weakref import WeakSet
@@ -72,13 +73,11 @@ class WeightedLRUCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Store ``value`` under ``key`` instead of an earlier one, if it is not too heavy."""
-        is_too_heavy = self.weight(value) > self.max_weight
-        with self._lock:
+        with self._lock, suppress(ValueError):  # it is too heavy
             # First removed: cachetools before 7.1 makes room for a larger value as if
             # the earlier one stayed.
             self._entries.pop(key, None)
-            if not is_too_heavy:
-                self._entries[key] = value
+            self._entries[key] = value
 
 
 def _is_text(value: object) -> TypeGuard[str]:

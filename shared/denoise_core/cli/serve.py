@@ -94,7 +94,7 @@ def serve(
 ) -> None:
     """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
 
-    POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM, text-embeddings-inference) and /v1/check; GET /livez,
+    POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM) and /v1/check; GET /livez,
     /readyz, /metrics (Prometheus) and /docs (OpenAPI). Every option is a variable too: RAG_DENOISE_PORT=8080.
 
     **Example**

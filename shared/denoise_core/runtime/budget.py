@@ -122,6 +122,22 @@ class Meter:
             self.parent.add_usage(usage)
 
 
+def time_limit(seconds: float | None, meter: Meter | None) -> float | None:
+    """Return the smaller of ``seconds`` and what the meter has left; None for neither."""
+    remaining = meter.remaining_seconds() if meter else None
+    if seconds is None or remaining is None:
+        return remaining if seconds is None else seconds
+    return min(seconds, remaining)
+
+
+def timeout_error(
+    limit: float | None, meter: Meter | None, server: str = ""
+) -> Exception:
+    """Return the budget's end if that has come, else the call's own."""
+    refusal = meter.refusal(0) if meter else None
+    return refusal or TimeoutError(f"no reply{server} within {limit or 0.0:.3g} s")
+
+
 current_meter: contextvars.ContextVar[Meter | None] = contextvars.ContextVar(
     "denoise_meter", default=None
 )

@@ -134,8 +134,6 @@ class SqliteStore:
         self.path = Path(path)
         self.max_entries = max_entries
         self.timeout = timeout
-        self._creation_lock = threading.Lock()
-        self._is_created = False
 
     def get(self, key: str) -> str | None:
         """Return the text under ``key``; None where there is none."""
@@ -173,27 +171,13 @@ class SqliteStore:
         """Open a connection whose transaction is committed at the end of the block."""
         import sqlite3  # not before there is a file
 
-        if not self._is_created or not self.path.exists():
-            self._create_file()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=self.timeout)
         with closing(connection), connection:
+            # Nothing is written where the file has its table.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(_CREATE_SQL)
             yield connection
-
-    def _create_file(self) -> None:
-        import sqlite3
-
-        # One thread at a time: two that create a file can find it locked at once.
-        if not self._creation_lock.acquire(timeout=self.timeout):
-            raise TimeoutError(f"{self.path} was not created in {self.timeout:g} s")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=self.timeout)
-            with closing(connection), connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute(_CREATE_SQL)
-            self._is_created = True
-        finally:
-            self._creation_lock.release()
 
 
 class FailSafeStore:
@@ -327,13 +311,12 @@ class _CachedLLM:
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         cache = self.cache
         key = cache.key(messages)
-        run_store = _run_inline if isinstance(cache.store, MemoryStore) else run_in_pool
-        cached_text = await run_store(cache.lookup, key)
+        cached_text = await run_in_pool(cache.lookup, key)
         if cached_text is not None:
             return Reply(cached_text, Usage(0, 0))
         reply = _check_reply(await self.llm.acomplete(messages))
         if self.is_readable(reply):
-            await run_store(cache.store_reply, key, reply.text)
+            await run_in_pool(cache.store_reply, key, reply.text)
         return reply
 
 
@@ -344,7 +327,3 @@ def _check_reply(reply: Any) -> Reply:
             f"{type(reply).__name__}"
         )
     return reply
-
-
-async def _run_inline(call: Callable[..., V], /, *args: Any) -> V:
-    return call(*args)

@@ -23,7 +23,12 @@ from urllib.parse import urlsplit
 
 from denoise_core._optional import require
 from denoise_core.errors import BadReply, InputError, mask_secrets
-from denoise_core.runtime.budget import Meter, current_meter
+from denoise_core.runtime.budget import (
+    Meter,
+    current_meter,
+    time_limit,
+    timeout_error,
+)
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.thread_pool import current_cancel_token
 
@@ -157,24 +162,15 @@ class Engine:
         self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]
     ) -> Future[T]:
         meter = current_meter.get()
-        seconds = self.limits.deadline
-        if meter is not None:
-            budget_seconds = meter.remaining_seconds()
-            limits = (seconds, budget_seconds)
-            seconds = min((s for s in limits if s is not None), default=None)
+        seconds = time_limit(self.limits.deadline, meter)
 
         async def run_within_deadline() -> T:
             try:
                 async with asyncio.timeout(seconds):
                     return await work(meter)
             except TimeoutError as error:
-                refusal = meter and meter.refusal(0)
-                if refusal:
-                    raise refusal from error
                 servers = ", ".join(self.urls)
-                raise TimeoutError(
-                    f"no answer of {servers} within {seconds or 0.0:.3g} s"
-                ) from error
+                raise timeout_error(seconds, meter, f" of {servers}") from error
 
         loop = _shared_loop()
         return asyncio.run_coroutine_threadsafe(run_within_deadline(), loop)

@@ -40,6 +40,8 @@ from denoise_core.runtime.budget import (
     Meter,
     current_meter,
     effective_concurrency,
+    time_limit,
+    timeout_error,
 )
 from denoise_core.runtime.effects import (
     Batch,
@@ -198,14 +200,14 @@ def _execute_call(runner: FlowRunner[Any], call: EffectCall) -> Any:
 async def _aexecute_call(runner: FlowRunner[Any], call: EffectCall) -> Any:
     try:
         call.begin()
-        limit = _time_limit(runner.call_seconds, call.meter)
+        limit = time_limit(runner.call_seconds, call.meter)
         try:
             async with asyncio.timeout(limit) as deadline:
                 return call.succeed(await runner.ask_server(call.effect, "a"))
         except TimeoutError as error:
             if not deadline.expired():
                 raise  # the server's own time-out, not ours
-            raise _timeout_error(runner.call_seconds, call.meter) from error
+            raise timeout_error(limit, call.meter) from error
     except BaseException as error:
         return call.fail(error)
 
@@ -215,33 +217,17 @@ def _with_timeout(seconds: float, meter: Meter | None, function: Callable[[], T]
     cancel_token = CancelToken()
     pool = DaemonThreadPool(1, "denoise-call")
     future: Future[T] = pool.submit(partial(cancel_token.run_in, function))
+    limit = time_limit(seconds, meter)
     try:
-        return future.result(_time_limit(seconds, meter))
+        return future.result(limit)
     except TimeoutError as error:
         if future.done():
             raise  # the server's own time-out, not ours
-        raise _timeout_error(seconds, meter) from error
+        raise timeout_error(limit, meter) from error
     finally:
         if not future.done():
             cancel_token.cancel()
         pool.close()
-
-
-def _time_limit(seconds: float | None, meter: Meter | None) -> float | None:
-    remaining = meter.remaining_seconds() if meter else None
-    if seconds is None or remaining is None:
-        return remaining if seconds is None else seconds
-    return min(seconds, remaining)
-
-
-def _timeout_error(seconds: float | None, meter: Meter | None) -> Exception:
-    """Return the budget's end if that has come, else the call's own."""
-    remaining = meter.remaining_seconds() if meter else None
-    is_call_limited = seconds is not None and (remaining or 0.0) > 0
-    if meter is not None and remaining is not None and not is_call_limited:
-        limit = meter.budget.seconds or remaining
-        return BudgetExceeded("seconds", limit, meter.seconds)
-    return TimeoutError(f"no reply within {seconds:g} s")
 
 
 # By effect: the server's role, its method, and the effect's fields that it takes.

@@ -245,28 +245,32 @@ def _read_fields(result: DenoiseResult) -> DenoiseResult:
 
 def _check_spans(inputs: Sequence[Passage], result: DenoiseResult) -> list[Drop]:
     """Return drops for what the result neither keeps nor drops."""
-    covered = _check_kept_passages(inputs, result)
     inputs_by_id = {passage.id: passage for passage in inputs}
+    _check_passages(inputs_by_id, result)
+    covered: dict[str, list[tuple[int, int]]] = {i: [] for i in inputs_by_id}
+    for passage in result.passages:
+        source_texts = []
+        for span in passage.source_spans:
+            source_texts.append(_read_span(span, inputs_by_id))
+            covered[span.passage_id].append((span.start, span.end))
+        if not passage.is_rewritten and passage.text != "".join(source_texts):
+            raise ContractViolation(
+                f"passage {passage.id!r}: its text is not the input's at its spans"
+            )
     for drop in result.dropped:
-        span = drop.span
-        _check_span(span, inputs_by_id)
-        covered_ranges = covered[span.passage_id]
-        covered_ranges.append((span.start, span.end))
+        _read_span(drop.span, inputs_by_id)
+        covered[drop.span.passage_id].append((drop.span.start, drop.span.end))
     for keep in result.kept:
-        _check_span(keep.span, inputs_by_id)
+        _read_span(keep.span, inputs_by_id)
     unlisted: list[Drop] = []
     for passage in inputs:
         unlisted += _unlisted_drops(passage, covered[passage.id])
     return unlisted
 
 
-def _check_kept_passages(
-    inputs: Sequence[Passage], result: DenoiseResult
-) -> dict[str, list[tuple[int, int]]]:
-    """Return the kept character ranges by input id."""
-    inputs_by_id = {passage.id: passage for passage in inputs}
-    positions = {passage.id: position for position, passage in enumerate(inputs)}
-    covered: dict[str, list[tuple[int, int]]] = {i: [] for i in inputs_by_id}
+def _check_passages(inputs_by_id: Mapping[str, Passage], result: DenoiseResult) -> None:
+    """Raise for a passage that is unknown, there twice, or in another order."""
+    positions = {passage_id: i for i, passage_id in enumerate(inputs_by_id)}
     seen_ids: set[str] = set()
     last_position = -1
     for passage in result.passages:
@@ -275,11 +279,6 @@ def _check_kept_passages(
                 f"two passages of the result have the id {passage.id!r}"
             )
         seen_ids.add(passage.id)
-        if passage.is_rewritten or passage.spans or passage.id in inputs_by_id:
-            for span in passage.source_spans:
-                _check_span(span, inputs_by_id)
-                covered_ranges = covered[span.passage_id]
-                covered_ranges.append((span.start, span.end))
         if passage.is_rewritten:
             continue
         if passage.id not in inputs_by_id:
@@ -291,19 +290,10 @@ def _check_kept_passages(
                 f"passage {passage.id!r} is behind one that came after it"
             )
         last_position = positions[passage.id]
-        source_texts = []
-        for span in passage.source_spans:
-            source = inputs_by_id[span.passage_id]
-            source_text = source.text[span.start : span.end]
-            source_texts.append(source_text)
-        if passage.text != "".join(source_texts):
-            raise ContractViolation(
-                f"passage {passage.id!r}: its text is not the input's at its spans"
-            )
-    return covered
 
 
-def _check_span(span: Span, inputs_by_id: Mapping[str, Passage]) -> None:
+def _read_span(span: Span, inputs_by_id: Mapping[str, Passage]) -> str:
+    """Return the characters of a span; raises for one that is no part of the input."""
     passage = inputs_by_id.get(span.passage_id)
     if passage is None:
         raise ContractViolation(f"{span} names a passage that was not given")
@@ -311,6 +301,7 @@ def _check_span(span: Span, inputs_by_id: Mapping[str, Passage]) -> None:
         raise ContractViolation(
             f"{span} is outside its passage of {len(passage.text)} characters"
         )
+    return passage.text[span.start : span.end]
 
 
 def _unlisted_drops(passage: Passage, spans: list[tuple[int, int]]) -> list[Drop]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from denoise_core.result import DenoiseResult, Trace
+from denoise_core.result import DenoiseResult, Trace, json_score
 from denoise_core.runtime.effects import Complete
 from denoise_core.spans import merge_spans
-from denoise_core.types import Drop, Keep, Passage, Reply, Span
+from denoise_core.types import Passage, Reply, Span
 
 RECORD_KEY = "denoise"
 """The one metadata key under which adapters store a record."""
@@ -32,7 +31,7 @@ SUMMARY_ROWS = 50
 """How many passages, kept and dropped chunks `bounded_result_summary` lists, each."""
 
 _MAX_TEXT_BYTES = 200  # of an id, a query or a reason, as JSON
-_MAX_FALLBACK_BYTES = 600
+_MAX_NOTE_BYTES = 600
 _BYTES_PER_CHARACTER = 6  # at most: "\u0000"
 
 Ranges = list[list[int]]
@@ -69,10 +68,10 @@ def passage_record(
         "v": RECORD_VERSION,
         "origin": short_id(kept.id),
         **step,
-        "score": _json_score(kept.score),
-        "score_before": _json_score(score_before),
+        "score": json_score(kept.score),
+        "score_before": json_score(score_before),
         "query": cut_text(result.query),
-        "fallback": fallback and cut_text(fallback, _MAX_FALLBACK_BYTES),
+        "fallback": fallback and cut_text(fallback, _MAX_NOTE_BYTES),
     }
     record["spans"], omitted_count = fit_ranges(spans, {**record, "spans": {}})
     if omitted_count:
@@ -219,21 +218,15 @@ def result_summary(
         row = {
             "id": passage.id,
             "spans": spans_by_passage(passage.source_spans),
-            "score": _json_score(passage.score),
+            "score": json_score(passage.score),
         }
         passage_rows.append(row)
     return {
         "v": RECORD_VERSION,
-        "query": result.query,
-        "given": [p.id for p in passages],
+        **result.as_json(),
         "passages": passage_rows,
-        "kept": list(map(_summarized_chunk, result.kept)),
-        "dropped": list(map(_summarized_chunk, result.dropped)),
-        "relevant": result.relevant,
-        "note": result.note,
-        "fallback": result.fallback,
+        "given": [p.id for p in passages],
         "failures": dict(result.failures),
-        **_question_note(result),
         **run_costs(result.trace),
     }
 
@@ -249,30 +242,21 @@ def bounded_result_summary(
     summary = result_summary((), result)
     omitted_counts = {}
     for name in ("passages", "kept", "dropped"):
-        rows = summary[name]
-        omitted_count = len(rows) - SUMMARY_ROWS
-        if omitted_count > 0:
+        rows = summary[name][:SUMMARY_ROWS]
+        omitted_count = len(summary[name]) - len(rows)
+        if omitted_count:
             omitted_counts[name] = omitted_count
-        rows = rows[:SUMMARY_ROWS]
         summary[name] = rows
         for row in rows:
             row["id"] = short_id(row["id"])
             if "reason" in row:
                 row["reason"] = cut_text(row["reason"])
             row.pop("spans", None)
-    for name in ("relevant", "note", "failures"):
-        del summary[name]
-    fallback = result.fallback
-    return (
-        summary
-        | relevance_record(result)
-        | {
-            "query": cut_text(result.query),
-            "given": len(passages),
-            "left_out": omitted_counts,
-            "fallback": fallback and cut_text(fallback, _MAX_FALLBACK_BYTES),
-        }
-    )
+    for name in ("query", "note", "fallback", "question_note"):
+        if summary[name]:
+            summary[name] = cut_text(summary[name], _MAX_NOTE_BYTES)
+    del summary["failures"]
+    return summary | {"given": len(passages), "left_out": omitted_counts}
 
 
 def run_costs(trace: Trace) -> dict[str, Any]:
@@ -309,21 +293,3 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, Ranges]:
         passage_ranges = ranges.setdefault(span.passage_id, [])
         passage_ranges.append([span.start, span.end])
     return ranges
-
-
-def _summarized_chunk(chunk: Keep | Drop) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "id": chunk.span.passage_id,
-        "start": chunk.span.start,
-        "end": chunk.span.end,
-        "score": _json_score(chunk.score),
-    }
-    if isinstance(chunk, Drop):
-        row["reason"] = chunk.reason
-    return row
-
-
-def _json_score(score: float | None) -> float | None:
-    if score is None or not math.isfinite(score):
-        return None
-    return float(score)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Security
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
 from numpy.typing import NDArray
@@ -33,11 +32,10 @@ from denoise_core.service import LOCAL_HOSTS, Service, bodies
 from denoise_core.service.access import AccessMiddleware
 from denoise_core.service.body_limits import make_route_class
 from denoise_core.service.keys import ApiKeys
-from denoise_core.service.problems import describe_problem
-from denoise_core.service.request_queue import RequestQueue, estimate_reading_cost
+from denoise_core.service.request_queue import RequestQueue
 from denoise_core.support.check import check as check_answer
 from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
-from denoise_core.types import Passage, replace_surrogates
+from denoise_core.types import replace_surrogates
 from denoise_core.weighted_cache import cache_fills
 
 _DESCRIPTION = (
@@ -46,6 +44,7 @@ _DESCRIPTION = (
 )
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False)
 RETRY_SECONDS = 2  # after which a request to a server that hung is worth a trial
 
 
@@ -75,7 +74,6 @@ def make_app(service: Service) -> FastAPI:
         www_redirect=False,
     )
     app.add_middleware(AccessMiddleware, keys=keys, seconds=handlers.request_seconds)
-    app.exception_handler(RequestValidationError)(_handle_invalid_request)
     _add_routes(app, handlers)
     return app
 
@@ -91,30 +89,17 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     app.post("/v1/check", response_model=bodies.CheckResponse, **with_key)(
         handlers.check
     )
-    app.post(
-        "/v1/rerank",
-        response_model=bodies.RerankResponse | list[bodies.RankedText],
-        **with_key,
-    )(handlers.rerank)
-    # Cohere's second version; text-embeddings-inference.
-    for path in ("/v2/rerank", "/rerank"):
+    app.post("/v1/rerank", response_model=bodies.RerankResponse, **with_key)(
+        handlers.rerank
+    )
+    for path in ("/v2/rerank", "/rerank"):  # Cohere's second version, vLLM
         app.post(path, include_in_schema=False)(handlers.rerank)
-    for path in ("/score", "/v1/score"):  # vLLM
-        app.post(path, include_in_schema=False)(handlers.score)
     health: dict[str, Any] = {"response_model": bodies.Health}
     stalled: dict[int | str, dict[str, Any]] = {503: {"model": bodies.Health}}
     app.get("/livez", name="livez", **health)(handlers.health)
     app.get("/readyz", name="readyz", responses=stalled, **health)(handlers.health)
     app.get("/health", include_in_schema=False)(handlers.health)  # of drop-in clients
     app.get("/metrics", response_class=PlainTextResponse, **with_key)(handlers.metrics)
-
-
-async def _handle_invalid_request(
-    request: Request, error: RequestValidationError
-) -> JSONResponse:
-    """Say what is wrong and where, without the request's text."""
-    problem = describe_problem(error.errors(), error.body)
-    return JSONResponse({"detail": problem}, 422)
 
 
 class _Handlers:
@@ -158,7 +143,7 @@ class _Handlers:
             bodies.merge_small_rows(reply, max_rows)
             return reply
 
-        return await self._compute(request, compute, _texts(passages), body.query)
+        return await self._compute(request, compute)
 
     async def check(self, request: Request, body: bodies.CheckRequest) -> Response:
         """Check claim by claim whether the passages support the answer.
@@ -173,60 +158,18 @@ class _Handlers:
             )
             return {"passed": verdict.passed, **verdict.as_json()}
 
-        return await self._compute(
-            request, compute, _texts(passages), body.question, body.answer
-        )
+        return await self._compute(request, compute)
 
     async def rerank(self, request: Request, body: bodies.RerankRequest) -> Response:
         """Rank documents by relevance, best first.
 
-        ``relevance_score`` is the scorer's number through a sigmoid, 0 to 1. A request
-        with ``texts`` instead of ``documents`` is answered in the shape of
-        text-embeddings-inference.
+        ``relevance_score`` is the scorer's number through a sigmoid, 0 to 1.
         """
-        scorer = self._expect_scorer()
-        name = self.service.name
-        documents = body.texts if body.documents is None else body.documents
-        if documents is None:
-            raise HTTPException(422, "documents is missing: expected a list of texts")
-        texts = []
-        for document in documents:
-            if isinstance(document, str):
-                texts.append(document)
-            else:
-                texts.append(document.text)
-        return await self._compute(
-            request, lambda: _rank(scorer, name, body, texts), texts, body.query
-        )
-
-    async def score(self, request: Request, body: bodies.ScoreRequest) -> Response:
-        """Score texts with one text, in the shape of vLLM."""
-        documents = [body.text_2] if isinstance(body.text_2, str) else body.text_2
-        scorer = self._expect_scorer()
-        name = self.service.name
-
-        def compute() -> Any:
-            scores = _score(scorer, body.text_1, documents)
-            probabilities = _sigmoid(scores).tolist()
-            rows = []
-            for index, probability in enumerate(probabilities):
-                row = {"index": index, "object": "score", "score": probability}
-                rows.append(row)
-            return {
-                "id": f"score-{uuid.uuid4().hex}",
-                "object": "list",
-                "model": name,
-                "data": rows,
-            }
-
-        return await self._compute(request, compute, documents, body.text_1)
-
-    def _expect_scorer(self) -> Scorer:
         scorer = self.service.scorer
+        name = self.service.name
         if scorer is None:
-            detail = f"{self.service.name} gives no scores, so it cannot rank"
-            raise HTTPException(501, detail)
-        return scorer
+            raise HTTPException(501, f"{name} gives no scores, so it cannot rank")
+        return await self._compute(request, lambda: _rank(scorer, name, body))
 
     async def health(self, request: Request) -> Response:
         """``/livez``: the process answers. ``/readyz``: work gets done.
@@ -264,38 +207,16 @@ class _Handlers:
         content = generate_latest(self.registry)
         return Response(content, media_type=CONTENT_TYPE_LATEST)
 
-    async def _compute(
-        self,
-        request: Request,
-        compute: Callable[[], Any],
-        texts: Sequence[str],
-        *other_texts: str,
-    ) -> Response:
-        """Return the plain values of ``compute`` as JSON, within the limits."""
-        limits = self.service.limits
-        all_texts = (*texts, *other_texts)
-        characters = sum(map(len, all_texts))
-        if len(texts) > limits.max_passages:
-            raise HTTPException(
-                413,
-                f"{len(texts)} passages; at most {limits.max_passages} are taken at "
-                "once",
-            )
-        if characters > limits.max_characters:
-            raise HTTPException(
-                413,
-                f"{characters:,} characters; at most {limits.max_characters:,} are "
-                "taken at once",
-            )
-
-        cost = estimate_reading_cost(all_texts)
+    async def _compute(self, request: Request, compute: Callable[[], Any]) -> Response:
+        """Return the plain values of ``compute`` as JSON, in time."""
 
         def compute_json() -> str:
-            # In ASCII, so that any text of the metadata can be written.
-            return _dump_in_parts(compute())
+            # In ASCII, so that any text of the metadata can be written; and in parts,
+            # since one call would hold all other threads for its whole time.
+            return "".join(_ENCODER.iterencode(compute()))
 
         try:
-            content = await self._ask_until_disconnect(request, compute_json, cost)
+            content = await self._ask_until_disconnect(request, compute_json)
         except ReplicaHung:
             raise HTTPException(
                 503,
@@ -303,7 +224,8 @@ class _Handlers:
                 {"Retry-After": str(RETRY_SECONDS)},
             ) from None
         except TimeoutError:
-            raise HTTPException(504, f"no answer within {limits.timeout:g} s") from None
+            limit = self.service.limits.timeout
+            raise HTTPException(504, f"no answer within {limit:g} s") from None
         except InputError as error:  # its message may quote the request
             if isinstance(error, ContractViolation):
                 raise
@@ -314,12 +236,10 @@ class _Handlers:
         return Response(content, media_type="application/json")
 
     async def _ask_until_disconnect(
-        self, request: Request, call: Callable[[], str], cost: int
+        self, request: Request, call: Callable[[], str]
     ) -> str:
         """Return what the queue returns; a client that leaves ends its work."""
-        kind = request.url.path
-        turn = request.state.turn
-        asking = asyncio.ensure_future(self.queue.ask(call, cost, kind, turn))
+        asking = asyncio.ensure_future(self.queue.ask(call, request.state.turn))
         leaving = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             await asyncio.wait((asking, leaving), return_when="FIRST_COMPLETED")
@@ -336,10 +256,6 @@ async def _wait_for_disconnect(request: Request) -> None:
     while message_type != "http.disconnect":
         message = await request.receive()
         message_type = message["type"]
-
-
-def _texts(passages: Sequence[Passage]) -> list[str]:
-    return [passage.text for passage in passages]
 
 
 def _score(scorer: Scorer, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -361,39 +277,13 @@ def _sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1 / (1 + np.exp(exponents)))
 
 
-def _dump_in_parts(value: Any) -> str:
-    """Write JSON in many calls: one call holds all other threads for its whole time."""
-    if isinstance(value, dict):
-        members = []
-        for key, item in value.items():
-            member = f"{json.dumps(key)}: {_dump_in_parts(item)}"
-            members.append(member)
-        return f"{{{', '.join(members)}}}"
-    if isinstance(value, list):
-        items = [json.dumps(item, allow_nan=False) for item in value]
-        return f"[{', '.join(items)}]"
-    return json.dumps(value, allow_nan=False)
-
-
-def _rank(
-    scorer: Scorer, name: str, body: bodies.RerankRequest, texts: Sequence[str]
-) -> Any:
-    """Return texts by score, best first, in the shape that the request asks for.
-
-    Raises `BadScores`.
-    """
+def _rank(scorer: Scorer, name: str, body: bodies.RerankRequest) -> Any:
+    """Return the documents by score, best first; raises `BadScores`."""
+    texts, _ = body.texts()
     scores = _score(scorer, body.query, texts)
     order = np.argsort(-scores, kind="stable").tolist()
     probabilities = _sigmoid(scores)
     rows: list[dict[str, Any]] = []
-    if body.documents is None:
-        shown_scores = scores if body.raw_scores else probabilities
-        for i in order:
-            row: dict[str, Any] = {"index": i, "score": float(shown_scores[i])}
-            if body.return_text:
-                row["text"] = texts[i]
-            rows.append(row)
-        return rows
     for i in order[: body.top_n]:
         row = {"index": i, "relevance_score": float(probabilities[i])}
         if body.return_documents:

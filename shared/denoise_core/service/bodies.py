@@ -7,6 +7,7 @@ know.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ def _check_finite(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _check_ids(inputs: list[str | InputPassage]) -> list[str | InputPassage]:
+def _check_ids(inputs: list[InputPassage]) -> list[InputPassage]:
     passages = to_passages(inputs)
     distinct_ids = {passage.id for passage in passages}
     if len(distinct_ids) < len(inputs):
@@ -34,14 +35,30 @@ def _check_ids(inputs: list[str | InputPassage]) -> list[str | InputPassage]:
     return inputs
 
 
+def _as_object(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"text": value}
+    if not isinstance(value, dict):
+        raise PydanticCustomError("text_or_object", "neither text nor an object")
+    return value
+
+
 ValidUnicode = BeforeValidator(
     lambda value: replace_surrogates(value) if isinstance(value, str) else value
 )
 """Half a character, which JSON can spell and no reply can hold, is U+FFFD."""
-BoundedText = Annotated[str, ValidUnicode, Field(max_length=MAX_TEXT_CHARACTERS)]
-Question = Annotated[str, ValidUnicode, Field(max_length=MAX_QUESTION_CHARACTERS)]
-BoundedName = Annotated[str, ValidUnicode, Field(max_length=1000)]
+BoundedText = Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS), ValidUnicode]
+Question = Annotated[str, Field(max_length=MAX_QUESTION_CHARACTERS), ValidUnicode]
+BoundedName = Annotated[str, Field(max_length=1000), ValidUnicode]
 PassageLimit = Field(max_length=MAX_PASSAGES, fail_fast=True)
+
+
+class TextBody(BaseModel, ABC):
+    """A request about texts."""
+
+    @abstractmethod
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The passages' texts, and all others that are read."""
 
 
 class DocumentBody(BaseModel):
@@ -50,25 +67,24 @@ class DocumentBody(BaseModel):
     text: BoundedText
 
 
-class RerankRequest(BaseModel):
-    """Fields of Jina, Cohere, vLLM (``documents``), text-embeddings-inference (``texts``)."""
+TextOrDocument = Annotated[
+    DocumentBody,
+    BeforeValidator(_as_object, json_schema_input_type=str | DocumentBody),
+]
+
+
+class RerankRequest(TextBody):
+    """Fields of Jina, Cohere and vLLM."""
 
     query: Question
-    documents: Annotated[list[BoundedText | DocumentBody], PassageLimit] | None = None
-    texts: Annotated[list[BoundedText], PassageLimit] | None = None
+    documents: Annotated[list[TextOrDocument], PassageLimit]
     model: BoundedName | None = None
     top_n: int | None = Field(default=None, ge=0)
     return_documents: bool = False
-    raw_scores: bool = False
-    return_text: bool = False
 
-
-class ScoreRequest(BaseModel):
-    """Fields of vLLM's ``/score``: one text, and the texts to score with it."""
-
-    text_1: Question
-    text_2: BoundedText | Annotated[list[BoundedText], PassageLimit]
-    model: BoundedName | None = None
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The documents, and the query."""
+        return [document.text for document in self.documents], [self.query]
 
 
 class InputPassage(BaseModel, extra="forbid"):
@@ -81,24 +97,35 @@ class InputPassage(BaseModel, extra="forbid"):
     )
 
 
-PassageList = Annotated[
-    list[BoundedText | InputPassage], PassageLimit, AfterValidator(_check_ids)
+TextOrPassage = Annotated[
+    InputPassage,
+    BeforeValidator(_as_object, json_schema_input_type=str | InputPassage),
 ]
+PassageList = Annotated[list[TextOrPassage], PassageLimit, AfterValidator(_check_ids)]
 
 
-class DenoiseRequest(BaseModel, extra="forbid"):
+class DenoiseRequest(TextBody, extra="forbid"):
     """Passages to denoise for a query."""
 
     query: Question
     passages: PassageList
 
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The passages, and the query."""
+        return [passage.text for passage in self.passages], [self.query]
 
-class CheckRequest(BaseModel, extra="forbid"):
+
+class CheckRequest(TextBody, extra="forbid"):
     """An answer to check with passages."""
 
     question: Question
     answer: BoundedText
     passages: PassageList
+
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The passages, and the question and the answer."""
+        passage_texts = [passage.text for passage in self.passages]
+        return passage_texts, [self.question, self.answer]
 
 
 class CharacterRange(BaseModel):
@@ -145,14 +172,6 @@ class RankedDocument(BaseModel):
     index: int
     relevance_score: float
     document: DocumentBody | None = None
-
-
-class RankedText(BaseModel):
-    """A ranked text in the shape of text-embeddings-inference."""
-
-    index: int
-    score: float
-    text: str | None = None
 
 
 class RerankResponse(BaseModel):
@@ -222,15 +241,11 @@ class Problem(BaseModel):
     detail: str
 
 
-def to_passages(inputs: Sequence[str | InputPassage]) -> tuple[Passage, ...]:
+def to_passages(inputs: Sequence[InputPassage]) -> tuple[Passage, ...]:
     """Return the passages as the core's values; an id is by default the position."""
     passages = []
     for position, item in enumerate(inputs):
-        if isinstance(item, str):
-            item = InputPassage(text=item)
-        passage_id = item.id
-        if passage_id is None:
-            passage_id = str(position)
+        passage_id = str(position) if item.id is None else item.id
         passage = Passage(item.text, passage_id, metadata=item.metadata)
         passages.append(passage)
     return tuple(passages)
@@ -243,38 +258,33 @@ def merge_small_rows(reply: dict[str, Any], max_rows: int) -> None:
     parts' highest score; ranges with different reasons are never merged.
     """
     row_count = len(reply["kept"]) + len(reply["dropped"])
-    if row_count <= max_rows:
-        return
     group_size = -(-row_count // max_rows)
-    for name in ("kept", "dropped"):
-        reply[name] = _merge_rows(reply[name], group_size)
+    if group_size > 1:
+        for name in ("kept", "dropped"):
+            reply[name] = _merge_rows(reply[name], group_size)
 
 
 def _merge_rows(rows: list[dict[str, Any]], group_size: int) -> list[dict[str, Any]]:
-    merged_rows: list[dict[str, Any]] = []
-    group_count = group_size
+    groups: list[list[dict[str, Any]]] = []
     for row in rows:
-        previous_row = merged_rows[-1] if merged_rows else None
-        is_full = group_count >= group_size
-        if previous_row is None or is_full or not _is_continued(previous_row, row):
-            merged_rows.append(dict(row))
-            group_count = 1
-            continue
-        group_count += 1
-        score = row["score"]
-        previous_score = previous_row["score"]
-        if score is not None and previous_score is not None:
-            score = max(previous_score, score)
-        elif score is None:
-            score = previous_score
-        previous_row["score"] = score
-        previous_row["end"] = row["end"]
+        if groups and len(groups[-1]) < group_size and _continues(groups[-1][-1], row):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    merged_rows = []
+    for group in groups:
+        scores = [row["score"] for row in group if row["score"] is not None]
+        merged_row = group[0] | {
+            "end": group[-1]["end"],
+            "score": max(scores, default=None),
+        }
+        merged_rows.append(merged_row)
     return merged_rows
 
 
-def _is_continued(row: dict[str, Any], next_row: dict[str, Any]) -> bool:
-    if row["id"] != next_row["id"]:
-        return False
-    if row["end"] != next_row["start"]:
-        return False
-    return row.get("reason") == next_row.get("reason")
+def _continues(row: dict[str, Any], next_row: dict[str, Any]) -> bool:
+    return (row["id"], row["end"], row.get("reason")) == (
+        next_row["id"],
+        next_row["start"],
+        next_row.get("reason"),
+    )

@@ -1,18 +1,25 @@
-"""Request bodies with bounded work: size, seconds and parts; parsed off the loop."""
+"""Request bodies with bounded work: size, seconds and parts; read into their models off the loop."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from typing import Any, get_type_hints
 
 import anyio
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import ValidationError
 
 from denoise_core.service import ServiceLimits
-from denoise_core.service.request_queue import RequestQueue
+from denoise_core.service.bodies import TextBody
+from denoise_core.service.problems import describe_problem
+from denoise_core.service.request_queue import (
+    RequestQueue,
+    Turn,
+    estimate_reading_cost,
+)
 
 PARTS_PER_PASSAGE = 64  # quotes, commas and brackets, metadata included
 _OTHER_PARTS = 2000
@@ -32,27 +39,13 @@ class _BodyReader:
         """Estimate what a body of so many bytes costs: not too much for its metadata."""
         return min(length, self.limits.max_characters) // BYTES_PER_TOKEN
 
-    async def parse(self, body: bytes) -> Any:
-        try:
-            return await anyio.to_thread.run_sync(
-                parse_body, body, self.limits, limiter=self.parser_slot
-            )
-        except OverflowError:
-            raise HTTPException(
-                413,
-                f"too much at once: at most {self.limits.max_passages} passages of "
-                f"{self.limits.max_characters:,} characters in all",
-            ) from None
-        except (ValueError, RecursionError):
-            raise HTTPException(
-                422, "expected a JSON object in UTF-8 with finite numbers"
-            ) from None
-
 
 class _LimitedRequest(Request):
     """A request whose body is refused as soon as it passes a limit."""
 
     reader: _BodyReader
+    model: type[TextBody]
+    turn: Turn | None = None
     body_bytes = 0
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
@@ -74,12 +67,25 @@ class _LimitedRequest(Request):
                 408, f"the body did not come within {limits.body_timeout:g} s"
             ) from None
 
-    async def json(self) -> Any:
+    async def body(self) -> bytes:
+        return await super().body() or b" "  # FastAPI would answer an empty one itself
+
+    async def json(self) -> TextBody:
+        """Return the body as its model, which FastAPI takes as it is."""
         body = await self.body()
+        queue = self.reader.queue
         # Counted only now: a body that comes slowly keeps nobody out.
         tokens = self.reader.estimate_tokens(len(body))
-        self.state.turn = self.reader.queue.reserve(tokens)
-        return await self.reader.parse(body)
+        self.turn = self.state.turn = queue.reserve(tokens)
+        parsed_body, tokens = await anyio.to_thread.run_sync(
+            parse_body,
+            body,
+            self.model,
+            self.reader.limits,
+            limiter=self.reader.parser_slot,
+        )
+        queue.confirm(self.turn, tokens, self.url.path)
+        return parsed_body
 
 
 def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRoute]:
@@ -95,10 +101,11 @@ def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRout
             self,
         ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
+            model = get_type_hints(self.endpoint).get("body")
+            if model is None:
+                return handle
 
             async def handle_limited(request: Request) -> Response:
-                if request.method != "POST":
-                    return await handle(request)
                 _check_media_type(request)
                 length = _content_length(request)
                 if length > limits.max_body_bytes:
@@ -106,13 +113,13 @@ def make_route_class(limits: ServiceLimits, queue: RequestQueue) -> type[APIRout
                 queue.admit(reader.estimate_tokens(length))
                 limited_request = _LimitedRequest(request.scope, request.receive)
                 limited_request.reader = reader
+                limited_request.model = model
                 try:
                     return await handle(limited_request)
                 finally:
                     reader.total_bytes -= limited_request.body_bytes
-                    turn = getattr(request.state, "turn", None)
-                    if turn is not None:
-                        queue.release(turn)
+                    if limited_request.turn is not None:
+                        queue.release(limited_request.turn)
 
             return handle_limited
 
@@ -143,13 +150,15 @@ def refuse_body(
     return HTTPException(status, detail, {"connection": "close", **(headers or {})})
 
 
-def parse_body(body: bytes, limits: ServiceLimits) -> Any:
-    """Return the JSON object of a body.
+def parse_body(
+    body: bytes, model: type[TextBody], limits: ServiceLimits
+) -> tuple[TextBody, int]:
+    """Return a body as its model, and the tokens of its texts.
 
     Raises:
-        OverflowError: It has more parts than its limits could need. This is checked
-            before any Python object is built of them.
-        ValueError: It is no JSON object.
+        HTTPException: It has more parts than its limits could need, which is checked
+            before any Python object is built of them; it is no JSON object, or not the
+            model's; or it has more passages or characters than the limits.
     """
     max_parts = PARTS_PER_PASSAGE * limits.max_passages + _OTHER_PARTS
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -157,8 +166,28 @@ def parse_body(body: bytes, limits: ServiceLimits) -> Any:
     structure = b"".join(parts[::2])  # what is outside the strings
     separators = sum(structure.count(separator) for separator in (b",", b"[", b"{"))
     if len(parts) > max_parts or separators > max_parts:
-        raise OverflowError
-    data = json.loads(body)
-    if not isinstance(data, dict):
-        raise ValueError("no object")
-    return data
+        raise HTTPException(413, "too much at once: more parts than passages need")
+    try:
+        parsed_body = model.model_validate(json.loads(body))
+    except ValidationError as error:
+        raise HTTPException(422, describe_problem(error)) from None
+    except (ValueError, RecursionError):
+        raise HTTPException(
+            422, "expected a JSON object in UTF-8 with finite numbers"
+        ) from None
+    passage_texts, other_texts = parsed_body.texts()
+    texts = [*passage_texts, *other_texts]
+    characters = sum(map(len, texts))
+    if len(passage_texts) > limits.max_passages:
+        raise HTTPException(
+            413,
+            f"{len(passage_texts)} passages; at most {limits.max_passages} are taken at "
+            "once",
+        )
+    if characters > limits.max_characters:
+        raise HTTPException(
+            413,
+            f"{characters:,} characters; at most {limits.max_characters:,} are taken at "
+            "once",
+        )
+    return parsed_body, estimate_reading_cost(texts)

@@ -19,14 +19,19 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from denoise_core.errors import InputError
 
 
-class KeyTable(BaseModel, extra="forbid", strict=True):
-    """One table of the file: a key or its digest."""
+class PlainKey(BaseModel, extra="forbid", strict=True):
+    """A table of the file with a key."""
 
-    key: str = Field("", min_length=1)
-    sha256: str = Field("", pattern="^[0-9a-fA-F]{64}$")
+    key: str = Field(min_length=1)
 
 
-_KEY_FILE = TypeAdapter(Annotated[dict[str, KeyTable], Field(min_length=1)])
+class HashedKey(BaseModel, extra="forbid", strict=True):
+    """A table of the file with the digest of a key."""
+
+    sha256: str = Field(pattern="^[0-9a-fA-F]{64}$")
+
+
+_KEY_FILE = TypeAdapter(Annotated[dict[str, PlainKey | HashedKey], Field(min_length=1)])
 
 
 class ApiKeys:
@@ -46,13 +51,10 @@ class ApiKeys:
             file_data = tomllib.loads(file_text)
             tables = _KEY_FILE.validate_python(file_data)
             for name, table in tables.items():
-                has_key = bool(table.key)
-                has_digest = bool(table.sha256)
-                if has_key == has_digest:
-                    raise ValueError
-                digest = table.sha256.lower()
-                if has_key:
+                if isinstance(table, PlainKey):
                     digest = _digest(table.key)
+                else:
+                    digest = table.sha256.lower()
                 self._names[digest] = name
             if len(self._names) < len(tables):
                 raise ValueError

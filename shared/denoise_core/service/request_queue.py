@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from string import ascii_letters
 from typing import TypeVar
 
@@ -56,11 +57,11 @@ def tune_for_serving() -> None:
     """Tune a process that only serves, after all is loaded.
 
     No full garbage collection while a request is worked on, since that stops all
-    threads; and short turns of threads that compute.
+    threads; and short turns of threads that compute: a refusal waits for several.
     """
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], RARE_COLLECTIONS)
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.0002)
 
 
 class ServiceBusy(HTTPException):
@@ -115,19 +116,17 @@ class _Rate:
 
 
 class Turn:
-    """A request that was admitted: its cost, and the slot that it awaits or holds."""
+    """The place of a request that was admitted: what it costs, and what it has computed."""
 
-    def __init__(
-        self, cost: float, pending_cost: float, *, is_probe: bool = False
-    ) -> None:
-        self.cost = cost
+    def __init__(self) -> None:
         self.kind = ""
-        self.is_probe = is_probe  # it is tried though the estimate is against it
-        self.pending_cost = pending_cost  # less where its time ends before its work
+        self.cost = 0.0
+        # At most what takes the whole limit: it will be given up by then.
+        self.pending_cost = 0.0
+        self.is_probe = False
         self.start_time = time.monotonic()
         self.cpu_clock: int | None = None  # of its thread, once that runs
         self.cpu_start = 0.0  # by that clock
-        self.is_open = True
 
     def read_cpu_seconds(self) -> float | None:
         """Seconds that its thread computed for it; None when no thread computes.
@@ -150,9 +149,8 @@ class RequestQueue:
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
         self.working = 0  # threads, abandoned ones included
-        # Of all that was admitted and holds or awaits a slot: its number and cost.
-        self._admitted_count = 0
-        self._pending_cost = 0.0
+        # All that was admitted and holds or awaits a slot, in order.
+        self._turns: dict[Turn, None] = {}
         self.rate = _Rate(limits.timeout / RATE_HALF_LIVES)
         self.reading_rates: defaultdict[str, _Rate] = defaultdict(
             lambda: _Rate(limits.timeout * READING_LIMITS)
@@ -164,23 +162,12 @@ class RequestQueue:
         self._max_threads = limits.threads * (MAX_HUNG_THREADS + 1)
         self._pool = DaemonThreadPool(self._max_threads, "denoise-service")
 
-    async def ask(
-        self,
-        call: Callable[[], T],
-        tokens: int,
-        kind: str = "",
-        reserved: Turn | None = None,
-    ) -> T:
-        """Return what ``call`` returns; calls of one ``kind`` read at one speed.
+    async def ask(self, call: Callable[[], T], turn: Turn) -> T:
+        """Return what ``call`` returns, and end its turn.
 
-        ``reserved`` is the request's turn, if it was admitted by an estimate. Raises
-        `TooManyTokens` or `ServiceBusy` at once when it could not be done in time, alone
-        or now, and `TimeoutError` when it was not.
+        Raises `TimeoutError` when it was not done in time.
         """
-        self._refuse_too_long(tokens, self.reading_rates[kind])
         deadline = time.monotonic() + self.limits.timeout
-        turn = self.reserve(tokens, reserved)
-        turn.kind = kind
         try:
             async with asyncio.timeout(self.limits.timeout):
                 await self._slots.acquire_on_behalf_of(turn)
@@ -193,48 +180,47 @@ class RequestQueue:
                 return await self._run_turn(call, turn)
         except TimeoutError:
             cpu_seconds = turn.read_cpu_seconds()
-            if cpu_seconds is not None and turn.is_open:
+            if cpu_seconds is not None and turn in self._turns:
                 self._record_rate(turn, cpu_seconds, has_ended=False)
             raise
         finally:
             self.release(turn)
 
-    def reserve(self, tokens: int, estimated: Turn | None = None) -> Turn:
-        """Admit a request, and count its cost until its turn is released.
+    def reserve(self, tokens: int) -> Turn:
+        """Admit a request by an estimate of its tokens; it counts until it is released.
 
-        Args:
-            tokens: To be read.
-            estimated: Its turn so far, which ends. It is admitted anew only if it costs
-                more than was estimated: those that came later do not push it out.
-
-        Raises:
-            ServiceBusy: It could not be done in time.
+        Raises `ServiceBusy`.
         """
-        cost = tokens + FIXED_COST
-        is_probe = False
-        admitted_cost = 0.0
-        if estimated is not None:
-            self.release(estimated)
-            is_probe = estimated.is_probe
-            admitted_cost = estimated.cost
-        if cost > admitted_cost and not is_probe:
-            self.admit(tokens)
-            is_probe = self._excess_seconds(cost) > 0
-            if is_probe:
-                self._next_probe = time.monotonic() + PROBE_SECONDS
-        pending_cost = min(cost, self.limits.timeout / self.rate.current)
-        turn = Turn(cost, pending_cost, is_probe=is_probe)
-        self._admitted_count += 1
-        self._pending_cost += pending_cost
+        turn = Turn()
+        self._set_cost(turn, tokens)
+        self._turns[turn] = None
         return turn
+
+    def confirm(self, turn: Turn, tokens: int, kind: str) -> None:
+        """Replace the estimate by what its text costs; ``kind`` is read at one speed.
+
+        If that is more, only what was admitted before it counts: later requests do not
+        push it out. Raises `TooManyTokens` or `ServiceBusy` when it could not be done in
+        time, alone or now.
+        """
+        self._refuse_too_long(tokens, self.reading_rates[kind])
+        turn.kind = kind
+        self._set_cost(turn, tokens)
+
+    def _set_cost(self, turn: Turn, tokens: int) -> None:
+        cost = tokens + FIXED_COST
+        if cost > turn.cost and not turn.is_probe:
+            turn.is_probe = self.admit(tokens, turn)
+            if turn.is_probe:
+                self._next_probe = time.monotonic() + PROBE_SECONDS
+        turn.cost = cost
+        turn.pending_cost = min(cost, self.limits.timeout / self.rate.current)
 
     def release(self, turn: Turn) -> None:
         """Free what the turn holds; a second call does nothing."""
-        if not turn.is_open:
+        if turn not in self._turns:
             return
-        turn.is_open = False
-        self._admitted_count -= 1
-        self._pending_cost -= turn.pending_cost
+        del self._turns[turn]
         try:
             self._slots.release_on_behalf_of(turn)
         except RuntimeError:  # it never got a slot
@@ -247,36 +233,32 @@ class RequestQueue:
         if tokens * rate > self.limits.timeout:
             raise TooManyTokens(tokens, rate, self.limits.timeout)
 
-    def admit(self, tokens: int = 0) -> None:
-        """Raise `ServiceBusy` for a request that could not be done in time."""
-        excess = self._excess_seconds(tokens + FIXED_COST)
-        if self._is_hung or self.waiting >= self.limits.max_waiting:
-            raise ServiceBusy(excess)
-        if excess > 0 and not self._may_probe:
-            raise ServiceBusy(excess)
+    def admit(self, tokens: int = 0, turn: Turn | None = None) -> bool:
+        """Return whether a request is tried against the estimate of its wait.
 
-    def _excess_seconds(self, cost: float) -> float:
-        total_cost = cost
-        if self._admitted_count >= self.limits.threads:  # else it would not wait
-            total_cost += self._pending_cost / self.limits.threads
-        allowed_seconds = WAIT_FRACTION * self.limits.timeout
-        return total_cost * self.rate.current - allowed_seconds
-
-    @property
-    def _may_probe(self) -> bool:
-        """Whether a request may run though the estimate is against it.
-
-        Nothing is under way, or nothing waits and none was tried for a while: only the
-        estimate speaks against it, and estimates err.
+        Estimates err: one is tried when nothing is before it, or nothing waits and none
+        was tried for a while. Only turns before ``turn`` count, or all. Raises
+        `ServiceBusy` for a request that could not be done in time.
         """
-        if not self._pending_cost:
-            return True
-        return not self.waiting and time.monotonic() >= self._next_probe
+        before = list(takewhile(lambda other: other is not turn, self._turns))
+        waiting = len(before) - self.limits.threads
+        cost = float(tokens + FIXED_COST)
+        if waiting >= 0:
+            pending_costs = [other.pending_cost for other in before]
+            cost += sum(pending_costs) / self.limits.threads
+        excess = cost * self.rate.current - WAIT_FRACTION * self.limits.timeout
+        is_full = self._is_hung or waiting >= self.limits.max_waiting
+        if excess <= 0 and not is_full:
+            return False
+        is_probe_due = waiting <= 0 and time.monotonic() >= self._next_probe
+        if is_full or (before and not is_probe_due):
+            raise ServiceBusy(excess)
+        return True
 
     @property
     def waiting(self) -> int:
         """Requests that wait for a thread."""
-        return max(0, self._admitted_count - self.limits.threads)
+        return max(0, len(self._turns) - self.limits.threads)
 
     @property
     def ready(self) -> bool:
@@ -304,7 +286,7 @@ class RequestQueue:
         """Release the slot once the call's thread has computed next to nothing for a while."""
         seconds = self.limits.timeout / MAX_HUNG_THREADS
         last_cpu_seconds = 0.0
-        while turn.is_open:
+        while turn in self._turns:
             await asyncio.sleep(seconds)
             cpu_seconds = turn.read_cpu_seconds()
             if cpu_seconds is None:  # its thread has not started, or has just ended
@@ -336,7 +318,7 @@ class RequestQueue:
             self.working -= 1
             is_idle = not self.working
             self._last_progress = time.monotonic()
-        if turn.is_open:  # what waited for others says nothing about the rate
+        if turn in self._turns:  # what waited for others says nothing about the rate
             self._record_rate(turn, time.thread_time() - turn.cpu_start)
         is_tuned = gc.get_threshold()[2] == RARE_COLLECTIONS
         if is_idle and is_tuned:

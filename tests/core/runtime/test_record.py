@@ -1,6 +1,7 @@
 """A record is plain JSON, says which characters a text stands for, and in its usual form stays small."""
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -153,3 +154,14 @@ def test_a_question_that_was_not_cleared_is_said_in_every_record():
         assert record["question_note"] == result.question_note
     cleared = replace(result, question_note=None)
     assert "question_note" not in passage_record(passage, {"a": passage}, cleared)
+
+
+def test_a_score_that_is_not_finite_is_null_in_every_json():
+    """The service answered 500: such a number is no JSON."""
+    passage = Passage("abc", "a")
+    kept = (Keep(Span("a", 0, 3), math.inf),)
+    dropped = (Drop(Span("a", 0, 0), "low", math.nan),)
+    result = DenoiseResult("q", (passage,), dropped, kept=kept)
+    for rows in (result.as_json(), result_summary([passage], result)):
+        assert [rows[name][0]["score"] for name in ("kept", "dropped")] == [None, None]
+        json.dumps(rows, allow_nan=False)

@@ -49,7 +49,7 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
             assert asked.result().json()["passages"]
         said = running.stderr.read()
     assert said.endswith("closed\n")
-    assert " - POST /v1/denoise 200 " in said
+    assert "- POST /v1/denoise 200 " in said
     assert running.returncode == 0
     assert "secret" not in said
 

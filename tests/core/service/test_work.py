@@ -63,9 +63,19 @@ def busy_until(event):
     return "done"
 
 
+async def ask(queue, call, tokens, kind=""):
+    """What a call returns whose cost is known."""
+    turn = queue.reserve(1)
+    try:
+        queue.confirm(turn, tokens, kind)
+        return await queue.ask(call, turn)
+    finally:
+        queue.release(turn)
+
+
 async def begin(queue, call, tokens=1):
     """The task of a call that has its slot, or waits for one."""
-    task = asyncio.create_task(queue.ask(call, tokens))
+    task = asyncio.create_task(ask(queue, call, tokens))
     await asyncio.sleep(0)
     return task
 
@@ -77,11 +87,11 @@ async def until_idle(queue):
 
 async def test_a_call_is_answered_and_what_it_raises_is_raised(make_queue):
     queue = make_queue(workers=2)
-    assert await queue.ask(lambda: 3, 10) == 3
+    assert await ask(queue, lambda: 3, 10) == 3
     for _ in range(5):
         with pytest.raises(RuntimeError, match="StopIteration"):
-            await queue.ask(lambda: next(iter(())), 10)
-    assert await queue.ask(lambda: 4, 10) == 4
+            await ask(queue, lambda: next(iter(())), 10)
+    assert await ask(queue, lambda: 4, 10) == 4
     assert queue.ready
     assert (queue.waiting, queue.working) == (0, 0)
 
@@ -91,7 +101,7 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once(make_queue,
     first = await begin(queue, partial(busy_until, go), 3500)
     second = await begin(queue, lambda: "second", 1000)
     with pytest.raises(ServiceBusy) as busy:
-        await queue.ask(lambda: None, 4000)
+        await ask(queue, lambda: None, 4000)
     assert busy.value.headers == {"Retry-After": "2"}, (
         "then it would be done within eight tenths of the limit"
     )
@@ -101,23 +111,35 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once(make_queue,
     assert await first == "done"
 
 
-async def test_a_request_that_was_admitted_is_not_pushed_out_by_later_ones(make_queue):
-    queue = make_queue(rate=0.001)
-    first = queue.reserve(2000)
-    second = queue.reserve(1000)
-    with pytest.raises(ServiceBusy):
-        queue.reserve(6000)
-    assert queue.waiting == 1
-    assert await queue.ask(lambda: "less", 1900, reserved=first) == "less"
-    set_rate(queue.rate, 0.001)
+def fill(queue, tokens):
+    """The turns of requests that come until no more are taken."""
     queue._next_probe = time.monotonic() + 60
-    third = queue.reserve(4000)
+    others = []
+    while True:
+        try:
+            others.append(queue.reserve(tokens))
+        except ServiceBusy:
+            return others
+
+
+async def test_a_request_that_was_admitted_is_not_pushed_out_by_later_ones(make_queue):
+    """Its text cost more than its length said, so it was refused, and later ones were not."""
+    queue = make_queue(rate=0.001)  # 8,000 units of cost fit into the limit
+    first = queue.reserve(1000)
+    others = fill(queue, 1000)
+    queue.confirm(first, 3000, "")
+    assert len(others) > 1
+    assert first.cost > 3000
+    assert queue.waiting == len(others)
     with pytest.raises(ServiceBusy):
-        await queue.ask(lambda: None, 7000, reserved=second)  # far more than estimated
+        queue.reserve(1)  # its cost counts for those that come now
+    queue.confirm(others[0], 3000, "")
+    with pytest.raises(ServiceBusy):  # by itself, and by those before it
+        queue.confirm(others[1], 7000, "")
+    for turn in (first, *others, first):  # a second time does nothing
+        queue.release(turn)
     assert queue.waiting == 0
-    queue.release(third)
-    queue.release(third)  # a second time does nothing
-    assert await queue.ask(lambda: "all of it", 7000) == "all of it"
+    assert await ask(queue, lambda: "all of it", 7000) == "all of it"
 
 
 async def test_a_trial_stays_one_whatever_it_costs(make_queue):
@@ -125,14 +147,15 @@ async def test_a_trial_stays_one_whatever_it_costs(make_queue):
     trial = queue.reserve(1)
     with pytest.raises(ServiceBusy):
         queue.reserve(1)
-    assert await queue.ask(lambda: "tried", 1000, reserved=trial) == "tried"
+    queue.confirm(trial, 1000, "")
+    assert await queue.ask(lambda: "tried", trial) == "tried"
 
 
 async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back(make_queue):
     queue = make_queue(rate=1e6, timeout=3000)
-    assert await queue.ask(lambda: "tried", 1) == "tried"
+    assert await ask(queue, lambda: "tried", 1) == "tried"
     for _ in range(100):
-        await queue.ask(lambda: None, 1)
+        await ask(queue, lambda: None, 1)
     assert queue.rate.current < 0.001
 
 
@@ -148,16 +171,16 @@ async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_fig
     make_queue,
 ):
     queue = make_queue(timeout=30)
-    assert await queue.ask(lambda: "unmeasured", 10**9) == "unmeasured"
+    assert await ask(queue, lambda: "unmeasured", 10**9) == "unmeasured"
     set_rate(queue.reading_rates[""], 0.001)  # 30,000 tokens in 30 s
-    assert await queue.ask(lambda: "short", LONG_TOKENS - 1) == "short"
+    assert await ask(queue, lambda: "short", LONG_TOKENS - 1) == "short"
     says = r"about 100,000 tokens to read; in 30 s about 30,0"
     with pytest.raises(TooManyTokens, match=says) as refusal:
-        await queue.ask(lambda: None, 100_000)
+        await ask(queue, lambda: None, 100_000)
     assert refusal.value.status_code == 413
-    assert await queue.ask(lambda: "other kind", 100_000, "check") == "other kind"
+    assert await ask(queue, lambda: "other kind", 100_000, "check") == "other kind"
     queue.reading_rates[""].measured_at -= 240  # two half-lives: a trial is worth it
-    assert await queue.ask(lambda: "tried", 100_000) == "tried"
+    assert await ask(queue, lambda: "tried", 100_000) == "tried"
 
 
 @pytest.mark.parametrize(("cpu_seconds", "is_refused"), [(0.5, True), (0.2, False)])
@@ -167,11 +190,12 @@ async def test_a_long_request_that_ran_out_of_time_keeps_its_like_out(
     """It computed all the while; with less of a core, the machine was busy, and it may be asked again."""
     tokens = 10**6
     queue = make_queue(timeout=0.5)
-    turn = Turn(tokens + FIXED_COST, 0.0)
+    turn = Turn()
+    turn.cost = tokens + FIXED_COST
     queue._record_rate(turn, cpu_seconds, has_ended=False)
     set_rate(queue.rate, 1e-9)
     with pytest.raises(TooManyTokens) if is_refused else nullcontext():
-        assert await queue.ask(lambda: "read", tokens) == "read"
+        assert await ask(queue, lambda: "read", tokens) == "read"
 
 
 def compute_now_and_then():
@@ -187,13 +211,13 @@ async def test_a_busy_machine_is_no_reason_to_refuse_a_text_for_good(make_queue,
     """Alone, the second request would be read in time: so 503 and when to ask again, not 413."""
     queue = make_queue(timeout=30)
     tokens = 10 * LONG_TOKENS
-    await queue.ask(compute_now_and_then, tokens)
+    await ask(queue, compute_now_and_then, tokens)
     queue.limits = ServiceLimits(workers=1, timeout=0.4)
     assert 2 * tokens * queue.rate.measured > queue.limits.timeout
     first = await begin(queue, partial(busy_until, go))
     queue._next_probe = time.monotonic() + 60
     with pytest.raises(ServiceBusy) as refusal:
-        await queue.ask(lambda: None, 2 * tokens)
+        await ask(queue, lambda: None, 2 * tokens)
     assert int(refusal.value.headers["Retry-After"]) >= 1
     go.set()
     await asyncio.gather(first, return_exceptions=True)
@@ -205,9 +229,9 @@ async def test_where_nothing_waits_one_request_is_tried_against_the_estimate(
     queue = make_queue(rate=1.0, workers=2, timeout=30)
     first = await begin(queue, partial(busy_until, go))
     queue._next_probe = 0.0
-    assert await queue.ask(lambda: "tried", 1) == "tried"
+    assert await ask(queue, lambda: "tried", 1) == "tried"
     with pytest.raises(ServiceBusy):
-        await queue.ask(lambda: "another", 1)
+        await ask(queue, lambda: "another", 1)
     go.set()
     await first
 
@@ -234,7 +258,7 @@ async def test_a_call_that_waits_gives_its_slot_away_and_one_that_computes_does_
 ):
     queue = make_queue(timeout=8)
     waiting = await begin(queue, go.wait)
-    assert await queue.ask(lambda: "next", 1) == "next", "before the first one ended"
+    assert await ask(queue, lambda: "next", 1) == "next", "before the first one ended"
     computing = await begin(queue, partial(busy_until, go))
     following = await begin(queue, lambda: "last")
     await asyncio.sleep(1.2)  # twice what a waiting call keeps its slot
@@ -255,7 +279,7 @@ async def test_a_call_whose_thread_started_late_gives_its_slot_away_too(make_que
     queue._pool.limit = 9
     queue._pool.submit(lambda: None)
     async with asyncio.timeout(7):
-        assert await queue.ask(lambda: "next", 1) == "next"
+        assert await ask(queue, lambda: "next", 1) == "next"
     go.set()
     assert await late
 
@@ -270,7 +294,7 @@ async def test_work_that_nobody_waits_for_stops_at_the_next_batch(make_queue):
 
     queue = make_queue(timeout=0.2)
     with pytest.raises(TimeoutError):
-        await queue.ask(work, 1)
+        await ask(queue, work, 1)
     async with asyncio.timeout(10):
         await until_idle(queue)
     assert steps
@@ -281,7 +305,7 @@ async def hang_until(queue, threads, go):
     while queue.working < threads:
         set_rate(queue.rate, 1e-9)
         with pytest.raises(TimeoutError):
-            await queue.ask(go.wait, 1)
+            await ask(queue, go.wait, 1)
     set_rate(queue.rate, 1e-9)
 
 
@@ -291,17 +315,17 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
     queue = make_queue(timeout=0.05, stall_timeout=0.01)
     await hang_until(queue, MAX_HUNG_THREADS, go)
     assert not queue.ready
-    assert await queue.ask(lambda: "answered", 1) == "answered", (
+    assert await ask(queue, lambda: "answered", 1) == "answered", (
         "those that hang hold no worker"
     )
     await hang_until(queue, MAX_HUNG_THREADS + 1, go)
     with pytest.raises(ServiceBusy):
-        await queue.ask(lambda: None, 1)
+        await ask(queue, lambda: None, 1)
     go.set()
     await until_idle(queue)
     assert queue.ready
     set_rate(queue.rate, 1e-9)
-    assert await queue.ask(lambda: "again", 1) == "again"
+    assert await ask(queue, lambda: "again", 1) == "again"
 
 
 def test_dense_text_costs_what_it_takes_to_read():
@@ -359,7 +383,7 @@ async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way
         return len(pieces), len(full_collections)
 
     queue = make_queue()
-    assert await queue.ask(work, 10) == (500_000, 0), "none while it worked"
+    assert await ask(queue, work, 10) == (500_000, 0), "none while it worked"
     while left[0]() is not None:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     assert full_collections
