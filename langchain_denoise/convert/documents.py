@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from langchain_core.documents import Document
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core import DenoiseResult, InputError, Passage, unique_ids
 from denoise_core._frameworks import copy_model
-from denoise_core.errors import format_error
-from denoise_core.runtime.record import RecordDetail, passage_record
+from denoise_core.runtime.record import passage_record
 from langchain_denoise.observe import Record
 
 SCORE_KEY = "relevance_score"
@@ -99,77 +97,47 @@ def read_document_list(value: Any) -> list[Document] | None:
         return None
 
 
-class DocumentBatch:
-    """The documents of one call, converted one by one under a guard's policy.
+def restore_documents(
+    documents: Sequence[Document],
+    passages: Sequence[Passage],
+    result: DenoiseResult,
+    *,
+    scores: bool = True,
+) -> list[Document]:
+    """The documents of a result.
 
-    ``documents`` are those that could be converted, ``passages`` their passages,
-    ``failures`` the reason for each of the others, by id.
+    They are copies of the originals, of their type and with their id and metadata, with
+    the kept text. The record replaces an earlier one under `RECORD_KEYS`, a new score
+    goes to ``metadata["relevance_score"]``.
+
+    Args:
+        documents: The originals.
+        passages: Their passages, in the same order.
+        result: What the denoiser returned for the passages.
+        scores: False writes no score, because scores differ by query.
     """
-
-    def __init__(
-        self, documents: Sequence[Document], header_keys: Sequence[str], guard: Guard
-    ) -> None:
-        self.documents: list[Document] = []
-        self.passages: list[Passage] = []
-        self.failures: dict[str, str] = {}
-        self._unconverted: list[Document] = []
-        document_ids = unique_document_ids(documents)
-        for position, document in enumerate(documents):
-            document_id = document_ids[position]
-            try:
-                passage = passage_from_document(document, document_id, header_keys)
-                copy_model(document, {})  # one that cannot be copied is kept as it is
-            except Exception as error:  # one broken document must not fail the others
-                reason = guard.handle_failed_item(f"documents[{position}]", error)
-                self.failures[document_id] = reason or format_error(error)
-                if reason:
-                    self._unconverted.append(unconverted_document(document, reason))
-            else:
-                self.passages.append(passage)
-                self.documents.append(document)
-
-    def restore_documents(
-        self,
-        result: DenoiseResult,
-        detail: RecordDetail = "spans",
-        *,
-        scores: bool = True,
-    ) -> list[Document]:
-        """The documents of the result, then the unconverted ones that the policy keeps.
-
-        Documents of the result are copies of the originals, of their type and with their
-        id and metadata, with the kept text. The record replaces an earlier one under
-        `RECORD_KEYS`, a new score goes to ``metadata["relevance_score"]``.
-
-        Args:
-            result: What the denoiser returned.
-            detail: How much the record holds.
-            scores: False writes no score, because scores differ by query.
-        """
-        original_documents: dict[str, Document] = {}
-        original_passages: dict[str, Passage] = {}
-        for passage, document in zip(self.passages, self.documents, strict=True):
-            original_documents[passage.id] = document
-            original_passages[passage.id] = passage
-        restored: list[Document] = []
-        for kept_passage in result.passages:
-            metadata: Record = {}
-            if detail != "none":
-                record = passage_record(kept_passage, original_passages, result)
-                metadata = flatten_record(record, scores=scores)
-            original = original_documents.get(kept_passage.id)
-            if original is None:
-                document = _joint_document(
-                    kept_passage, original_documents, metadata, scores
-                )
-            else:
-                old_score = original_passages[kept_passage.id].score
-                has_new_score = scores and kept_passage.score not in (None, old_score)
-                document = _shortened_document(
-                    kept_passage, original, metadata, has_new_score
-                )
-            restored.append(document)
-        return [*restored, *self._unconverted]
+    original_documents: dict[str, Document] = {}
+    original_passages: dict[str, Passage] = {}
+    for passage, document in zip(passages, documents, strict=True):
+        original_documents[passage.id] = document
+        original_passages[passage.id] = passage
+    restored: list[Document] = []
+    for kept_passage in result.passages:
+        record = passage_record(kept_passage, original_passages, result)
+        metadata = flatten_record(record, scores=scores)
+        original = original_documents.get(kept_passage.id)
+        if original is None:
+            document = _joint_document(
+                kept_passage, original_documents, metadata, scores
+            )
+        else:
+            old_score = original_passages[kept_passage.id].score
+            has_new_score = scores and kept_passage.score not in (None, old_score)
+            document = _shortened_document(
+                kept_passage, original, metadata, has_new_score
+            )
+        restored.append(document)
+    return restored
 
 
 def passages_from_documents(
@@ -248,15 +216,6 @@ def document_header(
         if value_text and not opening.startswith(value_text):
             lines.append(value_text if key == "title" else f"{key}: {value_text}")
     return "\n".join(lines)
-
-
-def unconverted_document(document: Document, reason: str) -> Document:
-    """A document that could not be converted, with the reason in its record."""
-    # A document that cannot be copied either is returned without the reason.
-    with suppress(Exception):
-        metadata = {**document.metadata, FALLBACK_KEY: reason}
-        return document.model_copy(update={"metadata": metadata})
-    return document
 
 
 def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:

@@ -42,7 +42,7 @@ def again(thing, *classes):
     [
         (
             DenoiseCompressor,
-            {"variant": "select", "max_concurrency": 3, "on_error": "drop"},
+            {"max_tokens": 300, "on_irrelevant": "drop", "on_error": "drop"},
         ),
         (S2AMessages, {"variant": "single", "on_error": "raise"}),
     ],
@@ -62,8 +62,6 @@ def test_plain_settings_are_plain_json():
         top_n=3,
         order="score",
         header_keys=("title", "year"),
-        record="none",
-        chunks=200,
     )
     assert again(compressor, DenoiseCompressor) == compressor
 

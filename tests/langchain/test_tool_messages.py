@@ -306,7 +306,7 @@ def test_messages_of_one_call_count_together():
 
 def test_a_compressor_will_do_and_keeps_its_settings():
     by_length = FunctionScorer(lambda query, text: float(len(text)))
-    ready = DenoiseCompressor(scorer=by_length, keep=1, record="none")
+    ready = DenoiseCompressor(scorer=by_length, keep=1)
     texts = ["a" * 99, "b" * 99, "c" * 100]
     documents = [Document(page_content=text, id="same") for text in texts]
     lines = [f"{n}: {text}" for n, text in enumerate(texts)]

@@ -48,7 +48,7 @@ SLIPS = {
         "retriever",
     ),
     "variant": (
-        lambda model, retriever: DenoiseCompressor(model=model, variant="selct"),
+        lambda model, retriever: S2AMessages(model=model, variant="selct"),
         "select",
     ),
     "S2AMessages of a retriever": (
@@ -104,21 +104,18 @@ END = ENDDenoiser(FunctionScorer(len))
         ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
         ({"threshold": 0.5, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
         ({"risk": 0.33}, "calibrated for"),
-        ({"variant": "select"}, "needs model="),
         ({"header_keys": "title"}, "expected a list of metadata keys"),
         (
             {"scorer": EmbeddedEmbeddings(), "model": RunnableLambda(str)},
-            "not both",
+            "model and scorer: give one of them",
         ),
-        ({"model": RunnableLambda(str), "keep": 3}, "there is variant="),
+        ({"model": RunnableLambda(str), "keep": 3}, "keep=3: a setting of END"),
         (
             {"denoiser": Guard(END), "scorer": EmbeddedEmbeddings()},
-            "not together with denoiser",
+            "denoiser and scorer: give one of them",
         ),
         ({"top_n": 0}, "top_n"),
         ({"order": "best"}, "order"),
-        ({"record": "all"}, "record"),
-        ({"chunks": -5}, "chunks"),
         ({"kep": 3}, "did you mean 'keep'"),
     ],
 )
