@@ -324,8 +324,6 @@ class ModelDrafter:
         Returns:
             The record for its span, without the drafts' text.
         """
-        if self.verifier.on_answer is not None:
-            self.verifier.on_answer(answer)
         self.answer = answer
         self.record = answer_record(self.answer)
         return short_record(self.record)

@@ -45,6 +45,8 @@ from langchain_denoise.verification.verifier import (
 
 DraftEvent: TypeAlias = str | DraftReply
 
+GRAPH_MODULE = "langgraph.pregel"
+HISTORY_MODULE = "langchain_core.runnables.history"
 NO_MODEL = "the chain shows no model; make it a step: prompt | model"
 
 
@@ -125,13 +127,13 @@ def verified(
     )
 
 
-def _has_effects(chain: AnyRunnable) -> bool:
-    """Whether a run changes more than its output, as a graph or a history may."""
-    modules: set[str] = set()
+def _has_step_of(chain: AnyRunnable, *modules: str) -> bool:
+    """Whether the class of a step that a chain shows is from one of these modules."""
     for step in visible_steps(chain):
-        modules.update(parent.__module__ for parent in type(step).__mro__)
-    prefixes = ("langgraph.pregel", "langchain_core.runnables.history")
-    return any(module.startswith(prefixes) for module in modules)
+        for parent in type(step).__mro__:
+            if parent.__module__.startswith(modules):
+                return True
+    return False
 
 
 class VerifiedRunnable(VerifyingRunnable[Any, Any]):
@@ -181,7 +183,6 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
             to_core_messages(ConversationTurn.from_messages(messages).history),
             drafter.output_for_answer,
             drafter,
-            self.verifier.on_answer,
         )
 
 
@@ -204,8 +205,13 @@ class ChainDrafter:
 
     @property
     def repeatable(self) -> bool:
-        """Whether running the chain again does no harm: a tool must not run twice."""
-        return self.tool_calls == 0 and not _has_effects(self.settings.chain)
+        """Whether running the chain again does no harm.
+
+        A tool must not run twice, and a graph or a history may change more than the
+        output.
+        """
+        has_effects = _has_step_of(self.settings.chain, GRAPH_MODULE, HISTORY_MODULE)
+        return self.tool_calls == 0 and not has_effects
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""
@@ -224,7 +230,13 @@ class ChainDrafter:
             return self._read_reply(output, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
-        """Run the chain as a stream: text as it comes, then the draft."""
+        """Run the chain as a stream: text as it comes, then the draft.
+
+        A graph streams what its nodes return, which is no answer: it is run at once.
+        """
+        if _has_step_of(self.settings.chain, GRAPH_MODULE):
+            yield self.draft(request)
+            return
         output = None
         with self._observe_run() as handler:
             chain = self._chain_for(request)
@@ -237,6 +249,9 @@ class ChainDrafter:
 
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
         """`stream` for async."""
+        if _has_step_of(self.settings.chain, GRAPH_MODULE):
+            yield await self.adraft(request)
+            return
         output = None
         with self._observe_run() as handler:
             chain = self._chain_for(request)

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing, closing, contextmanager
-from contextvars import Context
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import (
-    ensure_config,
-    get_async_callback_manager_for_config,
-    get_callback_manager_for_config,
-    patch_config,
-    set_config_context,
-)
-from langchain_core.runnables.utils import Input, Output, coro_with_context
+from langchain_core.runnables import RunnableConfig, RunnableGenerator
+from langchain_core.runnables.utils import Input, Output
 from typing_extensions import override
 
 from denoise_core import Message
@@ -31,6 +23,7 @@ from denoise_core.augmenter.streaming import (
     Revised,
     Show,
     StreamEvent,
+    TextReleased,
     stream_verified,
 )
 from denoise_core.augmenter.traces.record import answer_record
@@ -51,8 +44,7 @@ from langchain_denoise.observe import (
 class LoopRun(RecordedCall):
     """One input as the loop takes it; its result is an `Answer`.
 
-    ``output_for_answer`` returns the runnable's output; ``on_answer`` is called with the
-    answer.
+    ``output_for_answer`` returns the runnable's output.
     """
 
     loop: Augmenter
@@ -60,19 +52,15 @@ class LoopRun(RecordedCall):
     history: tuple[Message, ...]
     output_for_answer: Callable[[Answer], Any]
     drafter: Drafter | None = None
-    on_answer: Callable[[Answer], None] | None = None
 
     @override
     def run(self) -> Answer:
-        answer = self.loop.answer(self.question, self.history, drafter=self.drafter)
-        return self.notify(answer)
+        return self.loop.answer(self.question, self.history, drafter=self.drafter)
 
     @override
     async def arun(self) -> Answer:
         loop = self.loop
-        return self.notify(
-            await loop.aanswer(self.question, self.history, drafter=self.drafter)
-        )
+        return await loop.aanswer(self.question, self.history, drafter=self.drafter)
 
     @override
     def build_output(self, result: Answer) -> Any:
@@ -82,12 +70,6 @@ class LoopRun(RecordedCall):
     def records(self, result: Answer) -> RunRecords:
         record = answer_record(result)
         return {"question": self.question}, short_record(record), record
-
-    def notify(self, answer: Answer) -> Answer:
-        """Call ``on_answer``, and return the answer."""
-        if self.on_answer is not None:
-            self.on_answer(answer)
-        return answer
 
     def stream_events(self, show: Show) -> Any:
         """The loop as a stream of events, for sync and async."""
@@ -122,7 +104,7 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
     ) -> Iterator[StreamEvent]:
         """Stream the answer as events of `denoise_core.augmenter.streaming`.
 
-        A reader that leaves early ends the run, and its span, without an output.
+        A reader that leaves early ends the run, and its span, without an error.
 
         Args:
             input: The input of `invoke`.
@@ -133,30 +115,11 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
         Yields:
             The events; the last is `Finished` or `Revised` with the `Answer`.
         """
-        config = ensure_config(config)
-        manager = get_callback_manager_for_config(config)
-        run = manager.on_chain_start(None, input, **self._run_identity(config))
-        output = None
-        try:
-            loop_run = self._loop_run(input, {})
-            with _child_context(config, run) as context:
-                stream = context.run(iter, loop_run.stream_events(show))
-                with closing(stream) as events:
-                    while (event := context.run(next, events, None)) is not None:
-                        if isinstance(event, (Finished, Revised)):
-                            answer = loop_run.notify(event.answer)
-                            output = answer.text
-                            records = loop_run.records(answer)
-                            context.run(emit_record, run, *records)
-                        yield event
-        except GeneratorExit:
-            # The reader left: the run ends, which is not an error.
-            run.on_chain_end(output)
-            raise
-        except BaseException as error:
-            run.on_chain_error(error)
-            raise
-        run.on_chain_end(output)
+        traced = _TracedStream(self._loop_run, show)
+        name = self.get_name()
+        texts = RunnableGenerator(traced.texts, traced.atexts, name=name)
+        for _ in texts.stream(input, config):
+            yield traced.last_event
 
     async def astream_checked(
         self,
@@ -166,52 +129,69 @@ class VerifyingRunnable(RecordedRunnable[Input, Output]):
         show: Show = "checked",
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        config = ensure_config(config)
-        manager = get_async_callback_manager_for_config(config)
-        run = await manager.on_chain_start(None, input, **self._run_identity(config))
-        output = None
+        traced = _TracedStream(self._loop_run, show)
+        name = self.get_name()
+        texts = RunnableGenerator(traced.texts, traced.atexts, name=name)
+        stream = texts.astream(input, config)
         try:
-            loop_run = self._loop_run(input, {})
-            with _child_context(config, run) as context:
-                stream = context.run(aiter, loop_run.stream_events(show))
-                async with aclosing(stream) as events:
-                    while event := await coro_with_context(
-                        _next_event(events), context
-                    ):
-                        if isinstance(event, (Finished, Revised)):
-                            answer = loop_run.notify(event.answer)
-                            output = answer.text
-                            records = loop_run.records(answer)
-                            await coro_with_context(
-                                aemit_record(run, *records), context
-                            )
-                        yield event
+            async for _ in stream:
+                yield traced.last_event
         except GeneratorExit:
-            await run.on_chain_end(output)
+            # A run that is closed is an error to LangChain, one that ends is not.
+            traced.is_left = True
+            async for _ in stream:
+                pass
             raise
-        except BaseException as error:
-            await run.on_chain_error(error)
-            raise
-        await run.on_chain_end(output)
-
-    def _run_identity(self, config: RunnableConfig) -> Record:
-        run_name = config.get("run_name") or self.get_name()
-        return {"name": run_name, "run_id": config.pop("run_id", None)}
 
 
-@contextmanager
-def _child_context(config: RunnableConfig, run: AnyRunManager) -> Iterator[Context]:
-    """A context in which calls are children of the run, under its concurrency limit."""
-    child_config = patch_config(config, callbacks=run.get_child())
-    concurrency_limit = ExitStack()
-    with set_config_context(child_config) as context:
-        try:
-            limit = limit_concurrency(config.get("max_concurrency"))
-            context.run(concurrency_limit.enter_context, limit)
-            yield context
-        finally:
-            context.run(concurrency_limit.close)
+@dataclass
+class _TracedStream:
+    """The events of one stream; LangChain traces their texts."""
 
+    build_run: Callable[[Any, Record], LoopRun]
+    show: Show
+    is_left: bool = False
+    last_event: Any = field(default=None, init=False)
 
-async def _next_event(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
-    return await anext(events, None)
+    def texts(
+        self, inputs: Iterator[Any], run_manager: AnyRunManager, config: RunnableConfig
+    ) -> Iterator[str]:
+        """The text of each event, which is then the last one."""
+        loop_run = self.build_run(next(inputs), {})
+        events = iter(loop_run.stream_events(self.show))
+        with limit_concurrency(config.get("max_concurrency")):
+            self.last_event = next(events, None)
+        while self.last_event is not None:
+            if isinstance(self.last_event, (Finished, Revised)):
+                emit_record(run_manager, *loop_run.records(self.last_event.answer))
+            yield self.text
+            self.last_event = next(events, None)
+
+    async def atexts(
+        self,
+        inputs: AsyncIterator[Any],
+        run_manager: AnyRunManager,
+        config: RunnableConfig,
+    ) -> AsyncIterator[str]:
+        """`texts` for async."""
+        loop_run = self.build_run(await anext(inputs), {})
+        events = aiter(loop_run.stream_events(self.show))
+        with limit_concurrency(config.get("max_concurrency")):
+            self.last_event = await anext(events, None)
+        async with aclosing(events):
+            while self.last_event is not None:
+                if isinstance(self.last_event, (Finished, Revised)):
+                    records = loop_run.records(self.last_event.answer)
+                    await aemit_record(run_manager, *records)
+                yield self.text
+                if self.is_left:
+                    return
+                self.last_event = await anext(events, None)
+
+    @property
+    def text(self) -> str:
+        """What the last event shows."""
+        if isinstance(self.last_event, TextReleased):
+            return self.last_event.text
+        is_revised = isinstance(self.last_event, Revised)
+        return self.last_event.answer.text if is_revised else ""
