@@ -46,7 +46,6 @@ from langchain_denoise.convert.chain_values import (
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
     extract_output_claims,
-    validate_claims,
 )
 from langchain_denoise.convert.messages import (
     ConversationTurn,
@@ -113,7 +112,7 @@ class VerificationMiddleware(NamedMiddleware):
         *,
         evidence: EvidenceFunction | EvidenceScope = "turn",
         show: Show = "checked",
-        claims: Sequence[str] | None = None,
+        answer: Callable[[Any], Any] | None = None,
         name: str = "VerificationMiddleware",
     ) -> None:
         """Check and store the settings.
@@ -129,7 +128,8 @@ class VerificationMiddleware(NamedMiddleware):
             show: ``"checked"`` streams the answer as one message once it is judged;
                 ``"draft"`` streams the first draft as the model writes it, and the final
                 answer as the message after it.
-            claims: The fields of a structured answer to judge, as in `verified`.
+            answer: A function of a structured answer that returns a dict of the fields
+                to judge; None judges the answer in it, or every field.
             name: The middleware's name; two of a kind need two names.
         """
         super().__init__(name)
@@ -148,7 +148,7 @@ class VerificationMiddleware(NamedMiddleware):
         self.verifier = verifier or Verifier()
         self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
-        self.claims = validate_claims(claims)
+        self.answer = answer
 
     @override
     def wrap_model_call(
@@ -240,7 +240,7 @@ class ModelDrafter:
         handler: Callable[[AgentRequest], Any],
     ) -> None:
         self.request = request
-        self.claims = settings.claims
+        self.answer_function = settings.answer
         self.verifier = settings.verifier
         self.first_response = first_response
         self.handler = handler
@@ -305,7 +305,7 @@ class ModelDrafter:
         reply = Reply("")
         if position is not None:
             reply = reply_from_message(response.result[position])
-        claims = final_claims(response, self.claims)
+        claims = final_claims(response, self.answer_function)
         if claims is None:
             self.tool_response = response
             return DraftReply(reply.text, reply.usage, judge=False, origin=response)
@@ -361,13 +361,13 @@ class ModelDrafter:
 
 
 def final_claims(
-    response: AgentResponse, claims: Sequence[str] | None = None
+    response: AgentResponse, answer: Callable[[Any], Any] | None = None
 ) -> ClaimedOutput | None:
     """What is judged of a final answer; None if it calls tools or has no text."""
     structured = response.structured_response
     if structured is not None:
         if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
-            return extract_output_claims(structured, None, claims)
+            return extract_output_claims(structured, answer)
         return ClaimedOutput(json.dumps(structured, default=str))
     # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import PrivateAttr, field_validator
+from pydantic import PrivateAttr
 from typing_extensions import override
 
 from denoise_core import Budget, InputError
@@ -21,7 +21,7 @@ from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
-from langchain_denoise.convert.claims import extract_output_claims, validate_claims
+from langchain_denoise.convert.claims import extract_output_claims
 from langchain_denoise.convert.messages import (
     ConversationTurn,
     internal_config,
@@ -60,7 +60,6 @@ def verified(
     question: ValueSelector = None,
     answer: ValueSelector = None,
     evidence: ValueSelector = None,
-    claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """The chain with its answers checked against the evidence it found.
 
@@ -90,14 +89,13 @@ def verified(
             the input is a string, messages, or has ``question``, ``input`` or ``query``.
         answer: The key of the answer in the output, or a function of it. By default the
             output is a string, messages, or has ``answer``, ``output``, ``result`` or
-            ``text``.
+            ``text``; of structured output (pydantic, a dataclass, a dict,
+            ``include_raw=True``) without one of them every field is judged but sources,
+            confidence and follow-up questions. A function may return a dict of the fields
+            to judge.
         evidence: The key of the evidence, or a function of input and output. By default
             it is what the chain's retrievers and tools return while it runs, or else the
             documents under ``context``, ``documents`` or ``source_documents``.
-        claims: The fields of structured output (pydantic, a dataclass, a dict,
-            ``include_raw=True``) to judge: ``["answer", "findings[].text"]``. By default
-            the answer; without one every field but sources, confidence and follow-up
-            questions.
 
     Raises:
         InputError: ``verifier`` is no `Verifier`, or comes with other settings.
@@ -123,7 +121,6 @@ def verified(
         question=question,
         answer=answer,
         evidence=evidence,
-        claims=claims,
     )
 
 
@@ -144,25 +141,18 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     question: ValueSelector = None
     answer: ValueSelector = None
     evidence: ValueSelector = None
-    claims: Sequence[str] | None = None
 
     _loop: Augmenter = PrivateAttr()
-
-    @field_validator("claims", mode="before")
-    @classmethod
-    def _check_claims(cls, claims: Any) -> Any:
-        return validate_claims(claims)
 
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
         self._loop = self.verifier.loop_for(find_model(self.chain))
         unsupported = self.verifier.limits.unsupported
-        has_no_key = callable(self.answer) or self.claims is not None
-        if has_no_key and unsupported != "send":
+        if callable(self.answer) and unsupported != "send":
             raise InputError(
                 f"unsupported={unsupported!r} puts another answer into the output, which "
-                "needs answer='key'; a function or claims= only find it"
+                "needs answer='key'; a function only finds it"
             )
 
     @override
@@ -311,7 +301,7 @@ class ChainDrafter:
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
         retrieved = handler.retrieved
-        claims = extract_output_claims(output, settings.answer, settings.claims)
+        claims = extract_output_claims(output, settings.answer)
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
             key = settings.answer if isinstance(settings.answer, str) else None

@@ -35,7 +35,7 @@ def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
     VerificationMiddleware(Verifier(judge=model), evidence="conversation")
     ShadowReport("shadow.jsonl")
     RetrieverAdapter(retriever)
-    checked = verified(model, Verifier(), claims=["answer"])
+    checked = verified(model, Verifier(), answer="answer")
     checked.invoke("question")
     return compressor.compress_documents([], "question") + around.invoke("question")
 
