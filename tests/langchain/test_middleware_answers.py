@@ -125,7 +125,7 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(
 ):
     clearing, judging = test_kit.chat(neutral), test_kit.s2a(lambda message: "1")
     denoising_agent, _ = make_agent(
-        S2AMiddleware(clearing, variant="default"),
+        S2AMiddleware(clearing),
         cut_results(judging),
         VerificationMiddleware(),
         reply=search_then_answer(told),
