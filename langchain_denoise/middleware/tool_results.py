@@ -79,16 +79,17 @@ class DenoiseToolResults(ViewMiddleware):
     ``keep``, 3/8 of a text is kept. Errors pass unchanged, and the log names long text
     that passes unchanged.
 
-    ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; None is the offline
-    default. Other settings are those of the compressor; one call may override some by
-    ``config={"configurable": {"denoise": {...}}}``. The record is in ``response_metadata["denoise"]``.
+    ``denoiser`` is any denoiser of the core; None is the offline default. Other settings
+    are those of `DenoiseCompressor`; one call may override some by
+    ``config={"configurable": {"denoise": {...}}}``. The record is in
+    ``response_metadata["denoise"]``.
     """
 
     def __init__(
         self,
         denoiser: DenoiserLike = None,
         *,
-        tools: Sequence[str | BaseTool] | None = None,
+        tools: Sequence[str] | None = None,
         min_characters: int = MIN_CHARACTERS,
         hard_cap: int | None = None,
         must_keep: Pin | None = None,
@@ -101,8 +102,7 @@ class DenoiseToolResults(ViewMiddleware):
 
         Args:
             denoiser: What denoises.
-            tools: Tools, or their names, to denoise; None are those that return
-                documents.
+            tools: Names of the tools to denoise; None are those that return documents.
             min_characters: A shorter result passes unchanged.
             hard_cap: Characters that any tool's result may have, named or not. A longer
                 one keeps its head and its tail, and says what is missing.
@@ -117,28 +117,17 @@ class DenoiseToolResults(ViewMiddleware):
             settings: Those of `DenoiseCompressor`.
         """
         super().__init__(name)
-        if isinstance(tools, str | BaseTool):
-            raise InputError(
-                f"tools={_tool_name(tools)!r}: expected a list of tools or of their names"
-            )
-        if isinstance(denoiser, DenoiseCompressor):
-            if settings:
-                raise InputError(
-                    f"{', '.join(settings)}: set on the DenoiseCompressor, which is "
-                    "built already"
-                )
-            self.compressor: DenoiseCompressor = denoiser
-        else:
-            self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
-        self.is_shadow = self.compressor.shadow
-        # By its record a document is found again in the tool's text, also among several
-        # of one id.
-        changes: dict[str, Any] = {"record": "spans"}
+        names = None if tools is None else list(tools)
+        if isinstance(tools, str) or not all(
+            isinstance(item, str) for item in names or ()
+        ):
+            raise InputError(f"tools={tools!r}: expected a list of tools' names")
+        self.tool_names = None if names is None else frozenset(names)
+        self.is_shadow = bool(settings.pop("shadow", False))
         if self.is_shadow:
             # Messages are compared whole, so the compressor does the cutting.
-            changes |= {"shadow": False, "on_error": "keep", "on_empty": "drop"}
-        self.compressor = self.compressor.model_copy(update=changes)
-        self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
+            settings |= {"on_error": "keep", "on_empty": "drop"}
+        self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.recall = recall
         if where not in get_args(CutPlace):
             raise InputError(f"where={where!r}: expected 'view' or 'state'")
@@ -243,33 +232,6 @@ class DenoiseToolResults(ViewMiddleware):
             )
         return documents
 
-    def _shorten_messages(
-        self,
-        messages: Sequence[ToolMessage],
-        contents: Sequence[ToolContent],
-        results: Sequence[Any],
-    ) -> tuple[dict[int, ToolMessage], dict[str, str]]:
-        """The messages that change, and for `recall` the texts that they lose.
-
-        Messages are found by object identity: a command may hold two of one content.
-        """
-        new_messages: dict[int, ToolMessage] = {}
-        omitted_texts: list[OmittedText] = []
-        for content, result in zip(contents, results, strict=True):
-            message, omitted = content.apply_result(result, self.cut)
-            new_messages[id(content.message)] = message
-            omitted_texts += omitted
-        for message in messages:
-            if id(message) not in new_messages and message.name != RECALL_TOOL:
-                short_message, omitted = self.cut.cap_message(
-                    message, message.content, message.artifact, {}
-                )
-                new_messages[id(message)] = short_message
-                omitted_texts += omitted
-        if not self.recall:
-            return new_messages, {}
-        return new_messages, {item.id: item.text for item in omitted_texts}
-
     def _finish(
         self,
         tool_return: ToolReturn,
@@ -277,25 +239,28 @@ class DenoiseToolResults(ViewMiddleware):
         results: Sequence[Any],
         query: str,
     ) -> ToolReturn:
-        if not self.is_shadow:
-            return self._apply_results(tool_return, contents, results)
-        messages = _tool_messages(tool_return)
-        new_messages, _ = self._shorten_messages(messages, contents, results)
-        report_messages(query, messages, new_messages)
-        return tool_return
+        """What the tool returned, with shorter messages; with recall, their omissions.
 
-    def _apply_results(
-        self,
-        tool_return: ToolReturn,
-        contents: Sequence[ToolContent],
-        results: Sequence[Any],
-    ) -> ToolReturn:
-        """What the tool returned, with shorter messages; with recall, their omissions."""
-        new_messages, omitted_texts = self._shorten_messages(
-            _tool_messages(tool_return), contents, results
-        )
+        Messages are found by object identity: a command may hold two of one content.
+        """
+        new_messages: dict[int, ToolMessage] = {}
+        omitted_texts: dict[str, str] = {}
+        pairs = {id(content.message): n for n, content in enumerate(contents)}
+        messages = _tool_messages(tool_return)
+        for message in messages:
+            omitted: tuple[OmittedText, ...] = ()
+            if id(message) in pairs:
+                n = pairs[id(message)]
+                shortened, omitted = contents[n].apply_result(results[n], self.cut)
+                new_messages[id(message)] = shortened
+            elif message.name != RECALL_TOOL:
+                new_messages[id(message)], omitted = self.cut.cap_message(message)
+            omitted_texts.update((item.id, item.text) for item in omitted)
+        if self.is_shadow:
+            report_messages(query, messages, new_messages)
+            return tool_return
         update: dict[str, Any] = {}
-        if omitted_texts:
+        if self.recall and omitted_texts:
             update[OMITTED_STATE_KEY] = omitted_texts
         if isinstance(tool_return, ToolMessage):
             message = new_messages.get(id(tool_return), tool_return)
@@ -304,26 +269,17 @@ class DenoiseToolResults(ViewMiddleware):
             return Command(update={MESSAGES_KEY: [message], **update})
         if not isinstance(tool_return.update, Mapping) or not new_messages:
             return tool_return
-        messages = []
+        changed_messages = []
         for message in tool_return.update[MESSAGES_KEY]:
-            messages.append(new_messages.get(id(message), message))
-        new_update = {**tool_return.update, MESSAGES_KEY: messages, **update}
-        return replace(tool_return, update=new_update)
+            changed_messages.append(new_messages.get(id(message), message))
+        update = {**tool_return.update, MESSAGES_KEY: changed_messages, **update}
+        return replace(tool_return, update=update)
 
 
 @tool(RECALL_TOOL)
 def _recall(id: str, runtime: ToolRuntime) -> str:
     """Returns the part of a tool's result that was left out, by the id in its note."""
     return recall_text(runtime.state.get(OMITTED_STATE_KEY) or {}, id)
-
-
-def _tool_name(agent_tool: Any) -> str:
-    if isinstance(agent_tool, BaseTool):
-        return agent_tool.name
-    if isinstance(agent_tool, str):
-        return agent_tool
-    type_name = type(agent_tool).__name__
-    raise InputError(f"tools: expected tools or their names, got a {type_name}")
 
 
 def report_messages(
