@@ -143,23 +143,3 @@ def result_summaries(
 def has_listeners(run: AnyRunManager) -> bool:
     """Whether a handler listens; without one no record is built."""
     return bool(run.handlers or run.inheritable_handlers)
-
-
-def short_record(record: Record) -> Record:
-    """The record without the text of the drafts, for a span."""
-    attempt_keys = ("draft", "outcome", "score", "reasons")
-    run_keys = (
-        "outcome",
-        "stopped_because",
-        "score",
-        "judge",
-        "calls",
-        "input_tokens",
-        "output_tokens",
-    )
-    attempts = [_select(attempt, attempt_keys) for attempt in record["attempts"]]
-    return {**_select(record, run_keys), "attempts": attempts}
-
-
-def _select(record: Record, keys: tuple[str, ...]) -> Record:
-    return {key: record[key] for key in keys}

@@ -255,10 +255,20 @@ def attach_record(output: Any, record: Record) -> Any:
     """The output with the record under the key "denoise".
 
     In a message it goes into the ``response_metadata``; a string becomes `VerifiedText`.
+
+    Raises:
+        InputError: If the chain has that key for something else.
     """
     if isinstance(output, BaseMessage):
         return record_on_message(output, record)
     if isinstance(output, Mapping):
+        own_value = output.get(RECORD_KEY)
+        is_record = isinstance(own_value, Mapping) and "stopped_because" in own_value
+        if RECORD_KEY in output and not is_record:
+            raise InputError(
+                f"the chain's output has a key {RECORD_KEY!r} of its own, where verified "
+                "puts its record: give it another name in the chain"
+            )
         return {**output, RECORD_KEY: record}
     return VerifiedText(output, record) if isinstance(output, str) else output
 

@@ -239,20 +239,6 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
     return metadata
 
 
-def evidence_documents(
-    evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str
-) -> list[Document]:
-    """The evidence of a finished loop as documents; ``retrieved`` are its originals."""
-    originals = {passage.id: passage for passage in retrieved}
-    result = DenoiseResult(question, tuple(evidence))
-    documents = []
-    for passage in evidence:
-        record = passage_record(passage, originals, result)
-        metadata = flatten_record(record)
-        documents.append(_new_document(passage, passage.metadata, metadata, True))
-    return documents
-
-
 def _shortened_document(
     passage: Passage, original: Document, record: Record, has_new_score: bool
 ) -> Document:

@@ -55,8 +55,8 @@ from langchain_denoise.convert.messages import (
 )
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.models.chat_llm import reply_from_message
-from langchain_denoise.observe import Record, short_record
-from langchain_denoise.verification.redraft import RedraftRequest
+from langchain_denoise.observe import Record
+from langchain_denoise.verification.redraft import feedback_messages
 from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
@@ -99,7 +99,7 @@ class VerificationMiddleware(NamedMiddleware):
 
     Rejected drafts and feedback never become messages of the agent. The record, rejected
     drafts included, is in the answer's ``response_metadata["denoise"]``, which is never
-    sent to a model, and without the drafts' text in a span of the middleware's name.
+    sent to a model, and in a span of the middleware's name.
     Further calls of the model count in ``ModelCallLimitMiddleware``, which stops what
     follows them; ``verifier.limits`` bounds the calls themselves.
     """
@@ -294,11 +294,8 @@ class ModelDrafter:
 
     def _redraft_request(self, request: DraftRequest) -> AgentRequest:
         self.extra_calls += 1
-        redraft = RedraftRequest.from_request(request)
-        feedback_messages = redraft.feedback_messages if redraft else []
-        return self.request.override(
-            messages=[*self.request.messages, *feedback_messages]
-        )
+        messages = [*self.request.messages, *feedback_messages(request)]
+        return self.request.override(messages=messages)
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
         position = last_position(response.result, AIMessage)
@@ -319,14 +316,10 @@ class ModelDrafter:
         )
 
     def record_answer(self, answer: Answer) -> Record:
-        """Store the answer that the loop ended with.
-
-        Returns:
-            The record for its span, without the drafts' text.
-        """
+        """Store the answer that the loop ended with, and return its record."""
         self.answer = answer
         self.record = answer_record(self.answer)
-        return short_record(self.record)
+        return self.record
 
     def response(self) -> VerifiedResponse:
         """The model's response with the answer, with the record in its message.

@@ -20,7 +20,7 @@ from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import rejects_json_mode
 from denoise_core.errors import ContractViolation
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
-from langchain_denoise.models.bindings import AnyRunnable, is_greedy
+from langchain_denoise.models.bindings import AnyRunnable
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -100,13 +100,6 @@ class ChatModelLLM:
                 yield text
         for usage in _reported_usage(full_message):
             yield usage
-
-    def with_sampling(self, attempt: int) -> ChatModelLLM:
-        """The model sampling, if it is set to temperature 0 and would repeat itself."""
-        if not is_greedy(self.model):
-            return self
-        sampling_model = self.model.bind(temperature=0.7)
-        return ChatModelLLM(sampling_model, structured=self.structured)
 
     def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]

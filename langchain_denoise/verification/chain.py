@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.pydantic import TypeBaseModel
@@ -17,7 +18,16 @@ from typing_extensions import override
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
+from denoise_core.augmenter.streaming import (
+    Finished,
+    Revised,
+    Show,
+    StreamEvent,
+    TextReleased,
+    stream_verified,
+)
 from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
@@ -28,15 +38,23 @@ from langchain_denoise.convert.messages import (
     to_core_messages,
 )
 from langchain_denoise.models.bindings import AnyRunnable
-from langchain_denoise.observe import Record
+from langchain_denoise.observe import (
+    AnyRunManager,
+    Record,
+    RecordedCall,
+    RecordedRunnable,
+    RunRecords,
+    aemit_record,
+    emit_record,
+)
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
-    RedraftRequest,
     change_model,
+    feedback_messages,
     find_model,
     visible_steps,
+    with_feedback,
 )
-from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
@@ -133,8 +151,12 @@ def _has_step_of(chain: AnyRunnable, *modules: str) -> bool:
     return False
 
 
-class VerifiedRunnable(VerifyingRunnable[Any, Any]):
-    """A chain with verification; see `verified`, which builds it."""
+class VerifiedRunnable(RecordedRunnable[Any, Any]):
+    """A chain with verification; see `verified`, which builds it.
+
+    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked`
+    shows the answer once it is judged, or the draft first and its verdict after.
+    """
 
     chain: AnyRunnable
     verifier: Verifier
@@ -160,38 +182,99 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         return self.chain.get_input_schema(config)
 
     @override
-    def _loop_run(self, input: Any, options: Record) -> LoopRun:
-        question = chain_values.extract_question(input, self.question)
-        messages: Sequence[BaseMessage] = ()
-        if not callable(self.question):
-            state = chain_values.as_mapping(input)
-            messages = chain_values.extract_messages(state) or ()
-        drafter = ChainDrafter(self, input, options, earlier_evidence(messages))
-        return LoopRun(
-            self._loop,
-            question,
-            to_core_messages(ConversationTurn.from_messages(messages).history),
-            drafter.output_for_answer,
-            drafter,
-        )
+    def _prepare_call(
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
+        return ChainDrafter(self, input, options)
+
+    def stream_checked(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        show: Show = "checked",
+    ) -> Iterator[StreamEvent]:
+        """Stream the answer as events of `denoise_core.augmenter.streaming`.
+
+        A reader that leaves early ends the run, and its span, without an error.
+
+        Args:
+            input: The input of `invoke`.
+            config: The config of the run.
+            show: ``"checked"`` yields one `TextReleased` with the whole answer once it is
+                judged; ``"draft"`` yields the first draft while it is written.
+
+        Yields:
+            The events; the last is `Finished` or `Revised` with the `Answer`.
+        """
+        traced = _TracedStream(self, show)
+        name = self.get_name()
+        texts = RunnableGenerator(traced.texts, traced.atexts, name=name)
+        for _ in texts.stream(input, config):
+            yield traced.last_event
+
+    async def astream_checked(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        show: Show = "checked",
+    ) -> AsyncIterator[StreamEvent]:
+        """`stream_checked` for async."""
+        traced = _TracedStream(self, show)
+        name = self.get_name()
+        texts = RunnableGenerator(traced.texts, traced.atexts, name=name)
+        stream = texts.astream(input, config)
+        try:
+            async for _ in stream:
+                yield traced.last_event
+        except GeneratorExit:
+            # A run that is closed is an error to LangChain, one that ends is not.
+            traced.is_left = True
+            async for _ in stream:
+                pass
+            raise
 
 
-class ChainDrafter:
-    """Runs the chain once for each draft of one input; a core `StreamingDrafter`."""
+class ChainDrafter(RecordedCall):
+    """One input of a chain, which is run once for each draft; a core `StreamingDrafter`."""
 
     def __init__(
-        self,
-        settings: VerifiedRunnable,
-        chain_input: Any,
-        options: Record,
-        earlier: Sequence[RetrievedEvidence] = (),
+        self, settings: VerifiedRunnable, chain_input: Any, options: Record
     ) -> None:
         self.settings = settings
-        self.earlier = earlier
+        self.loop = settings._loop
         self.chain_input = chain_input
         self.options = options
         self.tool_calls = 0
         self.error: Exception | None = None
+        self.question = chain_values.extract_question(chain_input, settings.question)
+        messages: Sequence[BaseMessage] = ()
+        if not callable(settings.question):
+            state = chain_values.as_mapping(chain_input)
+            messages = chain_values.extract_messages(state) or ()
+        turn = ConversationTurn.from_messages(messages)
+        self.history = to_core_messages(turn.history)
+        self.earlier = earlier_evidence(messages)
+
+    @override
+    def run(self) -> Answer:
+        return self.loop.answer(self.question, self.history, drafter=self)
+
+    @override
+    async def arun(self) -> Answer:
+        return await self.loop.aanswer(self.question, self.history, drafter=self)
+
+    def stream_events(self, show: Show) -> Any:
+        """The loop as a stream of events, for sync and async."""
+        return stream_verified(
+            self.loop, self.question, self.history, drafter=self, show=show
+        )
+
+    @override
+    def records(self, result: Answer) -> RunRecords:
+        record = answer_record(result)
+        return {"question": self.question}, record, record
 
     @property
     def repeatable(self) -> bool:
@@ -289,10 +372,12 @@ class ChainDrafter:
     def _chain_for(self, request: DraftRequest) -> AnyRunnable:
         """The chain to run, whose model reads the feedback if there is any."""
         chain = self.settings.chain
-        redraft = RedraftRequest.from_request(request)
-        if redraft is None:
+        messages = feedback_messages(request)
+        if not messages:
             return chain
-        redrafting_chain = change_model(chain, redraft.with_feedback)
+        redrafting_chain = change_model(
+            chain, lambda model: with_feedback(model, messages)
+        )
         if redrafting_chain is None:
             log_fallback("verified", NO_MODEL, "it is run again without feedback")
             return chain
@@ -302,6 +387,7 @@ class ChainDrafter:
         settings = self.settings
         retrieved = handler.retrieved
         claims = extract_output_claims(output, settings.answer)
+        chain_values.attach_record(output, {})  # raises where there is no room for it
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
             key = settings.answer if isinstance(settings.answer, str) else None
@@ -323,18 +409,72 @@ class ChainDrafter:
             citations=claims.citations or handler.citations.get(claims.text, ()),
         )
 
-    def output_for_answer(self, answer: Answer) -> Any:
+    @override
+    def build_output(self, result: Answer) -> Any:
         """The output that gave the answer, with the record of the run."""
         settings = self.settings
-        best = answer.best
+        best = result.best
         if best is None:
-            raise self.error or RuntimeError(f"no draft: {answer.text}")
+            raise self.error or RuntimeError(f"no draft: {result.text}")
         output = best.origin
-        if answer.text != best.candidate:
+        if result.text != best.candidate:
             key = settings.answer if isinstance(settings.answer, str) else None
-            output = chain_values.replace_answer(output, answer.text, key)
-        record = record_for_output(answer, answer_record(answer))
+            output = chain_values.replace_answer(output, result.text, key)
+        record = record_for_output(result, answer_record(result))
         return chain_values.attach_record(output, record)
+
+
+@dataclass
+class _TracedStream:
+    """The events of one stream, of which LangChain traces the texts."""
+
+    settings: VerifiedRunnable
+    show: Show
+    is_left: bool = False
+    last_event: Any = field(default=None, init=False)
+
+    def texts(
+        self, inputs: Iterator[Any], run_manager: AnyRunManager, config: RunnableConfig
+    ) -> Iterator[str]:
+        """The text of each event, which is then the last one."""
+        call = ChainDrafter(self.settings, next(inputs), {})
+        events = iter(call.stream_events(self.show))
+        with limit_concurrency(config.get("max_concurrency")):
+            self.last_event = next(events, None)
+        while self.last_event is not None:
+            if isinstance(self.last_event, (Finished, Revised)):
+                emit_record(run_manager, *call.records(self.last_event.answer))
+            yield self.text
+            self.last_event = next(events, None)
+
+    async def atexts(
+        self,
+        inputs: AsyncIterator[Any],
+        run_manager: AnyRunManager,
+        config: RunnableConfig,
+    ) -> AsyncIterator[str]:
+        """`texts` for async."""
+        call = ChainDrafter(self.settings, await anext(inputs), {})
+        events = aiter(call.stream_events(self.show))
+        with limit_concurrency(config.get("max_concurrency")):
+            self.last_event = await anext(events, None)
+        async with aclosing(events):
+            while self.last_event is not None:
+                if isinstance(self.last_event, (Finished, Revised)):
+                    records = call.records(self.last_event.answer)
+                    await aemit_record(run_manager, *records)
+                yield self.text
+                if self.is_left:
+                    return
+                self.last_event = await anext(events, None)
+
+    @property
+    def text(self) -> str:
+        """What the last event shows."""
+        if isinstance(self.last_event, TextReleased):
+            return self.last_event.text
+        is_revised = isinstance(self.last_event, Revised)
+        return self.last_event.answer.text if is_revised else ""
 
 
 def _draft_config(handler: EvidenceHandler) -> RunnableConfig:

@@ -10,7 +10,6 @@ from denoise_core import Guard, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
-    AugmentedRunnable,
     DenoiseCompressor,
     DenoisingRetriever,
     EmbeddedEmbeddings,
@@ -56,10 +55,6 @@ SLIPS = {
         "retriever",
     ),
     "S2AMessages of 5": (lambda model, retriever: S2AMessages(model=5), "model"),
-    "AugmentedRunnable of a model": (
-        lambda model, retriever: AugmentedRunnable(augmenter=model),
-        "Augmenter",
-    ),
     "verified by a string": (
         lambda model, retriever: verified(model, "strict"),
         "Verifier",
