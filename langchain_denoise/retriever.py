@@ -28,7 +28,6 @@ from langchain_denoise.convert.documents import (
     HEADER_KEYS,
     passages_from_documents,
     read_documents,
-    validate_header_keys,
 )
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.settings import (
@@ -181,8 +180,7 @@ class RetrieverAdapter:
     """A LangChain retriever as the core's `Retriever`.
 
     A document without an id gets one made from its text, so that the same passage found
-    by two searches is recognised. ``header_keys`` name the metadata that is read with the
-    text.
+    by two searches is recognised. Its title is read with the text.
 
     >>> from langchain_core.runnables import RunnableLambda
     >>> document = Document(page_content="The tower is 330 m tall.", id="a")
@@ -192,15 +190,9 @@ class RetrieverAdapter:
     [('a', 'The tower is 330 m tall.')]
     """
 
-    def __init__(
-        self,
-        retriever: Runnable[str, list[Document]],
-        *,
-        header_keys: Sequence[str] = HEADER_KEYS,
-    ) -> None:
+    def __init__(self, retriever: Runnable[str, list[Document]]) -> None:
         require_retriever(retriever)
         self.retriever = retriever
-        self.header_keys = tuple(validate_header_keys(header_keys))
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         """The passages that the retriever finds.
@@ -217,7 +209,7 @@ class RetrieverAdapter:
     def _to_passages(self, documents: Sequence[Document]) -> Sequence[Passage]:
         try:
             document_list = read_documents(documents, "found")
-            return passages_from_documents(document_list, self.header_keys)
+            return passages_from_documents(document_list, HEADER_KEYS)
         except InputError as error:
             raise ContractViolation(
                 f"{type(self.retriever).__name__}: {error}"

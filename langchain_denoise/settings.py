@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from langchain_core.runnables import RunnableConfig
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -37,7 +36,7 @@ from denoise_core._frameworks import (
 )
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RECORD_KEY
-from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys
+from langchain_denoise.convert.documents import HEADER_KEYS
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -142,9 +141,7 @@ class Denoise(BaseModel):
     order: DocumentOrder = "input"
     """``"input"`` leaves documents in their order; ``"score"`` puts the best first."""
 
-    header_keys: Annotated[tuple[str, ...], BeforeValidator(validate_header_keys)] = (
-        HEADER_KEYS
-    )
+    header_keys: tuple[str, ...] = HEADER_KEYS
     """Metadata that is read with a document's text, but never part of the kept text."""
 
     on_error: FailurePolicy = "keep"

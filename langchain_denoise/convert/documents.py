@@ -37,19 +37,6 @@ HEADER_KEYS = ("title",)
 """The metadata that is read with a document's text by default."""
 
 
-def validate_header_keys(keys: Any) -> Any:
-    """The ``header_keys`` unchanged.
-
-    Raises:
-        InputError: For one string.
-    """
-    if isinstance(keys, str):
-        raise InputError(
-            f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]"
-        )
-    return keys
-
-
 def describe_value(value: Any) -> str:
     """What a user passed, for an error: its type, or the keys of a dict."""
     if isinstance(value, dict):
@@ -265,19 +252,13 @@ def _joint_document(
             other.get(key, _ABSENT) == value for other in other_documents
         ):
             shared_metadata[key] = value
-    return _new_document(passage, shared_metadata, record, scores)
+    metadata = {**_without_record(shared_metadata), **record}
+    if scores and passage.score is not None:
+        metadata[SCORE_KEY] = float(passage.score)
+    return Document(page_content=passage.text, id=passage.id, metadata=metadata)
 
 
 _ABSENT = object()
-
-
-def _new_document(
-    passage: Passage, metadata: Mapping[str, Any], record: Record, scores: bool
-) -> Document:
-    new_metadata = {**_without_record(metadata), **record}
-    if scores and passage.score is not None:
-        new_metadata[SCORE_KEY] = float(passage.score)
-    return Document(page_content=passage.text, id=passage.id, metadata=new_metadata)
 
 
 def _without_record(metadata: Mapping[str, Any]) -> Record:

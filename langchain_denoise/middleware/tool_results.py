@@ -17,11 +17,10 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 from typing_extensions import override
 
-from denoise_core import InputError, Passage
+from denoise_core import DenoiseResult, InputError, Passage
 from denoise_core._frameworks import closest_name
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.shadow import ShadowCall
-from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.tool_results import (
     MIN_CHARACTERS,
     OMITTED_STATE_KEY,
@@ -95,7 +94,6 @@ class DenoiseToolResults(ViewMiddleware):
         must_keep: Pin | None = None,
         where: CutPlace = "view",
         recall: bool = False,
-        name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> None:
         """Build the compressor and check the settings.
@@ -113,10 +111,9 @@ class DenoiseToolResults(ViewMiddleware):
             recall: Let the agent read again what was left out: notes name an id, and the
                 agent has a tool ``recall(id)``. The text is in the state under
                 ``denoise_left_out`` and not in the prompt.
-            name: The middleware's name; two of a kind need two names.
             settings: Those of `DenoiseCompressor`.
         """
-        super().__init__(name)
+        super().__init__()
         names = None if tools is None else list(tools)
         if isinstance(tools, str) or not all(
             isinstance(item, str) for item in names or ()
@@ -226,7 +223,7 @@ class DenoiseToolResults(ViewMiddleware):
             # Nothing says that the text of a tool answers a search: it may be a file, a
             # command's output or a translation, of which every line counts.
             log_fallback(
-                self._name,
+                self.name,
                 f"{name} gave long text and is not named in tools",
                 f"it passes as it is; tools=[{name!r}] cuts it by the user's question",
             )
@@ -291,11 +288,12 @@ def report_messages(
     for message in messages:
         shown = shown_message(new_messages.get(id(message), message))
         message_id = str(message.tool_call_id)
-        passages.append(Passage(str(message.text), message_id, provenance="tool"))
-        kept = Passage(str(shown.text), message_id, provenance="tool")
+        passage = Passage(str(message.text), message_id, provenance="tool")
+        passages.append(passage)
+        kept = replace(passage, text=str(shown.text), spans=passage.source_spans)
         kept_passages.append(kept)
-    kept_tokens = sum(estimate_tokens(passage.text) for passage in kept_passages)
-    call = ShadowCall(query, tuple(passages), tuple(kept_passages), kept_tokens)
+    result = DenoiseResult(query, tuple(kept_passages))
+    call = ShadowCall.from_result(passages, result)
     run = ensure_config().get("callbacks")
     if isinstance(run, BaseCallbackManager):
         report_call(run.handlers, run.parent_run_id, call)

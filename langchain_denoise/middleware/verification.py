@@ -8,7 +8,11 @@ from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
-from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
 from langchain.agents.middleware.types import (
     ExtendedModelResponse,
@@ -53,7 +57,7 @@ from langchain_denoise.convert.messages import (
     last_position,
     to_core_messages,
 )
-from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
+from langchain_denoise.middleware.base import AsyncHandler, Handler
 from langchain_denoise.models.chat_llm import reply_from_message
 from langchain_denoise.observe import Record
 from langchain_denoise.verification.redraft import feedback_messages
@@ -89,7 +93,7 @@ class VerificationState(ModelCallLimitState[Any]):
     ]
 
 
-class VerificationMiddleware(NamedMiddleware):
+class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     """Judges the answer, asks the model for another draft, and returns the best.
 
     Only the last model call is repeated, with the same tool results: no tool runs twice. A
@@ -113,7 +117,6 @@ class VerificationMiddleware(NamedMiddleware):
         evidence: EvidenceFunction | EvidenceScope = "turn",
         show: Show = "checked",
         answer: Callable[[Any], Any] | None = None,
-        name: str = "VerificationMiddleware",
     ) -> None:
         """Check and store the settings.
 
@@ -130,9 +133,8 @@ class VerificationMiddleware(NamedMiddleware):
                 answer as the message after it.
             answer: A function of a structured answer that returns a dict of the fields
                 to judge; None judges the answer in it, or every field.
-            name: The middleware's name; two of a kind need two names.
         """
-        super().__init__(name)
+        super().__init__()
         if verifier is not None and not isinstance(verifier, Verifier):
             raise InputError(
                 f"verifier: expected a Verifier, got {type(verifier).__name__}; "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -80,26 +79,6 @@ class ChatModelLLM:
         """`complete` for async."""
         prompt = to_langchain_messages(messages)
         return reply_from_message(await self.model.ainvoke(prompt, internal_config()))
-
-    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """The reply in parts as the model writes it, then the tokens it reports."""
-        prompt = to_langchain_messages(messages)
-        full_message: Any = None
-        for chunk in self.model.stream(prompt, internal_config()):
-            full_message = chunk if full_message is None else full_message + chunk
-            yield from _nonempty_text(chunk)
-        yield from _reported_usage(full_message)
-
-    async def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
-        """`stream` for async."""
-        prompt = to_langchain_messages(messages)
-        full_message: Any = None
-        async for chunk in self.model.astream(prompt, internal_config()):
-            full_message = chunk if full_message is None else full_message + chunk
-            for text in _nonempty_text(chunk):
-                yield text
-        for usage in _reported_usage(full_message):
-            yield usage
 
     def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
@@ -194,8 +173,6 @@ def _reject_other_runnables(model: Any, argument: str) -> None:
         )
 
 
-# A compressor configured by name is rebuilt for each call; its client is not.
-@lru_cache(maxsize=16)
 def _model_by_name(name: str) -> AnyRunnable:
     try:
         from langchain.chat_models import init_chat_model
@@ -224,13 +201,3 @@ def reply_from_message(message: Any) -> Reply:
     if reported:
         usage = Usage.from_report(reported["input_tokens"], reported["output_tokens"])
     return Reply(str(message.text), usage)
-
-
-def _nonempty_text(chunk: Any) -> list[str]:
-    text = reply_from_message(chunk).text
-    return [text] if text else []
-
-
-def _reported_usage(message: Any) -> list[Usage]:
-    usage = None if message is None else reply_from_message(message).usage
-    return [] if usage is None else [usage]

@@ -23,7 +23,7 @@ from langchain_core.prompts import PromptTemplate
 from langgraph.checkpoint.memory import InMemorySaver
 
 from denoise_core.tool_results import EMPTY_RESULT_TEXT
-from langchain_denoise.middleware import S2AMiddleware
+from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware
 from langchain_denoise.middleware.tool_messages import replace_texts
 
 # What a tool found
@@ -119,11 +119,11 @@ async def test_what_another_middleware_masked_is_not_shown_again(make_agent, tes
 
 
 async def test_two_instances_at_once(make_agent, test_kit):
-    tools = [
-        cut_results(by_words(2), name="first cut"),
-        cut_results(by_words(1), name="second cut"),
-    ]
-    denoising_agent, _ = make_agent(*tools)
+    class Second(DenoiseToolResults):
+        pass
+
+    second = Second(by_words(1), min_characters=0, where="state")
+    denoising_agent, _ = make_agent(cut_results(by_words(2)), second)
     state = await denoising_agent.ainvoke({"messages": [HumanMessage(LEADING)]})
     assert [document.id for document in tool_message(state).artifact] == ["atlas"]
 

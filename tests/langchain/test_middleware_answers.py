@@ -169,15 +169,19 @@ async def test_evidence_that_comes_back_from_a_checkpoint(make_agent, monkeypatc
 async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make_agent, is_sync):
     recorder = RunRecorder()
     denoising_agent, _ = make_agent(
-        VerificationMiddleware(name="checked"), reply=search_then_answer(told)
+        VerificationMiddleware(), reply=search_then_answer(told)
     )
     await run(denoising_agent, is_sync, QUESTION_INPUT, {"callbacks": [recorder]})
     (path,) = [
-        passage for passage in recorder.paths("chain") if passage.endswith("/checked")
+        passage
+        for passage in recorder.paths("chain")
+        if passage.endswith("/VerificationMiddleware")
     ]
     assert path.startswith("LangGraph/")
     second_result = [
-        passage for passage in recorder.paths("llm") if "/checked/" in passage
+        passage
+        for passage in recorder.paths("llm")
+        if "/VerificationMiddleware/" in passage
     ]
     assert len(second_result) == 1, (
         "the draft after the rejected one is asked for under it"

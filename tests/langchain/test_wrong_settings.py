@@ -99,7 +99,7 @@ END = ENDDenoiser(FunctionScorer(len))
         ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
         ({"threshold": 0.5, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
         ({"risk": 0.33}, "calibrated for"),
-        ({"header_keys": "title"}, "expected a list of metadata keys"),
+        ({"header_keys": "title"}, "header_keys"),
         (
             {"scorer": EmbeddedEmbeddings(), "model": RunnableLambda(str)},
             "model and scorer: give one of them",
