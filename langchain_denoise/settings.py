@@ -36,7 +36,7 @@ from denoise_core._frameworks import (
 )
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RECORD_KEY
-from langchain_denoise.convert.documents import HEADER_KEYS
+from langchain_denoise.convert.documents import HEADER_KEYS, describe_value
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -270,15 +270,11 @@ def require_denoiser(denoiser: Any) -> None:
     Raises:
         InputError: For anything else; the message says what to write.
     """
-    is_class = isinstance(denoiser, type)
-    if isinstance(denoiser, Denoiser) and not is_class:
+    if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
         return
-    received = f"a {type(denoiser).__name__}"
-    if is_class:
-        received = f"the class {denoiser.__name__}"
     raise InputError(
-        f"denoiser: expected an object with denoise and adenoise, got {received}; "
-        "model= takes a chat model, scorer= embeddings"
+        "denoiser: expected an object with denoise and adenoise, got "
+        f"{describe_value(denoiser)}; model= takes a chat model, scorer= embeddings"
     )
 
 

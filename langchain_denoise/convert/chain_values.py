@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
@@ -129,11 +130,10 @@ def extract_evidence(
         key = _first_key(source, EVIDENCE_KEYS)
         if key is not None:
             return evidence_passages(source[key])
-        passages: list[Passage] = []
-        for _, found_passages in list_tool_calls(extract_messages(source) or ()):
-            passages += found_passages
+        tool_calls = list_tool_calls(extract_messages(source) or ())
+        passages = tuple(chain.from_iterable(found for _, found in tool_calls))
         if passages:
-            return tuple(passages)
+            return passages
     return ()
 
 
@@ -194,13 +194,11 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
         if not isinstance(block, Mapping) or block.get("type") != "search_result":
             continue
         content = block.get("content") or ()
-        texts = []
-        for item in content if isinstance(content, list) else [content]:
-            text = block_text(item)
-            if text:
-                texts.append(text)
+        items = content if isinstance(content, list) else [content]
+        texts = [block_text(item) or "" for item in items]
         metadata = {key: str(block.get(key) or "") for key in ("title", "source")}
-        document = Document(page_content="\n".join(texts), metadata=metadata)
+        page_content = "\n".join(filter(None, texts))
+        document = Document(page_content=page_content, metadata=metadata)
         documents.append(document)
     return documents
 

@@ -38,9 +38,11 @@ HEADER_KEYS = ("title",)
 
 
 def describe_value(value: Any) -> str:
-    """What a user passed, for an error: its type, or the keys of a dict."""
+    """What a user passed, for an error: its type, the keys of a dict, or the class."""
     if isinstance(value, dict):
         return f"a dict with the keys {sorted(value)}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     return f"a {type(value).__name__}"
 
 

@@ -44,11 +44,9 @@ def replace_message_text(
     if not isinstance(message.content, str):
         content = []
         for block in message.content:
-            if isinstance(block, dict) and block_text(block) is not None:
-                block = {**block, "text": text}
-            elif isinstance(block, str):
-                block = text
-            content.append(block)
+            is_text = block_text(block) is not None
+            new_block = text if isinstance(block, str) else {**block, "text": text}
+            content.append(new_block if is_text else block)
     return record_on_message(message.model_copy(update={"content": content}), record)
 
 

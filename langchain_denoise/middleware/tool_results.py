@@ -33,7 +33,11 @@ from denoise_core.tool_results import (
     recall_text,
 )
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
+from langchain_denoise.convert.chain_values import (
+    MESSAGES_KEY,
+    as_mapping,
+    extract_messages,
+)
 from langchain_denoise.convert.history import shown_message
 from langchain_denoise.convert.messages import ConversationTurn
 from langchain_denoise.middleware.base import ViewMiddleware
@@ -184,12 +188,9 @@ class DenoiseToolResults(ViewMiddleware):
     def _check_names(self, request: ModelRequest[Any]) -> None:
         if self._has_checked_names:
             return
-        agent_names: list[str] = []
-        for agent_tool in request.tools:
-            if isinstance(agent_tool, BaseTool):
-                agent_names.append(agent_tool.name)
-            else:
-                agent_names.append(str(agent_tool.get("name", "")))
+        # What is no `BaseTool` runs at the model's provider, and its results are not seen.
+        tools = [item for item in request.tools if isinstance(item, BaseTool)]
+        agent_names = [agent_tool.name for agent_tool in tools]
         unknown_names = sorted((self.tool_names or frozenset()).difference(agent_names))
         if unknown_names:
             hint = closest_name(unknown_names[0], agent_names)
@@ -312,10 +313,6 @@ def _tool_messages(tool_return: ToolReturn) -> list[ToolMessage]:
 
 def _search_query(request: ToolCallRequest) -> str:
     """The user's last message, and the search text of the call if it differs."""
-    state = request.state
-    if not isinstance(state, (dict, list)):
-        state = {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
-    user_text = ConversationTurn.from_messages(
-        extract_messages(state) or []
-    ).question_text
+    messages = extract_messages(as_mapping(request.state)) or []
+    user_text = ConversationTurn.from_messages(messages).question_text
     return build_query(user_text, query_from_arguments(request.tool_call["args"]))

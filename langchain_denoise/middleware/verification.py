@@ -243,7 +243,6 @@ class ModelDrafter:
     ) -> None:
         self.request = request
         self.answer_function = settings.answer
-        self.verifier = settings.verifier
         self.first_response = first_response
         self.handler = handler
         self.extra_calls = 0
@@ -251,7 +250,9 @@ class ModelDrafter:
         # The state's messages are those before other middleware changed the request, so
         # that the verdict does not depend on the order of middleware.
         messages = extract_messages(request.state) or request.messages
-        self.turn = ConversationTurn.from_messages(messages)
+        turn = ConversationTurn.from_messages(messages)
+        self.question = turn.question_text.strip() or "(no question)"
+        self.history = to_core_messages(turn.history)
         rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
         evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
@@ -269,16 +270,6 @@ class ModelDrafter:
         self.rejected_count = max(len(rejected_texts), earlier_count)
         attempts = max(1, loop.limits.attempts - self.rejected_count)
         self.loop = loop.with_limits(attempts=attempts)
-
-    @property
-    def question(self) -> str:
-        """The text of the user's last message."""
-        return self.turn.question_text.strip() or "(no question)"
-
-    @property
-    def history(self) -> Any:
-        """The conversation before the question."""
-        return to_core_messages(self.turn.history)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
@@ -404,10 +395,9 @@ def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
     """The documents that another middleware put into the agent's state."""
     results = []
     for key in EVIDENCE_KEYS:
-        value = state.get(key) if isinstance(state, Mapping) else None
-        if value:
+        if state.get(key):
             with suppress(InputError):  # another middleware's value of this name
-                results.append(RetrievedEvidence(evidence_passages(value)))
+                results.append(RetrievedEvidence(evidence_passages(state[key])))
     return tuple(results)
 
 

@@ -18,6 +18,7 @@ from langchain_core.tools import BaseTool
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import rejects_json_mode
 from denoise_core.errors import ContractViolation
+from langchain_denoise.convert.documents import describe_value
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
 from langchain_denoise.models.bindings import AnyRunnable
 
@@ -150,15 +151,12 @@ def as_llm(model: Any, argument: str = "model") -> LLM:
     """
     if isinstance(model, (str, Runnable)):
         return ChatModelLLM(model)
-    is_class = isinstance(model, type)
-    if isinstance(model, LLM) and not is_class:
+    if isinstance(model, LLM) and not isinstance(model, type):
         return model
-    received = f"a {type(model).__name__}"
-    if is_class:
-        received = f"the class {model.__name__}"
     raise InputError(
         f"{argument}: expected a chat model, a runnable, a name such as "
-        f"'openai:gpt-4o-mini', or a denoise_core LLM, got {received}"
+        f"'openai:gpt-4o-mini', or a denoise_core LLM, got "
+        f"{describe_value(model)}"
     )
 
 
