@@ -127,10 +127,10 @@ class DenoiseCompressor(
     def _prepare_call(
         self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
     ) -> RecordedCall:
-        return _DenoiseCall(self, input, run, config)
+        return _CompressorCall(self, input, run, config)
 
 
-class _DenoiseCall(RecordedCall):
+class _CompressorCall(RecordedCall):
     """One call's documents or texts as passages, and the denoiser for this request."""
 
     def __init__(

@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from denoise_core import DenoiseResult, InputError, Passage
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.s2a.message import MESSAGE_ID, MessageDenoiser, NeutralMessage
+from denoise_core.s2a.message import MessageDenoiser, NeutralMessage
 from denoise_core.s2a.options import OnError, Variant
+from denoise_core.s2a.question import MESSAGE_ID
 from langchain_denoise.convert.chain_values import extract_messages
 from langchain_denoise.convert.history import (
     has_several_texts,

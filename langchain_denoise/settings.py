@@ -185,9 +185,9 @@ class Denoise(BaseModel):
         if self.denoiser is not None:
             require_denoiser(self.denoiser)
         sources = ("denoiser", "model", "scorer")
-        given = [name for name in sources if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(given)}: give one of them")
+        set_sources = [name for name in sources if getattr(self, name) is not None]
+        if len(set_sources) > 1:
+            raise InputError(f"{' and '.join(set_sources)}: give one of them")
         # Wrong settings raise here, and not in the middle of a run.
         self.denoiser_for({})
         return self
@@ -206,13 +206,14 @@ class Denoise(BaseModel):
             self._built.denoiser = self._build_denoiser(self._keep_settings({}))
             self._built.values = values
         built = self._built.denoiser
-        if overrides.keys().isdisjoint(KeepSettings._fields):
-            return built
-        denoiser = self._build_denoiser(self._keep_settings(overrides))
-        if self.model is not None:
-            # What was learned of the model's replies holds for every request.
-            denoiser.llm = built.llm
-            denoiser.record = built.record
+        denoiser: Denoiser = built
+        if not overrides.keys().isdisjoint(KeepSettings._fields):
+            request_denoiser = self._build_denoiser(self._keep_settings(overrides))
+            if self.model is not None:
+                # What was learned of the model's replies holds for every request.
+                request_denoiser.llm = built.llm
+                request_denoiser.record = built.record
+            denoiser = request_denoiser
         return denoiser
 
     def _build_denoiser(self, settings: KeepSettings) -> Any:

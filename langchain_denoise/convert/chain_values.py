@@ -131,7 +131,7 @@ def extract_evidence(
         if key is not None:
             return evidence_passages(source[key])
         tool_calls = list_tool_calls(extract_messages(source) or ())
-        passages = tuple(chain.from_iterable(found for _, found in tool_calls))
+        passages = tuple(chain.from_iterable(results for _, results in tool_calls))
         if passages:
             return passages
     return ()
@@ -264,7 +264,7 @@ def attach_record(output: Any, record: Record) -> Any:
         is_record = isinstance(own_value, Mapping) and "stopped_because" in own_value
         if RECORD_KEY in output and not is_record:
             raise InputError(
-                f"the chain's output has a key {RECORD_KEY!r} of its own, where verified "
+                f"the chain's output has a key {RECORD_KEY!r} already, where verified "
                 "puts its record: give it another name in the chain"
             )
         return {**output, RECORD_KEY: record}

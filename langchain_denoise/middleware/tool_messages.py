@@ -172,8 +172,10 @@ class ToolDocuments:
             return cut.cap_message(self.message)
         message = self.message
         if content is None or len(content) >= self.characters:
-            content, artifact = message.content, message.artifact
-            return cut.change_message(message, content, artifact, record), ()
+            unchanged = cut.change_message(
+                message, message.content, message.artifact, record
+            )
+            return unchanged, ()
         artifact = [document for document in shown_documents if document is not None]
         record["kept"] = len(artifact)
         shortened = cut.change_message(message, content, artifact, record)

@@ -7,6 +7,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
@@ -208,9 +209,7 @@ class VerifiedRunnable(RecordedRunnable[Any, Any]):
             The events; the last is `Finished` or `Revised` with the `Answer`.
         """
         traced = _TracedStream(self, show)
-        name = self.get_name()
-        texts = RunnableGenerator(traced.texts, traced.atexts, name=name)
-        for _ in texts.stream(input, config):
+        for _ in traced.runnable().stream(input, config):
             yield traced.last_event
 
     async def astream_checked(
@@ -222,9 +221,7 @@ class VerifiedRunnable(RecordedRunnable[Any, Any]):
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
         traced = _TracedStream(self, show)
-        name = self.get_name()
-        texts = RunnableGenerator(traced.texts, traced.atexts, name=name)
-        stream = texts.astream(input, config)
+        stream = traced.runnable().astream(input, config)
         try:
             async for _ in stream:
                 yield traced.last_event
@@ -433,8 +430,17 @@ class _TracedStream:
     is_left: bool = False
     last_event: Any = field(default=None, init=False)
 
+    def runnable(self) -> RunnableGenerator[Any, str]:
+        """The stream as a runnable that yields a text for each event."""
+        texts: Any = self.texts
+        atexts: Any = self.atexts
+        return RunnableGenerator(texts, atexts, name=self.settings.get_name())
+
     def texts(
-        self, inputs: Iterator[Any], run_manager: AnyRunManager, config: RunnableConfig
+        self,
+        inputs: Iterator[Any],
+        run_manager: ParentRunManager,
+        config: RunnableConfig,
     ) -> Iterator[str]:
         """The text of each event, which is then the last one."""
         call = ChainDrafter(self.settings, next(inputs), {})
@@ -450,7 +456,7 @@ class _TracedStream:
     async def atexts(
         self,
         inputs: AsyncIterator[Any],
-        run_manager: AnyRunManager,
+        run_manager: AsyncParentRunManager,
         config: RunnableConfig,
     ) -> AsyncIterator[str]:
         """`texts` for async."""

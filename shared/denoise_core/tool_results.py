@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.spans import Ranges
+from denoise_core.spans import Ranges, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
     JsonPath,
     TextEdit,
@@ -191,7 +191,7 @@ class ToolResult:
             max_characters: Characters of all texts together, but for the notes.
             has_recall: Whether the notes name the id of the omitted text.
             result: What denoising kept of ``passages``: the head and the tail are those
-                of the kept records. None is all of them.
+                of the kept records. None, and a text of which nothing is kept, means all.
         """
         if self.characters <= max_characters:
             return ReducedResult(self.value)
@@ -220,9 +220,8 @@ class ToolResult:
         pinned_spans = self._pinned_spans(chunked)
         kept_spans: Ranges = [(0, len(chunked.text))]
         if result is not None:
-            source_spans, rewritten_texts = _kept_by_id(result)
-            if self.passages[n].id not in rewritten_texts:
-                kept_spans = source_spans.get(self.passages[n].id, [])
+            source_spans, _ = _kept_by_id(result)
+            kept_spans = merge_spans(source_spans.get(self.passages[n].id, kept_spans))
         spans = _head_and_tail(chunked, limit, kept_spans) + pinned_spans
         new_text = self._cut_text(n, spans, has_recall)
         is_too_long = new_text.length > limit + MAX_NOTE_CHARACTERS
@@ -632,10 +631,7 @@ def _head_and_tail(
     limit = remaining_characters // 2
     kept_chunks = []
     for chunk in scored_chunks:
-        start, end = chunk.span
-        if any(
-            start < kept_end and kept_start < end for kept_start, kept_end in kept_spans
-        ):
+        if clip_spans(kept_spans, *chunk.span):
             kept_chunks.append(chunk)
     spans: Ranges = []
     for chunks in (kept_chunks, kept_chunks[::-1]):

@@ -303,7 +303,7 @@ def test_a_value_that_the_chain_has_under_our_key_is_not_lost():
     """The record took the place of the chain's own value."""
     output = {"answer": "Paris.", "context": ["Paris."], "denoise": "mine"}
     chain = verified(lambda chain_input: output, judge=lambda *_: True)
-    with pytest.raises(InputError, match="has a key 'denoise' of its own"):
+    with pytest.raises(InputError, match="has a key 'denoise' already"):
         chain.invoke({"question": "Which?"})
     # A record of an earlier turn is replaced by that of this one.
     first = verified(

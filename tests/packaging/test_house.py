@@ -104,7 +104,7 @@ def test_no_circle():
 # ceiling above its goal is a debt and may only fall.
 CEILINGS = {
     "shared/denoise_core": (137_800, 105_000),
-    "langchain_denoise": (14_950, 12_500),
+    "langchain_denoise": (13_200, 12_500),
     "llamaindex_denoise": (12_150, 10_500),
     "shared/lab": (21_400, 22_000),
     "benchmarks": (29_700, 24_000),
