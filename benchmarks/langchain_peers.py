@@ -24,9 +24,10 @@ from s2a_cost import work
 
 from denoise_core import Guard, Passage
 from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_lab.experiments.scripted_server import Server, tokenizer
-from langchain_denoise import DenoiseCompressor
+from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -57,7 +58,10 @@ def moves(
             LLMChainFilter,
         )
 
-    extractor = DenoiseCompressor(model=model, context=False)
+    own_words = Options(keep_context=False)
+    extractor = DenoiseCompressor(
+        denoiser=S2ADenoiser(ChatModelLLM(model), options=own_words)
+    )
     return {
         "LLMChainExtractor": (LLMChainExtractor.from_llm(model), extractor),
         "LLMChainFilter": (

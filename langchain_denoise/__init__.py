@@ -6,9 +6,10 @@ and checked answers go out. The methods themselves are in `denoise_core`.
 Read `compressor.py` first: `DenoiseCompressor` puts any denoiser of the core into a
 retriever, a compressor pipeline, a chain or a graph; its settings are in `settings.py`,
 and `DenoisingRetriever` shares them. `S2AMessages` removes opinion from a
-conversation. `verified` adds judge, feedback and retry to a chain you have;
-`AugmentedRunnable` is the whole loop. `ChatModelLLM` and `RetrieverAdapter` let the core
-use your chat model and your retriever. Agent middleware is in `langchain_denoise.middleware`.
+conversation. `verified` adds judge, feedback and retry to a chain you have.
+`ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever,
+as in ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever))``, which is the whole
+loop. Agent middleware is in `langchain_denoise.middleware`.
 
 Where a new part goes: a conversion between the two worlds in `convert`, a kind of model
 or scorer in `models`, a check of answers in `verification`, a part of an agent in
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING
 from denoise_core import MissingExtra
 
 if TYPE_CHECKING:
-    from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.models.chat_llm import ChatModelLLM
     from langchain_denoise.models.scoring import EmbeddedEmbeddings
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from langchain_denoise.verification.verifier import Verifier
 
 __all__ = [
-    "AugmentedRunnable",
     "ChatModelLLM",
     "DenoiseCompressor",
     "DenoisingRetriever",
@@ -47,7 +46,6 @@ __all__ = [
 ]
 
 _MODULE_OF_NAME = {
-    "AugmentedRunnable": "augmenter",
     "ChatModelLLM": "models.chat_llm",
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.callbacks import Callbacks
@@ -12,12 +11,13 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
-from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
+from denoise_core import DenoiseResult, Guard, InputError, Passage
 from denoise_core.ranking import keep_top, may_fill, order_by_score
 from langchain_denoise.convert.documents import (
-    DocumentBatch,
     describe_value,
+    passages_from_documents,
     read_documents,
+    restore_documents,
 )
 from langchain_denoise.observe import (
     AnyRunManager,
@@ -127,17 +127,11 @@ class DenoiseCompressor(
     def _prepare_call(
         self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
     ) -> RecordedCall:
-        call_type = _DocumentsCall if "documents" in input else _TextsCall
-        return call_type(self, input, run, config)
+        return _CompressorCall(self, input, run, config)
 
 
-class _TextsCall(RecordedCall):
-    """One call's texts as passages, and the denoiser for this request.
-
-    END chunks texts by their structure, unless ``chunks`` says otherwise.
-    """
-
-    input_key = "texts"
+class _CompressorCall(RecordedCall):
+    """One call's documents or texts as passages, and the denoiser for this request."""
 
     def __init__(
         self,
@@ -147,43 +141,35 @@ class _TextsCall(RecordedCall):
         config: RunnableConfig,
     ) -> None:
         overrides = request_settings(config)
-        texts = input[self.input_key]
-        denoiser = self.choose_denoiser(
-            settings, settings.denoiser_for(overrides), texts
-        )
+        denoiser = settings.denoiser_for(overrides)
         self.settings = settings
         self.callback_run = run
         self.query: str = input["query"]
+        self.documents: list[Document] | None = input.get("documents")
+        if self.documents is None:
+            # Imported here: a compressor of documents does not pay for tools' results.
+            from denoise_core.end.tool_results import for_tool_results
+
+            self.passages: tuple[Passage, ...] = tuple(input["texts"])
+            denoiser = for_tool_results(denoiser, self.passages)
+        else:
+            self.passages = passages_from_documents(
+                self.documents, settings.header_keys
+            )
         self.guard = Guard(
             denoiser,
             on_error="keep" if settings.shadow else settings.on_error,
             on_empty="drop" if settings.shadow else settings.on_empty,
         )
-        self.passages: Sequence[Passage] = self.to_passages(texts)
         self.top_n = overrides.get("top_n", settings.top_n)
         self.order = overrides.get("order", settings.order)
         self.fill_up = may_fill(denoiser)
-        self.max_concurrency = settings.max_concurrency
         self.run_inputs = {
             "query": self.query,
-            self.input_key: len(self.passages),
+            "texts" if self.documents is None else "documents": len(self.passages),
             "method": type(denoiser).__name__,
+            "shadow": settings.shadow,
         }
-        if settings.shadow:
-            self.run_inputs["shadow"] = True
-
-    def choose_denoiser(
-        self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
-    ) -> Denoiser:
-        # Imported here: a compressor of documents does not pay for tools' results.
-        from denoise_core.end.tool_results import for_tool_results
-
-        return (
-            for_tool_results(denoiser, texts) if settings.chunks is None else denoiser
-        )
-
-    def to_passages(self, texts: Any) -> Sequence[Passage]:
-        return tuple(texts)
 
     @override
     def run(self) -> DenoiseResult:
@@ -194,11 +180,23 @@ class _TextsCall(RecordedCall):
         return self.finish(await self.guard.adenoise(self.query, self.passages))
 
     def finish(self, result: DenoiseResult) -> DenoiseResult:
-        return result
+        """The result with the best documents, in the order of the settings."""
+        if self.documents is None:
+            return result
+        if self.top_n is not None:
+            result = keep_top(result, self.passages, self.top_n, fill=self.fill_up)
+        return result if self.order == "input" else order_by_score(result)
 
     @override
     def build_output(self, result: DenoiseResult) -> Any:
-        return result
+        if self.documents is None:
+            return result
+        if self.settings.shadow:
+            return list(self.documents)
+        write_scores = self.settings._write_scores or self.order == "score"
+        return restore_documents(
+            self.documents, self.passages, result, scores=write_scores
+        )
 
     @override
     def records(self, result: DenoiseResult) -> RunRecords:
@@ -210,39 +208,6 @@ class _TextsCall(RecordedCall):
             shadow_call = ShadowCall.from_result(self.passages, result)
             report_call(run.handlers, run.run_id, shadow_call)
         return (self.run_inputs, *result_summaries(self.passages, result))
-
-
-class _DocumentsCall(_TextsCall):
-    """One call's documents."""
-
-    input_key = "documents"
-
-    def choose_denoiser(
-        self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
-    ) -> Denoiser:
-        return denoiser
-
-    def to_passages(self, texts: Any) -> Sequence[Passage]:
-        self.documents = texts
-        self.batch = DocumentBatch(texts, self.settings.header_keys, self.guard)
-        return self.batch.passages
-
-    def finish(self, result: DenoiseResult) -> DenoiseResult:
-        if self.top_n is not None:
-            result = keep_top(result, self.passages, self.top_n, fill=self.fill_up)
-        return result if self.order == "input" else order_by_score(result)
-
-    def build_output(self, result: DenoiseResult) -> list[Document]:
-        if self.settings.shadow:
-            return list(self.documents)
-        write_scores = self.settings._write_scores or self.order == "score"
-        detail = self.settings.record
-        return self.batch.restore_documents(result, detail, scores=write_scores)
-
-    @override
-    def records(self, result: DenoiseResult) -> RunRecords:
-        failures = {**result.failures, **self.batch.failures}
-        return super().records(replace(result, failures=failures))
 
 
 def _validate_input(input: Any, kwargs: Record) -> DenoiseInput:

@@ -34,9 +34,6 @@ AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager
 class RecordedCall(ABC):
     """One input of a `RecordedRunnable`."""
 
-    max_concurrency: int | None = None
-    """Most model calls at once, within the bound of the config."""
-
     @abstractmethod
     def run(self) -> Any:
         """The result; None if there is nothing to do."""
@@ -87,10 +84,7 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
         **kwargs: Any,
     ) -> Output:
         call = self._prepare_call(input, run_manager, config, kwargs)
-        with (
-            limit_concurrency(config.get("max_concurrency")),
-            limit_concurrency(call.max_concurrency),
-        ):
+        with limit_concurrency(config.get("max_concurrency")):
             result = call.run()
         output = call.build_output(result)
         # Building the records costs time, so it is skipped when nothing listens.
@@ -107,10 +101,7 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
         **kwargs: Any,
     ) -> Output:
         call = self._prepare_call(input, run_manager, config, kwargs)
-        with (
-            limit_concurrency(config.get("max_concurrency")),
-            limit_concurrency(call.max_concurrency),
-        ):
+        with limit_concurrency(config.get("max_concurrency")):
             result = await call.arun()
         output = call.build_output(result)
         if result is not None and has_listeners(run_manager):
@@ -152,23 +143,3 @@ def result_summaries(
 def has_listeners(run: AnyRunManager) -> bool:
     """Whether a handler listens; without one no record is built."""
     return bool(run.handlers or run.inheritable_handlers)
-
-
-def short_record(record: Record) -> Record:
-    """The record without the text of the drafts, for a span."""
-    attempt_keys = ("draft", "outcome", "score", "reasons")
-    run_keys = (
-        "outcome",
-        "stopped_because",
-        "score",
-        "judge",
-        "calls",
-        "input_tokens",
-        "output_tokens",
-    )
-    attempts = [_select(attempt, attempt_keys) for attempt in record["attempts"]]
-    return {**_select(record, run_keys), "attempts": attempts}
-
-
-def _select(record: Record, keys: tuple[str, ...]) -> Record:
-    return {key: record[key] for key in keys}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -19,7 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.runnables.configurable import DynamicRunnable
-from pydantic import field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError, Passage
@@ -30,7 +28,6 @@ from langchain_denoise.convert.documents import (
     HEADER_KEYS,
     passages_from_documents,
     read_documents,
-    validate_header_keys,
 )
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.settings import (
@@ -40,23 +37,6 @@ from langchain_denoise.settings import (
     RetrieverLike,
     request_settings,
 )
-
-_call_config: ContextVar[RunnableConfig | None] = ContextVar(
-    "denoise_retriever_config", default=None
-)
-
-
-@contextmanager
-def _share_config(config: RunnableConfig | None) -> Iterator[None]:
-    """Makes a call's config available to ``_get_relevant_documents``.
-
-    LangChain calls that method without it.
-    """
-    token = _call_config.set(ensure_config(config))
-    try:
-        yield
-    finally:
-        _call_config.reset(token)
 
 
 class DenoisingRetriever(Denoise, BaseRetriever):
@@ -84,9 +64,11 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     retriever: RetrieverLike
     """The retriever to wrap: any runnable from a question to documents."""
 
-    k: PositiveCount | None = None
+    top_n: PositiveCount | None = Field(default=None, alias="k")
     """How many documents to return, if the retriever found so many: ``top_n`` of
-    `DenoiseCompressor`."""
+    `DenoiseCompressor`, which is called ``k`` here."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="forbid")
 
     @classmethod
     @override
@@ -99,34 +81,31 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         require_retriever(retriever)
         return retriever
 
-    @model_validator(mode="after")
-    def _check_counts(self) -> Self:
-        if None not in (self.top_n, self.k) and self.top_n != self.k:
-            raise InputError(
-                f"top_n={self.top_n} and k={self.k}: both say how many documents to "
-                "return; give k"
-            )
-        return self
-
     @override
     def invoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        with _share_config(config):
-            return super().invoke(input, config, **kwargs)
+        # LangChain gives the config to no other method of a retriever.
+        return super().invoke(input, config, call_config=config, **kwargs)
 
     @override
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        with _share_config(config):
-            return await super().ainvoke(input, config, **kwargs)
+        return await super().ainvoke(input, config, call_config=config, **kwargs)
 
     @override
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        call_config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
-        config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
+        config = patch_config(
+            ensure_config(call_config), callbacks=run_manager.get_child()
+        )
         request, arguments = self._split_arguments(kwargs)
         documents = self.retriever.invoke(query, config, **arguments)
         return self._compressor.invoke(
@@ -139,9 +118,12 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
+        call_config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
+        config = patch_config(
+            ensure_config(call_config), callbacks=run_manager.get_child()
+        )
         request, arguments = self._split_arguments(kwargs)
         documents = await self.retriever.ainvoke(query, config, **arguments)
         return await self._compressor.ainvoke(
@@ -186,9 +168,9 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     @property
     def _compressor(self) -> DenoiseCompressor:
         settings = {name: getattr(self, name) for name in Denoise.model_fields}
-        if self.k is not None:
-            settings["top_n"] = self.k
-        compressor = DenoiseCompressor(**settings)
+        # The settings are checked already.
+        compressor = DenoiseCompressor.model_construct(**settings)
+        compressor._built = self._built
         # Equal documents of several queries must stay equal to be merged.
         compressor._write_scores = self.order == "score"
         return compressor
@@ -198,8 +180,7 @@ class RetrieverAdapter:
     """A LangChain retriever as the core's `Retriever`.
 
     A document without an id gets one made from its text, so that the same passage found
-    by two searches is recognised. ``header_keys`` name the metadata that is read with the
-    text.
+    by two searches is recognised. Its title is read with the text.
 
     >>> from langchain_core.runnables import RunnableLambda
     >>> document = Document(page_content="The tower is 330 m tall.", id="a")
@@ -209,15 +190,9 @@ class RetrieverAdapter:
     [('a', 'The tower is 330 m tall.')]
     """
 
-    def __init__(
-        self,
-        retriever: Runnable[str, list[Document]],
-        *,
-        header_keys: Sequence[str] = HEADER_KEYS,
-    ) -> None:
+    def __init__(self, retriever: Runnable[str, list[Document]]) -> None:
         require_retriever(retriever)
         self.retriever = retriever
-        self.header_keys = tuple(validate_header_keys(header_keys))
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         """The passages that the retriever finds.
@@ -234,7 +209,7 @@ class RetrieverAdapter:
     def _to_passages(self, documents: Sequence[Document]) -> Sequence[Passage]:
         try:
             document_list = read_documents(documents, "found")
-            return passages_from_documents(document_list, self.header_keys)
+            return passages_from_documents(document_list, HEADER_KEYS)
         except InputError as error:
             raise ContractViolation(
                 f"{type(self.retriever).__name__}: {error}"

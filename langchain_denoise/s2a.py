@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import field_validator
 from typing_extensions import override
 
-from denoise_core import InputError
-from denoise_core.s2a import S2ADenoiser, S2AResult
+from denoise_core import DenoiseResult, InputError, Passage
+from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.s2a.message import MessageDenoiser, NeutralMessage
 from denoise_core.s2a.options import OnError, Variant
+from denoise_core.s2a.question import MESSAGE_ID
 from langchain_denoise.convert.chain_values import extract_messages
-from langchain_denoise.convert.history import UserTurn
+from langchain_denoise.convert.history import (
+    has_several_texts,
+    question_position,
+    record_on_message,
+    replace_message_text,
+)
 from langchain_denoise.convert.messages import read_messages
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import (
@@ -68,58 +74,57 @@ class S2AMessages(RecordedRunnable[Any, list[BaseMessage]]):
         if messages is None:
             type_name = type(input).__name__
             raise InputError(f"expected messages or a prompt, got {type_name}")
-        turn = UserTurn.from_messages(messages, self.variant)
-        return _TurnCall(messages, turn, self._denoiser())
-
-    def _denoiser(self) -> S2ADenoiser:
         llm = as_llm(self.model)
-        return S2ADenoiser(llm, variant=self.variant, on_error=self.on_error)
+        denoiser = MessageDenoiser(llm, variant=self.variant, on_error=self.on_error)
+        return _MessageCall(messages, denoiser)
 
 
-class _TurnCall(RecordedCall):
-    """One conversation, whose turn is None if there is nothing to denoise."""
+class _MessageCall(RecordedCall):
+    """One conversation; its result is None without a message to denoise."""
 
-    def __init__(
-        self,
-        messages: list[BaseMessage],
-        turn: UserTurn | None,
-        denoiser: S2ADenoiser,
-    ) -> None:
+    def __init__(self, messages: list[BaseMessage], denoiser: MessageDenoiser) -> None:
         self.messages = messages
-        self.turn = turn
         self.denoiser = denoiser
+        self.text: str | None = None
+        self.position = question_position(messages)
+        if self.position is None:
+            return
+        if has_several_texts(messages[self.position]):
+            problem = "a message has several blocks of text"
+            log_fallback("S2AMessages", problem, "the message was kept as it was")
+        else:
+            self.text = str(messages[self.position].text)
 
     @override
-    def run(self) -> S2AResult | None:
-        turn = self.turn
-        if turn is None:
-            return None
-        result = self.denoiser.denoise(turn.question, [turn.passage])
-        return _leave_out_relevance(result)
+    def run(self) -> NeutralMessage | None:
+        return None if self.text is None else self.denoiser.neutralize(self.text)
 
     @override
-    async def arun(self) -> S2AResult | None:
-        turn = self.turn
-        if turn is None:
-            return None
-        result = await self.denoiser.adenoise(turn.question, [turn.passage])
-        return _leave_out_relevance(result)
+    async def arun(self) -> NeutralMessage | None:
+        return None if self.text is None else await self.denoiser.aneutralize(self.text)
 
     @override
-    def build_output(self, result: S2AResult | None) -> list[BaseMessage]:
-        if self.turn is None or result is None:
+    def build_output(self, result: NeutralMessage | None) -> list[BaseMessage]:
+        if self.position is None or result is None:
             return self.messages
-        return self.turn.apply_result(result)
+        message = self.messages[self.position]
+        ranges = [[drop.span.start, drop.span.end] for drop in result.dropped]
+        record = {"fallback": result.fallback, "left_out": ranges}
+        if result.text != result.source.strip():
+            record["original"] = result.source
+            message = replace_message_text(message, result.text, record)
+        elif result.fallback:
+            message = record_on_message(message, record)
+        conversation = list(self.messages)
+        conversation[self.position] = message
+        return conversation
 
     @override
-    def records(self, result: S2AResult) -> RunRecords:
-        turn = cast("UserTurn", self.turn)
-        summaries = result_summaries([turn.passage], result)
-        return ({"question": turn.question}, *summaries)
-
-
-def _leave_out_relevance(result: S2AResult) -> S2AResult:
-    """The result without what the model says of an answer: a user's message asks for one."""
-    if result.relevant is None:
-        return result
-    return replace(result, relevant=None, note=None)
+    def records(self, result: NeutralMessage) -> RunRecords:
+        original = Passage(result.source, MESSAGE_ID)
+        kept = Passage(result.text, MESSAGE_ID, is_rewritten=True)
+        denoised = DenoiseResult(
+            result.question, (kept,), result.dropped, result.trace, result.fallback
+        )
+        summaries = result_summaries([original], denoised)
+        return ({"question": result.source}, *summaries)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from langchain_core.runnables import RunnableConfig
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -35,8 +35,8 @@ from denoise_core._frameworks import (
     with_keep_rule,
 )
 from denoise_core.runtime.guard import FailurePolicy
-from denoise_core.runtime.record import RECORD_KEY, RecordDetail
-from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys
+from denoise_core.runtime.record import RECORD_KEY
+from langchain_denoise.convert.documents import HEADER_KEYS, describe_value
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -58,19 +58,9 @@ else:
     # say what to type instead.
     LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any
 
-VariantName = Literal[
-    "select",
-    "remove",
-    "default",
-    "single",
-    "keep_original",
-    "not_instructed",
-    "relevance",
-]
 DocumentOrder = Literal["input", "score"]
 IrrelevantPolicy = Literal["keep", "drop"]
 PositiveCount = Annotated[int, Field(ge=1)]
-Chunking = Literal["whole", "sentences"] | PositiveCount
 
 
 AMOUNT_SETTINGS = frozenset(("keep", "threshold", "max_tokens"))
@@ -88,6 +78,20 @@ class RequestSettings(TypedDict, total=False):
     on_irrelevant: IrrelevantPolicy | None
     top_n: PositiveCount | None
     order: DocumentOrder | None
+
+
+class BuiltDenoiser:
+    """The denoiser of some settings, with their values; a copy of it is empty."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.denoiser: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BuiltDenoiser)  # settings are equal by their values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BuiltDenoiser, ()
 
 
 class Denoise(BaseModel):
@@ -129,19 +133,6 @@ class Denoise(BaseModel):
     (``denoise_relevant`` is False), and logs that; None and ``"keep"`` return the best
     ones."""
 
-    chunks: Chunking | None = None
-    """END: what is scored: documents ``"whole"``, ``"sentences"``, or chunks of at most
-    so many characters."""
-
-    variant: VariantName | None = None
-    """System 2 Attention: ``"select"`` and ``"remove"`` keep the document's own
-    characters, the others rewrite."""
-
-    context: bool = True
-    """System 2 Attention: keep, with a sentence that the model selects, what it cannot be
-    read without, such as the sentence its pronoun refers to or the header of its table.
-    False keeps only what the model selects."""
-
     top_n: PositiveCount | None = None
     """Return at most this many documents: the best by score, or the first where nothing
     is scored. A denoiser that scores adds its best-scored dropped documents to reach the
@@ -150,9 +141,7 @@ class Denoise(BaseModel):
     order: DocumentOrder = "input"
     """``"input"`` leaves documents in their order; ``"score"`` puts the best first."""
 
-    header_keys: Annotated[tuple[str, ...], BeforeValidator(validate_header_keys)] = (
-        HEADER_KEYS
-    )
+    header_keys: tuple[str, ...] = HEADER_KEYS
     """Metadata that is read with a document's text, but never part of the kept text."""
 
     on_error: FailurePolicy = "keep"
@@ -163,16 +152,12 @@ class Denoise(BaseModel):
     """The same for a result that keeps nothing; ``"raise"`` raises
     `denoise_core.EmptyResult`."""
 
-    record: RecordDetail = "spans"
-    """The metadata under ``denoise_...``: ``"spans"`` (id, ranges, score, fallback; at
-    most 2 KB) or ``"none"``. The event ``denoise`` has every scored chunk."""
-
-    max_concurrency: PositiveCount | None = None
-    """Most model calls of one denoising at once; None is the denoiser's own bound."""
-
     shadow: bool = False
     """Return what came in, unchanged, and only count what would be dropped: for a
     `ShadowReport` among the callbacks. No failure of the denoiser raises then."""
+
+    # Built once, because a denoiser learns what its model's replies look like.
+    _built: BuiltDenoiser = PrivateAttr(default_factory=BuiltDenoiser)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -183,6 +168,12 @@ class Denoise(BaseModel):
         if not isinstance(values, Mapping):
             return values
         known_names = set(cls.model_fields)
+        for name, field in cls.model_fields.items():
+            if field.alias is not None:
+                known_names.add(field.alias)
+            if field.alias in values and name in values:
+                both_names = f"{name} and {field.alias}"
+                raise InputError(f"{both_names}: one setting; give {field.alias}")
         for name in values:
             if name not in known_names:
                 hint = closest_name(name, known_names)
@@ -193,26 +184,13 @@ class Denoise(BaseModel):
     def _check_combination(self) -> Self:
         if self.denoiser is not None:
             require_denoiser(self.denoiser)
-            conflict = "not together with denoiser=, which is built already"
-            self._require_unset(conflict, "model", "scorer", "chunks")
-        if self.model is None:
-            only_s2a = "a setting of System 2 Attention, which needs model="
-            self._require_unset(only_s2a, "variant")
-            if not self.context:
-                raise InputError(f"context=False: {only_s2a}")
-        else:
-            only_end = "a setting of END; with model= there is variant="
-            self._require_unset(only_end, "keep", "threshold", "chunks", "risk")
-            self._require_unset("give a scorer or a model, not both", "scorer")
-        self._keep_settings({}).end_arguments()
+        sources = ("denoiser", "model", "scorer")
+        set_sources = [name for name in sources if getattr(self, name) is not None]
+        if len(set_sources) > 1:
+            raise InputError(f"{' and '.join(set_sources)}: give one of them")
         # Wrong settings raise here, and not in the middle of a run.
         self.denoiser_for({})
         return self
-
-    def _require_unset(self, conflict: str, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None:
-                raise InputError(f"{name}: {conflict}")
 
     def denoiser_for(self, overrides: Mapping[str, Any]) -> Denoiser:
         """The denoiser for one request.
@@ -223,29 +201,42 @@ class Denoise(BaseModel):
         Raises:
             InputError: For a setting that does not fit the denoiser.
         """
-        settings = self._keep_settings(overrides)
-        if self.denoiser is not None:
-            denoiser: Denoiser = with_keep_rule(self.denoiser, settings)
-            return denoiser
-        if self.model is not None:
-            for name in ("keep", "threshold", "risk"):
-                if overrides.get(name) is not None:
-                    raise InputError(
-                        f"{name}={overrides[name]!r}: a setting of END; a model decides "
-                        "itself what to keep, within max_tokens"
-                    )
-            from langchain_denoise.models.chat_llm import as_llm
+        values = [getattr(self, name) for name in Denoise.model_fields]
+        if values != self._built.values:
+            self._built.denoiser = self._build_denoiser(self._keep_settings({}))
+            self._built.values = values
+        built = self._built.denoiser
+        denoiser: Denoiser = built
+        if not overrides.keys().isdisjoint(KeepSettings._fields):
+            request_denoiser = self._build_denoiser(self._keep_settings(overrides))
+            if self.model is not None:
+                # What was learned of the model's replies holds for every request.
+                request_denoiser.llm = built.llm
+                request_denoiser.record = built.record
+            denoiser = request_denoiser
+        return denoiser
 
-            return build_s2a_denoiser(
-                as_llm(self.model),
-                settings.max_tokens,
-                self.context,
-                variant=self.variant,
-                on_error=self.on_error,
-                on_irrelevant=settings.on_irrelevant,
-                max_concurrency=self.max_concurrency,
-            )
-        return self._build_end(settings)
+    def _build_denoiser(self, settings: KeepSettings) -> Any:
+        if self.denoiser is not None:
+            return with_keep_rule(self.denoiser, settings)
+        if self.model is None:
+            return self._build_end(settings)
+        for name in ("keep", "threshold", "risk"):
+            value = getattr(settings, name)
+            if value is not None:
+                raise InputError(
+                    f"{name}={value!r}: a setting of END; a model decides itself what "
+                    "to keep, within max_tokens"
+                )
+        from langchain_denoise.models.chat_llm import as_llm
+
+        return build_s2a_denoiser(
+            as_llm(self.model),
+            settings.max_tokens,
+            True,
+            on_error=self.on_error,
+            on_irrelevant=settings.on_irrelevant,
+        )
 
     def _keep_settings(self, overrides: Mapping[str, Any]) -> KeepSettings:
         """How much is kept: one way of a request replaces those of the settings."""
@@ -262,17 +253,16 @@ class Denoise(BaseModel):
         return KeepSettings(**values)
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
-        is_default_scorer = self.scorer is None
-        by_structure = is_default_scorer and settings.threshold is None
-        chunker: Any = "auto" if by_structure else named_chunker("whole")
-        if self.chunks is not None:
-            chunker = named_chunker(self.chunks)
-        if is_default_scorer:
-            return bundled_denoiser(settings, chunker)
+        whole_documents = named_chunker("whole")
+        if self.scorer is None:
+            by_structure = settings.threshold is None
+            return bundled_denoiser(
+                settings, "auto" if by_structure else whole_documents
+            )
         from langchain_denoise.models.scoring import as_scorer
 
         scorer = as_scorer(self.scorer)
-        return scorer_denoiser(scorer, settings, chunker, self.top_n)
+        return scorer_denoiser(scorer, settings, whole_documents, self.top_n)
 
 
 def require_denoiser(denoiser: Any) -> None:
@@ -281,15 +271,11 @@ def require_denoiser(denoiser: Any) -> None:
     Raises:
         InputError: For anything else; the message says what to write.
     """
-    is_class = isinstance(denoiser, type)
-    if isinstance(denoiser, Denoiser) and not is_class:
+    if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
         return
-    received = f"a {type(denoiser).__name__}"
-    if is_class:
-        received = f"the class {denoiser.__name__}"
     raise InputError(
-        f"denoiser: expected an object with denoise and adenoise, got {received}; "
-        "model= takes a chat model, scorer= embeddings"
+        "denoiser: expected an object with denoise and adenoise, got "
+        f"{describe_value(denoiser)}; model= takes a chat model, scorer= embeddings"
     )
 
 

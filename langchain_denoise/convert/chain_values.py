@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
@@ -129,11 +130,10 @@ def extract_evidence(
         key = _first_key(source, EVIDENCE_KEYS)
         if key is not None:
             return evidence_passages(source[key])
-        passages: list[Passage] = []
-        for _, found_passages in list_tool_calls(extract_messages(source) or ()):
-            passages += found_passages
+        tool_calls = list_tool_calls(extract_messages(source) or ())
+        passages = tuple(chain.from_iterable(results for _, results in tool_calls))
         if passages:
-            return tuple(passages)
+            return passages
     return ()
 
 
@@ -194,13 +194,11 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
         if not isinstance(block, Mapping) or block.get("type") != "search_result":
             continue
         content = block.get("content") or ()
-        texts = []
-        for item in content if isinstance(content, list) else [content]:
-            text = block_text(item)
-            if text:
-                texts.append(text)
+        items = content if isinstance(content, list) else [content]
+        texts = [block_text(item) or "" for item in items]
         metadata = {key: str(block.get(key) or "") for key in ("title", "source")}
-        document = Document(page_content="\n".join(texts), metadata=metadata)
+        page_content = "\n".join(filter(None, texts))
+        document = Document(page_content=page_content, metadata=metadata)
         documents.append(document)
     return documents
 
@@ -255,10 +253,20 @@ def attach_record(output: Any, record: Record) -> Any:
     """The output with the record under the key "denoise".
 
     In a message it goes into the ``response_metadata``; a string becomes `VerifiedText`.
+
+    Raises:
+        InputError: If the chain has that key for something else.
     """
     if isinstance(output, BaseMessage):
         return record_on_message(output, record)
     if isinstance(output, Mapping):
+        own_value = output.get(RECORD_KEY)
+        is_record = isinstance(own_value, Mapping) and "stopped_because" in own_value
+        if RECORD_KEY in output and not is_record:
+            raise InputError(
+                f"the chain's output has a key {RECORD_KEY!r} already, where verified "
+                "puts its record: give it another name in the chain"
+            )
         return {**output, RECORD_KEY: record}
     return VerifiedText(output, record) if isinstance(output, str) else output
 

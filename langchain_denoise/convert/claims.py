@@ -7,7 +7,7 @@ user names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from denoise_core import InputError
 from denoise_core.support.judging import ProviderCitation
 from langchain_denoise.convert.chain_values import (
     ANSWER_KEYS,
@@ -50,7 +49,7 @@ _INCLUDE_RAW_KEYS = {"raw", "parsed", "parsing_error"}
 
 @dataclass(frozen=True, slots=True)
 class ClaimedOutput:
-    """What is judged of one output: ``text``, or ``fields`` by name or path.
+    """What is judged of one output: ``text``, or ``fields`` by name.
 
     ``citations`` are those of a message's provider.
     """
@@ -60,35 +59,31 @@ class ClaimedOutput:
     citations: tuple[ProviderCitation, ...] = ()
 
 
-def extract_output_claims(
-    output: Any, selector: ValueSelector, claims: Sequence[str] | None = None
-) -> ClaimedOutput:
+def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput:
     """What is judged of an output.
 
-    Without selector and claims: a text or message; the value under one of `ANSWER_KEYS`,
-    at any depth; or, of an object without such a field, every field but those of
+    Without a selector: a text or message; the value under one of `ANSWER_KEYS`, at any
+    depth; or, of an object without such a field, every field but those of
     `NON_CLAIM_FIELDS`.
 
     Args:
         output: What the chain returned.
-        selector: The user's key or function; a function gets the unchanged output.
-        claims: The user's paths, such as ``"findings[].text"``.
+        selector: The user's key or function. A function gets the unchanged output, and
+            of a dict that it returns every field is judged.
 
     Raises:
-        InputError: If the output has no such key, path or answer.
+        InputError: If the output has no such key or answer.
     """
     if callable(selector):
         value = selector(output)
+        if isinstance(value, dict):
+            return _fields_output(value)
     else:
         value = _without_raw(output)
         if selector is not None:
             value = value_under_key(value, selector, "answer")
     while _is_structured(value):
         state = as_mapping(value)
-        if claims is not None:
-            return _fields_output(
-                {name: _value_at_path(state, name) for name in claims}
-            )
         key = _answer_key(state)
         if key is None:
             if isinstance(value, Mapping) and not state.keys().isdisjoint(ANSWER_KEYS):
@@ -96,11 +91,6 @@ def extract_output_claims(
             names = [name for name in state if name not in NON_CLAIM_FIELDS]
             return _fields_output({name: state[name] for name in names})
         value = state[key]
-    if claims is not None:
-        raise InputError(
-            f"claims={list(claims)}: paths of a structured answer, and this is a "
-            f"{type(value).__name__}"
-        )
     answer = find_answer(value)
     if isinstance(answer, str):
         return ClaimedOutput(answer)
@@ -132,37 +122,3 @@ def _answer_key(state: Mapping[str, Any]) -> str | None:
         if isinstance(value, (str, BaseMessage)) or _is_structured(value):
             return key
     return None
-
-
-def _value_at_path(state: Mapping[str, Any], path: str) -> Any:
-    """The value at ``findings[].text``; a list, if a part of the path ends in ``[]``."""
-    values: list[Any] = [state]
-    for part in path.split("."):
-        key = part.removesuffix("[]")
-        values = [value_under_key(value, key, f"claims: {path}") for value in values]
-        if part.endswith("[]"):
-            items: list[Any] = []
-            for value in values:
-                if not isinstance(value, (list, tuple)):
-                    raise InputError(f"claims={path!r}: there is no list at {part!r}")
-                items += value
-            values = items
-    return values if "[]" in path else values[0]
-
-
-def validate_claims(claims: Any) -> Any:
-    """The paths as a list, or None.
-
-    Raises:
-        InputError: For one string, and for items that are not strings.
-    """
-    if claims is None:
-        return None
-    is_list = isinstance(claims, Sequence) and not isinstance(claims, str)
-    if is_list and all(isinstance(path, str) for path in claims):
-        return list(claims)
-    hint = f"; write claims=[{claims!r}]" if isinstance(claims, str) else ""
-    raise InputError(
-        f"claims={claims!r}: expected a list of fields, such as "
-        f"['answer', 'findings[].text']{hint}"
-    )

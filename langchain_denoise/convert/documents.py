@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from langchain_core.documents import Document
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core import DenoiseResult, InputError, Passage, unique_ids
 from denoise_core._frameworks import copy_model
-from denoise_core.errors import format_error
-from denoise_core.runtime.record import RecordDetail, passage_record
+from denoise_core.runtime.record import passage_record
 from langchain_denoise.observe import Record
 
 SCORE_KEY = "relevance_score"
@@ -39,23 +37,12 @@ HEADER_KEYS = ("title",)
 """The metadata that is read with a document's text by default."""
 
 
-def validate_header_keys(keys: Any) -> Any:
-    """The ``header_keys`` unchanged.
-
-    Raises:
-        InputError: For one string.
-    """
-    if isinstance(keys, str):
-        raise InputError(
-            f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]"
-        )
-    return keys
-
-
 def describe_value(value: Any) -> str:
-    """What a user passed, for an error: its type, or the keys of a dict."""
+    """What a user passed, for an error: its type, the keys of a dict, or the class."""
     if isinstance(value, dict):
         return f"a dict with the keys {sorted(value)}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     return f"a {type(value).__name__}"
 
 
@@ -99,77 +86,47 @@ def read_document_list(value: Any) -> list[Document] | None:
         return None
 
 
-class DocumentBatch:
-    """The documents of one call, converted one by one under a guard's policy.
+def restore_documents(
+    documents: Sequence[Document],
+    passages: Sequence[Passage],
+    result: DenoiseResult,
+    *,
+    scores: bool = True,
+) -> list[Document]:
+    """The documents of a result.
 
-    ``documents`` are those that could be converted, ``passages`` their passages,
-    ``failures`` the reason for each of the others, by id.
+    They are copies of the originals, of their type and with their id and metadata, with
+    the kept text. The record replaces an earlier one under `RECORD_KEYS`, a new score
+    goes to ``metadata["relevance_score"]``.
+
+    Args:
+        documents: The originals.
+        passages: Their passages, in the same order.
+        result: What the denoiser returned for the passages.
+        scores: False writes no score, because scores differ by query.
     """
-
-    def __init__(
-        self, documents: Sequence[Document], header_keys: Sequence[str], guard: Guard
-    ) -> None:
-        self.documents: list[Document] = []
-        self.passages: list[Passage] = []
-        self.failures: dict[str, str] = {}
-        self._unconverted: list[Document] = []
-        document_ids = unique_document_ids(documents)
-        for position, document in enumerate(documents):
-            document_id = document_ids[position]
-            try:
-                passage = passage_from_document(document, document_id, header_keys)
-                copy_model(document, {})  # one that cannot be copied is kept as it is
-            except Exception as error:  # one broken document must not fail the others
-                reason = guard.handle_failed_item(f"documents[{position}]", error)
-                self.failures[document_id] = reason or format_error(error)
-                if reason:
-                    self._unconverted.append(unconverted_document(document, reason))
-            else:
-                self.passages.append(passage)
-                self.documents.append(document)
-
-    def restore_documents(
-        self,
-        result: DenoiseResult,
-        detail: RecordDetail = "spans",
-        *,
-        scores: bool = True,
-    ) -> list[Document]:
-        """The documents of the result, then the unconverted ones that the policy keeps.
-
-        Documents of the result are copies of the originals, of their type and with their
-        id and metadata, with the kept text. The record replaces an earlier one under
-        `RECORD_KEYS`, a new score goes to ``metadata["relevance_score"]``.
-
-        Args:
-            result: What the denoiser returned.
-            detail: How much the record holds.
-            scores: False writes no score, because scores differ by query.
-        """
-        original_documents: dict[str, Document] = {}
-        original_passages: dict[str, Passage] = {}
-        for passage, document in zip(self.passages, self.documents, strict=True):
-            original_documents[passage.id] = document
-            original_passages[passage.id] = passage
-        restored: list[Document] = []
-        for kept_passage in result.passages:
-            metadata: Record = {}
-            if detail != "none":
-                record = passage_record(kept_passage, original_passages, result)
-                metadata = flatten_record(record, scores=scores)
-            original = original_documents.get(kept_passage.id)
-            if original is None:
-                document = _joint_document(
-                    kept_passage, original_documents, metadata, scores
-                )
-            else:
-                old_score = original_passages[kept_passage.id].score
-                has_new_score = scores and kept_passage.score not in (None, old_score)
-                document = _shortened_document(
-                    kept_passage, original, metadata, has_new_score
-                )
-            restored.append(document)
-        return [*restored, *self._unconverted]
+    original_documents: dict[str, Document] = {}
+    original_passages: dict[str, Passage] = {}
+    for passage, document in zip(passages, documents, strict=True):
+        original_documents[passage.id] = document
+        original_passages[passage.id] = passage
+    restored: list[Document] = []
+    for kept_passage in result.passages:
+        record = passage_record(kept_passage, original_passages, result)
+        metadata = flatten_record(record, scores=scores)
+        original = original_documents.get(kept_passage.id)
+        if original is None:
+            document = _joint_document(
+                kept_passage, original_documents, metadata, scores
+            )
+        else:
+            old_score = original_passages[kept_passage.id].score
+            has_new_score = scores and kept_passage.score not in (None, old_score)
+            document = _shortened_document(
+                kept_passage, original, metadata, has_new_score
+            )
+        restored.append(document)
+    return restored
 
 
 def passages_from_documents(
@@ -250,15 +207,6 @@ def document_header(
     return "\n".join(lines)
 
 
-def unconverted_document(document: Document, reason: str) -> Document:
-    """A document that could not be converted, with the reason in its record."""
-    # A document that cannot be copied either is returned without the reason.
-    with suppress(Exception):
-        metadata = {**document.metadata, FALLBACK_KEY: reason}
-        return document.model_copy(update={"metadata": metadata})
-    return document
-
-
 def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
     """A record as metadata under `RECORD_KEYS`: lists and dicts as JSON, no None."""
     metadata: Record = {}
@@ -278,20 +226,6 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
             value = json.dumps(value, ensure_ascii=False)
         metadata[key] = value
     return metadata
-
-
-def evidence_documents(
-    evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str
-) -> list[Document]:
-    """The evidence of a finished loop as documents; ``retrieved`` are its originals."""
-    originals = {passage.id: passage for passage in retrieved}
-    result = DenoiseResult(question, tuple(evidence))
-    documents = []
-    for passage in evidence:
-        record = passage_record(passage, originals, result)
-        metadata = flatten_record(record)
-        documents.append(_new_document(passage, passage.metadata, metadata, True))
-    return documents
 
 
 def _shortened_document(
@@ -320,19 +254,13 @@ def _joint_document(
             other.get(key, _ABSENT) == value for other in other_documents
         ):
             shared_metadata[key] = value
-    return _new_document(passage, shared_metadata, record, scores)
+    metadata = {**_without_record(shared_metadata), **record}
+    if scores and passage.score is not None:
+        metadata[SCORE_KEY] = float(passage.score)
+    return Document(page_content=passage.text, id=passage.id, metadata=metadata)
 
 
 _ABSENT = object()
-
-
-def _new_document(
-    passage: Passage, metadata: Mapping[str, Any], record: Record, scores: bool
-) -> Document:
-    new_metadata = {**_without_record(metadata), **record}
-    if scores and passage.score is not None:
-        new_metadata[SCORE_KEY] = float(passage.score)
-    return Document(page_content=passage.text, id=passage.id, metadata=new_metadata)
 
 
 def _without_record(metadata: Mapping[str, Any]) -> Record:

@@ -1,4 +1,4 @@
-"""A conversation as S2A reads it: the user's last message as a passage and the question.
+"""The user's last message, and what a model reads of a message instead of its content.
 
 Messages of the model, of tools and of the system are never changed: the user's own
 messages pull an answer towards the user's opinion (System 2 Attention, section 1).
@@ -8,95 +8,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from denoise_core import DenoiseResult, Passage
-from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.runtime.record import RECORD_KEY, passage_record
-from denoise_core.s2a.options import EXTRACTIVE, Variant
-from denoise_core.s2a.question import same_question
+from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
 
 MessageType = TypeVar("MessageType", bound=BaseMessage)
-
-
-@dataclass(frozen=True, slots=True)
-class UserTurn:
-    """The user's last message with text, which is the question, at ``position``.
-
-    ``variant`` decides how it is assembled: the extractive variants keep the question
-    within the message, the others return it separately.
-    """
-
-    messages: tuple[BaseMessage, ...]
-    position: int
-    variant: Variant
-
-    @staticmethod
-    def from_messages(
-        messages: Sequence[BaseMessage], variant: Variant
-    ) -> UserTurn | None:
-        """The turn of a conversation; None if it has no user message with one text."""
-        position = question_position(messages)
-        if position is None:
-            return None
-        if has_several_texts(messages[position]):
-            problem = "a message has several blocks of text"
-            log_fallback("S2AMessages", problem, "the message was kept as it was")
-            return None
-        return UserTurn(tuple(messages), position, variant)
-
-    @property
-    def question(self) -> str:
-        """The text of the user's last message."""
-        return str(self.messages[self.position].text)
-
-    @property
-    def passage(self) -> Passage:
-        """The message as a passage."""
-        return Passage(self.question, f"message-{self.position}")
-
-    def apply_result(self, result: DenoiseResult) -> list[BaseMessage]:
-        """The conversation with the denoised message, a copy that keeps its id."""
-        passage = self.passage
-        kept = Passage("", passage.id, is_rewritten=True)
-        for kept_passage in result.passages:
-            if kept_passage.id == passage.id:
-                kept = kept_passage
-        new_text = self._assemble_question(kept.text.strip(), result.query.strip())
-        conversation = list(self.messages)
-        message = self.messages[self.position]
-        originals = {passage.id: passage}
-        if new_text != passage.text.strip():
-            record = passage_record(kept, originals, result)
-            record["original"] = passage.text
-            message = replace_message_text(message, new_text, record)
-        elif result.fallback:
-            record = passage_record(passage, originals, result)
-            message = record_on_message(message, record)
-        conversation[self.position] = message
-        return conversation
-
-    def _assemble_question(self, context: str, question: str) -> str:
-        """The text of the last message.
-
-        The original, when the new text no longer asks the user's question.
-        """
-        original = self.question.strip()
-        is_extractive = self.variant in EXTRACTIVE
-        if question == original:
-            # `same_question` returns why the two may differ; None means proven equal.
-            is_proven = same_question(original, context) is None
-            return context if is_extractive and is_proven else original
-        if is_extractive:
-            return question
-        if _normalize_text(question) in _normalize_text(context):
-            return context
-        return f"{context}\n\n{question}".strip()
 
 
 def question_position(messages: Sequence[BaseMessage]) -> int | None:
@@ -106,10 +26,6 @@ def question_position(messages: Sequence[BaseMessage]) -> int | None:
         if isinstance(message, HumanMessage) and message.text.strip():
             return position
     return None
-
-
-def _normalize_text(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def has_several_texts(message: BaseMessage) -> bool:
@@ -128,11 +44,9 @@ def replace_message_text(
     if not isinstance(message.content, str):
         content = []
         for block in message.content:
-            if isinstance(block, dict) and block_text(block) is not None:
-                block = {**block, "text": text}
-            elif isinstance(block, str):
-                block = text
-            content.append(block)
+            is_text = block_text(block) is not None
+            new_block = text if isinstance(block, str) else {**block, "text": text}
+            content.append(new_block if is_text else block)
     return record_on_message(message.model_copy(update={"content": content}), record)
 
 

@@ -3,8 +3,9 @@
 A request to the model, a tool's result or the model's answer comes in, and goes on
 without what does not matter. Read `tool_results.py` first: `DenoiseToolResults` denoises
 what tools return. `S2AMiddleware` (`user_messages.py`) removes opinion from the user's
-messages, `VerificationMiddleware` (`verification.py`) checks the final answer. A new part
-derives from a class of `base.py`; a new shape of tool message goes into
+messages, `VerificationMiddleware` (`verification.py`) checks the final answer. Two of a
+kind in one agent need two classes, because an agent knows middleware by its class: write
+``class Second(DenoiseToolResults): pass``. A new shape of tool message goes into
 `tool_messages.py`. Not imported with the package, because it needs ``langchain``.
 """
 

@@ -1,4 +1,4 @@
-"""What the middleware share: a name, and what the model reads of a message."""
+"""What the middleware share: what the model reads of a message."""
 
 from __future__ import annotations
 
@@ -14,20 +14,7 @@ Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-class NamedMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Middleware with a name, so that one agent may have two of a kind."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-
-    @property
-    @override
-    def name(self) -> str:
-        return self._name
-
-
-class ViewMiddleware(NamedMiddleware):
+class ViewMiddleware(AgentMiddleware[Any, Any, Any]):
     """Middleware that stores in a message what the model reads of it.
 
     The agent's state keeps the message as it was.

@@ -51,30 +51,35 @@ class MessageCut:
     must_keep: Pin | None = None
     hard_cap: int | None = None
 
-    def cap_message(
-        self, message: ToolMessage, content: Any, artifact: Any, record: Record
-    ) -> DenoisedMessage:
-        """The message with other content, which is capped first."""
-        omitted: tuple[OmittedText, ...] = ()
-        if self.hard_cap is not None:
-            name = f"{_result_name(message)}-cap"
-            result = read_result(content, name=name, must_keep=self.must_keep)
-            cap_result = result.cap(self.hard_cap, has_recall=self.has_recall)
-            content = cap_result.value
-            omitted = cap_result.omitted_texts
-        if omitted:
-            record = {**record, "capped": len(omitted)}
-        is_unchanged = content == message.content and artifact is message.artifact
-        if is_unchanged and not record:
+    def is_too_long(self, content: Any) -> bool:
+        """Whether the content has more characters than any message may have."""
+        return self.hard_cap is not None and _count_characters(content) > self.hard_cap
+
+    def cap_message(self, message: ToolMessage) -> DenoisedMessage:
+        """The message with the head and the tail of its content, if that is too long."""
+        if self.hard_cap is None or not self.is_too_long(message.content):
             return message, ()
+        name = f"{_result_name(message)}-cap"
+        result = read_result(message.content, name=name, must_keep=self.must_keep)
+        reduced = result.cap(self.hard_cap, has_recall=self.has_recall)
+        record = {"left_out": len(reduced.omitted_texts)}
+        changed_message = self.change_message(
+            message, reduced.value, message.artifact, record
+        )
+        return changed_message, reduced.omitted_texts
+
+    def change_message(
+        self, message: ToolMessage, content: Any, artifact: Any, record: Record
+    ) -> ToolMessage:
+        """The message with other content, in the state or for the model alone."""
         record = {**record, "characters_after": _count_characters(content)}
         changed_message = record_on_message(message, record)
         if self.where == "state":
             update = {"content": content, "artifact": artifact}
-            changed_message = changed_message.model_copy(update=update)
-        elif content != message.content:
-            changed_message = with_view(changed_message, content)
-        return changed_message, omitted
+            return changed_message.model_copy(update=update)
+        if content == message.content:
+            return changed_message
+        return with_view(changed_message, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +108,21 @@ class ToolText:
     def apply_result(self, result: DenoiseResult, cut: MessageCut) -> DenoisedMessage:
         """The message with what the result keeps, and the texts its content lost."""
         reduced = self.content.reduce(result, has_recall=cut.has_recall)
+        if cut.hard_cap is not None and cut.is_too_long(reduced.value):
+            # Cut again, what was kept would count itself instead of the tool's result.
+            reduced = self.content.cap(
+                cut.hard_cap, has_recall=cut.has_recall, result=result
+            )
         record = {
             "fallback": result.fallback,
             "note": result.note,
             "left_out": len(reduced.omitted_texts),
             "characters_before": self.characters,
         }
-        artifact = self.message.artifact
-        message, cap_texts = cut.cap_message(
-            self.message, reduced.value, artifact, record
+        message = cut.change_message(
+            self.message, reduced.value, self.message.artifact, record
         )
-        return message, reduced.omitted_texts + cap_texts
+        return message, reduced.omitted_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +168,18 @@ class ToolDocuments:
             content = self._shorten_content(
                 shown_documents, len(omitted_texts), recall_id
             )
+        if cut.is_too_long(self.message.content if content is None else content):
+            return cut.cap_message(self.message)
+        message = self.message
         if content is None or len(content) >= self.characters:
-            message = self.message
-            return cut.cap_message(message, message.content, message.artifact, record)
+            unchanged = cut.change_message(
+                message, message.content, message.artifact, record
+            )
+            return unchanged, ()
         artifact = [document for document in shown_documents if document is not None]
         record["kept"] = len(artifact)
-        message, cap_texts = cut.cap_message(self.message, content, artifact, record)
-        return message, (OmittedText(name, "\n\n".join(omitted_texts)), *cap_texts)
+        shortened = cut.change_message(message, content, artifact, record)
+        return shortened, (OmittedText(name, "\n\n".join(omitted_texts)),)
 
     def _shown_documents(
         self, kept_documents: Sequence[Document], must_keep: Pin | None

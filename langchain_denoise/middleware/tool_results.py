@@ -17,11 +17,10 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 from typing_extensions import override
 
-from denoise_core import InputError, Passage
+from denoise_core import DenoiseResult, InputError, Passage
 from denoise_core._frameworks import closest_name
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.shadow import ShadowCall
-from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.tool_results import (
     MIN_CHARACTERS,
     OMITTED_STATE_KEY,
@@ -34,7 +33,11 @@ from denoise_core.tool_results import (
     recall_text,
 )
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
+from langchain_denoise.convert.chain_values import (
+    MESSAGES_KEY,
+    as_mapping,
+    extract_messages,
+)
 from langchain_denoise.convert.history import shown_message
 from langchain_denoise.convert.messages import ConversationTurn
 from langchain_denoise.middleware.base import ViewMiddleware
@@ -79,30 +82,29 @@ class DenoiseToolResults(ViewMiddleware):
     ``keep``, 3/8 of a text is kept. Errors pass unchanged, and the log names long text
     that passes unchanged.
 
-    ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; None is the offline
-    default. Other settings are those of the compressor; one call may override some by
-    ``config={"configurable": {"denoise": {...}}}``. The record is in ``response_metadata["denoise"]``.
+    ``denoiser`` is any denoiser of the core; None is the offline default. Other settings
+    are those of `DenoiseCompressor`; one call may override some by
+    ``config={"configurable": {"denoise": {...}}}``. The record is in
+    ``response_metadata["denoise"]``.
     """
 
     def __init__(
         self,
         denoiser: DenoiserLike = None,
         *,
-        tools: Sequence[str | BaseTool] | None = None,
+        tools: Sequence[str] | None = None,
         min_characters: int = MIN_CHARACTERS,
         hard_cap: int | None = None,
         must_keep: Pin | None = None,
         where: CutPlace = "view",
         recall: bool = False,
-        name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> None:
         """Build the compressor and check the settings.
 
         Args:
             denoiser: What denoises.
-            tools: Tools, or their names, to denoise; None are those that return
-                documents.
+            tools: Names of the tools to denoise; None are those that return documents.
             min_characters: A shorter result passes unchanged.
             hard_cap: Characters that any tool's result may have, named or not. A longer
                 one keeps its head and its tail, and says what is missing.
@@ -113,32 +115,20 @@ class DenoiseToolResults(ViewMiddleware):
             recall: Let the agent read again what was left out: notes name an id, and the
                 agent has a tool ``recall(id)``. The text is in the state under
                 ``denoise_left_out`` and not in the prompt.
-            name: The middleware's name; two of a kind need two names.
             settings: Those of `DenoiseCompressor`.
         """
-        super().__init__(name)
-        if isinstance(tools, str | BaseTool):
-            raise InputError(
-                f"tools={_tool_name(tools)!r}: expected a list of tools or of their names"
-            )
-        if isinstance(denoiser, DenoiseCompressor):
-            if settings:
-                raise InputError(
-                    f"{', '.join(settings)}: set on the DenoiseCompressor, which is "
-                    "built already"
-                )
-            self.compressor: DenoiseCompressor = denoiser
-        else:
-            self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
-        self.is_shadow = self.compressor.shadow
-        # By its record a document is found again in the tool's text, also among several
-        # of one id.
-        changes: dict[str, Any] = {"record": "spans"}
+        super().__init__()
+        names = None if tools is None else list(tools)
+        if isinstance(tools, str) or not all(
+            isinstance(item, str) for item in names or ()
+        ):
+            raise InputError(f"tools={tools!r}: expected a list of tools' names")
+        self.tool_names = None if names is None else frozenset(names)
+        self.is_shadow = bool(settings.pop("shadow", False))
         if self.is_shadow:
             # Messages are compared whole, so the compressor does the cutting.
-            changes |= {"shadow": False, "on_error": "keep", "on_empty": "drop"}
-        self.compressor = self.compressor.model_copy(update=changes)
-        self.tool_names = None if tools is None else frozenset(map(_tool_name, tools))
+            settings |= {"on_error": "keep", "on_empty": "drop"}
+        self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.recall = recall
         if where not in get_args(CutPlace):
             raise InputError(f"where={where!r}: expected 'view' or 'state'")
@@ -198,12 +188,9 @@ class DenoiseToolResults(ViewMiddleware):
     def _check_names(self, request: ModelRequest[Any]) -> None:
         if self._has_checked_names:
             return
-        agent_names: list[str] = []
-        for agent_tool in request.tools:
-            if isinstance(agent_tool, BaseTool):
-                agent_names.append(agent_tool.name)
-            else:
-                agent_names.append(str(agent_tool.get("name", "")))
+        # What is no `BaseTool` runs at the model's provider, and its results are not seen.
+        tools = [item for item in request.tools if isinstance(item, BaseTool)]
+        agent_names = [agent_tool.name for agent_tool in tools]
         unknown_names = sorted((self.tool_names or frozenset()).difference(agent_names))
         if unknown_names:
             hint = closest_name(unknown_names[0], agent_names)
@@ -237,38 +224,11 @@ class DenoiseToolResults(ViewMiddleware):
             # Nothing says that the text of a tool answers a search: it may be a file, a
             # command's output or a translation, of which every line counts.
             log_fallback(
-                self._name,
+                self.name,
                 f"{name} gave long text and is not named in tools",
                 f"it passes as it is; tools=[{name!r}] cuts it by the user's question",
             )
         return documents
-
-    def _shorten_messages(
-        self,
-        messages: Sequence[ToolMessage],
-        contents: Sequence[ToolContent],
-        results: Sequence[Any],
-    ) -> tuple[dict[int, ToolMessage], dict[str, str]]:
-        """The messages that change, and for `recall` the texts that they lose.
-
-        Messages are found by object identity: a command may hold two of one content.
-        """
-        new_messages: dict[int, ToolMessage] = {}
-        omitted_texts: list[OmittedText] = []
-        for content, result in zip(contents, results, strict=True):
-            message, omitted = content.apply_result(result, self.cut)
-            new_messages[id(content.message)] = message
-            omitted_texts += omitted
-        for message in messages:
-            if id(message) not in new_messages and message.name != RECALL_TOOL:
-                short_message, omitted = self.cut.cap_message(
-                    message, message.content, message.artifact, {}
-                )
-                new_messages[id(message)] = short_message
-                omitted_texts += omitted
-        if not self.recall:
-            return new_messages, {}
-        return new_messages, {item.id: item.text for item in omitted_texts}
 
     def _finish(
         self,
@@ -277,25 +237,28 @@ class DenoiseToolResults(ViewMiddleware):
         results: Sequence[Any],
         query: str,
     ) -> ToolReturn:
-        if not self.is_shadow:
-            return self._apply_results(tool_return, contents, results)
-        messages = _tool_messages(tool_return)
-        new_messages, _ = self._shorten_messages(messages, contents, results)
-        report_messages(query, messages, new_messages)
-        return tool_return
+        """What the tool returned, with shorter messages; with recall, their omissions.
 
-    def _apply_results(
-        self,
-        tool_return: ToolReturn,
-        contents: Sequence[ToolContent],
-        results: Sequence[Any],
-    ) -> ToolReturn:
-        """What the tool returned, with shorter messages; with recall, their omissions."""
-        new_messages, omitted_texts = self._shorten_messages(
-            _tool_messages(tool_return), contents, results
-        )
+        Messages are found by object identity: a command may hold two of one content.
+        """
+        new_messages: dict[int, ToolMessage] = {}
+        omitted_texts: dict[str, str] = {}
+        pairs = {id(content.message): n for n, content in enumerate(contents)}
+        messages = _tool_messages(tool_return)
+        for message in messages:
+            omitted: tuple[OmittedText, ...] = ()
+            if id(message) in pairs:
+                n = pairs[id(message)]
+                shortened, omitted = contents[n].apply_result(results[n], self.cut)
+                new_messages[id(message)] = shortened
+            elif message.name != RECALL_TOOL:
+                new_messages[id(message)], omitted = self.cut.cap_message(message)
+            omitted_texts.update((item.id, item.text) for item in omitted)
+        if self.is_shadow:
+            report_messages(query, messages, new_messages)
+            return tool_return
         update: dict[str, Any] = {}
-        if omitted_texts:
+        if self.recall and omitted_texts:
             update[OMITTED_STATE_KEY] = omitted_texts
         if isinstance(tool_return, ToolMessage):
             message = new_messages.get(id(tool_return), tool_return)
@@ -304,26 +267,17 @@ class DenoiseToolResults(ViewMiddleware):
             return Command(update={MESSAGES_KEY: [message], **update})
         if not isinstance(tool_return.update, Mapping) or not new_messages:
             return tool_return
-        messages = []
+        changed_messages = []
         for message in tool_return.update[MESSAGES_KEY]:
-            messages.append(new_messages.get(id(message), message))
-        new_update = {**tool_return.update, MESSAGES_KEY: messages, **update}
-        return replace(tool_return, update=new_update)
+            changed_messages.append(new_messages.get(id(message), message))
+        update = {**tool_return.update, MESSAGES_KEY: changed_messages, **update}
+        return replace(tool_return, update=update)
 
 
 @tool(RECALL_TOOL)
 def _recall(id: str, runtime: ToolRuntime) -> str:
     """Returns the part of a tool's result that was left out, by the id in its note."""
     return recall_text(runtime.state.get(OMITTED_STATE_KEY) or {}, id)
-
-
-def _tool_name(agent_tool: Any) -> str:
-    if isinstance(agent_tool, BaseTool):
-        return agent_tool.name
-    if isinstance(agent_tool, str):
-        return agent_tool
-    type_name = type(agent_tool).__name__
-    raise InputError(f"tools: expected tools or their names, got a {type_name}")
 
 
 def report_messages(
@@ -335,11 +289,12 @@ def report_messages(
     for message in messages:
         shown = shown_message(new_messages.get(id(message), message))
         message_id = str(message.tool_call_id)
-        passages.append(Passage(str(message.text), message_id, provenance="tool"))
-        kept = Passage(str(shown.text), message_id, provenance="tool")
+        passage = Passage(str(message.text), message_id, provenance="tool")
+        passages.append(passage)
+        kept = replace(passage, text=str(shown.text), spans=passage.source_spans)
         kept_passages.append(kept)
-    kept_tokens = sum(estimate_tokens(passage.text) for passage in kept_passages)
-    call = ShadowCall(query, tuple(passages), tuple(kept_passages), kept_tokens)
+    result = DenoiseResult(query, tuple(kept_passages))
+    call = ShadowCall.from_result(passages, result)
     run = ensure_config().get("callbacks")
     if isinstance(run, BaseCallbackManager):
         report_call(run.handlers, run.parent_run_id, call)
@@ -358,10 +313,6 @@ def _tool_messages(tool_return: ToolReturn) -> list[ToolMessage]:
 
 def _search_query(request: ToolCallRequest) -> str:
     """The user's last message, and the search text of the call if it differs."""
-    state = request.state
-    if not isinstance(state, (dict, list)):
-        state = {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
-    user_text = ConversationTurn.from_messages(
-        extract_messages(state) or []
-    ).question_text
+    messages = extract_messages(as_mapping(request.state)) or []
+    user_text = ConversationTurn.from_messages(messages).question_text
     return build_query(user_text, query_from_arguments(request.tool_call["args"]))

@@ -45,7 +45,7 @@ class S2AMiddleware(ViewMiddleware):
         variant: Variant = "select",
         on_error: OnError = "keep",
     ) -> None:
-        super().__init__("S2AMiddleware")
+        super().__init__()
         self.s2a_messages = S2AMessages(model=model, variant=variant, on_error=on_error)
 
     @override

@@ -8,7 +8,11 @@ from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
-from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
 from langchain.agents.middleware.types import (
     ExtendedModelResponse,
@@ -46,7 +50,6 @@ from langchain_denoise.convert.chain_values import (
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
     extract_output_claims,
-    validate_claims,
 )
 from langchain_denoise.convert.messages import (
     ConversationTurn,
@@ -54,10 +57,10 @@ from langchain_denoise.convert.messages import (
     last_position,
     to_core_messages,
 )
-from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
+from langchain_denoise.middleware.base import AsyncHandler, Handler
 from langchain_denoise.models.chat_llm import reply_from_message
-from langchain_denoise.observe import Record, short_record
-from langchain_denoise.verification.redraft import RedraftRequest
+from langchain_denoise.observe import Record
+from langchain_denoise.verification.redraft import feedback_messages
 from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
@@ -90,7 +93,7 @@ class VerificationState(ModelCallLimitState[Any]):
     ]
 
 
-class VerificationMiddleware(NamedMiddleware):
+class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     """Judges the answer, asks the model for another draft, and returns the best.
 
     Only the last model call is repeated, with the same tool results: no tool runs twice. A
@@ -100,7 +103,7 @@ class VerificationMiddleware(NamedMiddleware):
 
     Rejected drafts and feedback never become messages of the agent. The record, rejected
     drafts included, is in the answer's ``response_metadata["denoise"]``, which is never
-    sent to a model, and without the drafts' text in a span of the middleware's name.
+    sent to a model, and in a span of the middleware's name.
     Further calls of the model count in ``ModelCallLimitMiddleware``, which stops what
     follows them; ``verifier.limits`` bounds the calls themselves.
     """
@@ -113,8 +116,7 @@ class VerificationMiddleware(NamedMiddleware):
         *,
         evidence: EvidenceFunction | EvidenceScope = "turn",
         show: Show = "checked",
-        claims: Sequence[str] | None = None,
-        name: str = "VerificationMiddleware",
+        answer: Callable[[Any], Any] | None = None,
     ) -> None:
         """Check and store the settings.
 
@@ -129,10 +131,10 @@ class VerificationMiddleware(NamedMiddleware):
             show: ``"checked"`` streams the answer as one message once it is judged;
                 ``"draft"`` streams the first draft as the model writes it, and the final
                 answer as the message after it.
-            claims: The fields of a structured answer to judge, as in `verified`.
-            name: The middleware's name; two of a kind need two names.
+            answer: A function of a structured answer that returns a dict of the fields
+                to judge; None judges the answer in it, or every field.
         """
-        super().__init__(name)
+        super().__init__()
         if verifier is not None and not isinstance(verifier, Verifier):
             raise InputError(
                 f"verifier: expected a Verifier, got {type(verifier).__name__}; "
@@ -148,7 +150,7 @@ class VerificationMiddleware(NamedMiddleware):
         self.verifier = verifier or Verifier()
         self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
-        self.claims = validate_claims(claims)
+        self.answer = answer
 
     @override
     def wrap_model_call(
@@ -240,8 +242,7 @@ class ModelDrafter:
         handler: Callable[[AgentRequest], Any],
     ) -> None:
         self.request = request
-        self.claims = settings.claims
-        self.verifier = settings.verifier
+        self.answer_function = settings.answer
         self.first_response = first_response
         self.handler = handler
         self.extra_calls = 0
@@ -249,7 +250,9 @@ class ModelDrafter:
         # The state's messages are those before other middleware changed the request, so
         # that the verdict does not depend on the order of middleware.
         messages = extract_messages(request.state) or request.messages
-        self.turn = ConversationTurn.from_messages(messages)
+        turn = ConversationTurn.from_messages(messages)
+        self.question = turn.question_text.strip() or "(no question)"
+        self.history = to_core_messages(turn.history)
         rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
         evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
@@ -268,16 +271,6 @@ class ModelDrafter:
         attempts = max(1, loop.limits.attempts - self.rejected_count)
         self.loop = loop.with_limits(attempts=attempts)
 
-    @property
-    def question(self) -> str:
-        """The text of the user's last message."""
-        return self.turn.question_text.strip() or "(no question)"
-
-    @property
-    def history(self) -> Any:
-        """The conversation before the question."""
-        return to_core_messages(self.turn.history)
-
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
         response = self.first_response
@@ -294,18 +287,15 @@ class ModelDrafter:
 
     def _redraft_request(self, request: DraftRequest) -> AgentRequest:
         self.extra_calls += 1
-        redraft = RedraftRequest.from_request(request)
-        feedback_messages = redraft.feedback_messages if redraft else []
-        return self.request.override(
-            messages=[*self.request.messages, *feedback_messages]
-        )
+        messages = [*self.request.messages, *feedback_messages(request)]
+        return self.request.override(messages=messages)
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
         position = last_position(response.result, AIMessage)
         reply = Reply("")
         if position is not None:
             reply = reply_from_message(response.result[position])
-        claims = final_claims(response, self.claims)
+        claims = final_claims(response, self.answer_function)
         if claims is None:
             self.tool_response = response
             return DraftReply(reply.text, reply.usage, judge=False, origin=response)
@@ -319,16 +309,10 @@ class ModelDrafter:
         )
 
     def record_answer(self, answer: Answer) -> Record:
-        """Store the answer that the loop ended with.
-
-        Returns:
-            The record for its span, without the drafts' text.
-        """
-        if self.verifier.on_answer is not None:
-            self.verifier.on_answer(answer)
+        """Store the answer that the loop ended with, and return its record."""
         self.answer = answer
         self.record = answer_record(self.answer)
-        return short_record(self.record)
+        return self.record
 
     def response(self) -> VerifiedResponse:
         """The model's response with the answer, with the record in its message.
@@ -363,13 +347,13 @@ class ModelDrafter:
 
 
 def final_claims(
-    response: AgentResponse, claims: Sequence[str] | None = None
+    response: AgentResponse, answer: Callable[[Any], Any] | None = None
 ) -> ClaimedOutput | None:
     """What is judged of a final answer; None if it calls tools or has no text."""
     structured = response.structured_response
     if structured is not None:
         if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
-            return extract_output_claims(structured, None, claims)
+            return extract_output_claims(structured, answer)
         return ClaimedOutput(json.dumps(structured, default=str))
     # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:
@@ -411,10 +395,9 @@ def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
     """The documents that another middleware put into the agent's state."""
     results = []
     for key in EVIDENCE_KEYS:
-        value = state.get(key) if isinstance(state, Mapping) else None
-        if value:
+        if state.get(key):
             with suppress(InputError):  # another middleware's value of this name
-                results.append(RetrievedEvidence(evidence_passages(value)))
+                results.append(RetrievedEvidence(evidence_passages(state[key])))
     return tuple(results)
 
 

@@ -21,12 +21,3 @@ def without_bindings(runnable: Any) -> Any:
 def is_model(runnable: object) -> bool:
     """Whether a runnable is a language model, with or without bound settings."""
     return isinstance(without_bindings(runnable), BaseLanguageModel)
-
-
-def is_greedy(model: AnyRunnable) -> bool:
-    """Whether the model is set to temperature 0, so that it would repeat itself."""
-    while isinstance(model, RunnableBindingBase):
-        if "temperature" in model.kwargs:
-            return bool(model.kwargs["temperature"] == 0)
-        model = model.bound
-    return bool(getattr(model, "temperature", None) == 0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -19,8 +18,9 @@ from langchain_core.tools import BaseTool
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import rejects_json_mode
 from denoise_core.errors import ContractViolation
+from langchain_denoise.convert.documents import describe_value
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
-from langchain_denoise.models.bindings import AnyRunnable, is_greedy
+from langchain_denoise.models.bindings import AnyRunnable
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -80,33 +80,6 @@ class ChatModelLLM:
         """`complete` for async."""
         prompt = to_langchain_messages(messages)
         return reply_from_message(await self.model.ainvoke(prompt, internal_config()))
-
-    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """The reply in parts as the model writes it, then the tokens it reports."""
-        prompt = to_langchain_messages(messages)
-        full_message: Any = None
-        for chunk in self.model.stream(prompt, internal_config()):
-            full_message = chunk if full_message is None else full_message + chunk
-            yield from _nonempty_text(chunk)
-        yield from _reported_usage(full_message)
-
-    async def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
-        """`stream` for async."""
-        prompt = to_langchain_messages(messages)
-        full_message: Any = None
-        async for chunk in self.model.astream(prompt, internal_config()):
-            full_message = chunk if full_message is None else full_message + chunk
-            for text in _nonempty_text(chunk):
-                yield text
-        for usage in _reported_usage(full_message):
-            yield usage
-
-    def with_sampling(self, attempt: int) -> ChatModelLLM:
-        """The model sampling, if it is set to temperature 0 and would repeat itself."""
-        if not is_greedy(self.model):
-            return self
-        sampling_model = self.model.bind(temperature=0.7)
-        return ChatModelLLM(sampling_model, structured=self.structured)
 
     def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
@@ -178,15 +151,12 @@ def as_llm(model: Any, argument: str = "model") -> LLM:
     """
     if isinstance(model, (str, Runnable)):
         return ChatModelLLM(model)
-    is_class = isinstance(model, type)
-    if isinstance(model, LLM) and not is_class:
+    if isinstance(model, LLM) and not isinstance(model, type):
         return model
-    received = f"a {type(model).__name__}"
-    if is_class:
-        received = f"the class {model.__name__}"
     raise InputError(
         f"{argument}: expected a chat model, a runnable, a name such as "
-        f"'openai:gpt-4o-mini', or a denoise_core LLM, got {received}"
+        f"'openai:gpt-4o-mini', or a denoise_core LLM, got "
+        f"{describe_value(model)}"
     )
 
 
@@ -201,8 +171,6 @@ def _reject_other_runnables(model: Any, argument: str) -> None:
         )
 
 
-# A compressor configured by name is rebuilt for each call; its client is not.
-@lru_cache(maxsize=16)
 def _model_by_name(name: str) -> AnyRunnable:
     try:
         from langchain.chat_models import init_chat_model
@@ -231,13 +199,3 @@ def reply_from_message(message: Any) -> Reply:
     if reported:
         usage = Usage.from_report(reported["input_tokens"], reported["output_tokens"])
     return Reply(str(message.text), usage)
-
-
-def _nonempty_text(chunk: Any) -> list[str]:
-    text = reply_from_message(chunk).text
-    return [text] if text else []
-
-
-def _reported_usage(message: Any) -> list[Usage]:
-    usage = None if message is None else reply_from_message(message).usage
-    return [] if usage is None else [usage]

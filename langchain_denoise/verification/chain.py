@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import PrivateAttr, field_validator
+from pydantic import PrivateAttr
 from typing_extensions import override
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
+from denoise_core.augmenter.streaming import (
+    Finished,
+    Revised,
+    Show,
+    StreamEvent,
+    TextReleased,
+    stream_verified,
+)
 from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
-from langchain_denoise.convert.claims import extract_output_claims, validate_claims
+from langchain_denoise.convert.claims import extract_output_claims
 from langchain_denoise.convert.messages import (
     ConversationTurn,
     internal_config,
     to_core_messages,
 )
 from langchain_denoise.models.bindings import AnyRunnable
-from langchain_denoise.observe import Record
+from langchain_denoise.observe import (
+    AnyRunManager,
+    Record,
+    RecordedCall,
+    RecordedRunnable,
+    RunRecords,
+    aemit_record,
+    emit_record,
+)
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
-    RedraftRequest,
     change_model,
+    feedback_messages,
     find_model,
     visible_steps,
+    with_feedback,
 )
-from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
@@ -45,6 +64,8 @@ from langchain_denoise.verification.verifier import (
 
 DraftEvent: TypeAlias = str | DraftReply
 
+GRAPH_MODULE = "langgraph.pregel"
+HISTORY_MODULE = "langchain_core.runnables.history"
 NO_MODEL = "the chain shows no model; make it a step: prompt | model"
 
 
@@ -58,7 +79,6 @@ def verified(
     question: ValueSelector = None,
     answer: ValueSelector = None,
     evidence: ValueSelector = None,
-    claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """The chain with its answers checked against the evidence it found.
 
@@ -88,14 +108,13 @@ def verified(
             the input is a string, messages, or has ``question``, ``input`` or ``query``.
         answer: The key of the answer in the output, or a function of it. By default the
             output is a string, messages, or has ``answer``, ``output``, ``result`` or
-            ``text``.
+            ``text``; of structured output (pydantic, a dataclass, a dict,
+            ``include_raw=True``) without one of them every field is judged but sources,
+            confidence and follow-up questions. A function may return a dict of the fields
+            to judge.
         evidence: The key of the evidence, or a function of input and output. By default
             it is what the chain's retrievers and tools return while it runs, or else the
             documents under ``context``, ``documents`` or ``source_documents``.
-        claims: The fields of structured output (pydantic, a dataclass, a dict,
-            ``include_raw=True``) to judge: ``["answer", "findings[].text"]``. By default
-            the answer; without one every field but sources, confidence and follow-up
-            questions.
 
     Raises:
         InputError: ``verifier`` is no `Verifier`, or comes with other settings.
@@ -121,46 +140,42 @@ def verified(
         question=question,
         answer=answer,
         evidence=evidence,
-        claims=claims,
     )
 
 
-def _has_effects(chain: AnyRunnable) -> bool:
-    """Whether a run changes more than its output, as a graph or a history may."""
-    modules: set[str] = set()
+def _has_step_of(chain: AnyRunnable, *modules: str) -> bool:
+    """Whether the class of a step that a chain shows is from one of these modules."""
     for step in visible_steps(chain):
-        modules.update(parent.__module__ for parent in type(step).__mro__)
-    prefixes = ("langgraph.pregel", "langchain_core.runnables.history")
-    return any(module.startswith(prefixes) for module in modules)
+        for parent in type(step).__mro__:
+            if parent.__module__.startswith(modules):
+                return True
+    return False
 
 
-class VerifiedRunnable(VerifyingRunnable[Any, Any]):
-    """A chain with verification; see `verified`, which builds it."""
+class VerifiedRunnable(RecordedRunnable[Any, Any]):
+    """A chain with verification; see `verified`, which builds it.
+
+    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked`
+    shows the answer once it is judged, or the draft first and its verdict after.
+    """
 
     chain: AnyRunnable
     verifier: Verifier
     question: ValueSelector = None
     answer: ValueSelector = None
     evidence: ValueSelector = None
-    claims: Sequence[str] | None = None
 
     _loop: Augmenter = PrivateAttr()
-
-    @field_validator("claims", mode="before")
-    @classmethod
-    def _check_claims(cls, claims: Any) -> Any:
-        return validate_claims(claims)
 
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
         self._loop = self.verifier.loop_for(find_model(self.chain))
         unsupported = self.verifier.limits.unsupported
-        has_no_key = callable(self.answer) or self.claims is not None
-        if has_no_key and unsupported != "send":
+        if callable(self.answer) and unsupported != "send":
             raise InputError(
                 f"unsupported={unsupported!r} puts another answer into the output, which "
-                "needs answer='key'; a function or claims= only find it"
+                "needs answer='key'; a function only finds it"
             )
 
     @override
@@ -168,44 +183,105 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
         return self.chain.get_input_schema(config)
 
     @override
-    def _loop_run(self, input: Any, options: Record) -> LoopRun:
-        question = chain_values.extract_question(input, self.question)
-        messages: Sequence[BaseMessage] = ()
-        if not callable(self.question):
-            state = chain_values.as_mapping(input)
-            messages = chain_values.extract_messages(state) or ()
-        drafter = ChainDrafter(self, input, options, earlier_evidence(messages))
-        return LoopRun(
-            self._loop,
-            question,
-            to_core_messages(ConversationTurn.from_messages(messages).history),
-            drafter.output_for_answer,
-            drafter,
-            self.verifier.on_answer,
-        )
+    def _prepare_call(
+        self, input: Any, run: AnyRunManager, config: RunnableConfig, options: Record
+    ) -> RecordedCall:
+        return ChainDrafter(self, input, options)
+
+    def stream_checked(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        show: Show = "checked",
+    ) -> Iterator[StreamEvent]:
+        """Stream the answer as events of `denoise_core.augmenter.streaming`.
+
+        A reader that leaves early ends the run, and its span, without an error.
+
+        Args:
+            input: The input of `invoke`.
+            config: The config of the run.
+            show: ``"checked"`` yields one `TextReleased` with the whole answer once it is
+                judged; ``"draft"`` yields the first draft while it is written.
+
+        Yields:
+            The events; the last is `Finished` or `Revised` with the `Answer`.
+        """
+        traced = _TracedStream(self, show)
+        for _ in traced.runnable().stream(input, config):
+            yield traced.last_event
+
+    async def astream_checked(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        show: Show = "checked",
+    ) -> AsyncIterator[StreamEvent]:
+        """`stream_checked` for async."""
+        traced = _TracedStream(self, show)
+        stream = traced.runnable().astream(input, config)
+        try:
+            async for _ in stream:
+                yield traced.last_event
+        except GeneratorExit:
+            # A run that is closed is an error to LangChain, one that ends is not.
+            traced.is_left = True
+            async for _ in stream:
+                pass
+            raise
 
 
-class ChainDrafter:
-    """Runs the chain once for each draft of one input; a core `StreamingDrafter`."""
+class ChainDrafter(RecordedCall):
+    """One input of a chain, which is run once for each draft; a core `StreamingDrafter`."""
 
     def __init__(
-        self,
-        settings: VerifiedRunnable,
-        chain_input: Any,
-        options: Record,
-        earlier: Sequence[RetrievedEvidence] = (),
+        self, settings: VerifiedRunnable, chain_input: Any, options: Record
     ) -> None:
         self.settings = settings
-        self.earlier = earlier
+        self.loop = settings._loop
         self.chain_input = chain_input
         self.options = options
         self.tool_calls = 0
         self.error: Exception | None = None
+        self.question = chain_values.extract_question(chain_input, settings.question)
+        messages: Sequence[BaseMessage] = ()
+        if not callable(settings.question):
+            state = chain_values.as_mapping(chain_input)
+            messages = chain_values.extract_messages(state) or ()
+        turn = ConversationTurn.from_messages(messages)
+        self.history = to_core_messages(turn.history)
+        self.earlier = earlier_evidence(messages)
+
+    @override
+    def run(self) -> Answer:
+        return self.loop.answer(self.question, self.history, drafter=self)
+
+    @override
+    async def arun(self) -> Answer:
+        return await self.loop.aanswer(self.question, self.history, drafter=self)
+
+    def stream_events(self, show: Show) -> Any:
+        """The loop as a stream of events, for sync and async."""
+        return stream_verified(
+            self.loop, self.question, self.history, drafter=self, show=show
+        )
+
+    @override
+    def records(self, result: Answer) -> RunRecords:
+        record = answer_record(result)
+        return {"question": self.question}, record, record
 
     @property
     def repeatable(self) -> bool:
-        """Whether running the chain again does no harm: a tool must not run twice."""
-        return self.tool_calls == 0 and not _has_effects(self.settings.chain)
+        """Whether running the chain again does no harm.
+
+        A tool must not run twice, and a graph or a history may change more than the
+        output.
+        """
+        has_effects = _has_step_of(self.settings.chain, GRAPH_MODULE, HISTORY_MODULE)
+        return self.tool_calls == 0 and not has_effects
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""
@@ -224,7 +300,13 @@ class ChainDrafter:
             return self._read_reply(output, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
-        """Run the chain as a stream: text as it comes, then the draft."""
+        """Run the chain as a stream: text as it comes, then the draft.
+
+        A graph streams what its nodes return, which is no answer: it is run at once.
+        """
+        if _has_step_of(self.settings.chain, GRAPH_MODULE):
+            yield self.draft(request)
+            return
         output = None
         with self._observe_run() as handler:
             chain = self._chain_for(request)
@@ -237,6 +319,9 @@ class ChainDrafter:
 
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
         """`stream` for async."""
+        if _has_step_of(self.settings.chain, GRAPH_MODULE):
+            yield await self.adraft(request)
+            return
         output = None
         with self._observe_run() as handler:
             chain = self._chain_for(request)
@@ -284,10 +369,12 @@ class ChainDrafter:
     def _chain_for(self, request: DraftRequest) -> AnyRunnable:
         """The chain to run, whose model reads the feedback if there is any."""
         chain = self.settings.chain
-        redraft = RedraftRequest.from_request(request)
-        if redraft is None:
+        messages = feedback_messages(request)
+        if not messages:
             return chain
-        redrafting_chain = change_model(chain, redraft.with_feedback)
+        redrafting_chain = change_model(
+            chain, lambda model: with_feedback(model, messages)
+        )
         if redrafting_chain is None:
             log_fallback("verified", NO_MODEL, "it is run again without feedback")
             return chain
@@ -296,7 +383,8 @@ class ChainDrafter:
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
         retrieved = handler.retrieved
-        claims = extract_output_claims(output, settings.answer, settings.claims)
+        claims = extract_output_claims(output, settings.answer)
+        chain_values.attach_record(output, {})  # raises where there is no room for it
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
             key = settings.answer if isinstance(settings.answer, str) else None
@@ -318,18 +406,81 @@ class ChainDrafter:
             citations=claims.citations or handler.citations.get(claims.text, ()),
         )
 
-    def output_for_answer(self, answer: Answer) -> Any:
+    @override
+    def build_output(self, result: Answer) -> Any:
         """The output that gave the answer, with the record of the run."""
         settings = self.settings
-        best = answer.best
+        best = result.best
         if best is None:
-            raise self.error or RuntimeError(f"no draft: {answer.text}")
+            raise self.error or RuntimeError(f"no draft: {result.text}")
         output = best.origin
-        if answer.text != best.candidate:
+        if result.text != best.candidate:
             key = settings.answer if isinstance(settings.answer, str) else None
-            output = chain_values.replace_answer(output, answer.text, key)
-        record = record_for_output(answer, answer_record(answer))
+            output = chain_values.replace_answer(output, result.text, key)
+        record = record_for_output(result, answer_record(result))
         return chain_values.attach_record(output, record)
+
+
+@dataclass
+class _TracedStream:
+    """The events of one stream, of which LangChain traces the texts."""
+
+    settings: VerifiedRunnable
+    show: Show
+    is_left: bool = False
+    last_event: Any = field(default=None, init=False)
+
+    def runnable(self) -> RunnableGenerator[Any, str]:
+        """The stream as a runnable that yields a text for each event."""
+        texts: Any = self.texts
+        atexts: Any = self.atexts
+        return RunnableGenerator(texts, atexts, name=self.settings.get_name())
+
+    def texts(
+        self,
+        inputs: Iterator[Any],
+        run_manager: ParentRunManager,
+        config: RunnableConfig,
+    ) -> Iterator[str]:
+        """The text of each event, which is then the last one."""
+        call = ChainDrafter(self.settings, next(inputs), {})
+        events = iter(call.stream_events(self.show))
+        with limit_concurrency(config.get("max_concurrency")):
+            self.last_event = next(events, None)
+        while self.last_event is not None:
+            if isinstance(self.last_event, (Finished, Revised)):
+                emit_record(run_manager, *call.records(self.last_event.answer))
+            yield self.text
+            self.last_event = next(events, None)
+
+    async def atexts(
+        self,
+        inputs: AsyncIterator[Any],
+        run_manager: AsyncParentRunManager,
+        config: RunnableConfig,
+    ) -> AsyncIterator[str]:
+        """`texts` for async."""
+        call = ChainDrafter(self.settings, await anext(inputs), {})
+        events = aiter(call.stream_events(self.show))
+        with limit_concurrency(config.get("max_concurrency")):
+            self.last_event = await anext(events, None)
+        async with aclosing(events):
+            while self.last_event is not None:
+                if isinstance(self.last_event, (Finished, Revised)):
+                    records = call.records(self.last_event.answer)
+                    await aemit_record(run_manager, *records)
+                yield self.text
+                if self.is_left:
+                    return
+                self.last_event = await anext(events, None)
+
+    @property
+    def text(self) -> str:
+        """What the last event shows."""
+        if isinstance(self.last_event, TextReleased):
+            return self.last_event.text
+        is_revised = isinstance(self.last_event, Revised)
+        return self.last_event.answer.text if is_revised else ""
 
 
 def _draft_config(handler: EvidenceHandler) -> RunnableConfig:

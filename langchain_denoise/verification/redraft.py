@@ -7,8 +7,7 @@ that rewrite the question, see the same input as before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -31,51 +30,32 @@ from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
 from langchain_denoise.models.bindings import (
     AnyRunnable,
-    is_greedy,
     is_model,
     without_bindings,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RedraftRequest:
-    """What a model reads when it writes again.
+def feedback_messages(request: DraftRequest) -> list[AnyMessage]:
+    """The rejected draft and what is wrong with it, as messages; [] for the first draft."""
+    if not request.rejected_draft:
+        return []
+    feedback = f"{REVISE}\n{request.feedback}"
+    return [AIMessage(request.rejected_draft), HumanMessage(feedback)]
 
-    ``resample``: a model set to temperature 0 samples this time.
-    """
 
-    rejected: str
-    feedback: str
-    resample: bool
+def with_feedback(model: AnyRunnable, feedback: Sequence[AnyMessage]) -> AnyRunnable:
+    """The model, which reads the feedback after its prompt."""
 
-    @staticmethod
-    def from_request(request: DraftRequest) -> RedraftRequest | None:
-        """The request as one for another draft; None for the first draft."""
-        if not request.rejected_draft:
-            return None
-        return RedraftRequest(
-            request.rejected_draft, request.feedback, request.should_resample
-        )
-
-    @property
-    def feedback_messages(self) -> list[AnyMessage]:
-        """The rejected draft and the feedback, as messages."""
-        return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
-
-    def with_feedback(self, model: AnyRunnable) -> AnyRunnable:
-        """The model, which reads the feedback after its prompt."""
-        if self.resample and is_greedy(model):
-            model = model.bind(temperature=0.7)
-        return RunnableLambda(self._extend_prompt, name="feedback") | model
-
-    def _extend_prompt(self, prompt: Any) -> list[BaseMessage]:
+    def extend_prompt(prompt: Any) -> list[BaseMessage]:
         if isinstance(prompt, PromptValue):
             messages = prompt.to_messages()
         elif isinstance(prompt, str):
             messages = [HumanMessage(prompt)]
         else:
             messages = convert_to_messages(prompt)
-        return [*messages, *self.feedback_messages]
+        return [*messages, *feedback]
+
+    return RunnableLambda(extend_prompt, name="feedback") | model
 
 
 def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
-from denoise_core import Budget, InputError
+from denoise_core import Budget
 from denoise_core.augmenter import (
     Answer,
     Augmenter,
@@ -58,7 +58,6 @@ class Verifier:
         budget: Budget | None = None,
         should_judge: When | None = None,
         task: Task = QUESTION_ANSWERING,
-        on_answer: Callable[[Answer], None] | None = None,
     ) -> None:
         """Check and store the settings.
 
@@ -72,13 +71,7 @@ class Verifier:
             should_judge: ``should_judge(question, answer)`` decides whether an answer is
                 judged; None judges everything.
             task: The texts that are sent when abstaining.
-            on_answer: Called with each `denoise_core.augmenter.Answer`.
         """
-        if on_answer is not None and not callable(on_answer):
-            type_name = type(on_answer).__name__
-            raise InputError(
-                f"on_answer: expected a function of an Answer, got {type_name}"
-            )
         self.loop = Augmenter(
             judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
@@ -87,7 +80,6 @@ class Verifier:
             when=should_judge,
             task=task,
         )
-        self.on_answer = on_answer
 
     @property
     def limits(self) -> LoopLimits:

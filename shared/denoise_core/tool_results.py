@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.spans import Ranges
+from denoise_core.spans import Ranges, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
     JsonPath,
     TextEdit,
@@ -171,7 +171,13 @@ class ToolResult:
             new_texts[n] = _NewText(new_value, passage.text)
         return self._replace_texts(new_texts)
 
-    def cap(self, max_characters: int, *, has_recall: bool = False) -> ReducedResult:
+    def cap(
+        self,
+        max_characters: int,
+        *,
+        has_recall: bool = False,
+        result: DenoiseResult | None = None,
+    ) -> ReducedResult:
         """Return the value with the head and the tail of each text.
 
         Whole records stay where the format has records. A text of which even the rest
@@ -184,6 +190,8 @@ class ToolResult:
         Args:
             max_characters: Characters of all texts together, but for the notes.
             has_recall: Whether the notes name the id of the omitted text.
+            result: What denoising kept of ``passages``: the head and the tail are those
+                of the kept records. None, and a text of which nothing is kept, means all.
         """
         if self.characters <= max_characters:
             return ReducedResult(self.value)
@@ -198,17 +206,23 @@ class ToolResult:
         if characters > max_characters:
             for n in sorted(shown_numbers):
                 limit = max_characters * len(self.passages[n].text) // characters
-                new_texts[n] = self._cap_text(n, limit, has_recall)
+                new_texts[n] = self._cap_text(n, limit, has_recall, result)
         reduced = self._replace_texts(new_texts)
         if not omitted_numbers:
             return reduced
         return self._omit_texts(reduced, omitted_numbers, has_recall)
 
-    def _cap_text(self, n: int, limit: int, has_recall: bool) -> _NewText:
+    def _cap_text(
+        self, n: int, limit: int, has_recall: bool, result: DenoiseResult | None
+    ) -> _NewText:
         """Return the n-th text with its head and its tail."""
         chunked = self.chunked_texts[n]
         pinned_spans = self._pinned_spans(chunked)
-        spans = _head_and_tail(chunked, limit) + pinned_spans
+        kept_spans: Ranges = [(0, len(chunked.text))]
+        if result is not None:
+            source_spans, _ = _kept_by_id(result)
+            kept_spans = merge_spans(source_spans.get(self.passages[n].id, kept_spans))
+        spans = _head_and_tail(chunked, limit, kept_spans) + pinned_spans
         new_text = self._cut_text(n, spans, has_recall)
         is_too_long = new_text.length > limit + MAX_NOTE_CHARACTERS
         is_string = isinstance(chunked.source_value, str | bytes | None)
@@ -605,17 +619,22 @@ def build_query(user_message: str, tool_query: str) -> str:
     return query.strip()
 
 
-def _head_and_tail(chunked: ChunkedText, max_characters: int) -> Ranges:
-    """Return the first and the last chunks that fit into half of the characters each."""
+def _head_and_tail(
+    chunked: ChunkedText, max_characters: int, kept_spans: Ranges
+) -> Ranges:
+    """Return the first and the last kept chunks that fit into half of the characters."""
     scored_chunks = chunked.scored_chunks
     other_length = len(chunked.text)
     for chunk in scored_chunks:
         other_length -= chunk.length
     remaining_characters = max(0, max_characters - other_length)
     limit = remaining_characters // 2
-    reversed_chunks = scored_chunks[::-1]
+    kept_chunks = []
+    for chunk in scored_chunks:
+        if clip_spans(kept_spans, *chunk.span):
+            kept_chunks.append(chunk)
     spans: Ranges = []
-    for chunks in (scored_chunks, reversed_chunks):
+    for chunks in (kept_chunks, kept_chunks[::-1]):
         length = 0
         for chunk in chunks:
             length += chunk.length

@@ -10,6 +10,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda
 
 from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import Options
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
 from langchain_denoise.convert.messages import to_langchain_messages
@@ -72,16 +73,14 @@ def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(test_kit):
         True: "Candlepin bowling is old. It began in Worcester.",
         False: "It began in Worcester.",
     }
-    for context in (True, False):
-        compressor = DenoiseCompressor(
-            model=test_kit.chat(lambda message: "2"), context=context
-        )
-        (kept_items,) = compressor.compress_documents([document], QUESTION)
-        assert kept_items.page_content.rstrip() == expected_value[context]
-    with pytest.raises(
-        ValueError, match="context=False: a setting of System 2 Attention"
+    model = test_kit.chat(lambda message: "2")
+    own_denoiser = test_kit.s2a_with(model, options=Options(keep_context=False))
+    for has_context, compressor in (
+        (True, DenoiseCompressor(model=model)),
+        (False, DenoiseCompressor(denoiser=own_denoiser)),
     ):
-        DenoiseCompressor(scorer=Counts(), context=False)
+        (kept_items,) = compressor.compress_documents([document], QUESTION)
+        assert kept_items.page_content.rstrip() == expected_value[has_context]
 
 
 MODELS = {

@@ -17,7 +17,7 @@ from langchain_records import spans_in
 from recorded_runs import RunRecorder
 
 from denoise_core import EmptyResult
-from langchain_denoise import DenoiseCompressor
+from langchain_denoise import DenoiseCompressor, DenoisingRetriever
 from langchain_denoise.convert.documents import RECORD_KEYS
 
 
@@ -175,9 +175,9 @@ async def test_model_calls_are_concurrent_and_bounded(
 
     for is_sync in (True, False):
         model = test_kit.chat(wait_for_all, seconds=0.05)  # a call too many comes in
-        denoiser = test_kit.s2a_with(model, max_concurrency=6)
+        denoiser = test_kit.s2a_with(model, max_concurrency=own_setting or 6)
         denoiser.record.is_readable = True  # a new model is asked once alone
-        compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=own_setting)
+        compressor = DenoiseCompressor(denoiser=denoiser)
         await run(compressor, is_sync, chain_input, config)
         assert model.max_concurrent_calls == expected_value
         assert len(model.calls) == 6
@@ -212,15 +212,11 @@ def test_the_record_of_one_document(test_kit):
         "denoise_extractive": True,
         "denoise_score": 0.25,
     }
-    for detail, record in (("spans", spans), ("none", {})):
-        [run_output] = DenoiseCompressor(
-            denoiser=test_kit.s2a(), record=detail
-        ).compress_documents(documents, "q")
-        assert run_output.page_content == "Yes. "
-        assert run_output.metadata == {"relevance_score": 0.25, **record}
-        assert spans_in(run_output.metadata) == (
-            {} if detail == "none" else {"a": [[0, 5]]}
-        )
+    compressor = DenoiseCompressor(denoiser=test_kit.s2a())
+    [run_output] = compressor.compress_documents(documents, "q")
+    assert run_output.page_content == "Yes. "
+    assert run_output.metadata == {"relevance_score": 0.25, **spans}
+    assert spans_in(run_output.metadata) == {"a": [[0, 5]]}
 
 
 def test_scores_go_where_rerankers_put_them(test_kit):
@@ -353,3 +349,29 @@ def test_the_last_record_stands(test_kit):
         [document] = compressor.compress_documents([document], "q")
         assert document.metadata["denoise_spans"] == f'{{"a": {spans}}}'
     assert document.page_content == "Yes. "
+
+
+def test_a_denoiser_of_the_settings_is_built_once(test_kit):
+    """Each call built its own, so that replies nobody can read were counted anew."""
+    compressor = DenoiseCompressor(model=test_kit.chat())
+    built = compressor.denoiser_for({})
+    built.record.is_readable = True
+    assert compressor.denoiser_for({"top_n": 2}) is built
+    dropping = compressor.denoiser_for({"on_irrelevant": "drop", "max_tokens": 9})
+    assert dropping.llm is built.llm
+    assert dropping.record is built.record
+    assert dropping.on_irrelevant == "drop"
+    assert built.on_irrelevant == "keep"
+    compressor.on_irrelevant = "drop"
+    assert compressor.denoiser_for({}).on_irrelevant == "drop"
+    changed = compressor.model_copy(update={"max_tokens": 9})
+    assert changed.denoiser_for({}).keep is not None
+
+
+def test_a_retriever_builds_its_denoiser_once(documents, test_kit):
+    inner = test_kit.ListRetriever(found=documents)
+    retriever = DenoisingRetriever(retriever=inner, model=test_kit.chat())
+    retriever.invoke(test_kit.question)
+    built = retriever.denoiser_for({})
+    assert retriever._compressor.denoiser_for({}) is built
+    assert built.record.is_readable

@@ -68,11 +68,10 @@ async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_
         | model
         | StrOutputParser()
     )
-    answers = []
-    checked_chain = verified(chain, Verifier(on_answer=answers.append))
-    assert await run(checked_chain, is_sync, QUESTION) == TOWER
+    events = await checked_events(verified(chain), is_sync, QUESTION)
+    answer = events[-1].answer
+    assert answer.text == TOWER
     assert queries == [QUESTION] * 2
-    (answer,) = answers
     assert (answer.outcome, [passage.id for passage in answer.memory.evidence]) == (
         "supported",
         ["tower"],
@@ -140,14 +139,10 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(is_sync):
     chain = RunnableLambda(lambda query: send_mail.invoke({"text": query})) | (
         lambda found_documents: LIE
     )
-    answers = []
-    assert (
-        await run(
-            verified(chain, Verifier(on_answer=answers.append)), is_sync, QUESTION
-        )
-        == LIE
-    )
-    assert (sent_messages, answers[0].stop_reason) == ([QUESTION], "not_repeatable")
+    output = await run(verified(chain), is_sync, QUESTION)
+    assert output == LIE
+    assert sent_messages == [QUESTION]
+    assert output.denoise["stopped_because"] == "not_repeatable"
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():
@@ -164,15 +159,12 @@ async def test_a_draft_is_shown_while_it_is_written(search_then_answer, is_sync)
     retriever, _ = search_then_answer
     model = FunctionChatModel(reply=until_told)
     steps = {"context": retriever | joined, "question": RunnablePassthrough()}
-    answers = []
-    verifier = Verifier(on_answer=answers.append)
-    checked_chain = verified(steps | PROMPT | model | StrOutputParser(), verifier)
+    checked_chain = verified(steps | PROMPT | model | StrOutputParser())
     *shown, last = await checked_events(checked_chain, is_sync, QUESTION, show="draft")
     assert len(shown) > 5
     assert "".join(event.text for event in shown) == LIE
     assert isinstance(last, Revised)
     assert last.answer.text == TOWER
-    assert answers == [last.answer]
 
 
 @both_ways

@@ -23,7 +23,7 @@ from langchain_core.prompts import PromptTemplate
 from langgraph.checkpoint.memory import InMemorySaver
 
 from denoise_core.tool_results import EMPTY_RESULT_TEXT
-from langchain_denoise.middleware import S2AMiddleware
+from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware
 from langchain_denoise.middleware.tool_messages import replace_texts
 
 # What a tool found
@@ -111,7 +111,7 @@ def test_texts_are_replaced_where_they_stand(before, after, expected_value):
 
 async def test_what_another_middleware_masked_is_not_shown_again(make_agent, test_kit):
     mask = PIIMiddleware("email", apply_to_input=True)
-    clearing = S2AMiddleware(test_kit.chat(neutral), variant="default")
+    clearing = S2AMiddleware(test_kit.chat(neutral))
     agent, model = make_agent(clearing, mask)
     question = f"Mail me at a@b.example. {LEADING}"
     await agent.ainvoke({"messages": [HumanMessage(question)]})
@@ -119,11 +119,11 @@ async def test_what_another_middleware_masked_is_not_shown_again(make_agent, tes
 
 
 async def test_two_instances_at_once(make_agent, test_kit):
-    tools = [
-        cut_results(by_words(2), name="first cut"),
-        cut_results(by_words(1), name="second cut"),
-    ]
-    denoising_agent, _ = make_agent(*tools)
+    class Second(DenoiseToolResults):
+        pass
+
+    second = Second(by_words(1), min_characters=0, where="state")
+    denoising_agent, _ = make_agent(cut_results(by_words(2)), second)
     state = await denoising_agent.ainvoke({"messages": [HumanMessage(LEADING)]})
     assert [document.id for document in tool_message(state).artifact] == ["atlas"]
 
@@ -148,16 +148,14 @@ async def test_the_model_reads_cleared_words_and_the_conversation_keeps_the_user
 ):
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     clearing = test_kit.chat(neutral)
-    agent, model = make_agent(
-        S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver()
-    )
+    agent, model = make_agent(S2AMiddleware(clearing), checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
     await run(agent, is_sync, {"messages": [HumanMessage(LEADING)]}, thread)
     assert [call[0].text for call in model.calls] == [NEUTRAL, NEUTRAL]
-    assert len(clearing.calls) == 2  # the question, then the words; once a turn
+    assert len(clearing.calls) == 1
     second = {"messages": [HumanMessage("And of Italy?")]}
     state = await run(agent, is_sync, second, thread)
     assert model.calls[-1][0].text == NEUTRAL
-    assert len(clearing.calls) == 3
+    assert len(clearing.calls) == 1  # one clause has no opinion to leave out
     question = state["messages"][0]
     assert question.text == question.response_metadata["denoise"]["original"] == LEADING

@@ -125,7 +125,7 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(
 ):
     clearing, judging = test_kit.chat(neutral), test_kit.s2a(lambda message: "1")
     denoising_agent, _ = make_agent(
-        S2AMiddleware(clearing, variant="default"),
+        S2AMiddleware(clearing),
         cut_results(judging),
         VerificationMiddleware(),
         reply=search_then_answer(told),
@@ -169,15 +169,19 @@ async def test_evidence_that_comes_back_from_a_checkpoint(make_agent, monkeypatc
 async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make_agent, is_sync):
     recorder = RunRecorder()
     denoising_agent, _ = make_agent(
-        VerificationMiddleware(name="checked"), reply=search_then_answer(told)
+        VerificationMiddleware(), reply=search_then_answer(told)
     )
     await run(denoising_agent, is_sync, QUESTION_INPUT, {"callbacks": [recorder]})
     (path,) = [
-        passage for passage in recorder.paths("chain") if passage.endswith("/checked")
+        passage
+        for passage in recorder.paths("chain")
+        if passage.endswith("/VerificationMiddleware")
     ]
     assert path.startswith("LangGraph/")
     second_result = [
-        passage for passage in recorder.paths("llm") if "/checked/" in passage
+        passage
+        for passage in recorder.paths("llm")
+        if "/VerificationMiddleware/" in passage
     ]
     assert len(second_result) == 1, (
         "the draft after the rejected one is asked for under it"

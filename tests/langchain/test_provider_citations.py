@@ -19,8 +19,9 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool
+from recorded_runs import RunRecorder
 
-from langchain_denoise import Verifier, verified
+from langchain_denoise import verified
 from langchain_denoise.convert.messages import message_citations
 
 
@@ -67,12 +68,14 @@ ENDS = {
 }
 
 
-async def checked_answer(chain, is_sync, judge, **settings):
-    answers = []
-    verifier = Verifier(judge=judge, on_answer=answers.append)
-    await run(verified(chain, verifier, **settings), is_sync, CITED_QUESTION)
-    [answer] = answers
-    return answer
+async def run_checked(chain, is_sync, judge, **settings):
+    """The output of the checked chain and the record of its run."""
+    recorder = RunRecorder()
+    checked_chain = verified(chain, judge=judge, **settings)
+    config = {"callbacks": [recorder]}
+    output = await run(checked_chain, is_sync, CITED_QUESTION, config)
+    [(_, record, _)] = recorder.events
+    return output, record
 
 
 @both_ways
@@ -82,11 +85,13 @@ async def test_a_chain_is_judged_by_what_its_model_cites(end, make_message, is_s
     prompts = []
     model = FunctionChatModel(reply=replies(make_message))
     chain = Atlas() | (lambda documents: documents[0].page_content) | model | ENDS[end]
-    answer = await checked_answer(chain, is_sync, citation_judge(prompts))
-    assert [a.verdict.outcome for a in answer.memory.attempts] == ["fail", "pass"]
-    assert "Bananas are blue" in answer.memory.attempts[0].feedback
-    assert answer.text == f"{FIRST} {SECOND}"
-    assert [passage.id for passage in answer.citations] == ["atlas"]
+    _, record = await run_checked(chain, is_sync, citation_judge(prompts))
+    first, second = record["attempts"]
+    assert first["outcome"] == "fail"
+    assert "Bananas are blue" in first["feedback"]
+    assert second["outcome"] == "pass"
+    assert second["text"] == f"{FIRST} {SECOND}"
+    assert record["citations"] == ["atlas"]
     # The second draft repeats what it cites: only whether it answers is asked.
     assert len(prompts) == 2
     assert "1: " in prompts[0]
@@ -98,13 +103,14 @@ async def test_a_chain_is_judged_by_what_its_model_cites(end, make_message, is_s
 async def test_a_message_made_without_a_model_is_read_too(make_message, is_sync):
     chain = RunnableLambda(lambda question: make_message("Bananas are blue."))
     documents = [Document(page_content=f"{FIRST} {SECOND}", id="atlas")]
-    answer = await checked_answer(
+    output, _ = await run_checked(
         chain,
         is_sync,
         lambda question, evidence, claim: True,
         evidence=lambda chain_input, output: documents,
     )
-    assert [unit.kind for unit in answer.units] == ["", "citation"]
+    claims = output.response_metadata["denoise"]["claims"]
+    assert [claim["kind"] for claim in claims] == ["", "citation"]
 
 
 @both_ways
@@ -118,9 +124,10 @@ async def test_the_search_results_of_a_tool_in_a_chain_are_evidence(is_sync):
         search.invoke({**call, "type": "tool_call"})
         return anthropic()
 
-    answer = await checked_answer(call_tool, is_sync, citation_judge([]))
-    assert answer.outcome == "supported"
-    assert [p.metadata["title"] for p in answer.citations] == ["Atlas"]
+    output, record = await run_checked(call_tool, is_sync, citation_judge([]))
+    assert record["outcome"] == "supported"
+    [cited] = output.response_metadata["denoise"]["cited"]
+    assert cited["header"] == "Atlas"
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough, chain
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.graph import START, MessagesState, StateGraph
+from recorded_runs import RunRecorder
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import S2AMessages, Verifier, verified
+from langchain_denoise import S2AMessages, verified
 from langchain_denoise.middleware import VerificationMiddleware
 
 QUESTION = "When was the tower finished?"
@@ -154,12 +155,16 @@ CHAINS = [
 
 @pytest.mark.parametrize("shape", CHAINS)
 def test_chains(shape, model, retriever):
-    answers = []
     runnable, chain_input = shape(model, retriever)
-    verified(runnable, Verifier(on_answer=answers.append)).invoke(chain_input)
-    [answer] = answers
-    assert any("1889" in passage.text for passage in answer.memory.evidence)
-    assert answer.outcome == "supported"
+    recorder = RunRecorder()
+    checked_chain = verified(runnable)
+    checked_chain.invoke(chain_input, {"callbacks": [recorder]})
+    [(_, record, _)] = recorder.events
+    assert record["evidence"]
+    assert record["outcome"] == "supported"
+    *_, event = checked_chain.stream_checked(chain_input)
+    assert any("1889" in passage.text for passage in event.answer.memory.evidence)
+    assert event.answer.outcome == "supported"
 
 
 # Agents

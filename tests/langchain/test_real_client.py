@@ -50,8 +50,8 @@ def compressor(model, **settings):
             ),  # nothing to find out by asking one alone
             variant="select",
             options=Options(join_passages=False),
+            **settings,
         ),
-        **settings,
     )
 
 

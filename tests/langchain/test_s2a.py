@@ -13,16 +13,8 @@ LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
 
 def neutral(messages):
-    message_text = messages[-1].text
-    if "cut into numbered pieces" in message_text:
-        return "2"
-    if "BEGIN document" not in message_text:
-        return "answer"
-    return (
-        "Context: I live in Nice."
-        if "I live in Nice." in message_text
-        else "Context: NONE"
-    )
+    is_request = "cut into numbered pieces" in messages[-1].text
+    return "2" if is_request else "answer"
 
 
 CONVERSATION = [
@@ -45,25 +37,27 @@ def both(step, input_value):
 
 
 def test_the_latest_message_is_cleared_of_opinion(test_kit):
-    run_output = both(
-        S2AMessages(model=test_kit.chat(neutral), variant="default"), CONVERSATION
-    )
+    run_output = both(S2AMessages(model=test_kit.chat(neutral)), CONVERSATION)
     assert run_output[-1].text == "what is the capital of France?"
     assert run_output[:-1] == CONVERSATION[:-1]
     assert [message.id for message in run_output] == [
         message.id for message in CONVERSATION
     ]
-    assert run_output[-1].response_metadata["denoise"]["original"] == LEADING
+    record = run_output[-1].response_metadata["denoise"]
+    assert record["original"] == LEADING
+    [(start, end)] = record["left_out"]
+    assert LEADING[start:end].startswith("I am sure it is Lyon")
     assert CONVERSATION[-1].text == LEADING
 
 
 @pytest.mark.parametrize("reply", ["1", "NONE"])
 def test_a_message_never_loses_its_question(test_kit, reply):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    assert both(
-        S2AMessages(model=test_kit.chat(lambda message: reply), variant="select"),
-        [message],
-    ) == [message]
+    step = S2AMessages(model=test_kit.chat(lambda message: reply))
+    [run_output] = both(step, [message])
+    assert run_output.content == message.content
+    record = run_output.response_metadata["denoise"]
+    assert record["fallback"].startswith("the question was kept as it is")
 
 
 def test_the_variant_that_writes_one_message(test_kit):
@@ -109,9 +103,7 @@ def test_a_question_put_in_the_users_mouth_is_refused(test_kit):
 def test_images_stay(test_kit):
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
-    [run_output] = both(
-        S2AMessages(model=test_kit.chat(neutral), variant="default"), [message]
-    )
+    [run_output] = both(S2AMessages(model=test_kit.chat(neutral)), [message])
     assert run_output.content == [
         {"type": "text", "text": "what is the capital of France?"},
         image,
@@ -132,7 +124,7 @@ def test_it_stands_between_a_prompt_and_a_model(test_kit):
     model = test_kit.chat(neutral)
     chain = (
         ChatPromptTemplate([("system", "be brief"), ("human", "{said}")])
-        | S2AMessages(model=model, variant="default")
+        | S2AMessages(model=model)
         | model
     )
     assert chain.invoke({"said": LEADING}).text == "answer"

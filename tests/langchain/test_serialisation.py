@@ -6,7 +6,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
 
 from langchain_denoise import (
-    AugmentedRunnable,
     DenoiseCompressor,
     S2AMessages,
     verified,
@@ -42,7 +41,7 @@ def again(thing, *classes):
     [
         (
             DenoiseCompressor,
-            {"variant": "select", "max_concurrency": 3, "on_error": "drop"},
+            {"max_tokens": 300, "on_irrelevant": "drop", "on_error": "drop"},
         ),
         (S2AMessages, {"variant": "single", "on_error": "raise"}),
     ],
@@ -62,8 +61,6 @@ def test_plain_settings_are_plain_json():
         top_n=3,
         order="score",
         header_keys=("title", "year"),
-        record="none",
-        chunks=200,
     )
     assert again(compressor, DenoiseCompressor) == compressor
 
@@ -77,7 +74,6 @@ def test_what_holds_your_own_objects_is_not_serialised_and_says_so(test_kit, mod
         dumpd(DenoiseCompressor(denoiser=test_kit.s2a()))["kwargs"]["denoiser"]["type"]
         == "not_implemented"
     )
-    assert not AugmentedRunnable.is_lc_serializable()
 
 
 def test_loading_needs_permission(model):

@@ -20,11 +20,10 @@ from langchain_core.runnables import RunnableLambda
 from denoise_core.augmenter.streaming import Finished
 from langchain_denoise import Verifier, verified
 from langchain_denoise.middleware.verification import earlier_attempts
-from langchain_denoise.models.bindings import is_greedy
 from langchain_denoise.verification.redraft import (
-    RedraftRequest,
     change_model,
     find_model,
+    with_feedback,
 )
 from langchain_denoise.verification.verifier import earlier_evidence
 
@@ -121,12 +120,12 @@ async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
         assert isinstance(last, Finished)
 
 
-def test_feedback_is_for_the_last_model_which_samples_if_it_repeats_itself():
+def test_feedback_is_for_the_last_model_whose_settings_stay():
     first, last = (FunctionChatModel(reply=lambda messages: "x") for _ in range(2))
     chain = first | (lambda message: message.text) | last.bind(temperature=0)
-    redraft = RedraftRequest("It was 1912.", "Not found.", resample=True)
-    changed_chain = change_model(chain, redraft.with_feedback)
+    messages = [AIMessage("It was 1912."), HumanMessage("Not found.")]
+    changed_chain = change_model(chain, lambda model: with_feedback(model, messages))
     changed_chain.invoke(QUESTION)
     assert [message.type for message in first.calls[0]] == ["human"]
     assert [message.type for message in last.calls[0]] == ["human", "ai", "human"]
-    assert not is_greedy(changed_chain.last)
+    assert changed_chain.last.kwargs == {"temperature": 0}

@@ -18,7 +18,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import RECALL_TOOL
-from langchain_denoise import DenoiseCompressor
+from langchain_denoise.convert.history import shown_message
 from langchain_denoise.middleware.tool_results import DenoiseToolResults
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
@@ -115,7 +115,7 @@ async def test_a_name_that_no_tool_has_raises_with_the_nearest(test_kit):
     middleware = cut_results(test_kit.Answers(test_kit.drop_all), tools=["serach"])
     with pytest.raises(InputError, match="did you mean 'search'"):
         await searching(test_kit, middleware, "x").ainvoke(IS_IT_DRY)
-    with pytest.raises(InputError, match="list of tools"):
+    with pytest.raises(InputError, match="list of tools' names"):
         cut_results(tools="search")
 
 
@@ -304,18 +304,16 @@ def test_messages_of_one_call_count_together():
         assert (after.update["messages"] != messages) is is_cut
 
 
-def test_a_compressor_will_do_and_keeps_its_settings():
+def test_settings_are_those_of_the_compressor():
     by_length = FunctionScorer(lambda query, text: float(len(text)))
-    ready = DenoiseCompressor(scorer=by_length, keep=1, record="none")
     texts = ["a" * 99, "b" * 99, "c" * 100]
     documents = [Document(page_content=text, id="same") for text in texts]
     lines = [f"{n}: {text}" for n, text in enumerate(texts)]
     message = ToolMessage("\n".join(lines), tool_call_id="call", artifact=documents)
-    after = cut_results(ready).wrap_tool_call(request_of(), lambda _: message)
+    middleware = cut_results(scorer=by_length, keep=1)
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
     assert [document.page_content for document in after.artifact] == texts[2:]
     assert after.content.startswith(f"{lines[2]}\n"), "its own heading"
-    with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
-        cut_results(ready, keep=2)
 
 
 @both_ways
@@ -388,3 +386,29 @@ def test_documents_are_cut_unless_they_are_pinned_or_short(length, settings, kep
     assert "".join(document.id for document in after.artifact) == kept
     assert after.response_metadata["denoise"]["kept"] == len(kept)
     assert (after.content == content) is (kept == "abc")
+
+
+@pytest.mark.parametrize("where", ["state", "view"])
+def test_a_result_that_is_denoised_and_capped_counts_once(where):
+    """The cap counted what denoising had kept, in a second line."""
+    towns = ["Rome"] * 9 + ["Paris"] * 9
+    paragraphs = ["A page about the weather in Italy."]
+    paragraphs += [f"In {town} it rains. " * 9 for town in towns]
+    message = ToolMessage("\n\n".join(paragraphs), tool_call_id="call", name="search")
+    middleware = about_paris(hard_cap=900, where=where)
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    shown = shown_message(after).text
+    assert shown.count("shown; ") == 1
+    assert "[5 of 19 parts shown; 14 left out]" in shown
+    assert "Rome" not in shown
+
+
+def test_documents_that_are_denoised_and_capped_count_once():
+    documents = [Document(page_content=f"{name} is. " * 99, id=name) for name in "abc"]
+    content = "\n\n".join(document.page_content for document in documents)
+    message = ToolMessage(content, tool_call_id="call", artifact=documents)
+    middleware = cut_results(only("b is"), hard_cap=300)
+    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    assert len(after.content) < 500
+    assert after.content.count("left out") == 1
+    assert after.artifact == documents

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import START, MessagesState, StateGraph
 from recorded_runs import RunRecorder
 
+from denoise_core import InputError
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.runtime import fallbacks
@@ -296,3 +297,21 @@ def test_a_graph_is_judged_and_run_again_only_if_that_is_allowed(
     assert (record["stopped_because"], record["outcome"]) == (stop_reason, outcome)
     assert record["evidence"] == ["atlas", "fruit"]
     assert len(chain_input["messages"]) == 1
+
+
+def test_a_value_that_the_chain_has_under_our_key_is_not_lost():
+    """The record took the place of the chain's own value."""
+    output = {"answer": "Paris.", "context": ["Paris."], "denoise": "mine"}
+    chain = verified(lambda chain_input: output, judge=lambda *_: True)
+    with pytest.raises(InputError, match="has a key 'denoise' already"):
+        chain.invoke({"question": "Which?"})
+    # A record of an earlier turn is replaced by that of this one.
+    first = verified(
+        lambda chain_input: {**output, "denoise": {}}, judge=lambda *_: True
+    )
+    with pytest.raises(InputError, match="give it another name"):
+        first.invoke({"question": "Which?"})
+    state = {"question": "Which?", "answer": "Paris.", "context": ["Paris."]}
+    passing = verified(lambda chain_input: dict(chain_input), judge=lambda *_: True)
+    again = passing.invoke(passing.invoke(state))
+    assert again["denoise"]["outcome"] == "supported"

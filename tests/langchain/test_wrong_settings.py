@@ -10,7 +10,6 @@ from denoise_core import Guard, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
-    AugmentedRunnable,
     DenoiseCompressor,
     DenoisingRetriever,
     EmbeddedEmbeddings,
@@ -48,7 +47,7 @@ SLIPS = {
         "retriever",
     ),
     "variant": (
-        lambda model, retriever: DenoiseCompressor(model=model, variant="selct"),
+        lambda model, retriever: S2AMessages(model=model, variant="selct"),
         "select",
     ),
     "S2AMessages of a retriever": (
@@ -56,10 +55,6 @@ SLIPS = {
         "retriever",
     ),
     "S2AMessages of 5": (lambda model, retriever: S2AMessages(model=5), "model"),
-    "AugmentedRunnable of a model": (
-        lambda model, retriever: AugmentedRunnable(augmenter=model),
-        "Augmenter",
-    ),
     "verified by a string": (
         lambda model, retriever: verified(model, "strict"),
         "Verifier",
@@ -104,21 +99,18 @@ END = ENDDenoiser(FunctionScorer(len))
         ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
         ({"threshold": 0.5, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
         ({"risk": 0.33}, "calibrated for"),
-        ({"variant": "select"}, "needs model="),
-        ({"header_keys": "title"}, "expected a list of metadata keys"),
+        ({"header_keys": "title"}, "header_keys"),
         (
             {"scorer": EmbeddedEmbeddings(), "model": RunnableLambda(str)},
-            "not both",
+            "model and scorer: give one of them",
         ),
-        ({"model": RunnableLambda(str), "keep": 3}, "there is variant="),
+        ({"model": RunnableLambda(str), "keep": 3}, "keep=3: a setting of END"),
         (
             {"denoiser": Guard(END), "scorer": EmbeddedEmbeddings()},
-            "not together with denoiser",
+            "denoiser and scorer: give one of them",
         ),
         ({"top_n": 0}, "top_n"),
         ({"order": "best"}, "order"),
-        ({"record": "all"}, "record"),
-        ({"chunks": -5}, "chunks"),
         ({"kep": 3}, "did you mean 'keep'"),
     ],
 )

@@ -121,13 +121,7 @@ def evaluate_command(
 
     rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    if label_with is not None and questions is None:
-        raise InputError(
-            "--label-with labels your questions: name their file; those that are made "
-            "or that ship have labels"
-        )
+    _check_options(questions, label_with, out)
     if llm != "none":
         llm_from_name(llm)  # so that a wrong name is an error before any work
     else:
@@ -178,6 +172,16 @@ def evaluate_command(
         _write_evaluation(evaluation, out, console, error_console)
     elif answer_log is not None:
         show_plan(console, answer_log)
+
+
+def _check_options(questions: Path | None, label_with: str | None, out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    if label_with is not None and questions is None:
+        raise InputError(
+            "--label-with labels your questions: name their file; those that are made "
+            "or that ship have labels"
+        )
 
 
 def _require_llm(needs_llm: Mapping[str, Any]) -> None:

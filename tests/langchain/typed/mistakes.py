@@ -24,7 +24,7 @@ from langchain_denoise.middleware import (
 
 
 def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
-    compressor = DenoiseCompressor(model=model, variant="select", top_n=3)
+    compressor = DenoiseCompressor(model=model, max_tokens=300, top_n=3)
     around = DenoisingRetriever(model=model, retriever=retriever, k=4, order="score")
     DenoiseCompressor(scorer=EmbeddedEmbeddings(), keep=0.5)
     DenoiseCompressor(keep=3, header_keys=("title",))
@@ -35,7 +35,7 @@ def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
     VerificationMiddleware(Verifier(judge=model), evidence="conversation")
     ShadowReport("shadow.jsonl")
     RetrieverAdapter(retriever)
-    checked = verified(model, Verifier(), claims=["answer"])
+    checked = verified(model, Verifier(), answer="answer")
     checked.invoke("question")
     return compressor.compress_documents([], "question") + around.invoke("question")
 
@@ -44,7 +44,7 @@ def wrong(model: BaseChatModel, retriever: BaseRetriever, store: VectorStore) ->
     DenoiseCompressor(denoiser=model)  # mistake: a model is no denoiser
     DenoiseCompressor(keep="half")  # mistake: neither a share nor a number
     DenoiseCompressor(model=retriever)  # mistake: a retriever is no model
-    DenoiseCompressor(model=model, variant="selct")  # mistake: no such variant
+    DenoiseCompressor(model=model, on_irrelevant="hide")  # mistake: no such policy
     DenoiseCompressor(model=model, kep=3)  # mistake: no such setting
     DenoiseCompressor(scorer=model)  # mistake: a model is no embeddings
     DenoiseCompressor(on_error="ignore")  # mistake: no such policy
