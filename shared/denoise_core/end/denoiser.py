@@ -17,7 +17,6 @@ from denoise_core.end.question_kinds import (
     widen_selection,
 )
 from denoise_core.end.selection import (
-    AnyRule,
     Floats,
     KeepRule,
     KeepSetting,
@@ -267,7 +266,7 @@ class ENDDenoiser:
         if not prepared_input.spans:
             return DenoiseResult(query, ())
         chunk_scores = self._scores_per_chunk(prepared_input, text_scores)
-        keep_rule: AnyRule = self.rule
+        keep_rule: KeepRule = self.rule
         input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
         document_numbers = prepared_input.document_numbers()
         if isinstance(keep_rule, MarginRule):
@@ -367,7 +366,7 @@ class ENDDenoiser:
         self,
         query: str,
         prepared_input: _PreparedInput,
-        keep_rule: AnyRule,
+        keep_rule: KeepRule,
         selection: Selection,
     ) -> tuple[Selection, bool | None, str | None]:
         """The selection, False if the best chunk is off topic (else None), and the note."""

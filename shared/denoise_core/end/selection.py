@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from denoise_core.errors import BadScores, InputError
 from denoise_core.spans import passage_spans, tile_spans
 from denoise_core.text.language import identify_language
-from denoise_core.text.token_budget import estimate_tokens
+from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.types import Span
 
 Floats = NDArray[np.float32]
@@ -187,6 +187,19 @@ class TokenLimit:
             raise InputError(
                 f"TokenLimit({self.limit}): expected a budget of 1 token or more"
             )
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        """The best texts, up to the first that does not fit: how S2A's ``keep`` takes it.
+
+        END also cuts the text that does not fit (`denoise_core.end.budget`).
+        """
+        kept_mask = np.zeros(len(scores), dtype=np.bool_)
+        budget = TokenBudget(self.limit, self.count)
+        for i in rank_by_score(scores):
+            if not budget.try_add(texts[int(i)]):
+                break
+            kept_mask[i] = True
+        return kept_mask
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""
@@ -465,12 +478,10 @@ class MarginRule:
         return None
 
 
-# A budget is no `KeepRule`: `denoise_core.end.budget` also cuts chunks.
-AnyRule: TypeAlias = KeepRule | TokenLimit
-KeepSetting: TypeAlias = float | int | str | AnyRule
+KeepSetting: TypeAlias = float | int | str | KeepRule
 
 
-def rule_for(keep: KeepSetting | None, threshold: float | None) -> AnyRule:
+def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
     """The rule behind the short forms: a float is a fraction, an int a count.
 
     Raises:
