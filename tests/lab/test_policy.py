@@ -28,12 +28,12 @@ from denoise_lab.policy import (
     reinforce,
     simulators,
 )
-from denoise_lab.policy.fit import decisions_of, index_of
+from denoise_lab.policy.fit import index_action, replay_decisions
 from denoise_lab.policy.trained import (
-    allowed,
+    allowed_actions,
     memory_features,
 )
-from denoise_lab.recording import from_lines, to_lines
+from denoise_lab.recording import answer_from_lines, answer_to_lines
 
 
 def turns(count):
@@ -76,15 +76,15 @@ def test_only_what_makes_sense_is_chosen(actions, attempts):
         actions=tuple(actions),
         attempts=tuple(Attempt("a", AnswerVerdict(False)) for _ in range(attempts)),
     )
-    may = allowed(memory, attempts=3)
-    assert may.any()
+    is_allowed = allowed_actions(memory, attempts=3)
+    assert is_allowed.any()
     policy = LinearPolicy(rng=random.Random(0))
-    chances = policy.chances(memory)
+    chances = policy.action_probabilities(memory)
     assert chances.sum() == pytest.approx(1.0)
-    assert (chances[~may] == 0).all()
+    assert (chances[~is_allowed] == 0).all()
     action = policy.choose(memory)
-    assert may[index_of(action)]
-    assert action.probability == pytest.approx(chances[index_of(action)])
+    assert is_allowed[index_action(action)]
+    assert action.probability == pytest.approx(chances[index_action(action)])
 
 
 def test_reinforce_learns_when_to_search_and_passes_every_fixed_policy():
@@ -166,9 +166,11 @@ def test_decisions_are_read_back_from_a_written_run():
     (episode,) = simulators(list(turns(1))[:1], seed=3)
     policy = LinearPolicy(rng=random.Random(4))
     answer, _ = episode(policy)
-    again = from_lines(to_lines(answer))
-    found = decisions_of(policy, episode.augmenter(policy), again)
-    assert [d.taken for d in found] == [index_of(a) for a in answer.memory.actions]
+    again = answer_from_lines(answer_to_lines(answer))
+    found = replay_decisions(policy, episode.augmenter(policy), again)
+    assert [d.action_index for d in found] == [
+        index_action(a) for a in answer.memory.actions
+    ]
     assert [d.probability for d in found] == [
         a.probability for a in answer.memory.actions
     ]
