@@ -71,16 +71,14 @@ def test_unfaithful_records_are_left_out_and_unknown_verdicts_are_a_choice(fault
     assert list(distill.filter_faithful(records, only_passed=True)) == [GOOD]
 
 
-@pytest.mark.parametrize("target", ["answer", "context"])
-def test_chat_examples_survive_the_file(tmp_path, target):
+def test_chat_examples_survive_the_file(tmp_path):
     path = tmp_path / "chat.jsonl"
-    assert distill.export_chat([GOOD, GOOD], path, target=target) == 2
+    assert distill.export_chat([GOOD, GOOD], path) == 2
     first, second = map(json.loads, path.read_text("utf-8").splitlines())
-    assert first == second == distill.chat_example(GOOD, target=target)
+    assert first == second == distill.chat_example(GOOD)
     messages = first["messages"]
     assert [m["role"] for m in messages] == ["system", "user", "assistant"]
-    expected_reply = "One" if target == "answer" else "Context: One."
-    assert messages[-1]["content"] == expected_reply
+    assert messages[-1]["content"] == "One"
     assert "Two." in messages[-2]["content"]
 
 
@@ -102,11 +100,6 @@ def test_a_bad_line_is_named_by_number(tmp_path, line):
     with pytest.raises(InputError, match="line 2"):
         distill.load_records(path)
     assert distill.load_records(path, skip_bad=True) == [GOOD]
-
-
-def test_an_unknown_target_is_refused():
-    with pytest.raises(InputError, match="target"):
-        distill.chat_example(GOOD, target="both")
 
 
 def test_half_a_character_is_written(tmp_path):

@@ -79,12 +79,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in SETS:
         fitting_sets[name], _ = read_halves(options.data, name, options.limit)
     encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=options.keep)
-    fitted = fit_default(fitting_sets, encoder)
+    fitted_default = fit_default(fitting_sets, encoder)
     piece_calibration = calibrate_pieces(options.data)
-    scale = replace(fitted.scale, piece_calibration=piece_calibration)
-    write_record(options.out / "stack.json", fitted.stack.to_dict())
+    scale = replace(fitted_default.scale, piece_calibration=piece_calibration)
+    write_record(options.out / "stack.json", fitted_default.stack.to_dict())
     write_record(options.out / "scale.json", scale.to_dict())
-    write_record(options.out / "card.json", fitted.card)
+    write_record(options.out / "card.json", fitted_default.card)
     sample_path = options.out / "nq_sample.jsonl.xz"
     if not sample_path.exists():
         _, reported_half = read_halves(options.data, NQ)
@@ -112,7 +112,9 @@ def fit_default(
         "fitted on": {name: len(rows) for name, rows in fitting_sets.items()},
         "parting": "denoise_lab.split: places below 0.5 of a hash of the id",
         "signals, gold kept on sets left out of the fit (mean of 30 % and 50 % kept)": signal_study,
-        "controls": {name: round(kept, 4) for name, kept in controls.items()},
+        "controls": {
+            name: round(gold_share, 4) for name, gold_share in controls.items()
+        },
     }
     report(stack.to_dict())
     report(scale.to_dict())
@@ -126,14 +128,14 @@ def measure_controls(
     names: Sequence[str],
 ) -> dict[str, float]:
     """Mean gold kept on sets left out of the fit: by the signals, and by each control."""
-    shuffled = shuffle_encoder()
+    random_encoder = shuffle_encoder()
     questionless_sets = {}
     shuffled_sets = {}
     for set_name, questions in fitting_sets.items():
         questionless = remove_question(questions)
         questionless_sets[set_name] = read_signals(encoder, questionless)
         few_questions = questions[:RANDOM_WEIGHTS_LIMIT]
-        shuffled_sets[set_name] = read_signals(shuffled, few_questions)
+        shuffled_sets[set_name] = read_signals(random_encoder, few_questions)
     signal_sets = {
         "as it is": chosen_sets,
         "without the question": select_signals(questionless_sets, names),
@@ -180,16 +182,16 @@ def choose_signals(
     recalls = measure_combinations(signal_sets)
     means = {names: float(gold_kept.mean()) for names, gold_kept in recalls.items()}
     question_count = sum(map(len, signal_sets.values()))
-    chosen = smallest_good_set(means, 1 / question_count)
-    gains = signal_gains(chosen, recalls)
+    chosen_names = smallest_good_set(means, 1 / question_count)
+    gains = signal_gains(chosen_names, recalls)
     rounded_means = {}
     for names, mean in means.items():
         joined_names = " + ".join(names)
         rounded_means[joined_names] = round(mean, 4)
         report(f"{joined_names}: gold kept {mean:.4f}")
-    report(f"the best: {' + '.join(chosen)}; gains {gains}")
+    report(f"the best: {' + '.join(chosen_names)}; gains {gains}")
     signal_study = {"gold kept": rounded_means, "gain by each of the best": gains}
-    return list(chosen), signal_study
+    return list(chosen_names), signal_study
 
 
 def measure_combinations(
@@ -216,16 +218,16 @@ def smallest_good_set(
 
 
 def signal_gains(
-    chosen: tuple[str, ...],
+    chosen_names: tuple[str, ...],
     recalls: Mapping[tuple[str, ...], NDArray[np.float64]],
 ) -> dict[str, list[Any]]:
     """By signal the mean gain against the others alone, and the ends of its interval; empty for one signal."""
     gains: dict[str, list[Any]] = {}
-    if len(chosen) == 1:
+    if len(chosen_names) == 1:
         return gains
-    for name in chosen:
-        other_names = tuple(other for other in chosen if other != name)
-        gain = recalls[chosen] - recalls[other_names]
+    for name in chosen_names:
+        other_names = tuple(other for other in chosen_names if other != name)
+        gain = recalls[chosen_names] - recalls[other_names]
         interval = [round(end, 4) for end in bootstrap_interval(gain)]
         gains[name] = [round(float(gain.mean()), 4), interval]
     return gains

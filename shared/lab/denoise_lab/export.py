@@ -102,11 +102,11 @@ def export_probe(
     classifier.config.get_text_config().pad_token_id = pad_token_id
     check_prompts = _make_check_prompts(reader, probe)
     _check_scores(reader, classifier, missing_bias, check_prompts)
-    exported = ExportedProbe(Path(folder), missing_bias, pad_token_id)
-    _write_checkpoint(reader, classifier, exported)
-    _write_manifest(reader, probe, exported, check_prompts)
-    _write_readme(reader, probe, classifier, exported)
-    return exported
+    exported_probe = ExportedProbe(Path(folder), missing_bias, pad_token_id)
+    _write_checkpoint(reader, classifier, exported_probe)
+    _write_manifest(reader, probe, exported_probe, check_prompts)
+    _write_readme(reader, probe, classifier, exported_probe)
+    return exported_probe
 
 
 def _check_reading(reader: HiddenReader, probe: Probe) -> None:
@@ -201,16 +201,16 @@ def _set_gain_to_one(norm: nn.Module, norm_kind: str) -> None:
     sample = torch.linspace(
         -1, 2, weight.numel(), device=weight.device, dtype=weight.dtype
     )[None]
-    expected = sample.float()
+    expected_states = sample.float()
     if norm_kind == "layer":
-        expected = expected - expected.mean()
-    expected = expected / expected.square().mean().sqrt()
+        expected_states = expected_states - expected_states.mean()
+    expected_states = expected_states / expected_states.square().mean().sqrt()
     norm_bias = getattr(norm, "bias", None)
     if isinstance(norm_bias, torch.Tensor):
         norm_bias.zero_()
     for stored_gain in (1.0, 0.0):
         weight.fill_(stored_gain)
-        if torch.allclose(norm(sample).float(), expected, rtol=2e-2, atol=2e-2):
+        if torch.allclose(norm(sample).float(), expected_states, rtol=2e-2, atol=2e-2):
             return
     raise InputError("the gain of this model's final norm cannot be set to one")
 
@@ -291,21 +291,21 @@ def _prompt_logit(
 
 
 def _write_checkpoint(
-    reader: HiddenReader, classifier: Any, exported: ExportedProbe
+    reader: HiddenReader, classifier: Any, exported_probe: ExportedProbe
 ) -> None:
     state = classifier.state_dict()
-    if exported.missing_bias:
-        state["score.bias"] = torch.tensor([exported.missing_bias])
-    classifier.save_pretrained(str(exported.folder), state_dict=state)
+    if exported_probe.missing_bias:
+        state["score.bias"] = torch.tensor([exported_probe.missing_bias])
+    classifier.save_pretrained(str(exported_probe.folder), state_dict=state)
     tokenizer = copy.deepcopy(reader.backbone.tokenizer)
-    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(exported.pad_token_id)
-    tokenizer.save_pretrained(str(exported.folder))
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(exported_probe.pad_token_id)
+    tokenizer.save_pretrained(str(exported_probe.folder))
 
 
 def _write_manifest(
     reader: HiddenReader,
     probe: Probe,
-    exported: ExportedProbe,
+    exported_probe: ExportedProbe,
     check_prompts: list[dict[str, Any]],
 ) -> None:
     layout_parts: list[Any] = []
@@ -319,17 +319,17 @@ def _write_manifest(
         "version": 1,
         "reading": probe.reading.to_dict(),
         "threshold": probe.threshold,
-        "bias": exported.missing_bias,
+        "bias": exported_probe.missing_bias,
         "window": reader.backbone.partial_forward.max_positions,
         "layout": {"name": reader.layout.name, "parts": layout_parts},
         "canaries": check_prompts,
     }
     manifest_text = json.dumps(manifest, indent=1) + "\n"
-    (exported.folder / MANIFEST).write_text(manifest_text, encoding="utf-8")
+    (exported_probe.folder / MANIFEST).write_text(manifest_text, encoding="utf-8")
 
 
 def _write_readme(
-    reader: HiddenReader, probe: Probe, classifier: Any, exported: ExportedProbe
+    reader: HiddenReader, probe: Probe, classifier: Any, exported_probe: ExportedProbe
 ) -> None:
     vllm_options = ""
     for class_name in classifier.config.architectures or ():
@@ -337,9 +337,9 @@ def _write_readme(
     readme_text = _README.format(
         name=reader.backbone.name,
         layer=probe.reading.layer,
-        bias=exported.missing_bias,
-        folder=exported.folder.name,
+        bias=exported_probe.missing_bias,
+        folder=exported_probe.folder.name,
         options=vllm_options,
     )
-    readme_path = exported.folder / "README.md"
+    readme_path = exported_probe.folder / "README.md"
     readme_path.write_text(readme_text, encoding="utf-8", errors="replace")

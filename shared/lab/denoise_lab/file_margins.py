@@ -79,10 +79,10 @@ def score_pieces(
 
 
 def _holds_needed_span(question: FileQuestion, span: Span) -> bool:
-    for needed in question.needed_spans:
-        start = max(needed.start, span.start)
-        end = min(needed.end, span.end)
-        is_same_file = needed.passage_id == span.passage_id
+    for needed_span in question.needed_spans:
+        start = max(needed_span.start, span.start)
+        end = min(needed_span.end, span.end)
+        is_same_file = needed_span.passage_id == span.passage_id
         if is_same_file and question.files[span.passage_id][start:end].strip():
             return True
     return False
@@ -108,8 +108,8 @@ def read_company_questions(folder: Path) -> list[FileQuestion]:
         for name in row["documents"]:
             files[name] = (folder / name).read_text("utf-8")
         spans = []
-        for needed in row["needs"]:
-            spans.append(find_span(files, needed["file"], needed["text"]))
+        for needed_text in row["needs"]:
+            spans.append(find_span(files, needed_text["file"], needed_text["text"]))
         if spans:
             questions.append(FileQuestion(row["question"], files, spans))
     return questions

@@ -86,43 +86,45 @@ def main(argv: Sequence[str] | None = None) -> None:
     from safetensors.numpy import save
 
     options = make_parser(__doc__).parse_args(argv)
-    written = list(read_written())
+    written_questions = list(read_written())
     fitting, held_out = read_sets(options.data)
-    written_vectors = embed_questions(written)
+    written_vectors = embed_questions(written_questions)
     fitting_vectors = embed_questions(fitting)
     all_vectors = np.concatenate([written_vectors, fitting_vectors])
-    fitted = fit_kinds([*written, *fitting], all_vectors)
-    held_out_kinds = fitted.classify(embed_questions(held_out))
-    fold_kinds = classify_by_folds(written, written_vectors, fitting, fitting_vectors)
+    kind_weights = fit_kinds([*written_questions, *fitting], all_vectors)
+    held_out_kinds = kind_weights.classify(embed_questions(held_out))
+    fold_kinds = classify_by_folds(
+        written_questions, written_vectors, fitting, fitting_vectors
+    )
     card = {
-        "fitted on": dict(Counter(q.origin for q in [*written, *fitting])),
+        "fitted on": dict(Counter(q.origin for q in [*written_questions, *fitting])),
         "kinds": list(KINDS),
         "probability below which it is a lookup": MIN_PROBABILITY,
         "held-out questions, by origin and kind": count_outcomes(
             held_out, held_out_kinds
         ),
-        "written questions, by folds": count_outcomes(written, fold_kinds),
+        "written questions, by folds": count_outcomes(written_questions, fold_kinds),
     }
     tensors: dict[str, Any] = {
-        "weights": fitted.weights.astype(np.float16),
-        "intercepts": fitted.intercepts,
+        "weights": kind_weights.weights.astype(np.float16),
+        "intercepts": kind_weights.intercepts,
     }
     write_record(options.out / "kinds_card.json", card)
     (options.out / WEIGHTS_FILE).write_bytes(save(tensors))
 
 
 def classify_by_folds(
-    written: Sequence[KindQuestion],
+    written_questions: Sequence[KindQuestion],
     written_vectors: Floats,
     fitting: Sequence[KindQuestion],
     fitting_vectors: Floats,
 ) -> list[str]:
     """Classify each written question by weights fitted without its fold."""
-    folds = np.arange(len(written)) % FOLD_COUNT
-    fold_kinds = np.empty(len(written), dtype=object)
+    folds = np.arange(len(written_questions)) % FOLD_COUNT
+    fold_kinds = np.empty(len(written_questions), dtype=object)
     for fold in range(FOLD_COUNT):
         in_fold = folds == fold
-        others = [written[number] for number in np.flatnonzero(~in_fold)]
+        others = [written_questions[number] for number in np.flatnonzero(~in_fold)]
         vectors = np.concatenate([written_vectors[~in_fold], fitting_vectors])
         fold_fit = fit_kinds([*others, *fitting], vectors)
         fold_kinds[in_fold] = fold_fit.classify(written_vectors[in_fold])

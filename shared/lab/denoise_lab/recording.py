@@ -76,12 +76,12 @@ def answer_from_lines(lines: Iterable[str]) -> Answer:
             continue
         try:
             match _parse_line(line):
-                case WorkingMemory() as parsed:
-                    memory = parsed
-                case Event() as parsed:
-                    events.append(parsed)
-                case parsed:
-                    answer_record = parsed
+                case WorkingMemory() as parsed_record:
+                    memory = parsed_record
+                case Event() as parsed_record:
+                    events.append(parsed_record)
+                case parsed_record:
+                    answer_record = parsed_record
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"line {line_number}: not a recorded run: {type(error).__name__}: {error}"

@@ -57,10 +57,10 @@ class Replay:
     is_complete: bool
 
 
-def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
+def replay(augmenter: Augmenter, recorded_run: Answer) -> Replay:
     """Run ``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
-    recording = _Recording(recorded.trace.events)
-    memory = recorded.memory
+    recording = _Recording(recorded_run.trace.events)
+    memory = recorded_run.memory
     drafter = None
     if memory.drafter_brings_evidence or augmenter.llm is None:
         drafter = _RecordedDrafter()
@@ -68,7 +68,7 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
         memory.question,
         memory.history,
         drafter=drafter,
-        evidence=_initial_evidence(recorded),
+        evidence=_initial_evidence(recorded_run),
     )
     replayed_flow = _reply_from_recording(flow, recording)
     answer, trace = run(replayed_flow, budget=augmenter.budget)
@@ -88,13 +88,13 @@ class _RecordedDrafter:
         return self.draft(request)
 
 
-def _initial_evidence(recorded: Answer) -> tuple[Passage, ...]:
+def _initial_evidence(recorded_run: Answer) -> tuple[Passage, ...]:
     """The evidence that the loop was given: passages that no effect of the run retrieved."""
     retrieved_texts: set[str] = set()
-    for event in recorded.trace.events:
+    for event in recorded_run.trace.events:
         for passages in _retrieved_passages(event.reply):
             retrieved_texts.update(passage.text for passage in passages)
-    memory = recorded.memory
+    memory = recorded_run.memory
     initial_passages = []
     for passage in (*memory.retrieved, *memory.excluded_evidence):
         if passage.text not in retrieved_texts:
@@ -188,15 +188,17 @@ class _Recording:
         return FailedItem(_make_error(taken_event.error))
 
 
-def _is_same_effect(recorded: SingleEffect, effect: SingleEffect) -> bool:
+def _is_same_effect(recorded_effect: SingleEffect, effect: SingleEffect) -> bool:
     """Compare two effects without the passages' metadata, which JSON may have changed."""
-    if isinstance(recorded, DenoiseCall) and isinstance(effect, DenoiseCall):
-        recorded_texts = [(passage.id, passage.text) for passage in recorded.passages]
+    if isinstance(recorded_effect, DenoiseCall) and isinstance(effect, DenoiseCall):
+        recorded_texts = [
+            (passage.id, passage.text) for passage in recorded_effect.passages
+        ]
         texts = [(passage.id, passage.text) for passage in effect.passages]
-        return recorded.query == effect.query and recorded_texts == texts
-    if isinstance(recorded, Retrieve) and isinstance(effect, Retrieve):
-        return recorded.query == effect.query
-    return recorded == effect
+        return recorded_effect.query == effect.query and recorded_texts == texts
+    if isinstance(recorded_effect, Retrieve) and isinstance(effect, Retrieve):
+        return recorded_effect.query == effect.query
+    return recorded_effect == effect
 
 
 def _make_error(text: str) -> Exception:

@@ -83,16 +83,16 @@ def read_halves(
     reported_from = FITTING_BELOW
     if set_name == NQ:
         reported_from = NQ_REPORTED_FROM
-    fitting = []
-    reported = []
+    fitting_half = []
+    reported_half = []
     for question in order_by_hash(read_questions(path).questions):
         if 0 < len(question.gold) < len(question.passages):
             fraction = question_fraction(set_name, question)
             if fraction < FITTING_BELOW:
-                fitting.append(question)
+                fitting_half.append(question)
             elif fraction >= reported_from:
-                reported.append(question)
-    return fitting[:limit], reported[:limit]
+                reported_half.append(question)
+    return fitting_half[:limit], reported_half[:limit]
 
 
 def write_sample(questions: Sequence[Question], path: Path) -> None:

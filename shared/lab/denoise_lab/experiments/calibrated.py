@@ -44,21 +44,34 @@ class HeldOutResult:
     def required_text(self, scorer_name: str, gold_share: float) -> Floats:
         """The share of the text that a scorer needs for ``gold_share``: the estimate, then its resamples."""
         scored_questions = self.scored_questions
-        passage_counts = [len(scored.labels) for scored in scored_questions]
+        passage_counts = [
+            len(scored_question.labels) for scored_question in scored_questions
+        ]
         return required_text_fraction(
-            np.concatenate([scored.scores[scorer_name] for scored in scored_questions]),
-            np.concatenate([scored.labels for scored in scored_questions]),
-            np.concatenate([scored.text_lengths for scored in scored_questions]),
+            np.concatenate(
+                [
+                    scored_question.scores[scorer_name]
+                    for scored_question in scored_questions
+                ]
+            ),
+            np.concatenate(
+                [scored_question.labels for scored_question in scored_questions]
+            ),
+            np.concatenate(
+                [scored_question.text_lengths for scored_question in scored_questions]
+            ),
             np.repeat(np.arange(len(scored_questions)), passage_counts),
             fraction=gold_share,
         )
 
 
 def measure_held_out(
-    fitted: FittedDenoiser, questions: Sequence[Question], encoder: SentenceEncoder
+    fitted_denoiser: FittedDenoiser,
+    questions: Sequence[Question],
+    encoder: SentenceEncoder,
 ) -> HeldOutResult:
     """Score the questions' passages, and keep what the fitted denoiser keeps of them."""
-    rule = fitted.scale.rule(DEFAULT_RISK)
+    rule = fitted_denoiser.scale.rule(DEFAULT_RISK)
     scored_questions = []
     gold_lost = []
     text_kept = []
@@ -68,23 +81,23 @@ def measure_held_out(
         # The default does not use BM25, the last signal.
         default_scores = default_stack().combine(signals[:, :-1])
         scores = {
-            "fitted": fitted.stack.combine(signals),
+            "fitted": fitted_denoiser.stack.combine(signals),
             "default": default_scores,
             "cosine": signals[:, 0],
         }
-        scored = ScoredQuestion(question, scores)
+        scored_question = ScoredQuestion(question, scores)
         is_kept = rule.choose(scores["fitted"], texts)
-        scored_questions.append(scored)
-        gold_lost.append(1 - scored.gold_share(is_kept))
-        text_kept.append(scored.text_share(is_kept))
+        scored_questions.append(scored_question)
+        gold_lost.append(1 - scored_question.gold_share(is_kept))
+        text_kept.append(scored_question.text_share(is_kept))
     return HeldOutResult(scored_questions, np.array(gold_lost), np.array(text_kept))
 
 
 def bootstrap_mean(values: Floats, coverage: float = 0.9) -> tuple[float, float]:
     """The bootstrap interval of the mean over questions that has ``coverage`` of the resamples."""
     rng = np.random.default_rng(0)
-    resampled = rng.integers(0, len(values), (RESAMPLES, len(values)))
-    means = values[resampled].mean(1)
+    sample_indices = rng.integers(0, len(values), (RESAMPLES, len(values)))
+    means = values[sample_indices].mean(1)
     tail = (1 - coverage) / 2
     low, high = np.quantile(means, [tail, (1 + coverage) / 2])
     return float(low), float(high)
@@ -93,12 +106,12 @@ def bootstrap_mean(values: Floats, coverage: float = 0.9) -> tuple[float, float]
 def report_held_out(
     report: FigureReport,
     name: str,
-    fitted: FittedDenoiser,
+    fitted_denoiser: FittedDenoiser,
     questions: Sequence[Question],
     encoder: SentenceEncoder,
 ) -> HeldOutResult:
     """Report what a denoiser that was calibrated on a set does on other questions of the set."""
-    result = measure_held_out(fitted, questions, encoder)
+    result = measure_held_out(fitted_denoiser, questions, encoder)
     mean_lost = float(result.gold_lost.mean())
     low, high = bootstrap_mean(result.gold_lost)
     report.row(

@@ -133,9 +133,11 @@ def gain_over_fixed_share(
     set_gains = []
     for scored_questions in compared_sets:
         gains = []
-        for scored in scored_questions:
-            auto_gold = scored.gold_share(scored.choose_auto())
-            fixed_gold = scored.gold_share(scored.choose_share(fixed_share))
+        for scored_question in scored_questions:
+            auto_gold = scored_question.gold_share(scored_question.choose_auto())
+            fixed_gold = scored_question.gold_share(
+                scored_question.choose_share(fixed_share)
+            )
             gains.append(auto_gold - fixed_gold)
         set_gains.append(np.array(gains))
     mean_gain = float(np.mean([gains.mean() for gains in set_gains]))
@@ -148,8 +150,10 @@ def _mean_text_share(
     set_means = []
     for scored_questions in compared_sets:
         text_shares = []
-        for scored in scored_questions:
-            text_shares.append(scored.text_share(scored.choose_share(fixed_share)))
+        for scored_question in scored_questions:
+            text_shares.append(
+                scored_question.text_share(scored_question.choose_share(fixed_share))
+            )
         set_means.append(np.mean(text_shares))
     return float(np.mean(set_means))
 
@@ -163,8 +167,8 @@ def _bootstrap_within_sets(
     for _ in range(RESAMPLES):
         set_means = []
         for gains in set_gains:
-            resampled = rng.integers(0, len(gains), len(gains))
-            set_means.append(gains[resampled].mean())
+            sample_indices = rng.integers(0, len(gains), len(gains))
+            set_means.append(gains[sample_indices].mean())
         resampled_means.append(np.mean(set_means))
     low, high = np.quantile(resampled_means, [0.025, 0.975])
     return float(low), float(high)

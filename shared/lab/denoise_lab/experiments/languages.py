@@ -54,9 +54,9 @@ def language_questions(
             articles.append(article["paragraphs"])
     articles = articles[:article_count]
     questions = []
-    for number, paragraphs in enumerate(articles):
-        other_articles = [*articles[number + 1 :], *articles[:number]]
-        for position, paragraph in enumerate(paragraphs):
+    for article_number, paragraphs in enumerate(articles):
+        other_articles = [*articles[article_number + 1 :], *articles[:article_number]]
+        for paragraph_position, paragraph in enumerate(paragraphs):
             distractors = []
             if same_article:
                 distractors += [p for p in paragraphs if p is not paragraph]
@@ -64,7 +64,7 @@ def language_questions(
                     distractors += other_paragraphs
             else:
                 for other_paragraphs in other_articles:
-                    other_position = position % len(other_paragraphs)
+                    other_position = paragraph_position % len(other_paragraphs)
                     distractors.append(other_paragraphs[other_position])
             questions += _paragraph_questions(
                 paragraph, distractors[: PASSAGE_COUNT - 1]
@@ -76,8 +76,8 @@ def _paragraph_questions(paragraph: Any, distractors: Sequence[Any]) -> list[Que
     gold_text = paragraph["context"]
     texts = sorted([gold_text, *(other["context"] for other in distractors)])
     passages = []
-    for position, text in enumerate(texts):
-        passages.append(Passage(text, str(position)))
+    for paragraph_position, text in enumerate(texts):
+        passages.append(Passage(text, str(paragraph_position)))
     gold = frozenset({str(texts.index(gold_text))})
     questions = []
     for record in paragraph["qas"]:

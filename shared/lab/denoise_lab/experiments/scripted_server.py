@@ -86,19 +86,21 @@ class ScriptedServer:
         return reply_text
 
     def _write_reply(self, prompt: str) -> str:
-        found = [sentence for sentence in self.needed_sentences if sentence in prompt]
-        joined = " ".join(found)
+        found_sentences = [
+            sentence for sentence in self.needed_sentences if sentence in prompt
+        ]
+        joined_sentences = " ".join(found_sentences)
         if "Extracted relevant parts:" in prompt:
-            return joined or "NO_OUTPUT"
+            return joined_sentences or "NO_OUTPUT"
         if "Relevant (YES / NO):" in prompt:
-            return "YES" if found else "NO"
+            return "YES" if found_sentences else "NO"
         if "Relevance:" in prompt:
             return self._rank_documents(prompt)
         if "Each piece begins with its number" in prompt:
             return self._select_pieces(prompt)
         if "cut into numbered pieces" in prompt:
             return _select_all_pieces(prompt)
-        return f"Context: {joined or 'NONE'}"
+        return f"Context: {joined_sentences or 'NONE'}"
 
     def _rank_documents(self, prompt: str) -> str:
         """The reply to LlamaIndex's reranker: its documents with a needed sentence, or the first one."""
@@ -113,19 +115,19 @@ class ScriptedServer:
 
     def _select_pieces(self, prompt: str) -> str:
         """The reply to S2A's ``select``: the pieces that are needed, and whether there are any."""
-        selected = {}
+        selected_pieces = {}
         for number, text in _split_pieces(prompt):
             if self._is_needed(text):
-                selected[number] = text
-        answered = "yes" if selected else "no"
+                selected_pieces[number] = text
+        answered_word = "yes" if selected_pieces else "no"
         if "Reply with JSON" not in prompt:
-            number_text = format_ranges(list(selected)) or "NONE"
-            return f"{number_text}\nANSWERED: {answered}"
+            number_text = format_ranges(list(selected_pieces)) or "NONE"
+            return f"{number_text}\nANSWERED: {answered_word}"
         kept_pieces = []
-        for number, text in selected.items():
+        for number, text in selected_pieces.items():
             first_words = " ".join(text.split()[:3])
             kept_pieces.append({"n": number, "starts": first_words})
-        selection = {"keep": kept_pieces, "answered": answered}
+        selection = {"keep": kept_pieces, "answered": answered_word}
         return json.dumps(selection, ensure_ascii=False)
 
     def _is_needed(self, piece_text: str) -> bool:

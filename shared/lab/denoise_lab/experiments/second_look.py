@@ -41,13 +41,13 @@ def report_second_look(
     for set_name, scored_questions in all_sets.items():
         first_scores = []
         boosted_scores = []
-        for scored in scored_questions:
-            scores = scored.scores["default"]
-            question = scored.question
+        for scored_question in scored_questions:
+            scores = scored_question.scores["default"]
+            question = scored_question.question
             texts = [passage.text_with_header for passage in question.passages]
-            boosted = encoder.boost_multi_hop(question.text, texts, scores)
+            second_scores = encoder.boost_multi_hop(question.text, texts, scores)
             first_scores.append(scores)
-            boosted_scores.append(boosted)
+            boosted_scores.append(second_scores)
         _report_fixed_text(
             report, set_name, scored_questions, first_scores, boosted_scores
         )
@@ -92,11 +92,13 @@ def _report_auto(
     rule = default_scale().rule()
     gold_shares = []
     text_shares = []
-    for scored, scores in zip(scored_questions, boosted_scores, strict=True):
-        texts = [passage.text_with_header for passage in scored.question.passages]
+    for scored_question, scores in zip(scored_questions, boosted_scores, strict=True):
+        texts = [
+            passage.text_with_header for passage in scored_question.question.passages
+        ]
         is_kept = rule.choose(scores, texts)
-        gold_shares.append(scored.gold_share(is_kept))
-        text_shares.append(scored.text_share(is_kept))
+        gold_shares.append(scored_question.gold_share(is_kept))
+        text_shares.append(scored_question.text_share(is_kept))
     mean_gold = float(np.mean(gold_shares))
     mean_text = float(np.mean(text_shares))
     measure = "kept, default with a second look"
@@ -129,12 +131,12 @@ def _gold_in_text(
 ) -> NDArray[np.float64]:
     """By question the gold kept in the best passages that fill ``text_share``, the last of them in part."""
     gold_shares = []
-    for scored, scores in zip(scored_questions, passage_scores, strict=True):
+    for scored_question, scores in zip(scored_questions, passage_scores, strict=True):
         ranking = np.argsort(-scores, kind="stable")
-        lengths = scored.text_lengths[ranking]
+        lengths = scored_question.text_lengths[ranking]
         length_before = np.cumsum(lengths) - lengths
         length_left = text_share * lengths.sum() - length_before
         kept_part = np.clip(length_left / np.maximum(lengths, 1), 0, 1)
-        is_gold = scored.labels[ranking]
+        is_gold = scored_question.labels[ranking]
         gold_shares.append(float(kept_part[is_gold].mean()))
     return np.array(gold_shares)

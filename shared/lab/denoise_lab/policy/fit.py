@@ -206,7 +206,7 @@ def _play_batch(policy: LinearPolicy, episodes: Sequence[Episode]) -> list[Run]:
 def learn_from_recorded(
     start: LinearPolicy,
     augmenter: Augmenter,
-    recorded: Sequence[tuple[Answer, float]],
+    recorded_runs: Sequence[tuple[Answer, float]],
 ) -> tuple[LinearPolicy, OffPolicyReport]:
     """Improve on recorded runs and their rewards, without running anything (the paper's third stage).
 
@@ -217,13 +217,13 @@ def learn_from_recorded(
     Args:
         start: The policy to improve.
         augmenter: A loop like that of the recording; its model and retriever are not called.
-        recorded: The runs, each with its reward.
+        recorded_runs: The runs, each with its reward.
 
     Raises:
         InputError: No run has an action that a trained policy can take.
     """
     runs = []
-    for answer, reward in recorded:
+    for answer, reward in recorded_runs:
         decisions = replay_decisions(start, augmenter, answer)
         if decisions:
             runs.append(Run(decisions, reward))
@@ -254,26 +254,26 @@ def _report_importance(importance: Floats) -> OffPolicyReport:
 
 
 def replay_decisions(
-    policy: LinearPolicy, augmenter: Augmenter, recorded: Answer
+    policy: LinearPolicy, augmenter: Augmenter, recorded_run: Answer
 ) -> list[Decision]:
     """Replay a recorded run and return those of its decisions that ``policy`` could have taken.
 
     ``augmenter`` is a loop like that of the recording; its model and retriever are not called.
     """
-    actions_left = list(recorded.memory.actions)
+    actions_left = list(recorded_run.memory.actions)
     recorder = PolicyRecorder(lambda memory: actions_left.pop(0), policy.attempts)
     loop = copy.copy(augmenter)
     loop.policy = recorder
-    loop.utility = _RecordedVerdicts(recorded)
-    replay(loop, recorded)
+    loop.utility = _RecordedVerdicts(recorded_run)
+    replay(loop, recorded_run)
     return recorder.decisions
 
 
 class _RecordedVerdicts:
     """Gives each candidate the verdict of the recorded run; a candidate that was not kept then fails."""
 
-    def __init__(self, recorded: Answer) -> None:
-        self.attempts_left = list(recorded.memory.attempts)
+    def __init__(self, recorded_run: Answer) -> None:
+        self.attempts_left = list(recorded_run.memory.attempts)
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         for index, attempt in enumerate(self.attempts_left):
@@ -297,8 +297,8 @@ def _run_importance(weights: Floats, runs: Sequence[Run]) -> Floats:
 
 def _scale_importance(importance: Floats) -> Floats:
     """Importance clipped at `LARGEST_IMPORTANCE` and scaled to a mean of 1."""
-    clipped = np.minimum(importance, LARGEST_IMPORTANCE)
-    scaled: Floats = clipped / max(float(clipped.mean()), 1e-12)
+    clipped_importance = np.minimum(importance, LARGEST_IMPORTANCE)
+    scaled: Floats = clipped_importance / max(float(clipped_importance.mean()), 1e-12)
     return scaled
 
 

@@ -134,38 +134,40 @@ class Simulator:
 
     def _write_draft(self, draft_number: int, messages: Sequence[Message]) -> str:
         prompt_text = messages[1].content
-        shown = [p for p in self.turn.snippets if p.text in prompt_text]
-        gold = [p for p in shown if p.id in self.turn.gold]
-        seed = f"{self.seed} {draft_number} {bool(gold)} {bool(shown)}"
+        shown_snippets = [p for p in self.turn.snippets if p.text in prompt_text]
+        gold_snippets = [p for p in shown_snippets if p.id in self.turn.gold]
+        seed = (
+            f"{self.seed} {draft_number} {bool(gold_snippets)} {bool(shown_snippets)}"
+        )
         rng = random.Random(seed)
         if not self.turn.needs_knowledge:
-            if shown and rng.random() < DISTRACTION:
-                return shown[0].text
+            if shown_snippets and rng.random() < DISTRACTION:
+                return shown_snippets[0].text
             return self.turn.response
-        if not shown:
+        if not shown_snippets:
             if self.other_responses:
                 return rng.choice(self.other_responses)
             return "I cannot say."
         has_feedback = len(messages) > 2
-        return self._use_evidence(shown, gold, has_feedback, rng)
+        return self._use_evidence(shown_snippets, gold_snippets, has_feedback, rng)
 
     def _use_evidence(
         self,
-        shown: Sequence[Passage],
-        gold: Sequence[Passage],
+        shown_snippets: Sequence[Passage],
+        gold_snippets: Sequence[Passage],
         has_feedback: bool,
         rng: random.Random,
     ) -> str:
         """The best gold snippet, or the first other one, by the model's skill."""
-        others = [snippet for snippet in shown if snippet not in gold]
+        others = [snippet for snippet in shown_snippets if snippet not in gold_snippets]
         skill = SKILL
         if has_feedback:
             skill = SKILL_AFTER_FEEDBACK
-        uses_gold = bool(gold) and (not others or rng.random() < skill)
+        uses_gold = bool(gold_snippets) and (not others or rng.random() < skill)
         if not uses_gold:
             return others[0].text
         reference_text = self.turn.reference_text
-        best = max(gold, key=lambda p: knowledge_f1(p.text, [reference_text]))
+        best = max(gold_snippets, key=lambda p: knowledge_f1(p.text, [reference_text]))
         return best.text
 
 

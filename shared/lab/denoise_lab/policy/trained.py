@@ -1,17 +1,15 @@
 """A trained policy: a linear softmax over named features of the memory (LLM-Augmenter, section 2.2).
 
-`LinearPolicy.load` reads what training (`denoise_lab.policy.fit`) saved. The paper's policy is a T5 model, this
-one is linear.
+`LinearPolicy.from_json` reads what ``as_json`` of a trained policy returned. The paper's policy is a T5 model,
+this one is linear.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
 from denoise_core.text.words import content_words, split_words
 
-VERSION = 1  # of the saved file
+VERSION = 1  # of the JSON
 
 _QUESTION_START = re.compile(
     r"^(?:and |so |but |ok(?:ay)?,? |great,? |also,? |thanks?,? )*(?:do|does|did|is|are|was|were|can|could|would|"
@@ -184,26 +182,8 @@ class LinearPolicy:
         scores = self.weights @ memory_features(memory)
         return softmax(scores, allowed_actions(memory, attempts=self.attempts))
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to ``path`` as JSON, which ``load`` reads."""
-        policy_text = json.dumps(self.as_json(), indent=1) + "\n"
-        Path(path).write_text(policy_text, encoding="utf-8")
-
-    @staticmethod
-    def load(path: str | Path) -> LinearPolicy:
-        """Read a saved policy; it chooses the most probable action.
-
-        Raises:
-            InputError: The file is no saved policy.
-        """
-        try:
-            policy_record = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not a saved policy: {error}") from error
-        return LinearPolicy.from_json(policy_record)
-
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON: version, attempts, features, and by action one weight for each feature."""
+        """Plain JSON, to save it: version, attempts, features, and by action one weight for each feature."""
         weights = {}
         for action_name, action_weights in zip(ACTIONS, self.weights, strict=True):
             weights[action_name] = action_weights.tolist()

@@ -4,7 +4,7 @@
 ``rag-denoise-lab protocol s2a|end|augmenter --llm ...`` is the command.
 """
 
-from denoise_lab.protocols.choose import PROTOCOLS, ProtocolRequest, choose_tables
+from denoise_lab.protocols.choose import ProtocolRequest, choose_tables
 from denoise_lab.protocols.measure import (
     ProtocolTable,
     SystemReply,
@@ -20,7 +20,6 @@ from denoise_lab.protocols.table import (
 )
 
 __all__ = [
-    "PROTOCOLS",
     "ProtocolRequest",
     "ProtocolTable",
     "SystemReply",

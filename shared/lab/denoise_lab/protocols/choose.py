@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.sample import sample_questions
@@ -20,9 +20,6 @@ from denoise_lab.protocols.measure import TableSpec
 from denoise_lab.s2a.cases import cases_from_gsm, cases_from_opinions
 from denoise_lab.s2a.judges import ExactJudge, FactualityJudge, Judge, MentionJudge
 
-ProtocolName = Literal["s2a", "end", "augmenter"]
-PROTOCOLS: tuple[str, ...] = get_args(ProtocolName)
-"""Names of the protocols, as the command takes them: one for the tables of each paper."""
 DEFAULT_COUNT = 40  # questions of each kind
 GRADING_NOTES = {
     "contains": "an answer is right when it contains an accepted one",
@@ -36,7 +33,7 @@ class ProtocolRequest:
     """What to run, and on which data.
 
     Attributes:
-        protocol: One of `PROTOCOLS`.
+        protocol: The paper: "s2a", "end" or "augmenter".
         data: The user's file: questions, records with opinions or of GSM-IC's shape; for
             END a text that serves as prose. None for the data that ships.
         count: Questions of each kind; None for the default.
@@ -70,7 +67,7 @@ def choose_tables(request: ProtocolRequest, llm: LLM) -> list[TableSpec]:
     makers = {"s2a": _s2a_tables, "end": _end_tables, "augmenter": _augmenter_tables}
     if request.protocol not in makers:
         raise InputError(
-            f"protocol {request.protocol!r}: expected one of {', '.join(PROTOCOLS)}"
+            f"protocol {request.protocol!r}: expected one of {', '.join(makers)}"
         )
     if request.protocol != "end" and (request.extended or request.probe is not None):
         raise InputError("a probe and the extended set belong to the protocol 'end'")
@@ -102,8 +99,8 @@ def _user_s2a_table(
         return opinions.opinion_table(llm, cases, judge, notes)
     # Passages are not asked about, and a file need not have them.
     question_records = [{"passages": ["-"], **record} for record in records]
-    parsed = parse_cases(enumerate(question_records, 1), columns=request.columns)
-    cases = opinions.user_opinion_cases(parsed.questions[: request.count])
+    parsed_cases = parse_cases(enumerate(question_records, 1), columns=request.columns)
+    cases = opinions.user_opinion_cases(parsed_cases.questions[: request.count])
     source_note = "the wrong answer suggested is that of another question of the file"
     return opinions.opinion_table(llm, cases, judge, (source_note, *notes))
 
@@ -186,8 +183,8 @@ def _augmenter_tables(request: ProtocolRequest, llm: LLM) -> list[TableSpec]:
         notes = (source_note, *notes)
     else:
         records, problem_notes = _read_usable_records(request.data)
-        parsed = parse_cases(enumerate(records, 1), columns=request.columns)
-        questions = parsed.questions
+        parsed_cases = parse_cases(enumerate(records, 1), columns=request.columns)
+        questions = parsed_cases.questions
         notes = (*notes, *problem_notes)
     cases = loops.knowledge_cases(questions)
     corpus = loops.collect_corpus(cases)

@@ -12,7 +12,6 @@ from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
 from functools import partial
 
-from denoise_core._optional import render_html
 from denoise_core.errors import format_error, is_user_error
 from denoise_core.evaluate.comparison.figures import (
     MeanInterval,
@@ -111,13 +110,6 @@ class ProtocolTable:
     lines: tuple[TableRow, ...]
     source: str
     notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        case_count = max((row.cases for row in self.lines), default=0)
-        return f"Table({self.title!r}: {len(self.lines)} systems, {case_count} cases, {self.measure})"
-
-    def _repr_html_(self) -> str | None:
-        return render_html("denoise_lab.protocols.table", self)
 
     def line(self, system: str) -> TableRow:
         """Return the row of a system. Raises `KeyError` if the table has none of that name."""

@@ -165,8 +165,8 @@ class ModelStudy:
         """Each layer and pooling on the questions that were not fitted on (paper, section 2.2)."""
         poolings = swept_poolings(self.reader)
         reader = self.reader.with_pooling(poolings[-1])
-        _, measured = self.sets[self.main_set]
-        states = self._capture_states(reader, measured, self.layers, "layers")
+        _, measured_questions = self.sets[self.main_set]
+        states = self._capture_states(reader, measured_questions, self.layers, "layers")
         rows = []
         for layer_fit in self.probe_fit.layers:
             chosen_text = ""
@@ -217,12 +217,12 @@ class ModelStudy:
         """The main set's probe on other sets, next to one fitted there (paper, Figure 5)."""
         rows = []
         reader = self.reader.with_pooling(self._pooling)
-        for name, (fitting, measured) in self.sets.items():
+        for name, (fitting_questions, measured_questions) in self.sets.items():
             states = self._capture_states(
-                reader, measured, [self._layer], f"{name}, measuring"
+                reader, measured_questions, [self._layer], f"{name}, measuring"
             )
             fitting_states = self._capture_states(
-                reader, fitting, [self._layer], f"{name}, fitting"
+                reader, fitting_questions, [self._layer], f"{name}, fitting"
             )
             (set_fit,) = fit_layers(fitting_states)
             for source, layer_fit in (
@@ -264,8 +264,8 @@ class ModelStudy:
 
         It reads the gold passages with more and more noise, what END keeps, and what the default keeps.
         """
-        _, measured = self.sets[self.main_set]
-        questions = [question for question in measured if question.answers]
+        _, measured_questions = self.sets[self.main_set]
+        questions = [question for question in measured_questions if question.answers]
         questions = questions[: self.answer_count]
         if not questions:
             return [{"read": "no question has an accepted answer"}]
@@ -303,10 +303,10 @@ class ModelStudy:
         for done, question in enumerate(questions, 1):
             messages = answer_messages(question.text, choose_passages(question))
             reply_text = llm.complete(messages).text
-            accepted = question.answers
-            answer_found.append(float(contains_answer(reply_text, accepted)))
-            exact_matches.append(float(exact_match(reply_text, accepted)))
-            likelihoods.append(self._answer_likelihood(messages, accepted[0]))
+            accepted_answers = question.answers
+            answer_found.append(float(contains_answer(reply_text, accepted_answers)))
+            exact_matches.append(float(exact_match(reply_text, accepted_answers)))
+            likelihoods.append(self._answer_likelihood(messages, accepted_answers[0]))
             self._report(name, done, len(questions))
         total_seconds = time.process_time() - start_time
         return {

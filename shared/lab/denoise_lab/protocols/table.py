@@ -96,23 +96,15 @@ def format_markdown(table: ProtocolTable) -> str:
 
 def render_page(tables: Sequence[ProtocolTable], model: str) -> str:
     """A complete HTML page without scripts or outside parts; all texts are escaped. Needs the extra ``cli``."""
-    return _render_tables(
-        tables, title="The papers' tables on another model", model=model
-    )
-
-
-def fragment(table: ProtocolTable) -> str:
-    """One table as HTML for a notebook, with its own styles."""
-    return _render_tables([table])
-
-
-def _render_tables(tables: Sequence[ProtocolTable], **page_values: str) -> str:
     shown_tables = []
     for table in tables:
-        text_rows = format_rows(table)
-        shown_tables.append((table.title, text_rows, describe_table(table)))
+        shown_tables.append((table.title, format_rows(table), describe_table(table)))
     return render_template(
-        "tables.html", "denoise_lab.protocols", tables=shown_tables, **page_values
+        "tables.html",
+        "denoise_lab.protocols",
+        title="The papers' tables on another model",
+        model=model,
+        tables=shown_tables,
     )
 
 

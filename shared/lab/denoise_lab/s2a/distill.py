@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from denoise_core.errors import InputError
 from denoise_core.jsonable import from_jsonable
@@ -19,7 +19,6 @@ from denoise_core.s2a.prompts import Prompts
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Message, Passage, replace_surrogates
 
-Target = Literal["answer", "context"]
 Verdict = Literal["pass", "fail", "unknown"]
 
 VERSION = 1
@@ -143,61 +142,26 @@ def load_records(path: str | Path, *, skip_bad: bool = False) -> list[DistillRec
     return records
 
 
-def chat_example(
-    record: DistillRecord,
-    *,
-    target: Target = "answer",
-    prompts: Prompts | None = None,
-) -> dict[str, Any]:
+def chat_example(record: DistillRecord) -> dict[str, Any]:
     """Return one fine-tuning example: ``{"messages": [{"role": ..., "content": ...}, ...]}``.
 
-    Args:
-        record: The run.
-        target: ``"answer"`` maps the input to S2A's answer, as the paper proposes, so that a
-            second step is no longer needed; ``"context"`` maps it to the cleaned context, for
-            a model that does step 1.
-        prompts: The prompts of the example; S2A's own by default.
-
-    Raises:
-        InputError: Another ``target``.
+    It maps the input to S2A's answer, as the paper proposes, so that a second step is no longer needed.
     """
-    if target not in get_args(Target):
-        raise InputError(f"target={target!r}: expected 'answer' or 'context'")
-    prompts = prompts or Prompts()
-    input_text = _join_texts(record.passages)
-    document = wrap_in_envelope(input_text)
-    if target == "answer":
-        context = f"{document}\n\n" if input_text else ""
-        prompt_messages = prompts.answer.render(
-            context=context, question=record.question
-        )
-        reply_text = record.answer
-    else:
-        prompt_messages = prompts.default.render(
-            question=record.clean_question, document=document
-        )
-        clean_text = _join_texts(record.clean_passages)
-        reply_text = f"Context: {clean_text or 'NONE'}"
-    messages = [*prompt_messages, Message("assistant", reply_text)]
+    context = ""
+    input_text = "\n\n".join(passage.text.strip() for passage in record.passages)
+    if input_text:
+        context = f"{wrap_in_envelope(input_text)}\n\n"
+    prompt = Prompts().answer
+    prompt_messages = prompt.render(context=context, question=record.question)
+    messages = [*prompt_messages, Message("assistant", record.answer)]
     return {"messages": [{"role": m.role, "content": m.content} for m in messages]}
 
 
-def export_chat(
-    records: Iterable[DistillRecord],
-    path: str | Path,
-    *,
-    target: Target = "answer",
-    prompts: Prompts | None = None,
-) -> int:
+def export_chat(records: Iterable[DistillRecord], path: str | Path) -> int:
     """Write the examples of `chat_example` as JSON Lines and return how many; replaces the file."""
     lines = []
     for record in records:
-        example = chat_example(record, target=target, prompts=prompts)
-        line = json.dumps(example, ensure_ascii=False)
+        line = json.dumps(chat_example(record), ensure_ascii=False)
         lines.append(replace_surrogates(line) + "\n")
     Path(path).write_text("".join(lines), encoding="utf-8")
     return len(lines)
-
-
-def _join_texts(passages: Sequence[RecordPassage]) -> str:
-    return "\n\n".join(passage.text.strip() for passage in passages)
