@@ -219,8 +219,9 @@ def _find_head(classifier: nn.Module, width: int) -> nn.Linear:
     decoder = get_partial_forward(classifier).decoder
     decoder_modules = {id(module) for module in decoder.modules()}
     for module in classifier.modules():
-        is_head = isinstance(module, nn.Linear) and id(module) not in decoder_modules
-        if is_head and module.weight.shape == (1, width):
+        if not isinstance(module, nn.Linear) or id(module) in decoder_modules:
+            continue
+        if module.weight.shape == (1, width):
             return module
     raise InputError(
         f"{type(classifier).__name__} has no linear head of width {width} on its states"
