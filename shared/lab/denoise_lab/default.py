@@ -269,8 +269,9 @@ def left_out_recalls(
         labels = np.concatenate([row.labels for row in rows])
         question_index = index_questions(rows)
         share_recalls = []
-        for share in KEPT_SHARES:
-            share_recalls.append(recall_at(scores, labels, question_index, share))
+        for kept_share in KEPT_SHARES:
+            recall = recall_at(scores, labels, question_index, kept_share)
+            share_recalls.append(recall)
         mean_recalls = np.mean(share_recalls, axis=0)
         all_recalls.append(np.resize(mean_recalls, largest_size))
     return np.concatenate(all_recalls)

@@ -124,11 +124,11 @@ def classify_by_folds(
     fold_kinds = np.empty(len(written_questions), dtype=object)
     for fold in range(FOLD_COUNT):
         in_fold = folds == fold
-        others = [
+        other_questions = [
             written_questions[number] for number in np.flatnonzero(~in_fold).tolist()
         ]
         vectors = np.concatenate([written_vectors[~in_fold], fitting_vectors])
-        fold_fit = fit_kinds([*others, *fitting], vectors)
+        fold_fit = fit_kinds([*other_questions, *fitting], vectors)
         fold_kinds[in_fold] = fold_fit.classify(written_vectors[in_fold])
     kinds: list[str] = fold_kinds.tolist()
     return kinds

@@ -140,7 +140,7 @@ def _find_reply(effect: Effect, recording: _Recording) -> Flow[Any]:
 
 
 def _is_live_call(effect: SingleEffect, recording: _Recording) -> bool:
-    """Whether a judge or a feedback model of its own has to be asked.
+    """Whether the effect is a call of a judge or a feedback model that has to be made.
 
     The generator is never asked, feedback only if the recording has no call with the same words.
     """

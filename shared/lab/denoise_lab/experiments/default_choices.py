@@ -63,9 +63,9 @@ class ScoredQuestion:
         is_kept[ranking[:count]] = True
         return is_kept
 
-    def choose_share(self, share: float) -> Mask:
-        """The best ``share`` of the passages by the default, rounded up."""
-        count = int(np.ceil(share * len(self.text_lengths) - 1e-9))
+    def choose_share(self, passage_share: float) -> Mask:
+        """The best ``passage_share`` of the passages by the default, rounded up."""
+        count = int(np.ceil(passage_share * len(self.text_lengths) - 1e-9))
         return self.choose_top("default", count)
 
 

@@ -159,13 +159,15 @@ class Simulator:
         rng: random.Random,
     ) -> str:
         """The best gold snippet, or the first other one, by the model's skill."""
-        others = [snippet for snippet in shown_snippets if snippet not in gold_snippets]
+        other_snippets = [
+            snippet for snippet in shown_snippets if snippet not in gold_snippets
+        ]
         skill = SKILL
         if has_feedback:
             skill = SKILL_AFTER_FEEDBACK
-        uses_gold = bool(gold_snippets) and (not others or rng.random() < skill)
+        uses_gold = bool(gold_snippets) and (not other_snippets or rng.random() < skill)
         if not uses_gold:
-            return others[0].text
+            return other_snippets[0].text
         reference_text = self.turn.reference_text
         best = max(gold_snippets, key=lambda p: knowledge_f1(p.text, [reference_text]))
         return best.text

@@ -191,12 +191,12 @@ class ModelStudy:
     def measure_prompts(self) -> list[Cells]:
         """One probe for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
         rows = []
-        for name, layout in LAYOUTS.items():
+        for layout_name, layout in LAYOUTS.items():
             if not layout.pair:
                 settings = ReadingSettings(layout=layout, pooling="last")
                 reader = self._make_reader(self.model, settings)
-                figures = self._fit_and_measure(reader, name)
-                rows.append({"prompt": name, **figures})
+                figures = self._fit_and_measure(reader, layout_name)
+                rows.append({"prompt": layout_name, **figures})
         return rows
 
     def measure_controls(self) -> list[Cells]:
@@ -204,33 +204,33 @@ class ModelStudy:
         random_model = with_random_blocks(self.reader.backbone)
         rows = []
         settings = ReadingSettings(pooling=self._pooling)
-        for name, model in (
+        for model_name, model in (
             ("the model", self.model),
             ("random weights", random_model),
         ):
             reader = self._make_reader(model, settings)
-            figures = self._fit_and_measure(reader, name)
-            rows.append({"weights": name, **figures})
+            figures = self._fit_and_measure(reader, model_name)
+            rows.append({"weights": model_name, **figures})
         return rows
 
     def measure_tasks(self) -> list[Cells]:
         """The main set's probe on other sets, next to one fitted there (paper, Figure 5)."""
         rows = []
         reader = self.reader.with_pooling(self._pooling)
-        for name, (fitting_questions, measured_questions) in self.sets.items():
+        for set_name, (fitting_questions, measured_questions) in self.sets.items():
             states = self._capture_states(
-                reader, measured_questions, [self._layer], f"{name}, measuring"
+                reader, measured_questions, [self._layer], f"{set_name}, measuring"
             )
             fitting_states = self._capture_states(
-                reader, fitting_questions, [self._layer], f"{name}, fitting"
+                reader, fitting_questions, [self._layer], f"{set_name}, fitting"
             )
             (set_fit,) = fit_layers(fitting_states)
             for source, layer_fit in (
                 (self.main_set, self.probe_fit.chosen),
-                (name, set_fit),
+                (set_name, set_fit),
             ):
                 figures = _fit_figures(layer_fit, states)
-                task_row = {"task": name, "fitted on": source}
+                task_row = {"task": set_name, "fitted on": source}
                 rows.append(task_row | figures)
         return rows
 
@@ -245,18 +245,18 @@ class ModelStudy:
             "LLM-Discrim": LLMDiscrim(judge, max_concurrency=1),
         }
         rows = []
-        for name, scorer in scorers.items():
+        for scorer_name, scorer in scorers.items():
             start_time = time.process_time()
             list_scores = []
             for done, question in enumerate(questions, 1):
                 texts = [text for _, text in text_pairs_of([question])]
                 list_scores.append(scorer.score(question.text, texts))
-                self._report(name, done, len(questions))
+                self._report(scorer_name, done, len(questions))
             total_seconds = time.process_time() - start_time
             seconds = total_seconds / len(questions)
             all_scores = np.concatenate(list_scores)
             figures = _score_figures(all_scores, questions)
-            rows.append({"scorer": name, **figures, "CPU seconds": seconds})
+            rows.append({"scorer": scorer_name, **figures, "CPU seconds": seconds})
         return rows
 
     def measure_answers(self) -> list[Cells]:
@@ -284,14 +284,16 @@ class ModelStudy:
             _keep_passages, default
         )
         rows = []
-        for name, choose_passages in passage_choices.items():
-            answer_row = self._measure_answer_row(name, choose_passages, questions)
+        for reading_name, choose_passages in passage_choices.items():
+            answer_row = self._measure_answer_row(
+                reading_name, choose_passages, questions
+            )
             rows.append(answer_row)
         return rows
 
     def _measure_answer_row(
         self,
-        name: str,
+        reading_name: str,
         choose_passages: Callable[[Question], Sequence[Passage]],
         questions: Sequence[Question],
     ) -> Cells:
@@ -307,10 +309,10 @@ class ModelStudy:
             answer_found.append(float(contains_answer(reply_text, accepted_answers)))
             exact_matches.append(float(exact_match(reply_text, accepted_answers)))
             likelihoods.append(self._answer_likelihood(messages, accepted_answers[0]))
-            self._report(name, done, len(questions))
+            self._report(reading_name, done, len(questions))
         total_seconds = time.process_time() - start_time
         return {
-            "read": name,
+            "read": reading_name,
             "answer found": float(np.mean(answer_found)),
             "answer found, 95 %": _interval_text(answer_found),
             "exact match": float(np.mean(exact_matches)),
@@ -346,13 +348,13 @@ class ModelStudy:
     def _make_reader(self, model: Any, settings: ReadingSettings) -> HiddenReader:
         return HiddenReader(model, tokenizer=self.tokenizer, settings=settings)
 
-    def _fit_and_measure(self, reader: HiddenReader, name: str) -> Cells:
-        fitting, measured = self.sets[self.main_set]
+    def _fit_and_measure(self, reader: HiddenReader, reader_name: str) -> Cells:
+        fitting_questions, measured_questions = self.sets[self.main_set]
         fitting_states = self._capture_states(
-            reader, fitting, [self._layer], f"{name}, fitting"
+            reader, fitting_questions, [self._layer], f"{reader_name}, fitting"
         )
         states = self._capture_states(
-            reader, measured, [self._layer], f"{name}, measuring"
+            reader, measured_questions, [self._layer], f"{reader_name}, measuring"
         )
         (layer_fit,) = fit_layers(fitting_states)
         return _fit_figures(layer_fit, states)
@@ -444,16 +446,16 @@ def read_study_sets(data: Path | None, count: int) -> QuestionSets:
     """
     if data is None:
         shipped_questions = sample_questions()
-        name = "questions that ship"
-        return {name: _halve_questions(name, shipped_questions, count)}
+        set_name = "questions that ship"
+        return {set_name: _halve_questions(set_name, shipped_questions, count)}
     sets = {}
-    for name, path in _find_set_files(data).items():
+    for set_name, path in _find_set_files(data).items():
         records = []
         for line_number, record in read_records(path):
             if isinstance(record, dict):
                 records.append((line_number, record))
         questions = parse_cases(records, labelled=True).questions
-        sets[name] = _halve_questions(name, questions, count)
+        sets[set_name] = _halve_questions(set_name, questions, count)
     return sets
 
 
@@ -461,16 +463,16 @@ def _find_set_files(data: Path) -> dict[str, Path]:
     if not data.is_dir():
         return {"questions": data}
     set_files = {}
-    for name, file_name in SETS.items():
+    for set_name, file_name in SETS.items():
         for path in sorted(data.glob(f"{file_name}.jsonl*")):
-            set_files[name] = path
+            set_files[set_name] = path
     if not set_files:
         raise InputError(f"{data}: expected one of the sets {', '.join(SETS)}")
     return set_files
 
 
 def _halve_questions(
-    name: str, questions: Sequence[Question], count: int
+    set_name: str, questions: Sequence[Question], count: int
 ) -> QuestionHalves:
     usable = []
     for question in questions:
@@ -479,7 +481,7 @@ def _halve_questions(
     half = min(count, len(usable) // 2)
     if half < 2:
         raise InputError(
-            f"{name}: {len(usable)} questions have relevant and other passages: expected 4 or more"
+            f"{set_name}: {len(usable)} questions have relevant and other passages: expected 4 or more"
         )
     return usable[:half], usable[half : 2 * half]
 

@@ -101,9 +101,9 @@ def user_opinion_cases(questions: Sequence[Question]) -> list[Case]:
     return cases
 
 
-def _other_answer(question: Question, others: Sequence[Question]) -> str:
+def _other_answer(question: Question, other_questions: Sequence[Question]) -> str:
     """The first answer of another question that is none of this question's."""
-    for other in others:
+    for other in other_questions:
         if other.answers[0] not in question.answers:
             return other.answers[0]
     raise InputError(
