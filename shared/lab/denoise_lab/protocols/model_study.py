@@ -305,10 +305,9 @@ class ModelStudy:
         for done, question in enumerate(questions, 1):
             messages = answer_messages(question.text, choose_passages(question))
             reply_text = llm.complete(messages).text
-            accepted_answers = question.answers
-            answer_found.append(float(contains_answer(reply_text, accepted_answers)))
-            exact_matches.append(float(exact_match(reply_text, accepted_answers)))
-            likelihoods.append(self._answer_likelihood(messages, accepted_answers[0]))
+            answer_found.append(float(contains_answer(reply_text, question.answers)))
+            exact_matches.append(float(exact_match(reply_text, question.answers)))
+            likelihoods.append(self._answer_likelihood(messages, question.answers[0]))
             self._report(reading_name, done, len(questions))
         total_seconds = time.process_time() - start_time
         return {
