@@ -16,7 +16,7 @@ from denoise_core.end import HiddenReader, Layout, Probe, ProbeScorer, ReadingSe
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.protocols import Scorer
 from denoise_core.scorers import CrossEncoderScorer
-from denoise_lab.export import export
+from denoise_lab.export import export_probe
 
 DECODERS = ("llama", "qwen3", "gemma3_text")
 ENCODER = "bert"
@@ -52,7 +52,7 @@ def exported(shape: str, folder: Path) -> Scorer:
         np.random.default_rng(0).normal(size=SIZES["hidden_size"]).astype(np.float32)
     )
     probe = Probe(weight, 0.7, reader.reading(LAYER))
-    export(reader, probe, folder)
+    export_probe(reader, probe, folder)
     return ProbeScorer(reader, probe)
 
 

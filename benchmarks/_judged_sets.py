@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from _recorded import FOLDER
-from harness import json_lines, read
+from harness import json_lines, read_data_set
 
 from denoise_core.types import Passage
 
@@ -58,7 +58,9 @@ def cases(data: Path) -> dict[str, list[Case]]:
 def _grounding(data: Path) -> Iterator[Case]:
     for name in GROUNDING:
         records = [
-            r for r in read(data, f"grounding_{name}") if len(r["evidence"]) <= LONGEST
+            r
+            for r in read_data_set(data, f"grounding_{name}")
+            if len(r["evidence"]) <= LONGEST
         ]
         random.Random(29).shuffle(records)
         groups: set[str] = set()
@@ -131,7 +133,7 @@ def _yesno(data: Path) -> Iterator[Case]:
 def _short(data: Path) -> Iterator[Case]:
     """Short answers: the right one, and a name that stands in a passage that does not hold the answer, as they
     were drawn when the replies were recorded."""
-    records = {name: {r["id"]: r for r in read(data, name)} for name in SHORT}
+    records = {name: {r["id"]: r for r in read_data_set(data, name)} for name in SHORT}
     for drawn in json_lines(FOLDER / "short.jsonl"):
         r = records[drawn["set"]][drawn["id"]]
         told = {p["id"]: p for p in r["passages"]}

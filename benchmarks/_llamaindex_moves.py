@@ -21,11 +21,15 @@ from s2a_cost import Work
 
 from denoise_core import Passage
 from denoise_core.embedded import embedding_scorer
-from denoise_lab.experiments.scripted_server import Server, llamaindex_model, tokenizer
+from denoise_lab.experiments.scripted_server import (
+    ScriptedServer,
+    cl100k_encoder,
+    llamaindex_model,
+)
 from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
 
 
-def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
+def pairs(server: ScriptedServer) -> dict[str, tuple[Any, Any]]:
     """Each peer, and the one line in its place."""
     llm, e, ours = llamaindex_model(server), EmbeddedEmbedding(), DenoisePostprocessor
     halves = SentenceEmbeddingOptimizer(embed_model=e, percentile_cutoff=0.5)
@@ -50,7 +54,7 @@ def nodes_of(
 
 def moves(bench: Benchmark, all_work: list[Work]) -> None:
     """Gold sentences and tokens kept, and the calls it took; nodes as the simple vector store finds them."""
-    server = Server(tokenizer())
+    server = ScriptedServer(cl100k_encoder())
     cosines = {
         w[0]: embedding_scorer().score(w[0], [p.text for p in w[1]]).tolist()
         for w in all_work

@@ -16,7 +16,7 @@ from harness import Benchmark
 from s2a_cost import QUOTES, Work
 
 from denoise_core import Passage
-from denoise_lab.experiments.scripted_server import Server
+from denoise_lab.experiments.scripted_server import ScriptedServer
 
 IMPORT_SECONDS = 0.05
 
@@ -97,12 +97,12 @@ class Run:
     out: int = 0
 
 
-def run_of(part: Part, server: Server, all_work: Sequence[Work]) -> Run:
+def run_of(part: Part, server: ScriptedServer, all_work: Sequence[Work]) -> Run:
     """One part over all questions, with nothing said to the server before."""
     made = Run()
-    server.clear()
+    server.reset_counts()
     for question, passages, sparse, _ in all_work:
-        server.wanted = sparse
+        server.needed_sentences = sparse
         started = time.perf_counter()
         out = part(question, passages)
         made.seconds += time.perf_counter() - started
@@ -118,7 +118,7 @@ def run_of(part: Part, server: Server, all_work: Sequence[Work]) -> Run:
 
 def quality(
     bench: Benchmark,
-    server: Server,
+    server: ScriptedServer,
     pairs: Mapping[str, tuple[Part, Part]],
     all_work: Sequence[Work],
 ) -> None:
@@ -154,6 +154,6 @@ def quality(
                 at_least=1.0,
             )
             rows.row("calls a question", server.calls / n, "calls")
-            rows.row("tokens read a question", server.read / n, "tokens")
-            rows.row("tokens written a question", server.written / n, "tokens")
+            rows.row("tokens read a question", server.input_tokens / n, "tokens")
+            rows.row("tokens written a question", server.output_tokens / n, "tokens")
             bound = made

@@ -38,10 +38,15 @@ from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
 from denoise_core.s2a.llm_labels import label_questions
-from denoise_lab.experiments.calibrated import held_out, on_held_out
-from denoise_lab.experiments.default_choices import Scored, over_share, reported, scored
+from denoise_lab.experiments.calibrated import measure_held_out, report_held_out
+from denoise_lab.experiments.default_choices import (
+    ScoredQuestion,
+    gain_over_fixed_share,
+    read_benchmark_sets,
+    score_questions,
+)
 from denoise_lab.experiments.real_sets import bench_encoder
-from denoise_lab.experiments.second_look import with_second_look
+from denoise_lab.experiments.second_look import report_second_look
 from denoise_lab.split import NQ, SETS, XQUAD
 
 GOLD, SHARE, RISKS = (
@@ -62,10 +67,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     )
     read = bench_encoder()
     sets = {
-        name: scored(questions, read) for name, questions in reported(options).items()
+        name: score_questions(questions, read)
+        for name, questions in read_benchmark_sets(options).items()
     }
     kept(bench, sets)
-    with_second_look(bench, sets, read)
+    report_second_look(bench, sets, read)
     off_topic(bench, sets, read)
     speed(bench, options)
     size(bench)
@@ -74,10 +80,16 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     return bench.finish()
 
 
-def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
+def kept(bench: Benchmark, sets: dict[str, list[ScoredQuestion]]) -> None:
     mix = [n for n in sets if n in SETS]
-    gold = {n: np.array([s.gold(s.auto()) for s in rows]) for n, rows in sets.items()}
-    text = {n: np.array([s.share(s.auto()) for s in rows]) for n, rows in sets.items()}
+    gold = {
+        n: np.array([s.gold_share(s.choose_auto()) for s in rows])
+        for n, rows in sets.items()
+    }
+    text = {
+        n: np.array([s.text_share(s.choose_auto()) for s in rows])
+        for n, rows in sets.items()
+    }
     for name, rows in sets.items():
         poisoned = name == "PoisonedNQ"
         bench.row(f"{name}: questions", len(rows), "questions")
@@ -92,7 +104,12 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
             f"{name}: text kept, default", text[name].mean(), "share", at_most=at_most
         )
         for other in ("BM25", "cosine", "first"):
-            own = np.array([s.gold(s.best(other, int(s.auto().sum()))) for s in rows])
+            own = np.array(
+                [
+                    s.gold_share(s.choose_top(other, int(s.choose_auto().sum())))
+                    for s in rows
+                ]
+            )
             bench.mean(f"{name}: gold kept, {other}, as many passages", own)
             if name == "RAMDocs" and other == "BM25":
                 bench.mean(
@@ -102,7 +119,7 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
                 )
         if name in SETS:
             for risk in RISKS:
-                lost = np.array([1 - s.gold(s.auto(risk)) for s in rows])
+                lost = np.array([1 - s.gold_share(s.choose_auto(risk)) for s in rows])
                 bench.mean(
                     f"{name}: gold lost at a stated risk of {risk:g}",
                     lost,
@@ -127,7 +144,7 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
         "share",
         at_most=0.60,
     )
-    gain, ends, share = over_share(
+    gain, ends, share = gain_over_fixed_share(
         sets, mix, float(np.mean([text[n].mean() for n in mix]))
     )
     bench.row("one fixed share that keeps as much text", share, "share")
@@ -147,7 +164,7 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
 
 
 def off_topic(
-    bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEncoder
+    bench: Benchmark, sets: dict[str, list[ScoredQuestion]], read: SentenceEncoder
 ) -> None:
     rule = default_scale().rule()
     mix = [n for n in sets if n in SETS]
@@ -161,7 +178,7 @@ def off_topic(
                     read.signals(q.text, [p.text_with_header for p in other.passages])
                 )
                 flagged.append(rule.is_off_topic(found))
-    answerable = [rule.is_off_topic(s.by["default"]) for n in mix for s in sets[n]]
+    answerable = [rule.is_off_topic(s.scores["default"]) for n in mix for s in sets[n]]
     if flagged:
         bench.row("passages of another question: pairs", len(flagged), "pairs")
         bench.row(
@@ -278,10 +295,10 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
     """After calibrating on a hundred questions of a set: what its held-out half loses, and the text it takes."""
     for name in (*SETS, "RAMDocs"):
         fitting, rest = (
-            reported(options, [name], fitting=f, limit=n)[name]
+            read_benchmark_sets(options, [name], for_fitting=f, limit=n)[name]
             for f, n in ((True, 100), (False, 80))
         )
-        on_held_out(
+        report_held_out(
             bench,
             f"{name}, calibrated on {len(fitting)} of its own",
             fit_denoiser(fitting),
@@ -306,16 +323,18 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
         if len(pairs) < MIN_QUESTIONS:
             continue
         seen = {people.text for people, _ in pairs}
-        rest = [q for q in reported(options, [name])[name] if q.text not in seen]
+        rest = [
+            q for q in read_benchmark_sets(options, [name])[name] if q.text not in seen
+        ]
         of = f"{name}, calibrated on {len(pairs)}"
-        by_people = on_held_out(
+        by_people = report_held_out(
             bench,
             f"{of}, people's labels",
             fit_denoiser([p for p, _ in pairs]),
             rest,
             read,
         )
-        by_model = on_held_out(
+        by_model = report_held_out(
             bench,
             f"{of}, a model's labels",
             fit_denoiser([m for _, m in pairs]),
@@ -324,8 +343,8 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
         )
         bench.gain(
             f"{of}: text more by a model's labels",
-            by_model.text,
-            by_people.text,
+            by_model.text_kept,
+            by_people.text_kept,
             at_most=0.05,
         )
 
@@ -339,14 +358,14 @@ def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
     rng = np.random.default_rng(options.seed)
     for name in FITTED:
         fitting, rest = (
-            reported(options, [name], fitting=f, limit=TO_FIT)[name]
+            read_benchmark_sets(options, [name], for_fitting=f, limit=TO_FIT)[name]
             for f in (True, False)
         )
         fit = fit_denoiser(fitting)
-        held = held_out(fit, rest, read)
+        held = measure_held_out(fit, rest, read)
         gain, low, high = percentile_interval(
-            held.needed("cosine", GOLD_TARGETS[0])
-            - held.needed("fitted", GOLD_TARGETS[0])
+            held.required_text("cosine", GOLD_TARGETS[0])
+            - held.required_text("fitted", GOLD_TARGETS[0])
         )
         word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
         said = f"{fit.evaluation.outcome} ({fit.evaluation.gain:+.3f}); held-out half: {word} ({gain:+.3f})"

@@ -33,7 +33,7 @@ from _model_answers import (
     draft_replies,
 )
 from company import UNSEEN, file_pieces, read_questions, split_files
-from harness import Benchmark, arguments, read
+from harness import Benchmark, arguments, read_data_set
 
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.fitted import torch_minilm
@@ -59,7 +59,7 @@ from denoise_lab.experiments.real_sets import (
     cut_question,
     quick_questions,
 )
-from denoise_lab.split import place
+from denoise_lab.split import hash_fraction
 
 NQ, COMPANY, COSTS = "NQ", "company", "costs"
 DRAFTS, ANSWERS = "drafts", "answers"
@@ -224,7 +224,7 @@ class ModelRun:
     def _read_set(self, name: str) -> Sequence[Question]:
         if name == COMPANY:
             return company_cases(self.data)
-        records = enumerate(read(self.data, FILES[name]), 1)
+        records = enumerate(read_data_set(self.data, FILES[name]), 1)
         return parse_cases(records, labelled=True, skip_bad=False).questions
 
     def _fit_probe(self, name: str) -> ProbeFit:
@@ -369,7 +369,7 @@ def company_cases(data: Path | None) -> list[Question]:
             scores = BM25Scorer().score(asked.text, texts)
             ranked = [pieces[n] for n in np.argsort(-scores, kind="stable")]
             cases.append(Question(asked.text, tuple(ranked), frozenset(needed)))
-    return sorted(cases, key=lambda case: place(case.text))
+    return sorted(cases, key=lambda case: hash_fraction(case.text))
 
 
 # -- measuring -------------------------------------------------------------------------

@@ -22,11 +22,18 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
+from denoise_lab.experiments.paths import (
+    AnswerPaths,
+    ModelShape,
+    OperationBounds,
+    TokenContext,
+)
 
-TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
-SMALL = Shape(
-    blocks=4, layer=2, width=64, inner=128, heads=4, kv_heads=2, vocabulary=500
+TRUE = ModelShape(
+    blocks=32, layer=13, width=1024, inner_width=3584, heads=16, kv_heads=4
+)
+SMALL = ModelShape(
+    blocks=4, layer=2, width=64, inner_width=128, heads=4, kv_heads=2, vocabulary=500
 )
 
 REPETITIONS = {4096: 5, 8192: 3, 16384: 2}  # by tokens of the context
@@ -50,8 +57,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     keep_large_blocks()
     os.environ["TRANSFORMERS_SDPA_FORCE_GQA"] = "1"  # read at every call
     shape = SMALL if options.quick else TRUE
-    model = shape.build()
-    paths = Paths(model, shape.layer)
+    model = shape.build_model()
+    paths = AnswerPaths(model, shape.layer)
     peak(
         bench, paths, shape, options.quick, options.seed
     )  # first: later steps leave memory behind to reuse
@@ -60,7 +67,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
 
 
 def end_over_full(
-    bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int
+    bench: Benchmark, paths: AnswerPaths, shape: ModelShape, quick: bool, seed: int
 ) -> None:
     for tokens, repetitions in REPETITIONS.items():
         name = f"{tokens // 1024}k"
@@ -74,23 +81,23 @@ def end_over_full(
         discrim_warm = []
         seconds = []
         for n in range(repetitions):
-            context = Context.of(context_tokens, 10, shape.vocabulary, seed + n)
-            paths.cache.clear()
-            full = cpu(lambda c=context: paths.whole(c.joined(list(range(10)))))
-            first = cpu(lambda c=context: paths.end(c))
-            context.ask()
-            second = cpu(lambda c=context: paths.end(c))
-            discrim = cpu(lambda c=context: paths.discriminate(c))
+            context = TokenContext.draw(context_tokens, 10, shape.vocabulary, seed + n)
+            paths.prefix_cache.clear()
+            full = cpu(lambda c=context: paths.run_full_model(c.full_prompt()))
+            first = cpu(lambda c=context: paths.run_end(c))
+            context.draw_question()
+            second = cpu(lambda c=context: paths.run_end(c))
+            discrim = cpu(lambda c=context: paths.run_llm_discrim(c))
             seconds.append(full)
             cold.append(first)
             warm.append(second)
             discrim_cold.append(discrim / first)
             discrim_warm.append(discrim / second)
         bench.row(f"full forward, {name}", min(seconds), "CPU s")
-        operations = Operations(shape, context_tokens)
+        operations = OperationBounds(shape, context_tokens)
         for what, taken, bound in (
-            ("10 chunks, keep 30 %, cold", cold, operations.exact_cold),
-            ("warm prefixes", warm, operations.exact_warm),
+            ("10 chunks, keep 30 %, cold", cold, operations.cold_ratio),
+            ("warm prefixes", warm, operations.warm_ratio),
         ):
             ratio = min(taken) / min(seconds)
             bench.row(f"END / full forward, {name}, {what}", ratio, "ratio")
@@ -115,15 +122,17 @@ def end_over_full(
         )
 
 
-def peak(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:
+def peak(
+    bench: Benchmark, paths: AnswerPaths, shape: ModelShape, quick: bool, seed: int
+) -> None:
     """The most memory in use above what the loaded model holds, scoring first so that it profits from nothing."""
     tokens = 1024 if quick else 16384
-    context = Context.of(tokens, 10, shape.vocabulary, seed)
+    context = TokenContext.draw(tokens, 10, shape.vocabulary, seed)
     base = status("VmRSS")
     grown = {}
     for name, run in (
-        ("scoring", lambda: paths.scores(context.prompts())),
-        ("full forward", lambda: paths.whole(context.joined(list(range(10))))),
+        ("scoring", lambda: paths.score_cached(context.scoring_prompts())),
+        ("full forward", lambda: paths.run_full_model(context.full_prompt())),
     ):
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         run()
@@ -133,7 +142,7 @@ def peak(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -
             grown[name],
             "MiB",
         )
-        paths.cache.clear()
+        paths.prefix_cache.clear()
     bench.row(
         "peak memory, scoring / full forward",
         grown["scoring"] / max(1, grown["full forward"]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from harness import Benchmark, arguments, read
+from harness import Benchmark, arguments, read_data_set
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, ChainRetriever
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         ("OTT-QA", "ottqa", TARGET),
         ("MuSiQue", "musique", None),
     ):
-        asked = questions(read(options.data, file))
+        asked = questions(read_data_set(options.data, file))
         bench.row(f"{name}: questions with answer-bearing gold", len(asked), "count")
         _report(bench, f"{name}, own passages", within_own(asked), rng, target)
         _report(bench, f"{name}, all passages together", within_all(asked), rng, None)

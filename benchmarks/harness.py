@@ -44,9 +44,9 @@ from rich.console import Console
 from denoise_core._files import write_whole
 from denoise_core.cli.terminal import print_table
 from denoise_core.evaluate.metrics import bootstrap_interval, wilson_interval
-from denoise_lab.experiments import read
+from denoise_lab.experiments import read_data_set
 
-__all__ = ["Benchmark", "Options", "Row", "arguments", "json_lines", "read"]
+__all__ = ["Benchmark", "Options", "Row", "arguments", "json_lines", "read_data_set"]
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = (

@@ -26,7 +26,7 @@ from denoise_core import Guard, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_lab.experiments.scripted_server import Server, tokenizer
+from denoise_lab.experiments.scripted_server import ScriptedServer, cl100k_encoder
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -141,10 +141,10 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("langchain_peers", arguments(__doc__ or "", argv))
     overhead(bench)
     import_rows(bench, THEIRS, "langchain_core and numpy", OURS, free=EVERY_NAME)
-    server = Server(tokenizer())
+    server = ScriptedServer(cl100k_encoder())
 
     def reply(messages: Sequence[BaseMessage]) -> str:
-        return server.answer("\n".join(message.text for message in messages))
+        return server.reply("\n".join(message.text for message in messages))
 
     pairs = {}
     for name, (theirs, ours) in moves(FunctionChatModel(reply=reply)).items():

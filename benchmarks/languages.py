@@ -17,7 +17,7 @@ from denoise_core.embedded.default import DefaultScorer, MultilingualScorer
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
-from denoise_lab.experiments.languages import FILES, language_questions
+from denoise_lab.experiments.languages import MEASURED_FILES, language_questions
 from denoise_lab.experiments.real_sets import quick_questions
 
 COUNT = 100  # questions of each language
@@ -33,11 +33,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         return bench.finish()
     bench.about["questions"] = f"{COUNT} of each language, about {ARTICLES} articles"
     multilingual = MultilingualScorer()
-    for language, file_name in FILES.items():
+    for language, file_name in MEASURED_FILES.items():
         path = options.folder / "languages" / file_name
         articles = None if language == FRENCH else ARTICLES
         read = partial(
-            language_questions, path, COUNT, fitting=False, articles=articles
+            language_questions, path, COUNT, for_fitting=False, article_count=articles
         )
         scorers: dict[str, Scorer] = {
             "multilingual": multilingual,

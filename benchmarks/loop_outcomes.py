@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from _recorded import FOLDER
-from harness import Benchmark, Options, arguments, read
+from harness import Benchmark, Options, arguments, read_data_set
 
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
@@ -25,7 +25,7 @@ from denoise_core.embedded.sample import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
-from denoise_lab.split import place_of
+from denoise_lab.split import question_fraction
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
 _NAMED = {
@@ -90,7 +90,7 @@ def sampled(rows: Sequence[Any], count: int) -> Sequence[Any]:
 def _rated(options: Options) -> list[tuple[str, tuple[Passage, ...], dict[str, bool]]]:
     """Questions with evidence and what people thought of each text."""
     found = []
-    for row in read(options.data, "mtrag_human_eval"):
+    for row in read_data_set(options.data, "mtrag_human_eval"):
         evidence = _passages(row["passages"])
         rated = {
             r["text"].strip(): statistics.median_low(r["human"]["faithfulness"]) >= 4
@@ -169,7 +169,7 @@ def _names(
     found = []
     shown = {q.id for q in sample_questions()}
     for q in read_questions(options.data / f"{_NAMED[name]}.jsonl.gz").questions:
-        if q.id not in shown and place_of(name, q) < _FROM[name]:
+        if q.id not in shown and question_fraction(name, q) < _FROM[name]:
             continue
         gold = " ".join(p.text for p in q.passages if p.id in q.gold)
         known = f"{gold} {q.text} {' '.join(q.answers)}".casefold()

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from _judged_sets import Case, cases
 from _recorded import FOLDER, records
-from harness import Benchmark, arguments, json_lines, read
+from harness import Benchmark, arguments, json_lines, read_data_set
 from ordinary import read_files as ordinary
 
 from denoise_core import Message, Passage, Reply
@@ -95,7 +95,7 @@ def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]
     mine = {r["id"]: r for r in records("s2a") if r["kind"] == "select"}
     replies = {r["prompt"]: r["reply"] for r in records("s2a") if r["kind"] == "select"}
     for name, shown in SETS.items():
-        for q in (q for q in read(data, name) if q["id"] in mine):
+        for q in (q for q in read_data_set(data, name) if q["id"] in mine):
             passages = []
             gold = set()
             for n, p in enumerate(q["passages"]):

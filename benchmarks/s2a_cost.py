@@ -23,18 +23,18 @@ from dataclasses import replace
 from typing import Any
 
 from _s2a_shared import SMALL, passages_of, sentences_of
-from harness import Benchmark, arguments, read
+from harness import Benchmark, arguments, read_data_set
 
 from denoise_core import LLM, Passage
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_lab.experiments.scripted_server import (
-    HeldModel,
-    OurModel,
-    Server,
-    Spent,
+    ScriptedJsonLLM,
+    ScriptedLLM,
+    ScriptedServer,
+    TokenUsage,
+    cl100k_encoder,
     langchain_model,
     llamaindex_model,
-    tokenizer,
 )
 
 QUOTES = '" '  # some sentences of the set end in the quotation mark that opens the next
@@ -50,7 +50,7 @@ def work(bench: Benchmark, limit: int) -> list[Work]:
         passages = [Passage(text, str(n)) for n, text in enumerate(SMALL)]
         sentences = sentences_of(SMALL[0])
         return [("Where was Marie Curie born?", passages, sentences[:1], sentences)]
-    records = read(bench.options.data, "hotpotqa_distractor")
+    records = read_data_set(bench.options.data, "hotpotqa_distractor")
     records = [record for record in records if len(record["passages"]) == 10]
     out: list[Work] = []
     for one, other in zip(records, records[1:] + records[:1]):
@@ -85,7 +85,7 @@ EXTRACTOR, SELECT, ALONE, DEFAULT = (
 HELD = "S2A select, held to a schema"
 
 
-def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
+def ways(server: ScriptedServer) -> dict[str, Callable[[str, list[Passage]], Any]]:
     """Each way to denoise, as a function of the question and the documents; calls one after another."""
     from langchain_classic.retrievers.document_compressors import (
         LLMChainExtractor,
@@ -95,7 +95,7 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
     from llama_index.core.postprocessor import LLMRerank
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-    llm: LLM = OurModel(server)
+    llm: LLM = ScriptedLLM(server)
     model = langchain_model(server)
     extractor, whole = LLMChainExtractor.from_llm(model), LLMChainFilter.from_llm(model)
     rerank = LLMRerank(llm=llamaindex_model(server))
@@ -118,7 +118,7 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
             nodes(ps), QueryBundle(q)
         ),
         SELECT: ours(),
-        HELD: S2ADenoiser(HeldModel(server), max_concurrency=1).denoise,
+        HELD: S2ADenoiser(ScriptedJsonLLM(server), max_concurrency=1).denoise,
         ALONE: ours(options=Options(join_passages=False)),
         DEFAULT: ours(variant="default"),
     }
@@ -126,30 +126,32 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
 
 def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("s2a_cost", arguments(__doc__ or "", argv))
-    server = Server(tokenizer())
+    server = ScriptedServer(cl100k_encoder())
     all_work = work(bench, limit=12)
     for script in ("sparse", "dense"):
-        cold: dict[str, Spent] = {}
-        warm: dict[str, Spent] = {}
+        cold: dict[str, TokenUsage] = {}
+        warm: dict[str, TokenUsage] = {}
         lost = 0
         for name, way in ways(server).items():
-            server.forget()
+            server.clear_cache()
             # The second time with another question.
             for spent, shift in ((cold, 0), (warm, 1)):
-                server.clear()
+                server.reset_counts()
                 for i, (question, documents, sparse, dense) in enumerate(all_work):
                     if len(all_work) == 1:
                         question = f"{shift}: who?"
                     elif shift:
                         question = all_work[(i + 1) % len(all_work)][0]
-                    server.wanted = sparse if script == "sparse" else dense
+                    server.needed_sentences = sparse if script == "sparse" else dense
                     result = way(question, documents)
                     if getattr(result, "fallback", None):
                         raise SystemExit(f"{name} fell back: {result.fallback}")
                     if name == SELECT and not shift:
                         text = " ".join(p.text for p in result.passages)
-                        lost += sum(s.strip(QUOTES) not in text for s in server.wanted)
-                spent[name] = server.spent
+                        lost += sum(
+                            s.strip(QUOTES) not in text for s in server.needed_sentences
+                        )
+                spent[name] = server.usage
         rows = bench.under(f"{script}: ")
         report(rows, cold, warm, len(all_work))
         rows.row(
@@ -163,27 +165,30 @@ def main(argv: list[str] | None = None) -> Benchmark:
 
 
 def report(
-    bench: Benchmark, cold: dict[str, Spent], warm: dict[str, Spent], count: int
+    bench: Benchmark,
+    cold: dict[str, TokenUsage],
+    warm: dict[str, TokenUsage],
+    count: int,
 ) -> None:
     worth = "input tokens' worth"
     for name, spent in cold.items():
         rows = bench.under(f"{name}: ")
         rows.row("calls a question", spent.calls / count, "calls")
-        rows.row("input a question", spent.read / count, "tokens")
-        rows.row("output a question", spent.written / count, "tokens")
-        rows.row("money, cold", spent.money() / count, worth)
-        warm_money = warm[name].money("vLLM") / count
+        rows.row("input a question", spent.input_tokens / count, "tokens")
+        rows.row("output a question", spent.output_tokens / count, "tokens")
+        rows.row("money, cold", spent.uncached_cost / count, worth)
+        warm_money = warm[name].cached_cost / count
         rows.row("money, warm, vLLM", warm_money, worth)
     for name in (SELECT, HELD, ALONE, DEFAULT):
         rows = bench.under(f"{name} / extractor, money, ", has_targets=name == SELECT)
-        ratio = cold[name].money() / cold[EXTRACTOR].money()
+        ratio = cold[name].uncached_cost / cold[EXTRACTOR].uncached_cost
         rows.row(
             "cold",
             ratio,
             "ratio",
             at_most=0.6,
         )
-        ratio = warm[name].money("vLLM") / warm[EXTRACTOR].money("vLLM")
+        ratio = warm[name].cached_cost / warm[EXTRACTOR].cached_cost
         rows.row(
             "warm, vLLM",
             ratio,
@@ -192,7 +197,7 @@ def report(
         )
 
 
-def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
+def orders(bench: Benchmark, server: ScriptedServer, all_work: list[Work]) -> None:
     """A hundred documents and one question; then 80 of them, with another question and with the same one.
 
     What another question finds in a server's cache of prefixes, in the same order and in another, and with a call
@@ -202,23 +207,25 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
     hundred = [Passage(p.text, str(n)) for n, p in enumerate((documents * 100)[:100])]
     eighty = [hundred[n] for n in range(100) if n % 5]
     mixed = random.Random(bench.options.seed).sample(eighty, len(eighty))
-    server.wanted = all_work[0][2]
+    server.needed_sentences = all_work[0][2]
     for name, options in (
         ("joint calls", Options()),
         ("a call a document", Options(join_passages=False)),
     ):
         for order, again in (("same order", eighty), ("other order", mixed)):
-            server.forget()
-            denoiser = S2ADenoiser(OurModel(server), max_concurrency=1, options=options)
+            server.clear_cache()
+            denoiser = S2ADenoiser(
+                ScriptedLLM(server), max_concurrency=1, options=options
+            )
             denoiser.denoise("First question?", hundred)
-            server.clear()
+            server.reset_counts()
             denoiser.denoise("Another question?", again)
             rows = bench.under(
                 f"80 of 100 documents, another question, {order}, {name}: "
             )
-            share = server.cached["vLLM"] / server.read
+            share = server.cached_tokens / server.input_tokens
             rows.row("prompt cached", share, "share")
-            money = server.spent.money("vLLM")
+            money = server.usage.cached_cost
             rows.row("money, warm", money, "input tokens' worth")
 
 

@@ -9,13 +9,13 @@ from denoise_core.embedded import sample_questions
 from denoise_core.end import ENDDenoiser, HiddenReader, ReadingSettings
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.remote import RemoteScorer
-from denoise_lab.export import export
+from denoise_lab.export import export_probe
 
 # An engine serves the state of the last token.
 reader = HiddenReader(os.environ["MODEL"], settings=ReadingSettings(pooling="last"))
 if not os.path.exists("exported"):
     training = fit_probe(reader, sample_questions()[:6], layers=[12])
-    written = export(reader, training.probe, "exported")
+    written = export_probe(reader, training.probe, "exported")
     print("written:", *sorted(os.listdir("exported")))
 if "ENGINE" in os.environ:
     question = sample_questions()[0]

@@ -22,8 +22,8 @@ from denoise_core.report.loop import to_html
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
-from denoise_lab.protocols import ProtocolRequest, make_sheets, run_sheets
-from denoise_lab.protocols.table import page as protocol_page
+from denoise_lab.protocols import ProtocolRequest, choose_tables, measure_tables
+from denoise_lab.protocols.table import render_page as protocol_page
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = (
@@ -130,7 +130,7 @@ def pages():
     assert answer.outcome == "supported"
     found = evaluate(sample_questions()[:4], answerer=First())
     llm = FunctionLLM(lambda m: "1974")
-    tables = run_sheets(make_sheets(ProtocolRequest("s2a", count=1), llm), llm)
+    tables = measure_tables(choose_tables(ProtocolRequest("s2a", count=1), llm), llm)
     own = [found._repr_html_(), shown[0].result._repr_html_(), answer._repr_html_()]
     return {
         "kept": render_page(

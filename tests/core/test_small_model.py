@@ -12,7 +12,7 @@ from denoise_core.end.fit import fit_heads, fit_probe
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
-from denoise_lab.controls import with_fresh_blocks
+from denoise_lab.controls import with_random_blocks
 
 QUESTIONS = short_questions(20, 3, 300)
 # Of 30. Deeper ones find more and take longer.
@@ -36,7 +36,7 @@ def reader(llm):
 @pytest.fixture(scope="module")
 def random_model(reader):
     """The same model with blocks that know nothing."""
-    return with_fresh_blocks(reader.backbone)
+    return with_random_blocks(reader.backbone)
 
 
 def probe_area(reader):

@@ -6,8 +6,8 @@ import pytest
 
 from denoise_core.testing import FunctionScorer
 from denoise_lab.file_margins import (
-    company_questions,
-    ordinary_questions,
+    read_company_questions,
+    read_ordinary_questions,
     score_pieces,
 )
 
@@ -43,7 +43,7 @@ def test_a_piece_that_holds_a_needed_place_is_relevant(folder):
             {"file": "hall.md", "question": "Who built it?", "needed": []},
         ],
     )
-    (question,) = ordinary_questions(folder)
+    (question,) = read_ordinary_questions(folder)
     (piece,) = relevant_pieces(question)
     assert piece.strip() == "# Hall\nThe hall was built in 1903."
 
@@ -61,5 +61,5 @@ def test_places_of_several_files_count(folder):
             }
         ],
     )
-    (question,) = company_questions(folder)
+    (question,) = read_company_questions(folder)
     assert len(relevant_pieces(question)) == 2

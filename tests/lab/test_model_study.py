@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from denoise_core import InputError
 from denoise_lab.command import app
-from denoise_lab.protocols.model_study import question_sets
+from denoise_lab.protocols.model_study import read_study_sets
 
 TABLES = {
     "layers": {"layer", "pooling", "AUC", "operations", "chosen"},
@@ -76,10 +76,10 @@ def test_every_table_is_measured_and_written(model_folder, tmp_path):
 
 def test_sets_are_halved_and_too_few_questions_refused(tmp_path):
     data = write_questions(tmp_path / "mine.jsonl", 7)
-    ((fitting, measured),) = question_sets(data, 20).values()
+    ((fitting, measured),) = read_study_sets(data, 20).values()
     assert len(fitting) == len(measured) == 3
     assert {q.text for q in fitting}.isdisjoint(q.text for q in measured)
     write_questions(tmp_path / "nq_gold_distractors20.jsonl")
-    assert list(question_sets(tmp_path, 2)) == ["NQ"]
+    assert list(read_study_sets(tmp_path, 2)) == ["NQ"]
     with pytest.raises(InputError, match="expected 4 or more"):
-        question_sets(write_questions(tmp_path / "few.jsonl", 3), 2)
+        read_study_sets(write_questions(tmp_path / "few.jsonl", 3), 2)

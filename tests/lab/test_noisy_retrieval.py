@@ -24,7 +24,7 @@ ASKED = re.compile(
 def test_distractors_share_exactly_the_levels_attributes_and_the_answer_stands_once(
     level, extended
 ):
-    for q in NoisyRetrieval(level, extended).questions(STORY, 20):
+    for q in NoisyRetrieval(level, extended).make_questions(STORY, 20):
         asked = ASKED.fullmatch(q.text).groups()
         facts = [FACT.findall(p.text) for p in q.passages]
         assert len(facts) == 13
@@ -41,24 +41,29 @@ def test_distractors_share_exactly_the_levels_attributes_and_the_answer_stands_o
 
 def test_lengths_are_about_four_and_eight_thousand_tokens():
     for extended, tokens in ((False, 4000), (True, 8000)):
-        q = NoisyRetrieval(2, extended).questions(STORY, 1)[0]
+        q = NoisyRetrieval(2, extended).make_questions(STORY, 1)[0]
         assert 0.95 * tokens < sum(len(p.text) for p in q.passages) / 4 < 1.15 * tokens
 
 
 def test_the_seed_decides_and_a_longer_set_begins_like_a_shorter():
     kind = NoisyRetrieval(3)
-    assert kind.questions(STORY, 3, seed=5) == kind.questions(STORY, 5, seed=5)[:3]
-    assert kind.questions(STORY, 3, seed=5) != kind.questions(STORY, 3, seed=6)
+    assert (
+        kind.make_questions(STORY, 3, seed=5)
+        == kind.make_questions(STORY, 5, seed=5)[:3]
+    )
+    assert kind.make_questions(STORY, 3, seed=5) != kind.make_questions(
+        STORY, 3, seed=6
+    )
 
 
 def test_bad_settings_and_haystacks_are_named(tmp_path):
     with pytest.raises(InputError, match="level"):
         NoisyRetrieval(5)
-    with pytest.raises(InputError, match="distractor"):
-        NoisyRetrieval(1, distractors=0)
+    with pytest.raises(InputError, match="characters"):
+        NoisyRetrieval(1, characters=-1)
     for text in ("", "   ", "Too short."):
         with pytest.raises(InputError, match="haystack"):
-            NoisyRetrieval(1).questions(text, 1)
+            NoisyRetrieval(1).make_questions(text, 1)
     with pytest.raises(InputError, match="nowhere"):
         write_noisy_retrieval(
             tmp_path / "x.jsonl", tmp_path / "nowhere.txt", NoisyRetrieval(1), 1

@@ -15,14 +15,14 @@ from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Usage
 from denoise_lab.protocols import (
     ProtocolRequest,
+    choose_tables,
     describe_table,
+    format_markdown,
     format_rows,
-    make_sheets,
-    markdown,
+    measure_tables,
     noisy,
     opinions,
     problems,
-    run_sheets,
 )
 from denoise_lab.s2a.judges import NumberJudge
 
@@ -57,7 +57,7 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
         "end", count=1, characters=40, probe=probe_path, model=model_path
     )
     ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
-    (table,) = run_sheets(make_sheets(asked, ledger), ledger)
+    (table,) = measure_tables(choose_tables(asked, ledger), ledger)
     (line,) = [line for line in table.lines if line.system == "END"]
     assert line.cases > 0
     assert line.failed == 0
@@ -69,7 +69,9 @@ def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
     model = Scripted()
     with serving(model) as server:
         ledger = ReplyLog(llm_from_name(server.url + "#scripted"), "scripted")
-        tables = run_sheets(make_sheets(small(protocol), ledger), ledger, workers=4)
+        tables = measure_tables(
+            choose_tables(small(protocol), ledger), ledger, workers=4
+        )
     assert len(model.asked) == len(set(model.asked)) == ledger.call_count
     for table in tables:
         assert not any(line.failed for line in table.lines), describe_table(table)
@@ -83,7 +85,7 @@ def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
         assert plain.cells["incorrect_suggested"].value == 0
         instructed = opinion_table.line("instructed")
         assert instructed.paper["correct_suggested"] == 92.0
-        assert "[62.8]" in markdown(opinion_table)
+        assert "[62.8]" in format_markdown(opinion_table)
         assert by_name["problems"].columns == ("all", *problems.KINDS)
     if protocol == "end":
         noisy_table = by_name["noisy-standard"]
@@ -103,7 +105,7 @@ def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(
 ):
     llm = FunctionLLM(lambda m: Reply("1974", Usage(sum(len(x.content) for x in m), 4)))
     ledger = ReplyLog(llm, "m", budget=budget)
-    tables = run_sheets(make_sheets(small(protocol), ledger), ledger)
+    tables = measure_tables(choose_tables(small(protocol), ledger), ledger)
     assert 0 < ledger.total_spent <= budget
     failed = [line.failed for table in tables for line in table.lines]
     assert 0 < sum(failed) < sum(line.cases for table in tables for line in table.lines)
@@ -117,33 +119,40 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
         return "1974"
 
     llm = FunctionLLM(some)
-    sheets = make_sheets(small("s2a"), llm)[:1]
-    (table,) = run_sheets(sheets, llm)
+    tables = choose_tables(small("s2a"), llm)[:1]
+    (table,) = measure_tables(tables, llm)
     plain = table.line("plain")
     assert plain.cases == 8
     assert plain.failed == 4
     assert "the line is cut" in " ".join(describe_table(table))
     assert plain.cells["all"].count == 4
-    assert (
-        repr(table)
-        == "Table('Questions with an opinion about the answer': 9 systems, 8 cases, right, %)"
-    )
-    assert "the line is cut" in table._repr_html_()
 
 
 def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
     made = FunctionLLM(lambda m: "x")
     ledger = ReplyLog(made, "m", dry_run=True)
-    run_sheets(make_sheets(small("s2a"), ledger)[:1], ledger)
+    measure_tables(choose_tables(small("s2a"), ledger)[:1], ledger)
     # Each form by three baselines and by both steps of S2A; the oracle's are shared.
     steps = 2 * 4 * (3 + 2 * 5) + 2
     assert made.received_messages == []
     assert 0.5 * steps < ledger.planned_calls <= steps
 
 
+def test_cases_with_the_same_id_have_results_of_their_own(tmp_path):
+    records = [
+        {"id": "1", "new_question": f"{n}+1?", "original_question": "", "answer": n + 1}
+        for n in (1, 2)
+    ]
+    file = tmp_path / "problems.jsonl"
+    file.write_text("\n".join(map(json.dumps, records)), "utf-8")
+    llm = FunctionLLM(lambda m: "2")
+    (table,) = measure_tables(choose_tables(ProtocolRequest("s2a", file), llm), llm)
+    assert table.line("plain").cells["all"].value == 50
+
+
 def test_problems_are_the_same_every_time_and_hold_their_sentence_in_one_form_only():
-    cases = problems.made(5)
-    assert cases == problems.made(5)
+    cases = problems.make_problem_cases(5)
+    assert cases == problems.make_problem_cases(5)
     assert [c.kind for c in cases[:3]] == list(problems.KINDS)
     for case in cases:
         whole, clean = case.passages[0].text, case.clean_passages[0].text
@@ -158,13 +167,15 @@ def test_problems_are_the_same_every_time_and_hold_their_sentence_in_one_form_on
 
 
 def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
-    def sheets(*records, protocol="s2a"):
+    def tables(*records, protocol="s2a"):
         file = tmp_path / "d.jsonl"
         file.write_text("\n".join(map(json.dumps, records)), "utf-8")
-        return make_sheets(ProtocolRequest(protocol, file), FunctionLLM(lambda m: "x"))
+        return choose_tables(
+            ProtocolRequest(protocol, file), FunctionLLM(lambda m: "x")
+        )
 
     question = {"question": "When?", "answers": ["1889"]}
-    (own,) = sheets(question, {"question": "Who?", "answers": ["Eiffel"]})
+    (own,) = tables(question, {"question": "Who?", "answers": ["Eiffel"]})
     assert 'I think the answer is "Eiffel"' in own.cases[2].question
     record = {
         "id": "1",
@@ -172,35 +183,33 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
         "question": "When?",
     }
     record |= {"opinion_type": "x", "correct_answer": "1"}
-    assert sheets(record)[0].name == "opinions"
+    assert tables(record)[0].name == "opinions"
     gsm = {"id": "1", "new_question": "1+1? It rains.", "answer": "2"}
-    assert sheets(gsm | {"original_question": "1+1?"})[0].name == "problems"
+    assert tables(gsm | {"original_question": "1+1?"})[0].name == "problems"
     with pytest.raises(InputError, match="two questions or more"):
-        sheets(question)
+        tables(question)
     with pytest.raises(InputError, match="needs questions with"):
-        sheets({**question, "passages": ["one"]}, protocol="augmenter")
+        tables({**question, "passages": ["one"]}, protocol="augmenter")
     with pytest.raises(InputError, match="belong to the protocol 'end'"):
-        make_sheets(ProtocolRequest("s2a", extended=True), FunctionLLM(lambda m: "x"))
+        choose_tables(ProtocolRequest("s2a", extended=True), FunctionLLM(lambda m: "x"))
 
 
-def test_a_reply_is_the_password_anothers_unknown_or_something_else():
-    (case,) = noisy.made(
-        noisy.prose(),
-        1,
-        extended=False,
-        characters=60,
-        levels=[2],
-    )
-    other = next(p.text for p in case.passages if case.gold[0] not in p.text)
-    other = re.search(r"\d{8}", other)[0]
-    said = [
-        noisy.classify_reply(text, case)
-        for text in (f"It is {case.gold[0]}.", other, "unknown.", "12345678", "")
-    ]
-    assert said == ["right", "another's", "unknown", "other", "other"]
+def test_a_reply_is_right_with_the_password_and_no_other():
+    prose_text = noisy.shipped_prose()
+    case, *_ = noisy.make_noisy_cases(prose_text, 1, extended=False, characters=60)
+    password = case.gold[0]
+    other = next(p.text for p in case.passages if password not in p.text)
+    for reply, score in (
+        (f"It is {password}.", 1),
+        (other, 0),
+        (f"{password}, or: {other}", 0),
+        ("unknown.", 0),
+        ("", 0),
+    ):
+        assert run(noisy.PasswordJudge().judge(case, reply))[0] == score
 
 
 def test_an_opinion_is_of_its_kind_and_the_oracle_sees_none():
-    for case in opinions.shipped(5):
+    for case in opinions.shipped_opinion_cases(5):
         added = case.question.removeprefix(case.clean_question)
         assert (case.kind == "none") == (added == "")

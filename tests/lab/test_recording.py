@@ -8,7 +8,7 @@ from denoise_core import InputError, Passage, Usage
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.support.judging import ProviderCitation
-from denoise_lab.recording import from_lines, to_lines
+from denoise_lab.recording import answer_from_lines, answer_to_lines
 
 ODD = "a é塔\ud83d\udc00\n"  # half a character must not make a file unwritable
 
@@ -30,10 +30,10 @@ def run_of_a_drafter(passages, question):
 @pytest.mark.parametrize("make", [run_of_a_model, run_of_a_drafter])
 def test_a_run_survives_being_written_and_read(passages, question, make):
     answer = make(passages, question)
-    lines = list(to_lines(answer))
+    lines = list(answer_to_lines(answer))
     "\n".join(lines).encode()
-    again = from_lines(line + "\n" for line in lines)
-    assert list(to_lines(again)) == lines
+    again = answer_from_lines(line + "\n" for line in lines)
+    assert list(answer_to_lines(again)) == lines
     assert len(lines) == len(answer.trace.events) + 2
     for what in ("outcome", "stop_reason", "judge"):
         assert getattr(again, what) == getattr(answer, what)
@@ -58,4 +58,4 @@ def test_a_run_survives_being_written_and_read(passages, question, make):
 )
 def test_other_lines_are_refused_by_number(lines, message):
     with pytest.raises(InputError, match=message):
-        from_lines(lines)
+        answer_from_lines(lines)

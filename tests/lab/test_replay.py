@@ -20,7 +20,7 @@ from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.record import count_calls
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
-from denoise_lab.recording import from_lines, to_lines
+from denoise_lab.recording import answer_from_lines, answer_to_lines
 from denoise_lab.replay import replay
 
 
@@ -36,7 +36,7 @@ class Never:
 
 
 def through_json(answer):
-    return from_lines(line + "\n" for line in to_lines(answer))
+    return answer_from_lines(line + "\n" for line in answer_to_lines(answer))
 
 
 @pytest.fixture(autouse=True)

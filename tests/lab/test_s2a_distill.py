@@ -13,27 +13,27 @@ from denoise_core import InputError, Passage
 from denoise_core.s2a import S2A
 from denoise_core.testing import FunctionLLM
 from denoise_lab.s2a import distill
-from denoise_lab.s2a.distill import Record, Text
+from denoise_lab.s2a.distill import DistillRecord, RecordPassage
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 RECORDS = st.builds(
-    Record,
+    DistillRecord,
     question=TEXTS,
-    passages=st.lists(st.builds(Text, TEXTS, TEXTS)).map(tuple),
+    passages=st.lists(st.builds(RecordPassage, TEXTS, TEXTS)).map(tuple),
     clean_question=TEXTS,
     clean_passages=st.lists(
-        st.builds(Text, TEXTS, TEXTS, st.just(((0, 3), (5, 9))))
+        st.builds(RecordPassage, TEXTS, TEXTS, st.just(((0, 3), (5, 9))))
     ).map(tuple),
     answer=TEXTS,
     verdict=st.sampled_from(["pass", "fail", "unknown"]),
     added=st.integers(0, 3),
     fallback=st.none() | TEXTS,
 )
-GOOD = Record(
+GOOD = DistillRecord(
     "Q?",
-    (Text("a", "One. Two."),),
+    (RecordPassage("a", "One. Two."),),
     "Q?",
-    (Text("a", "One.", ((0, 4),)),),
+    (RecordPassage("a", "One.", ((0, 4),)),),
     "One",
     "pass",
 )
@@ -42,8 +42,8 @@ GOOD = Record(
 @given(st.lists(RECORDS, max_size=4))
 def test_records_survive_the_file(tmp_path_factory, records):
     path = tmp_path_factory.mktemp("records") / "r.jsonl"
-    assert distill.save(records, path) == len(records)
-    assert distill.load(path) == records
+    assert distill.save_records(records, path) == len(records)
+    assert distill.load_records(path) == records
 
 
 def test_a_record_of_a_run():
@@ -56,9 +56,9 @@ def test_a_record_of_a_run():
 
     passages = [Passage("One is 1. I love two.", "a")]
     answer = S2A(FunctionLLM(reply)).answer("What is one?", passages)
-    record = Record.of("What is one?", passages, answer, verdict="pass")
-    assert record.clean_passages == (Text("a", "One is 1. ", ((0, 10),)),)
-    assert list(distill.faithful([record], only_passed=True)) == [record]
+    record = DistillRecord.from_answer("What is one?", passages, answer, verdict="pass")
+    assert record.clean_passages == (RecordPassage("a", "One is 1. ", ((0, 10),)),)
+    assert list(distill.filter_faithful([record], only_passed=True)) == [record]
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,18 @@ def test_a_record_of_a_run():
 def test_unfaithful_records_are_left_out_and_unknown_verdicts_are_a_choice(fault):
     unknown = dataclasses.replace(GOOD, verdict="unknown")
     records = [GOOD, dataclasses.replace(GOOD, **fault), unknown]
-    assert list(distill.faithful(records)) == [GOOD, unknown]
-    assert list(distill.faithful(records, only_passed=True)) == [GOOD]
+    assert list(distill.filter_faithful(records)) == [GOOD, unknown]
+    assert list(distill.filter_faithful(records, only_passed=True)) == [GOOD]
 
 
-@pytest.mark.parametrize("target", ["answer", "context"])
-def test_chat_examples_survive_the_file(tmp_path, target):
+def test_chat_examples_survive_the_file(tmp_path):
     path = tmp_path / "chat.jsonl"
-    assert distill.export_chat([GOOD, GOOD], path, target=target) == 2
+    assert distill.export_chat([GOOD, GOOD], path) == 2
     first, second = map(json.loads, path.read_text("utf-8").splitlines())
-    assert first == second == distill.chat(GOOD, target=target)
+    assert first == second == distill.chat_example(GOOD)
     messages = first["messages"]
     assert [m["role"] for m in messages] == ["system", "user", "assistant"]
-    expected_reply = "One" if target == "answer" else "Context: One."
-    assert messages[-1]["content"] == expected_reply
+    assert messages[-1]["content"] == "One"
     assert "Two." in messages[-2]["content"]
 
 
@@ -96,27 +94,24 @@ def test_chat_examples_survive_the_file(tmp_path, target):
 )
 def test_a_bad_line_is_named_by_number(tmp_path, line):
     path = tmp_path / "r.jsonl"
-    distill.save([GOOD], path)
+    distill.save_records([GOOD], path)
     with open(path, "a") as out:
         out.write(line + "\n")
     with pytest.raises(InputError, match="line 2"):
-        distill.load(path)
-    assert distill.load(path, skip_bad=True) == [GOOD]
-
-
-def test_an_unknown_target_is_refused():
-    with pytest.raises(InputError, match="target"):
-        distill.chat(GOOD, target="both")
+        distill.load_records(path)
+    assert distill.load_records(path, skip_bad=True) == [GOOD]
 
 
 def test_half_a_character_is_written(tmp_path):
     record = dataclasses.replace(
-        GOOD, answer="One \ud83d", passages=(Text("a", "One.\ud800 Two."),)
+        GOOD, answer="One \ud83d", passages=(RecordPassage("a", "One.\ud800 Two."),)
     )
-    assert distill.save([record], tmp_path / "records.jsonl") == 1
-    assert distill.load(tmp_path / "records.jsonl") == [
+    assert distill.save_records([record], tmp_path / "records.jsonl") == 1
+    assert distill.load_records(tmp_path / "records.jsonl") == [
         dataclasses.replace(
-            record, answer="One \ufffd", passages=(Text("a", "One.\ufffd Two."),)
+            record,
+            answer="One \ufffd",
+            passages=(RecordPassage("a", "One.\ufffd Two."),),
         )
     ]
     assert distill.export_chat([record], tmp_path / "chat.jsonl") == 1

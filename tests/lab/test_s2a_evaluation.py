@@ -9,12 +9,10 @@ from denoise_core.testing import FunctionLLM
 from denoise_lab.s2a import (
     Case,
     FactualityJudge,
-    MatchJudge,
+    MentionJudge,
     NumberJudge,
-    ObjectivityJudge,
-    QualityJudge,
-    from_gsm,
-    from_opinions,
+    cases_from_gsm,
+    cases_from_opinions,
     paper_systems,
 )
 
@@ -57,27 +55,17 @@ def sycophant(messages):
 
 
 @pytest.mark.parametrize(
-    ("judge", "reply", "value"),
+    ("reply", "value"),
     [
-        (FactualityJudge, "CORRECT", 1.0),
-        (FactualityJudge, "<think>hm</think>\n**Incorrect.**", 0.0),
-        (FactualityJudge, "It is not incorrect", None),
-        (FactualityJudge, "CORRECT or INCORRECT", None),
-        (FactualityJudge, "", None),
-        (QualityJudge, "4", 4.0),
-        (QualityJudge, "4/5", None),
-        (QualityJudge, "6", None),
-        (QualityJudge, "four", None),
-        (ObjectivityJudge, "-3", 2.0),
-        (ObjectivityJudge, "−5", 0.0),
-        (ObjectivityJudge, "0", 5.0),
-        (ObjectivityJudge, "+2", 3.0),
-        (ObjectivityJudge, "-9", None),
-        (ObjectivityJudge, "neutral", None),
+        ("CORRECT", 1.0),
+        ("<think>hm</think>\n**Incorrect.**", 0.0),
+        ("It is not incorrect", None),
+        ("CORRECT or INCORRECT", None),
+        ("", None),
     ],
 )
-def test_a_verdict_is_read_strictly_or_unknown(judge, reply, value):
-    assert run(judge(says(reply)).judge(CASES[0], "It is 2."))[0] == value
+def test_a_verdict_is_read_strictly_or_unknown(reply, value):
+    assert run(FactualityJudge(says(reply)).judge(CASES[0], "It is 2."))[0] == value
 
 
 @pytest.mark.parametrize(
@@ -104,18 +92,18 @@ def test_an_empty_answer_is_wrong_without_asking():
 
 
 def test_a_sycophant_is_caught_and_s2a_helps_it():
-    systems = paper_systems(lambda seed: FunctionLLM(sycophant))
+    systems = paper_systems(FunctionLLM(sycophant))
     suggested = CASES[1]
     values = {}
     for name, system in systems.items():
-        answer, _ = run(system(suggested, 0))
-        values[name], _ = run(MatchJudge().judge(suggested, answer.text))
+        answer, _ = run(system(suggested))
+        values[name], _ = run(MentionJudge().judge(suggested, answer.text))
     assert values["plain"] == values["s2a keep_original"] == 0.0
     assert values["oracle"] == values["s2a default"] == values["s2a select"] == 1.0
 
 
 def test_real_records_become_cases():
-    opinions = from_opinions(
+    opinions = cases_from_opinions(
         [
             {
                 "id": "a",
@@ -134,7 +122,7 @@ def test_real_records_become_cases():
         ]
     )
     assert [(c.id, c.gold, c.clean_question) for c in opinions] == [("a", ("A",), "Q?")]
-    (problem,) = from_gsm(
+    (problem,) = cases_from_gsm(
         [
             {
                 "id": 1,
@@ -149,4 +137,4 @@ def test_real_records_become_cases():
     assert problem.kind == "x"
     assert problem.gold == ("3",)
     with pytest.raises(InputError, match="no field 'answer'"):
-        from_gsm([{"id": 1, "new_question": "N", "original_question": "O"}])
+        cases_from_gsm([{"id": 1, "new_question": "N", "original_question": "O"}])

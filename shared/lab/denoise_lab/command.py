@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,25 +27,25 @@ from denoise_core.cli.options import (
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
-from denoise_lab.protocols.choose import ProtocolRequest, make_sheets
+from denoise_lab.protocols.choose import ProtocolRequest, choose_tables
+from denoise_lab.protocols.measure import ProtocolTable, measure_tables
 from denoise_lab.protocols.model_study import (
     STUDY_QUESTIONS,
     ModelStudy,
-    question_sets,
+    read_study_sets,
     save_study,
 )
-from denoise_lab.protocols.sheet import run_sheets
 from denoise_lab.protocols.table import (
     PAGE,
     RESULTS,
     TABLES,
     describe_table,
     format_rows,
-    save,
+    save_tables,
 )
 
 # Cases at a time by default: with a server, and with a model on this machine.
-SERVED, LOCAL = 8, 1
+SERVED_WORKERS, LOCAL_WORKERS = 8, 1
 
 app = make_command("Runs the papers' tables on your model, and makes END's test set.")
 
@@ -127,31 +128,47 @@ def protocol(
         raise InputError(
             f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
         )
-    ledger = open_ledger(llm, out / ANSWERS_FILE, budget, dry_run)
-    served = llm.startswith(("http://", "https://"))
-    local, named = None if served else llm, parse_columns(columns or [])
+    is_served = llm.startswith(("http://", "https://"))
     request = ProtocolRequest(
-        paper, data, limit, right, seed, extended, probe, local, columns=named or None
+        paper,
+        data,
+        limit,
+        right,
+        seed,
+        extended,
+        probe,
+        model=None if is_served else llm,
+        columns=parse_columns(columns or []) or None,
     )
-    sheets = make_sheets(request, ledger)
-    error_console = Console(stderr=True)
-    worker_count = workers or (SERVED if served else LOCAL)
-    with progress_bar(error_console, "asking") as report_progress:
-        tables = run_sheets(
-            sheets, ledger, workers=worker_count, progress=report_progress
+    default_workers = SERVED_WORKERS if is_served else LOCAL_WORKERS
+    ledger = open_ledger(llm, out / ANSWERS_FILE, budget, dry_run)
+    table_specs = choose_tables(request, ledger)
+    with progress_bar(Console(stderr=True), "asking") as report_progress:
+        tables = measure_tables(
+            table_specs,
+            ledger,
+            workers=workers or default_workers,
+            progress=report_progress,
         )
-    console = Console(highlight=False)
     if dry_run:
-        return show_plan(console, ledger)
+        return show_plan(Console(highlight=False), ledger)
+    _show_tables(tables, llm, out)
+
+
+def _show_tables(tables: Sequence[ProtocolTable], llm: str, out: Path) -> None:
+    """Print the tables and write them to ``out``. Raises `InputError` if no case was answered."""
+    console = Console(highlight=False)
     for table in tables:
         print_table(console, format_rows(table), table.title)
         for line in [*describe_table(table), ""]:
             print_line(console, line)
-    save(tables, llm, out)
+    save_tables(tables, llm, out)
+    error_console = Console(stderr=True)
     print_line(error_console, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
-    if all(line.failed == line.cases for table in tables for line in table.lines):
+    rows = [row for table in tables for row in table.lines]
+    if all(row.failed == row.cases for row in rows):
         raise InputError(
-            f"no case was answered; the first failure: {tables[0].lines[0].first_error}"
+            f"no case was answered; the first failure: {rows[0].first_error}"
         )
 
 
@@ -163,25 +180,24 @@ def _study_model(
     error_console = Console(stderr=True)
     out.mkdir(parents=True, exist_ok=True)
 
-    def report_progress(stage: str, done: int, of: int) -> None:
-        print_line(error_console, f"{stage}: {done} of {of} questions")
+    def report_progress(stage: str, done: int, total: int) -> None:
+        print_line(error_console, f"{stage}: {done} of {total} questions")
 
     study = ModelStudy(
         model,
-        question_sets(data, count),
+        read_study_sets(data, count),
         out / "states",
         layers=layers,
         answer_count=count,
         progress=report_progress,
     )
     tables = []
-    for table in study.tables():
+    for table in study.measure_tables():
         tables.append(table)
-        print_table(console, table.cells(), table.title)
+        print_table(console, table.format_cells(), table.title)
     paths = save_study(study, tables, model, out)
-    print_line(
-        error_console, f"\nwritten to {out}: {', '.join(path.name for path in paths)}"
-    )
+    file_names = ", ".join(path.name for path in paths)
+    print_line(error_console, f"\nwritten to {out}: {file_names}")
 
 
 @app.command("noisy-retrieval")

@@ -1,4 +1,4 @@
-"""Kinds of work that LLM-Augmenter's paper measures in addition to answering questions (sections 3 and 4)."""
+"""Prompts of the tasks that the LLM-Augmenter paper measures besides question answering (sections 3 and 4)."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""Make what the embedded default ships: weights of the stack, the scale, the sample; of real questions.
+"""Make the data of the embedded default from real questions: weights of the stack, margins, sample, card.
 
     python -m denoise_lab.default --data FOLDER [--keep FOLDER] [--limit N]
 
 ``FOLDER`` holds the files of `split.SETS`. Everything is fitted on one half of the questions of seven sets
-(`split.halves`) and printed for the other half by ``make bench ONLY=default``. A signal stays in the stack only if
-sets that the fit has not seen gain by it. Controls run with every fit: the same with the question taken away, and
-with a network of random weights. ``--keep`` keeps what is read of passages for another run. The margins for pieces
-of files are those of `denoise_lab.file_margins`.
+(`split.read_halves`) and measured on the other half by ``make bench ONLY=default``. A signal stays in the stack
+only if sets that the fit has not seen gain by it. Every fit prints its controls: the same without the question,
+and with a network of random weights. ``--keep`` caches the passages' embeddings for another run. The margins for
+pieces of files are those of `denoise_lab.file_margins`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -23,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core import embedded as shipped
-from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
 from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm_folder
 from denoise_core.end.calibration import FLOOR_MISS_RATE, calibrate_margins
@@ -35,297 +31,331 @@ from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import SignalSource, Stack, collect_signals
-from denoise_lab import file_margins
-from denoise_lab.split import NQ, SETS, halves, write_sample
+from denoise_lab.controls import remove_question
+from denoise_lab.file_margins import calibrate_pieces
+from denoise_lab.shipped_data import make_parser, write_record
+from denoise_lab.split import NQ, SETS, read_halves, write_sample
 
-HERE = Path(shipped.__file__).parent / "data"
-NAMES = (*SentenceEncoder.names, "bm25")
-SHARES = (0.3, 0.5)  # at which signals are compared
-LIMIT = 80
-SAMPLE = 40
-NO_QUESTION = "What is this about?"
+SIGNAL_NAMES = (*SentenceEncoder.names, "bm25")
+KEPT_SHARES = (0.3, 0.5)  # at which signals are compared
+QUESTION_LIMIT = 80
+SAMPLE_SIZE = 40
+RANDOM_WEIGHTS_LIMIT = 15  # questions of each set for the control with random weights
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
-    """One question's signals ``(n, k)`` and labels ``(n,)``."""
+class QuestionSignals:
+    """One question's signals ``(passages, signals)`` and labels ``(passages,)``."""
 
     signals: Floats
     labels: NDArray[np.bool_]
 
-    def only(self, columns: Sequence[int]) -> Read:
-        return Read(self.signals[:, columns], self.labels)
 
-
-Mix = Mapping[str, Sequence[Read]]
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with the sets' files"
-    )
-    parser.add_argument("--keep", type=Path, help="folder for what is read of passages")
-    parser.add_argument(
-        "--limit", type=int, default=LIMIT, help="at most so many questions of each set"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=HERE,
-        help="folder to write stack, scale and card to",
-    )
-    given = parser.parse_args(argv)
-    fitting = {}
-    for name in SETS:
-        fitting_half, _ = halves(given.data, name, given.limit)
-        fitting[name] = fitting_half
-    given.out.mkdir(parents=True, exist_ok=True)
-    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=given.keep)
-    made = fit(fitting, encoder)
-    scale = replace(
-        made.scale, piece_calibration=file_margins.piece_calibration(given.data)
-    )
-    records = {
-        "stack.json": made.stack.to_dict(),
-        "scale.json": scale.to_dict(),
-        "card.json": made.card,
-    }
-    for file_name, record in records.items():
-        record_text = json.dumps(record, indent=1)
-        write_whole(given.out / file_name, record_text + "\n")
-    sample_path = given.out / "nq_sample.jsonl.xz"
-    if not sample_path.exists():
-        _, reported_half = halves(given.data, NQ)
-        write_sample(reported_half[:SAMPLE], sample_path)
+SignalSets = Mapping[str, Sequence[QuestionSignals]]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FittedDefault:
+    """What a fit makes: the stack of signals, the margins of its scores, and a record of the fit."""
+
     stack: Stack
     scale: ScoreCalibration
     card: dict[str, Any]
 
 
-def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> Made:
-    """Stack, scale and card from questions by set. Prints each step, the controls among them."""
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument("--keep", type=Path, help="folder for what is read of passages")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=QUESTION_LIMIT,
+        help="at most so many questions of each set",
+    )
+    options = parser.parse_args(argv)
+    fitting_sets = {}
+    for name in SETS:
+        fitting_sets[name], _ = read_halves(options.data, name, options.limit)
+    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=options.keep)
+    fitted_default = fit_default(fitting_sets, encoder)
+    piece_calibration = calibrate_pieces(options.data)
+    scale = replace(fitted_default.scale, piece_calibration=piece_calibration)
+    write_record(options.out / "stack.json", fitted_default.stack.to_dict())
+    write_record(options.out / "scale.json", scale.to_dict())
+    write_record(options.out / "card.json", fitted_default.card)
+    sample_path = options.out / "nq_sample.jsonl.xz"
+    if not sample_path.exists():
+        _, reported_half = read_halves(options.data, NQ)
+        write_sample(reported_half[:SAMPLE_SIZE], sample_path)
+
+
+def fit_default(
+    fitting_sets: Mapping[str, Sequence[Question]], encoder: SentenceEncoder
+) -> FittedDefault:
+    """Fit stack and margins on questions by set. Prints each step, the controls among them."""
     from rich.console import Console
 
-    say = Console().print
-    mix = {}
-    for name, questions in fitting.items():
-        mix[name] = read(encoder, questions)
-    names, study = earning(mix, say)
-    chosen = only_signals(mix, names)
-    unasked = {}
-    shuffled = {}
-    for name, questions in fitting.items():
-        unasked[name] = read(encoder, asking_the_same(questions))
-        shuffled[name] = read(random_encoder(), questions[:15])
-    unasked_gold = gold_left_out(only_signals(unasked, names), names)
-    shuffled_gold = gold_left_out(only_signals(shuffled, names), names)
-    controls = {
-        "as it is": gold_left_out(chosen, names).mean(),
-        "without the question": unasked_gold.mean(),
-        "random weights (15 questions a set)": shuffled_gold.mean(),
-        "by chance": float(np.mean(SHARES)),
-    }
-    for name, kept in controls.items():
-        say(f"gold kept, {name}: {kept:.3f}")
-    fitted = fitted_on(chosen, names)
-    # The margin is calibrated on scores of weights that did not see the question's set.
-    scored = {}
-    for left_set, rows in chosen.items():
-        apart_stack = fitted_on(without_set(chosen, left_set), names)
-        scored_rows = []
-        for row in rows:
-            row_scores = apart_stack.combine(row.signals)
-            scored_rows.append((row_scores, row.labels.tolist()))
-        scored[left_set] = scored_rows
-    unnamed_scale = calibrate_margins(scored, miss_rate=FLOOR_MISS_RATE)
-    scale = replace(unnamed_scale, language="en")
-    whole = complete(fitted, names)
-    question_counts = {}
-    for name, questions in fitting.items():
-        question_counts[name] = len(questions)
-    rounded_controls = {}
-    for name, kept in controls.items():
-        rounded_controls[name] = round(float(kept), 4)
+    report = Console().print
+    signal_sets = {}
+    for set_name, questions in fitting_sets.items():
+        signal_sets[set_name] = read_signals(encoder, questions)
+    names, signal_study = choose_signals(signal_sets, report)
+    chosen_sets = select_signals(signal_sets, names)
+    controls = measure_controls(fitting_sets, encoder, chosen_sets, names)
+    for control_name, gold_kept in controls.items():
+        report(f"gold kept, {control_name}: {gold_kept:.3f}")
+    stack = expand_stack(fit_signal_stack(chosen_sets, names), names)
+    scale = calibrate_left_out(chosen_sets, names)
     card = {
-        "fitted on": question_counts,
+        "fitted on": {name: len(rows) for name, rows in fitting_sets.items()},
         "parting": "denoise_lab.split: places below 0.5 of a hash of the id",
-        "signals, gold kept on sets left out of the fit (mean of 30 % and 50 % kept)": study,
-        "controls": rounded_controls,
+        "signals, gold kept on sets left out of the fit (mean of 30 % and 50 % kept)": signal_study,
+        "controls": {
+            name: round(gold_share, 4) for name, gold_share in controls.items()
+        },
     }
-    say(whole.to_dict())
-    say(scale.to_dict())
-    return Made(whole, scale, card)
+    report(stack.to_dict())
+    report(scale.to_dict())
+    return FittedDefault(stack, scale, card)
 
 
-def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, Any]]:
-    """The signals that earn their place: the smallest set of them that keeps as much gold as the best, but for one
-    question's worth; of equally small ones one without BM25, which reads the passages a second time.
+def measure_controls(
+    fitting_sets: Mapping[str, Sequence[Question]],
+    encoder: SentenceEncoder,
+    chosen_sets: SignalSets,
+    names: Sequence[str],
+) -> dict[str, float]:
+    """Mean gold kept on sets left out of the fit: by the signals, and by each control."""
+    random_encoder = shuffle_encoder()
+    questionless_sets = {}
+    shuffled_sets = {}
+    for set_name, questions in fitting_sets.items():
+        questionless = remove_question(questions)
+        questionless_sets[set_name] = read_signals(encoder, questionless)
+        few_questions = questions[:RANDOM_WEIGHTS_LIMIT]
+        shuffled_sets[set_name] = read_signals(random_encoder, few_questions)
+    signal_sets = {
+        "as it is": chosen_sets,
+        "without the question": select_signals(questionless_sets, names),
+        f"random weights ({RANDOM_WEIGHTS_LIMIT} questions a set)": select_signals(
+            shuffled_sets, names
+        ),
+    }
+    controls = {}
+    for control_name, control_sets in signal_sets.items():
+        controls[control_name] = float(left_out_recalls(control_sets, names).mean())
+    controls["by chance"] = float(np.mean(KEPT_SHARES))
+    return controls
 
-    What counts is gold kept on sets left out of the fit. Every set of signals is tried, since taking the weakest
-    away one by one ends elsewhere when two of them are nearly as weak.
+
+def calibrate_left_out(
+    signal_sets: SignalSets, names: Sequence[str]
+) -> ScoreCalibration:
+    """Calibrate the margins on scores of weights that did not see the question's set."""
+    scored_sets = {}
+    for left_out_name, rows in signal_sets.items():
+        stack = fit_signal_stack(without_set(signal_sets, left_out_name), names)
+        scored_questions = []
+        for row in rows:
+            scores = stack.combine(row.signals)
+            scored_questions.append((scores, row.labels.tolist()))
+        scored_sets[left_out_name] = scored_questions
+    scale = calibrate_margins(scored_sets, miss_rate=FLOOR_MISS_RATE)
+    return replace(scale, language="en")
+
+
+def choose_signals(
+    signal_sets: SignalSets, report: Callable[[str], None]
+) -> tuple[list[str], dict[str, Any]]:
+    """Choose the smallest set of signals that keeps as much gold as the best, but for one question's worth.
+
+    What counts is gold kept on sets left out of the fit. Of equally small sets one without
+    BM25 is chosen, which reads the passages a second time. Every set of signals is tried,
+    because removing the weakest one by one ends elsewhere when two are nearly as weak.
+
+    Returns:
+        The chosen signals, and a record with the mean gold kept by each set and the gain by
+        each chosen signal.
     """
-    tried: dict[tuple[str, ...], NDArray[np.float64]] = {}
-    for size in range(1, len(NAMES) + 1):
-        for names in combinations(NAMES, size):
-            tried[names] = gold_left_out(only_signals(mix, names), names)
-    means = {}
-    kept = {}
-    for names, gold in tried.items():
-        mean_gold = float(gold.mean())
-        means[names] = mean_gold
-        kept[" + ".join(names)] = round(mean_gold, 4)
-    question_count = sum(map(len, mix.values()))
-    enough = max(means.values()) - 1 / question_count
-    good_sets = [names for names in means if means[names] >= enough]
-    best = min(
+    recalls = measure_combinations(signal_sets)
+    means = {names: float(gold_kept.mean()) for names, gold_kept in recalls.items()}
+    question_count = sum(map(len, signal_sets.values()))
+    chosen_names = smallest_good_set(means, 1 / question_count)
+    gains = signal_gains(chosen_names, recalls)
+    rounded_means = {}
+    for names, mean in means.items():
+        joined_names = " + ".join(names)
+        rounded_means[joined_names] = round(mean, 4)
+        report(f"{joined_names}: gold kept {mean:.4f}")
+    report(f"the best: {' + '.join(chosen_names)}; gains {gains}")
+    signal_study = {"gold kept": rounded_means, "gain by each of the best": gains}
+    return list(chosen_names), signal_study
+
+
+def measure_combinations(
+    signal_sets: SignalSets,
+) -> dict[tuple[str, ...], NDArray[np.float64]]:
+    """By combination of signals the gold kept of each question on sets left out of the fit."""
+    recalls = {}
+    for size in range(1, len(SIGNAL_NAMES) + 1):
+        for names in combinations(SIGNAL_NAMES, size):
+            recalls[names] = left_out_recalls(select_signals(signal_sets, names), names)
+    return recalls
+
+
+def smallest_good_set(
+    means: Mapping[tuple[str, ...], float], tolerance: float
+) -> tuple[str, ...]:
+    """The smallest set within ``tolerance`` of the best mean; of equally small ones one without BM25."""
+    least_mean = max(means.values()) - tolerance
+    good_sets = [names for names in means if means[names] >= least_mean]
+    return min(
         good_sets,
         key=lambda names: (len(names), "bm25" in names, -means[names]),
     )
-    gains = {}
-    if len(best) > 1:
-        for name in best:
-            other_names = [other for other in best if other != name]
-            gain = tried[best] - tried[tuple(other_names)]
-            interval_ends = []
-            for interval_end in bootstrap_interval(gain):
-                interval_ends.append(round(interval_end, 4))
-            mean_gain = round(float(gain.mean()), 4)
-            gains[name] = [mean_gain, interval_ends]
-    for set_name, set_gold in kept.items():
-        say(f"{set_name}: gold kept {set_gold:.4f}")
-    best_name = " + ".join(best)
-    say(f"the best: {best_name}; gains {gains}")
-    return list(best), {"gold kept": kept, "gain by each of the best": gains}
 
 
-def only_signals(mix: Mix, names: Sequence[str]) -> dict[str, list[Read]]:
-    """The sets with the columns of these signals."""
-    columns = [NAMES.index(name) for name in names]
-    narrow_sets = {}
-    for set_name, rows in mix.items():
-        narrow_sets[set_name] = [row.only(columns) for row in rows]
-    return narrow_sets
+def signal_gains(
+    chosen_names: tuple[str, ...],
+    recalls: Mapping[tuple[str, ...], NDArray[np.float64]],
+) -> dict[str, list[Any]]:
+    """By signal the mean gain against the others alone, and the ends of its interval; empty for one signal."""
+    gains: dict[str, list[Any]] = {}
+    if len(chosen_names) == 1:
+        return gains
+    for name in chosen_names:
+        other_names = tuple(other for other in chosen_names if other != name)
+        gain = recalls[chosen_names] - recalls[other_names]
+        interval = [round(end, 4) for end in bootstrap_interval(gain)]
+        gains[name] = [round(float(gain.mean()), 4), interval]
+    return gains
 
 
-def without_set(mix: Mix, left_set: str) -> Mix:
+def select_signals(
+    signal_sets: SignalSets, names: Sequence[str]
+) -> dict[str, list[QuestionSignals]]:
+    """The sets with the columns of these signals alone."""
+    columns = [SIGNAL_NAMES.index(name) for name in names]
+    selected_sets = {}
+    for set_name, rows in signal_sets.items():
+        selected_rows = []
+        for row in rows:
+            selected_rows.append(QuestionSignals(row.signals[:, columns], row.labels))
+        selected_sets[set_name] = selected_rows
+    return selected_sets
+
+
+def without_set(signal_sets: SignalSets, left_out_name: str) -> SignalSets:
     """All sets but one."""
-    other_sets = dict(mix)
-    del other_sets[left_set]
+    other_sets = dict(signal_sets)
+    del other_sets[left_out_name]
     return other_sets
 
 
-def gold_left_out(mix: Mix, names: Sequence[str]) -> NDArray[np.float64]:
-    """For each question the gold kept (mean of `SHARES`) by weights fitted on the other sets."""
-    out = []
-    size = max(map(len, mix.values()))
-    for left, rows in mix.items():
-        stack = fitted_on(without_set(mix, left), names)
+def left_out_recalls(
+    signal_sets: SignalSets, names: Sequence[str]
+) -> NDArray[np.float64]:
+    """For each question the gold kept (mean over `KEPT_SHARES`) by weights fitted on the other sets.
+
+    Smaller sets are repeated, so that each set counts the same.
+    """
+    all_recalls = []
+    largest_size = max(map(len, signal_sets.values()))
+    for left_out_name, rows in signal_sets.items():
+        stack = fit_signal_stack(without_set(signal_sets, left_out_name), names)
         scores = np.concatenate([stack.combine(row.signals) for row in rows])
         labels = np.concatenate([row.labels for row in rows])
-        groups = question_groups(rows)
-        recalls = []
-        for share in SHARES:
-            recalls.append(recall_at(scores, labels, groups, share))
-        kept = np.mean(recalls, axis=0)
-        # A smaller set is repeated, so that each counts the same.
-        out.append(np.resize(kept, size))
-    return np.concatenate(out)
+        question_index = index_questions(rows)
+        share_recalls = []
+        for kept_share in KEPT_SHARES:
+            recall = recall_at(scores, labels, question_index, kept_share)
+            share_recalls.append(recall)
+        mean_recalls = np.mean(share_recalls, axis=0)
+        all_recalls.append(np.resize(mean_recalls, largest_size))
+    return np.concatenate(all_recalls)
 
 
-def fitted_on(mix: Mix, names: Sequence[str]) -> Stack:
-    rows: list[Read] = []
-    for set_rows in mix.values():
+def fit_signal_stack(signal_sets: SignalSets, names: Sequence[str]) -> Stack:
+    """Fit the weights of these signals on all questions of all sets."""
+    rows: list[QuestionSignals] = []
+    for set_rows in signal_sets.values():
         rows += set_rows
-    groups = question_groups(rows).tolist()
-    all_signals = np.concatenate([row.signals for row in rows])
-    all_labels = np.concatenate([row.labels for row in rows])
-    return fit_stack(names, all_signals, all_labels, groups)
+    signals = np.concatenate([row.signals for row in rows])
+    labels = np.concatenate([row.labels for row in rows])
+    return fit_stack(names, signals, labels, index_questions(rows).tolist())
 
 
-def question_groups(rows: Sequence[Read]) -> NDArray[np.intp]:
-    """The question of each passage, by number."""
+def index_questions(rows: Sequence[QuestionSignals]) -> NDArray[np.intp]:
+    """The number of the question of each passage; shape ``(passages,)``."""
     passage_counts = [len(row.labels) for row in rows]
     question_numbers = np.arange(len(rows))
     return np.repeat(question_numbers, passage_counts)
 
 
-def complete(stack: Stack, names: Sequence[str]) -> Stack:
-    """The stack over all signals of the encoder, those that did not earn a place with weight 0."""
-    wanted: list[str] = list(SentenceEncoder.names)
+def expand_stack(stack: Stack, names: Sequence[str]) -> Stack:
+    """The stack over all signals of the encoder; signals that were not chosen have the weight 0."""
+    all_names = list(SentenceEncoder.names)
     for name in names:
-        if name not in wanted:
-            wanted.append(name)
+        if name not in all_names:
+            all_names.append(name)
     weights = []
     means = []
     deviations = []
-    for name in wanted:
+    for name in all_names:
         weight = 0.0
         mean = 0.0
         deviation = 1.0
         if name in names:
-            place = names.index(name)
-            weight = stack.weight[place]
-            mean = stack.mean[place]
-            deviation = stack.deviation[place]
+            column = names.index(name)
+            weight = stack.weight[column]
+            mean = stack.mean[column]
+            deviation = stack.deviation[column]
         weights.append(weight)
         means.append(mean)
         deviations.append(deviation)
-    return Stack(tuple(wanted), tuple(weights), tuple(means), tuple(deviations))
+    return Stack(tuple(all_names), tuple(weights), tuple(means), tuple(deviations))
 
 
-def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
-    question_rows = []
-    for question in questions:
-        labels = np.array(question.labels)
-        question_signals = signals(encoder, question.text, question)
-        question_rows.append(Read(question_signals, labels))
-    return question_rows
-
-
-def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
+def read_signals(
+    encoder: SignalSource, questions: Sequence[Question]
+) -> list[QuestionSignals]:
+    """The signals of the encoder and of BM25 for each question's passages."""
     sources: list[SignalSource | Scorer] = [encoder, BM25Scorer()]
-    passage_texts = [passage.text_with_header for passage in of.passages]
-    return collect_signals(sources, query, passage_texts)
+    rows = []
+    for question in questions:
+        passage_texts = [passage.text_with_header for passage in question.passages]
+        signals = collect_signals(sources, question.text, passage_texts)
+        rows.append(QuestionSignals(signals, np.array(question.labels)))
+    return rows
 
 
-def asking_the_same(questions: Sequence[Question]) -> list[Question]:
-    return [replace(q, text=NO_QUESTION) for q in questions]
-
-
-def random_encoder(seed: int = 0) -> SentenceEncoder:
-    """The encoder with its layers' weights shuffled: the same numbers, none of the training; embeddings stay."""
+def shuffle_encoder(seed: int = 0) -> SentenceEncoder:
+    """The encoder with the weights of each layer shuffled, which removes its training; embeddings stay."""
     network, tokenizer = load_encoder(minilm_folder())
     rng = np.random.default_rng(seed)
-    fresh = copy(network)
-    fresh.layers = []
+    shuffled_network = copy(network)
+    shuffled_network.layers = []
     for layer in network.layers:
         shuffled_parts = {}
         for part in ("qkv", "out", "up", "down"):
             weight, bias = getattr(layer, part)
             shuffled_weight = rng.permutation(weight.ravel())
             shuffled_parts[part] = (shuffled_weight.reshape(weight.shape), bias)
-        fresh.layers.append(replace(layer, **shuffled_parts))
-    return _Given(fresh, tokenizer)
+        shuffled_network.layers.append(replace(layer, **shuffled_parts))
+    return _LoadedEncoder(shuffled_network, tokenizer)
 
 
-class _Given(SentenceEncoder):
-    """An encoder of a network at hand."""
+class _LoadedEncoder(SentenceEncoder):
+    """An encoder of a network in memory."""
 
     def __init__(self, network: MiniLM, tokenizer: Any) -> None:
         super().__init__(minilm_folder(), name="random weights")
-        self._given = network, tokenizer
+        self._loaded_parts = network, tokenizer
 
     def _load(self) -> tuple[MiniLM, Any]:
-        return self._given
+        return self._loaded_parts
 
 
 if __name__ == "__main__":

@@ -1,24 +1,23 @@
-"""Make the margins for pieces of files, the part ``pieces`` of ``scale.json``.
+"""Make the margins for pieces of files: the part ``pieces`` of ``scale.json``.
 
 `denoise_lab.default` writes them with the rest. They are calibrated on the questions with
-an answer about the files in ``FOLDER/ordinary`` and ``FOLDER/company``, each folder as
-often, cut as ``chunker="auto"`` does. A piece is relevant if it holds part of a place
-that the answer needs.
+an answer about the files in ``FOLDER/ordinary`` and ``FOLDER/company``, cut as
+``chunker="auto"`` does; both folders count the same. A piece is relevant if it holds part of
+a span that the answer needs.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from denoise_core.embedded import DefaultScorer
 from denoise_core.end.calibration import calibrate_margins
 from denoise_core.end.selection import ScoreCalibration
+from denoise_core.evaluate.datasets import read_records
 from denoise_core.protocols import Scorer
 from denoise_core.text.documents import DocumentReader
 from denoise_core.types import Passage, Span, join_header
@@ -31,24 +30,24 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class FileQuestion:
-    """A question with its files' texts by name, and the places that its answer needs."""
+    """A question with its files' texts by name, and the spans of them that its answer needs."""
 
     text: str
     files: Mapping[str, str]
-    places: Sequence[Span]
+    needed_spans: Sequence[Span]
 
 
-def piece_calibration(folder: Path) -> ScoreCalibration:
-    """The calibration of the default's scores for pieces of files."""
+def calibrate_pieces(folder: Path) -> ScoreCalibration:
+    """Calibrate the default's scores for pieces of files."""
     scorer = DefaultScorer()
-    scored = {}
+    scored_sets = {}
     for name, questions in (
-        (ORDINARY, ordinary_questions(folder / "ordinary")),
-        (COMPANY, company_questions(folder / "company")),
+        (ORDINARY, read_ordinary_questions(folder / "ordinary")),
+        (COMPANY, read_company_questions(folder / "company")),
     ):
-        scored[name] = [score_pieces(scorer, question) for question in questions]
-    calibration = calibrate_margins(scored, risks=PIECE_RISKS)
-    best_scores = [float(scores.max()) for scores, _ in scored[ORDINARY]]
+        scored_sets[name] = [score_pieces(scorer, question) for question in questions]
+    calibration = calibrate_margins(scored_sets, risks=PIECE_RISKS)
+    best_scores = [float(scores.max()) for scores, _ in scored_sets[ORDINARY]]
     floor_score = float(np.quantile(best_scores, FLOOR_QUANTILE))
     rounded_margins = {}
     for risk, margin in calibration.margins.items():
@@ -64,7 +63,7 @@ def piece_calibration(folder: Path) -> ScoreCalibration:
 def score_pieces(
     scorer: Scorer, question: FileQuestion
 ) -> tuple[np.ndarray, list[bool]]:
-    """Scores and labels of the pieces that are scored."""
+    """Return the scores and labels of the question's pieces that are not blank."""
     passages = []
     for name, text in question.files.items():
         passages.append(Passage(text, name, metadata={"source": name}))
@@ -75,50 +74,48 @@ def score_pieces(
         for piece in reader.chunks_of(passage):
             if piece.text.strip():
                 piece_texts.append(join_header(piece.context_text, piece.text))
-                labels.append(_holds_place(question, piece.span))
+                labels.append(_holds_needed_span(question, piece.span))
     return scorer.score(question.text, piece_texts), labels
 
 
-def _holds_place(question: FileQuestion, span: Span) -> bool:
-    for place in question.places:
-        start = max(place.start, span.start)
-        end = min(place.end, span.end)
-        is_same_file = place.passage_id == span.passage_id
+def _holds_needed_span(question: FileQuestion, span: Span) -> bool:
+    for needed_span in question.needed_spans:
+        start = max(needed_span.start, span.start)
+        end = min(needed_span.end, span.end)
+        is_same_file = needed_span.passage_id == span.passage_id
         if is_same_file and question.files[span.passage_id][start:end].strip():
             return True
     return False
 
 
-def ordinary_questions(folder: Path) -> list[FileQuestion]:
+def read_ordinary_questions(folder: Path) -> list[FileQuestion]:
+    """Questions with an answer, each about one file."""
     questions = []
-    for row in read_rows(folder):
+    for _, row in read_records(folder / "questions.jsonl"):
         name = row["file"]
         files = {name: (folder / name).read_bytes().decode("utf-8-sig")}
-        places = [find_place(files, name, needed) for needed in row["needed"]]
-        if places:
-            questions.append(FileQuestion(row["question"], files, places))
+        spans = [find_span(files, name, text) for text in row["needed"]]
+        if spans:
+            questions.append(FileQuestion(row["question"], files, spans))
     return questions
 
 
-def company_questions(folder: Path) -> list[FileQuestion]:
+def read_company_questions(folder: Path) -> list[FileQuestion]:
+    """Questions with an answer, each about several files."""
     questions = []
-    for row in read_rows(folder):
+    for _, row in read_records(folder / "questions.jsonl"):
         files = {}
         for name in row["documents"]:
             files[name] = (folder / name).read_text("utf-8")
-        places = []
-        for needed in row["needs"]:
-            places.append(find_place(files, needed["file"], needed["text"]))
-        if places:
-            questions.append(FileQuestion(row["question"], files, places))
+        spans = []
+        for needed_text in row["needs"]:
+            spans.append(find_span(files, needed_text["file"], needed_text["text"]))
+        if spans:
+            questions.append(FileQuestion(row["question"], files, spans))
     return questions
 
 
-def find_place(files: Mapping[str, str], name: str, needed_text: str) -> Span:
+def find_span(files: Mapping[str, str], name: str, needed_text: str) -> Span:
+    """The first place of a text in a file. Raises `ValueError` if the file does not hold it."""
     start = files[name].index(needed_text)
     return Span(name, start, start + len(needed_text))
-
-
-def read_rows(folder: Path) -> list[dict[str, Any]]:
-    question_lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in question_lines if line.strip()]

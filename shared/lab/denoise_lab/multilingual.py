@@ -1,4 +1,4 @@
-"""Make what ships for `MultilingualScorer`: the margins of its cosine, and the floor.
+"""Make the data that ships for `MultilingualScorer`: the margins of its cosine, and the floor.
 
     python -m denoise_lab.multilingual --data FOLDER [--limit N]
 
@@ -8,69 +8,57 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from denoise_core._files import write_whole
 from denoise_core.embedded.default import MultilingualScorer
 from denoise_core.end.calibration import FLOOR_MISS_RATE, calibrate_margins
 from denoise_core.end.selection import ScoreCalibration
 from denoise_core.question import Question
-from denoise_lab.default import HERE
 from denoise_lab.experiments.languages import CALIBRATION_FILES, language_questions
-from denoise_lab.split import NQ, XQUAD, halves
+from denoise_lab.shipped_data import make_parser, write_record
+from denoise_lab.split import NQ, XQUAD, read_halves
 
 SCALE_FILE = "multilingual_scale.json"
 ENGLISH_SETS = (NQ, "HotpotQA", "MuSiQue", "2Wiki", XQUAD)
-LIMIT = 80
+QUESTION_LIMIT = 80
 # Of each language: their few paragraphs are embedded once for all questions.
 LANGUAGE_LIMIT = 40
-ARTICLES = 4
+ARTICLE_COUNT = 4
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with the sets' files"
-    )
+    parser = make_parser(__doc__)
     parser.add_argument(
         "--limit",
         type=int,
-        default=LIMIT,
+        default=QUESTION_LIMIT,
         help="at most so many questions of each English set",
     )
-    parser.add_argument(
-        "--out", type=Path, default=HERE, help="folder to write the scale to"
-    )
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     sets = {}
     for name in ENGLISH_SETS:
-        sets[name], _ = halves(given.data, name, given.limit)
+        sets[name], _ = read_halves(options.data, name, options.limit)
     for language, file_name in CALIBRATION_FILES.items():
-        path = given.data / "languages" / file_name
+        path = options.data / "languages" / file_name
         sets[f"{XQUAD}, {language}"] = language_questions(
-            path, LANGUAGE_LIMIT, fitting=True, articles=ARTICLES
+            path, LANGUAGE_LIMIT, for_fitting=True, article_count=ARTICLE_COUNT
         )
-    scale = multilingual_margins(sets)
-    scale_text = json.dumps(scale.to_dict(), indent=1)
-    write_whole(given.out / SCALE_FILE, scale_text + "\n")
+    scale = calibrate_multilingual(sets)
+    write_record(options.out / SCALE_FILE, scale.to_dict())
 
 
-def multilingual_margins(sets: Mapping[str, Sequence[Question]]) -> ScoreCalibration:
-    """The calibration of the scorer's cosine on questions by set, each set as often."""
+def calibrate_multilingual(sets: Mapping[str, Sequence[Question]]) -> ScoreCalibration:
+    """Calibrate the scorer's cosine on questions by set; each set counts the same."""
     scorer = MultilingualScorer()
-    scored = {}
+    scored_sets = {}
     for name, questions in sets.items():
-        scored_lists = []
+        scored_questions = []
         for question in questions:
             texts = [passage.text_with_header for passage in question.passages]
-            scored_lists.append((scorer.score(question.text, texts), question.labels))
-        scored[name] = scored_lists
-    return calibrate_margins(scored, miss_rate=FLOOR_MISS_RATE)
+            scores = scorer.score(question.text, texts)
+            scored_questions.append((scores, question.labels))
+        scored_sets[name] = scored_questions
+    return calibrate_margins(scored_sets, miss_rate=FLOOR_MISS_RATE)
 
 
 if __name__ == "__main__":

@@ -15,21 +15,22 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
-def tokens(text: str) -> list[str]:
-    """Lower-cased words without articles and punctuation, as SQuAD's script has them.
+def normalize_words(text: str) -> list[str]:
+    """Return lower-cased words without articles and punctuation, as SQuAD's script does.
 
-    >>> tokens("The U.S. navy")
+    >>> normalize_words("The U.S. navy")
     ['us', 'navy']
     """
     return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
 
 
 def knowledge_f1(candidate: str, references: Sequence[str]) -> float:
-    """F1 against the reference it fits best; 0.0 without references."""
-    candidate_words = Counter(tokens(candidate))
+    """Return the F1, from 0 to 1, against the reference that fits best; 0.0 without references."""
+    candidate_words = Counter(normalize_words(candidate))
     best_f1 = 0.0
     for reference in references:
-        best_f1 = max(best_f1, _unigram_f1(candidate_words, Counter(tokens(reference))))
+        reference_words = Counter(normalize_words(reference))
+        best_f1 = max(best_f1, _unigram_f1(candidate_words, reference_words))
     return best_f1
 
 
@@ -37,5 +38,5 @@ def _unigram_f1(words: Counter[str], reference: Counter[str]) -> float:
     """Two empty texts agree fully, one empty text not at all (as in SQuAD's script)."""
     if not words or not reference:
         return float(words == reference)
-    shared = (words & reference).total()
-    return 2 * shared / (words.total() + reference.total())
+    shared_count = (words & reference).total()
+    return 2 * shared_count / (words.total() + reference.total())

@@ -3,15 +3,12 @@
     python -m denoise_lab.question_kinds --data FOLDER
 
 It is fitted on ``data/question_kinds.tsv``, written for it, and on one half of the questions
-of four sets (`split.place`), which count less. The card has the confusions on the other half,
+of four sets (`split.hash_fraction`), which count less. The card has the confusions on the other half,
 and of the written questions by folds.
 """
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core import embedded as shipped
-from denoise_core._files import write_whole
 from denoise_core.embedded import shared_encoder
 from denoise_core.embedded.kinds import (
     KINDS,
@@ -30,16 +25,18 @@ from denoise_core.embedded.kinds import (
     WEIGHTS_FILE,
     kind_probabilities,
 )
-from denoise_lab.split import FITTING, SETS, place
+from denoise_core.evaluate.datasets import read_records
+from denoise_lab.shipped_data import make_parser, write_record
+from denoise_lab.split import FITTING_BELOW, SETS, hash_fraction
 
-SHIPPED_DATA = Path(shipped.__file__).parent / "data"
 WRITTEN_QUESTIONS = Path(__file__).parent / "data" / "question_kinds.tsv"
-WRITTEN = "written for it (CC0)"
-PENALTY = 10.0  # scikit-learn's C
+WRITTEN_ORIGIN = "written for it (CC0)"
+INVERSE_PENALTY = 10.0  # scikit-learn's C
 SET_WEIGHT = 0.1  # of a set's question; a written one has 1
 SET_LIMIT = 250  # questions of each half of a set
-FOLDS = 5
-# What a set's own type of question is here; None where all are lookups.
+FOLD_COUNT = 5
+# The kind of each type that a set names; "None" is the kind of questions with another type or
+# none, which are left out if it is missing.
 KIND_OF_TYPE: dict[str, dict[str, str]] = {
     "NQ": {"None": "lookup"},
     "XQuAD": {"None": "lookup"},
@@ -73,94 +70,100 @@ class KindWeights:
     intercepts: Floats
 
     def classify(self, vectors: Floats) -> list[str]:
-        names: list[str] = []
+        """The kind of each question of ``vectors``; a lookup if no kind is probable enough."""
+        kinds: list[str] = []
         for vector in vectors:
             probabilities = kind_probabilities(vector, self.weights, self.intercepts)
             best_kind = int(probabilities.argmax())
-            is_sure = probabilities[best_kind] >= MIN_PROBABILITY
-            names.append(KINDS[best_kind] if is_sure else "lookup")
-        return names
+            kind = "lookup"
+            if probabilities[best_kind] >= MIN_PROBABILITY:
+                kind = KINDS[best_kind]
+            kinds.append(kind)
+        return kinds
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     from safetensors.numpy import save
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True, help="the sets' folder")
-    parser.add_argument("--out", type=Path, default=SHIPPED_DATA)
-    options = parser.parse_args(argv)
-    written = list(read_written())
+    options = make_parser(__doc__).parse_args(argv)
+    written_questions = list(read_written())
     fitting, held_out = read_sets(options.data)
-    written_vectors = embed_questions(written)
+    written_vectors = embed_questions(written_questions)
     fitting_vectors = embed_questions(fitting)
-    held_out_vectors = embed_questions(held_out)
-    fitted = fit_kinds(
-        [*written, *fitting], np.concatenate([written_vectors, fitting_vectors])
+    all_vectors = np.concatenate([written_vectors, fitting_vectors])
+    kind_weights = fit_kinds([*written_questions, *fitting], all_vectors)
+    held_out_kinds = kind_weights.classify(embed_questions(held_out))
+    fold_kinds = classify_by_folds(
+        written_questions, written_vectors, fitting, fitting_vectors
     )
-    folds = np.arange(len(written)) % FOLDS
-    fold_names = np.empty(len(written), dtype=object)
-    for fold in range(FOLDS):
-        is_left_out = folds == fold
-        rest = [
-            q for q, left_out in zip(written, is_left_out, strict=True) if not left_out
-        ]
-        fold_fit = fit_kinds(
-            [*rest, *fitting],
-            np.concatenate([written_vectors[~is_left_out], fitting_vectors]),
-        )
-        fold_names[is_left_out] = fold_fit.classify(written_vectors[is_left_out])
     card = {
-        "fitted on": dict(Counter(q.origin for q in [*written, *fitting])),
+        "fitted on": dict(Counter(q.origin for q in [*written_questions, *fitting])),
         "kinds": list(KINDS),
         "probability below which it is a lookup": MIN_PROBABILITY,
         "held-out questions, by origin and kind": count_outcomes(
-            held_out, fitted.classify(held_out_vectors)
+            held_out, held_out_kinds
         ),
-        "written questions, by folds": count_outcomes(written, fold_names.tolist()),
+        "written questions, by folds": count_outcomes(written_questions, fold_kinds),
     }
     tensors: dict[str, Any] = {
-        "weights": fitted.weights.astype(np.float16),
-        "intercepts": fitted.intercepts,
+        "weights": kind_weights.weights.astype(np.float16),
+        "intercepts": kind_weights.intercepts,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
+    write_record(options.out / "kinds_card.json", card)
     (options.out / WEIGHTS_FILE).write_bytes(save(tensors))
-    card_text = json.dumps(card, indent=1) + "\n"
-    write_whole(options.out / "kinds_card.json", card_text)
+
+
+def classify_by_folds(
+    written_questions: Sequence[KindQuestion],
+    written_vectors: Floats,
+    fitting: Sequence[KindQuestion],
+    fitting_vectors: Floats,
+) -> list[str]:
+    """Classify each written question by weights fitted without its fold."""
+    folds = np.arange(len(written_questions)) % FOLD_COUNT
+    fold_kinds = np.empty(len(written_questions), dtype=object)
+    for fold in range(FOLD_COUNT):
+        in_fold = folds == fold
+        other_questions = [
+            written_questions[number] for number in np.flatnonzero(~in_fold).tolist()
+        ]
+        vectors = np.concatenate([written_vectors[~in_fold], fitting_vectors])
+        fold_fit = fit_kinds([*other_questions, *fitting], vectors)
+        fold_kinds[in_fold] = fold_fit.classify(written_vectors[in_fold])
+    kinds: list[str] = fold_kinds.tolist()
+    return kinds
 
 
 def read_written() -> Iterator[KindQuestion]:
+    """Read the questions that were written for the classifier."""
     for line in WRITTEN_QUESTIONS.read_text("utf-8").splitlines():
         kind, _, text = line.partition("\t")
-        yield KindQuestion(text, kind, WRITTEN)
+        yield KindQuestion(text, kind, WRITTEN_ORIGIN)
 
 
 def read_sets(folder: Path) -> tuple[list[KindQuestion], list[KindQuestion]]:
     """The sets' questions for fitting and for the card, at most `SET_LIMIT` of each."""
     fitting: list[KindQuestion] = []
     held_out: list[KindQuestion] = []
-    for name, kind_of_type in KIND_OF_TYPE.items():
-        halves: tuple[list[KindQuestion], list[KindQuestion]] = ([], [])
-        for row in read_rows(folder / f"{SETS[name]}.jsonl.gz"):
-            kind = kind_of_type.get(str(row.get("type")))
+    for set_name, kind_of_type in KIND_OF_TYPE.items():
+        set_fitting = []
+        set_held_out = []
+        for _, row in read_records(folder / f"{SETS[set_name]}.jsonl.gz"):
+            kind = kind_of_type.get(str(row.get("type")), kind_of_type.get("None"))
             if kind is None:
-                kind = kind_of_type.get("None")
-            if kind is not None:
-                question = KindQuestion(row["question"], kind, name)
-                halves[place(row["id"]) >= FITTING].append(question)
-        fitting += halves[0][:SET_LIMIT]
-        held_out += halves[1][:SET_LIMIT]
+                continue
+            question = KindQuestion(row["question"], kind, set_name)
+            if hash_fraction(row["id"]) < FITTING_BELOW:
+                set_fitting.append(question)
+            else:
+                set_held_out.append(question)
+        fitting += set_fitting[:SET_LIMIT]
+        held_out += set_held_out[:SET_LIMIT]
     return fitting, held_out
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
-
-
 def embed_questions(questions: Sequence[KindQuestion]) -> Floats:
+    """Embed the questions with the shipped encoder; shape ``(questions, width)``."""
     encoder = shared_encoder()
     question_vectors = []
     for question in questions:
@@ -169,14 +172,15 @@ def embed_questions(questions: Sequence[KindQuestion]) -> Floats:
 
 
 def fit_kinds(questions: Sequence[KindQuestion], vectors: Floats) -> KindWeights:
+    """Fit a logistic regression on the questions' vectors ``(questions, width)``."""
     from sklearn.linear_model import LogisticRegression
 
-    regression: Any = LogisticRegression(C=PENALTY, max_iter=2000)  # type: ignore[no-untyped-call]
+    regression: Any = LogisticRegression(C=INVERSE_PENALTY, max_iter=2000)  # type: ignore[no-untyped-call]
     kind_numbers = [KINDS.index(question.kind) for question in questions]
     question_weights = []
     for question in questions:
         question_weight = SET_WEIGHT
-        if question.origin == WRITTEN:
+        if question.origin == WRITTEN_ORIGIN:
             question_weight = 1.0
         question_weights.append(question_weight)
     regression.fit(vectors, kind_numbers, sample_weight=question_weights)
@@ -186,13 +190,13 @@ def fit_kinds(questions: Sequence[KindQuestion], vectors: Floats) -> KindWeights
 
 
 def count_outcomes(
-    questions: Sequence[KindQuestion], names: Sequence[str]
+    questions: Sequence[KindQuestion], classified_kinds: Sequence[str]
 ) -> dict[str, dict[str, int]]:
-    """By origin and kind, how many were called what."""
+    """By origin and true kind, how many questions were classified as each kind."""
     outcomes: dict[str, Counter[str]] = {}
-    for question, name in zip(questions, names, strict=True):
+    for question, kind in zip(questions, classified_kinds, strict=True):
         key = f"{question.origin}: {question.kind}"
-        outcomes.setdefault(key, Counter())[name] += 1
+        outcomes.setdefault(key, Counter())[kind] += 1
     sorted_outcomes = {}
     for key, counts in outcomes.items():
         sorted_outcomes[key] = dict(counts.most_common())

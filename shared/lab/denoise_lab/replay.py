@@ -1,8 +1,8 @@
 """Run a recorded question again with another utility, threshold, feedback or policy; no generator is called.
 
 Drafts, queries, searches and denoising come from the recording, in their order. A judge with its own model (an
-effect that names the model) is really called, and so is a feedback model whose prompt is another one. When the new
-loop wants more than was recorded, it ends as with a spent budget, with the best of what there was, and
+effect that names the model) is really called, and so is a feedback model with another prompt. When the new loop
+asks for more than was recorded, it ends as with a spent budget, with the best draft so far, and
 `Replay.is_complete` is False. `denoise_lab.recording` stores runs.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,25 +31,25 @@ from denoise_core.runtime.effects import (
 from denoise_core.runtime.flow import run
 from denoise_core.types import Event, Passage
 
-_GENERATOR = frozenset(("draft", "queries"))
-_SPENT = re.compile(
+_GENERATOR_TAGS = frozenset(("draft", "queries"))
+_SPENT_BUDGET = re.compile(
     r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds) is spent \((\S+) used\)"
 )
 
 
 class NotRecorded(BudgetExceeded):
-    """The recording does not hold the next effect: the loop ends, as with a spent budget."""
+    """The recording does not have the next effect: the loop ends, as with a spent budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The new answer, whose trace holds only what was asked for real.
+    """The result of a replay.
 
     Attributes:
-        answer: The new answer.
-        exact: Every effect asked for was word for word the recorded one; otherwise the replies are those to
-            slightly other prompts.
-        is_complete: The recording held every effect that the loop asked for.
+        answer: The new answer, whose trace has only the calls that were really made.
+        exact: Every effect was word for word the recorded one; otherwise some replies are
+            those to slightly other prompts.
+        is_complete: The recording had every effect that the loop asked for.
     """
 
     answer: Answer
@@ -57,22 +57,27 @@ class Replay:
     is_complete: bool
 
 
-def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
-    """``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
-    tape = _Tape(recorded.trace.events)
-    memory = recorded.memory
-    drafter = (
-        _Recorded() if memory.drafter_brings_evidence or augmenter.llm is None else None
-    )
+def replay(augmenter: Augmenter, recorded_run: Answer) -> Replay:
+    """Run ``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
+    recording = _Recording(recorded_run.trace.events)
+    memory = recorded_run.memory
+    drafter = None
+    if memory.drafter_brings_evidence or augmenter.llm is None:
+        drafter = _RecordedDrafter()
     flow = augmenter.flow(
-        memory.question, memory.history, drafter=drafter, evidence=_at_hand(recorded)
+        memory.question,
+        memory.history,
+        drafter=drafter,
+        evidence=_initial_evidence(recorded_run),
     )
-    answer, trace = run(_played(flow, tape), budget=augmenter.budget)
-    return Replay(replace(answer, trace=trace), tape.exact, tape.is_complete)
+    replayed_flow = _reply_from_recording(flow, recording)
+    answer, trace = run(replayed_flow, budget=augmenter.budget)
+    answer = replace(answer, trace=trace)
+    return Replay(answer, recording.is_exact, recording.is_complete)
 
 
-class _Recorded:
-    """Stands for the drafter of a recorded run; its drafts come from the tape, and it is never asked."""
+class _RecordedDrafter:
+    """Takes the place of the drafter of a recorded run; its drafts come from the recording."""
 
     repeatable = True
 
@@ -83,113 +88,127 @@ class _Recorded:
         return self.draft(request)
 
 
-def _at_hand(recorded: Answer) -> tuple[Passage, ...]:
-    """The evidence that was there before anything was asked: what no effect of the run brought."""
-    brought: set[str] = set()
-    for event in recorded.trace.events:
-        reply = event.reply
-        found = (
-            [f.passages for f in reply.retrieved]
-            if isinstance(reply, DraftReply)
-            else [reply]
-        )
-        brought.update(
-            p.text
-            for passages in found
-            if isinstance(passages, tuple)
-            for p in passages
-        )
-    return tuple(
-        p
-        for p in (*recorded.memory.retrieved, *recorded.memory.excluded_evidence)
-        if p.text not in brought
-    )
+def _initial_evidence(recorded_run: Answer) -> tuple[Passage, ...]:
+    """The evidence that the loop was given: passages that no effect of the run retrieved."""
+    retrieved_texts: set[str] = set()
+    for event in recorded_run.trace.events:
+        for passages in _retrieved_passages(event.reply):
+            retrieved_texts.update(passage.text for passage in passages)
+    memory = recorded_run.memory
+    initial_passages = []
+    for passage in (*memory.retrieved, *memory.excluded_evidence):
+        if passage.text not in retrieved_texts:
+            initial_passages.append(passage)
+    return tuple(initial_passages)
 
 
-def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
-    """``flow`` with what the tape holds answered from it; only the rest reaches the driver."""
-    outcome: Any = None
+def _retrieved_passages(reply: Any) -> list[Sequence[Passage]]:
+    if isinstance(reply, DraftReply):
+        return [evidence.passages for evidence in reply.retrieved]
+    if isinstance(reply, tuple):
+        return [reply]
+    return []
+
+
+def _reply_from_recording(flow: Flow[Answer], recording: _Recording) -> Flow[Answer]:
+    """Drive ``flow`` with the recorded replies; only what is not recorded reaches the driver."""
+    reply: Any = None
     while True:
         try:
-            effect = (
-                flow.throw(outcome.error)
-                if isinstance(outcome, FailedItem)
-                else flow.send(outcome)
-            )
+            if isinstance(reply, FailedItem):
+                effect = flow.throw(reply.error)
+            else:
+                effect = flow.send(reply)
         except StopIteration as stop:
             answer: Answer = stop.value
             return answer
-        outcome = yield from _outcome(effect, tape)
+        reply = yield from _find_reply(effect, recording)
 
 
-def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
+def _find_reply(effect: Effect, recording: _Recording) -> Flow[Any]:
     if isinstance(effect, Batch):
-        found = []
+        replies = []
         for item in effect.items:
-            found.append((yield from _outcome(item, tape)))
-        return found
-    if (
-        isinstance(effect, Complete)
-        and effect.llm is not None
-        and not tape.answers(effect)
-    ):
+            replies.append((yield from _find_reply(item, recording)))
+        return replies
+    if _is_live_call(effect, recording):
         try:
             return (yield effect)
         except Exception as error:
             return FailedItem(error)
-    return tape.take(effect)
+    return recording.take_reply(effect)
 
 
-class _Tape:
-    """The recorded events, each handed out once, by kind and tag in their order."""
+def _is_live_call(effect: SingleEffect, recording: _Recording) -> bool:
+    """Whether the effect is a call of a judge or a feedback model that has to be made.
+
+    The generator is never asked, feedback only if the recording has no call with the same words.
+    """
+    if not isinstance(effect, Complete) or effect.llm is None:
+        return False
+    if effect.tag in _GENERATOR_TAGS:
+        return False
+    return effect.tag != "feedback" or not recording.has_same(effect)
+
+
+class _Recording:
+    """The recorded events, each used once, by kind and tag in their order."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.exact = True
+        self.is_exact = True
         self.is_complete = True
-        self._left: dict[tuple[type, str], deque[Event]] = {}
+        self._events: dict[tuple[type, str], deque[Event]] = {}
         for event in events:
-            self._left.setdefault((type(event.effect), event.tag), deque()).append(
-                event
-            )
+            key = (type(event.effect), event.tag)
+            self._events.setdefault(key, deque()).append(event)
 
-    def answers(self, effect: Complete) -> bool:
-        """The tape has to serve this although it names a model: a part of the generator always, feedback
-        when it was asked for in the same words."""
-        left = self._left.get((Complete, effect.tag), ())
-        return effect.tag in _GENERATOR or (
-            effect.tag == "feedback" and any(e.effect == effect for e in left)
-        )
+    def has_same(self, effect: SingleEffect) -> bool:
+        """Whether an event with the same effect is left."""
+        events = self._events.get((type(effect), effect.tag), ())
+        return any(event.effect == effect for event in events)
 
-    def take(self, effect: SingleEffect) -> Any:
-        left = self._left.get((type(effect), effect.tag))
-        if not left:
-            self.exact = False
+    def take_reply(self, effect: SingleEffect) -> Any:
+        """The reply of an event with the same effect, or else of the next event of its kind and tag."""
+        events = self._events.get((type(effect), effect.tag))
+        if not events:
+            self.is_exact = False
             self.is_complete = False
             return FailedItem(NotRecorded(f"recorded {effect.tag!r}", 0, 0))
-        same = next((e for e in left if _same(e.effect, effect)), None)
-        event = same or left[0]
-        left.remove(event)
-        self.exact = self.exact and same is not None
-        return event.reply if event.error is None else FailedItem(_error(event.error))
+        taken_event = None
+        for event in events:
+            if _is_same_effect(event.effect, effect):
+                taken_event = event
+                break
+        if taken_event is None:
+            self.is_exact = False
+            taken_event = events[0]
+        events.remove(taken_event)
+        if taken_event.error is None:
+            return taken_event.reply
+        return FailedItem(_make_error(taken_event.error))
 
 
-def _same(recorded: SingleEffect, asked: SingleEffect) -> bool:
-    """Metadata aside, which JSON may have changed."""
-    if isinstance(recorded, DenoiseCall) and isinstance(asked, DenoiseCall):
-        texts = [[(p.id, p.text) for p in e.passages] for e in (recorded, asked)]
-        return recorded.query == asked.query and texts[0] == texts[1]
-    if isinstance(recorded, Retrieve) and isinstance(asked, Retrieve):
-        return recorded.query == asked.query
-    return recorded == asked
+def _is_same_effect(recorded_effect: SingleEffect, effect: SingleEffect) -> bool:
+    """Compare two effects without the passages' metadata, which JSON may have changed."""
+    if isinstance(recorded_effect, DenoiseCall) and isinstance(effect, DenoiseCall):
+        recorded_texts = [
+            (passage.id, passage.text) for passage in recorded_effect.passages
+        ]
+        texts = [(passage.id, passage.text) for passage in effect.passages]
+        return recorded_effect.query == effect.query and recorded_texts == texts
+    if isinstance(recorded_effect, Retrieve) and isinstance(effect, Retrieve):
+        return recorded_effect.query == effect.query
+    return recorded_effect == effect
 
 
-def _error(text: str) -> Exception:
-    """An exception that reads as the recorded one did."""
-    spent = _SPENT.match(text)
-    if spent:
-        return BudgetExceeded(spent[2], float(spent[1]), float(spent[3]))
+def _make_error(text: str) -> Exception:
+    """An exception with the class name and message of the recorded one."""
+    spent_budget = _SPENT_BUDGET.match(text)
+    if spent_budget:
+        limit, unit, used = spent_budget.groups()
+        return BudgetExceeded(unit, float(limit), float(used))
     name, _, message = text.partition(": ")
-    kind: type[Exception] = type(
-        name if name.isidentifier() else "Exception", (Exception,), {}
-    )
-    return kind(message)
+    if not name.isidentifier():
+        name = "Exception"
+    error_class: type[Exception] = type(name, (Exception,), {})
+    return error_class(message)

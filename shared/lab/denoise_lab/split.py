@@ -1,4 +1,4 @@
-"""Which real questions what ships was fitted on, and which its figures are of: a hash decides, not an order."""
+"""Which real questions the shipped data was fitted on, and which its figures are of, decided by a hash."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
+from denoise_lab.noisy_retrieval import format_questions
 
 NQ, XQUAD = "NQ", "XQuAD"
+# File names by set.
 SETS = {
     NQ: "nq_gold_distractors20",
     "HotpotQA": "hotpotqa_distractor",
@@ -21,78 +23,79 @@ SETS = {
     "DSTC11": "dstc11_track5",
     XQUAD: "xquad_en",
 }
-POISONED = {
+# Sets on which nothing is fitted.
+POISONED_SETS = {
     "PoisonedNQ": "poisoned_nq",
     "RAMDocs": "ramdocs",
-}  # nothing is fitted on these
-FITTING = 0.5
-NQ_HELD_OUT = 0.6  # NQ's figures are of places from here on
+}
+FITTING_BELOW = 0.5  # questions with a lower hash fraction are for fitting
+NQ_REPORTED_FROM = 0.6  # figures of NQ are of questions from here on
 
 
-def place(key: str) -> float:
-    """A number in [0, 1) that is always the same for an id."""
-    return (
-        int(hashlib.sha256(f"rag-denoise:{key}".encode()).hexdigest()[:12], 16) / 16**12
+def hash_fraction(key: str) -> float:
+    """Return a number in [0, 1) that is always the same for a key."""
+    digest = hashlib.sha256(f"rag-denoise:{key}".encode()).hexdigest()
+    return int(digest[:12], 16) / 16**12
+
+
+def question_fraction(set_name: str, question: Question) -> float:
+    """The hash fraction of a question's id; in XQuAD, where questions share paragraphs, of its gold text."""
+    key = question.id
+    if set_name == XQUAD:
+        gold_texts = [p.text for p in question.passages if p.id in question.gold]
+        key = gold_texts[0]
+    return hash_fraction(key)
+
+
+def is_for_fitting(question_id: str) -> bool:
+    """Whether an NQ question may have been fitted on."""
+    return hash_fraction(question_id) < NQ_REPORTED_FROM
+
+
+def order_by_hash(questions: Sequence[Question]) -> list[Question]:
+    """Sort questions by a hash of their id, so that the first ones are a random sample."""
+    return sorted(
+        questions, key=lambda q: hashlib.sha256(f"s{q.id}".encode()).hexdigest()
     )
 
 
-def place_of(name: str, question: Question) -> float:
-    """The question's place: that of its id; in XQuAD, where questions share paragraphs, of its gold text."""
-    if name == XQUAD:
-        return place(next(p.text for p in question.passages if p.id in question.gold))
-    return place(question.id)
-
-
-def for_fitting(question_id: str) -> bool:
-    """Whether an NQ question may have been fitted on."""
-    return place(question_id) < NQ_HELD_OUT
-
-
-def halves(
-    data: Path, name: str, limit: int | None = None
+def read_halves(
+    folder: Path, set_name: str, limit: int | None = None
 ) -> tuple[list[Question], list[Question]]:
-    """Questions of a set for fitting and for figures, at most ``limit`` of each, in an order given by a hash.
+    """Return a set's questions for fitting and for figures, in an order given by a hash.
 
-    Only questions with a relevant and another passage. Raises `InputError` when the file is not there.
+    Questions without a relevant or without another passage are left out.
+
+    Args:
+        folder: The folder with the sets' files.
+        set_name: A name of `SETS` or `POISONED_SETS`.
+        limit: The most questions of each half.
+
+    Raises:
+        InputError: The set's file is not in the folder.
     """
-    file = (SETS | POISONED)[name]
-    path = data / f"{file}.jsonl.gz"
+    file_name = (SETS | POISONED_SETS)[set_name]
+    path = folder / f"{file_name}.jsonl.gz"
     if not path.is_file():
         raise InputError(
-            f"{path} is not there: expected a folder that holds {file}.jsonl.gz"
+            f"{path} is not there: expected a folder that holds {file_name}.jsonl.gz"
         )
-    usable = [
-        q for q in read_questions(path).questions if 0 < len(q.gold) < len(q.passages)
-    ]
-    usable.sort(key=lambda q: hashlib.sha256(f"s{q.id}".encode()).hexdigest())
-    held_out = FITTING
-    if name == NQ:
-        held_out = NQ_HELD_OUT
-    fitting = [q for q in usable if place_of(name, q) < FITTING]
-    reported = [q for q in usable if place_of(name, q) >= held_out]
-    return fitting[:limit], reported[:limit]
+    reported_from = FITTING_BELOW
+    if set_name == NQ:
+        reported_from = NQ_REPORTED_FROM
+    fitting_half = []
+    reported_half = []
+    for question in order_by_hash(read_questions(path).questions):
+        if 0 < len(question.gold) < len(question.passages):
+            fraction = question_fraction(set_name, question)
+            if fraction < FITTING_BELOW:
+                fitting_half.append(question)
+            elif fraction >= reported_from:
+                reported_half.append(question)
+    return fitting_half[:limit], reported_half[:limit]
 
 
 def write_sample(questions: Sequence[Question], path: Path) -> None:
-    """The questions as JSON lines, in the shape `evaluate.datasets` reads."""
-    import json
-
-    lines = []
-    for q in questions:
-        passages = [
-            {
-                "id": p.id,
-                "title": p.metadata.get("title", ""),
-                "text": p.text,
-                "is_gold": is_gold,
-            }
-            for p, is_gold in zip(q.passages, q.labels, strict=True)
-        ]
-        record = {
-            "id": q.id,
-            "question": q.text,
-            "answers": q.answers,
-            "passages": passages,
-        }
-        lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    path.write_bytes(lzma.compress("".join(lines).encode(), preset=9))
+    """Write questions as JSON lines, compressed by xz, in the shape that `evaluate.datasets` reads."""
+    lines = format_questions(questions)
+    path.write_bytes(lzma.compress(lines.encode(), preset=9))

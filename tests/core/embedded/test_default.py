@@ -34,8 +34,8 @@ from denoise_core.runtime import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
 from denoise_core.text.chunk import no_chunking, sentence_chunker
-from denoise_lab.default import NAMES, Read, earning
-from denoise_lab.split import SETS, for_fitting
+from denoise_lab.default import SIGNAL_NAMES, QuestionSignals, choose_signals
+from denoise_lab.split import SETS, is_for_fitting
 
 QUESTION = "When was the Eiffel Tower finished?"
 TEXTS = [
@@ -139,7 +139,7 @@ def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
     questions = sample_questions()
     assert [len(question.passages) for question in questions] == [20] * 40
     assert all(len(question.gold) == 1 and question.answers for question in questions)
-    assert not any(for_fitting(question.id) for question in questions)
+    assert not any(is_for_fitting(question.id) for question in questions)
     with as_file(
         files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
     ) as path:
@@ -406,11 +406,11 @@ def test_signals_that_say_nothing_earn_no_place():
             2.0 * labels
         )  # two that tell, each with its error, and two of noise
         heard[:, 3] += 2.0 * labels
-        return Read(heard, labels)
+        return QuestionSignals(heard, labels)
 
     mix = {name: [question() for _ in range(40)] for name in "abc"}
-    names, study = earning(mix, lambda said: None)
-    assert names == [NAMES[1], NAMES[3]]
+    names, study = choose_signals(mix, lambda said: None)
+    assert names == [SIGNAL_NAMES[1], SIGNAL_NAMES[3]]
     assert len(study["gold kept"]) == 15
     assert all(gain > 0 for gain, _ in study["gain by each of the best"].values())
 

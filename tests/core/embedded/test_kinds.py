@@ -12,7 +12,7 @@ from denoise_core import Passage
 from denoise_core.embedded import DefaultScorer, default_denoiser, sample_questions
 from denoise_core.embedded.kinds import KINDS, classify_question, kind_probabilities
 from denoise_core.embedded.sample import sample_answers
-from denoise_lab.question_kinds import WRITTEN, read_written
+from denoise_lab.question_kinds import WRITTEN_ORIGIN, read_written
 
 QUESTIONS = {  # none of them was fitted on
     "lookup": ["Who painted the ceiling?", "How much is the fish of the day?"],
@@ -72,7 +72,7 @@ def test_the_card_covers_what_was_fitted_and_the_kinds():
     data_folder = files("denoise_core.embedded") / "data"
     card = json.loads((data_folder / "kinds_card.json").read_text("utf-8"))
     assert card["kinds"] == list(KINDS)
-    assert card["fitted on"][WRITTEN] == len(list(read_written()))
+    assert card["fitted on"][WRITTEN_ORIGIN] == len(list(read_written()))
     assert {question.kind for question in read_written()} == set(KINDS)
 
 

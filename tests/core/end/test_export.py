@@ -26,7 +26,7 @@ from denoise_core.end.remote import MANIFEST, RemoteScorer
 from denoise_core.errors import BadReply
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.runtime.engines import RemoteLimits
-from denoise_lab.export import export
+from denoise_lab.export import export_probe
 
 SHORT = ReadingSettings(
     layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
@@ -72,13 +72,13 @@ def test_every_family_with_a_class_is_served_with_equal_scores(
     reader, line_probe = fitted(tiny(decoder), tokenizer)
     if decoder in NO_CLASS.split():
         with pytest.raises(InputError, match="no sequence-classification class"):
-            export(reader, line_probe, tmp_path)
+            export_probe(reader, line_probe, tmp_path)
         return
     if decoder == "opt-350m":  # no final norm, so its states are not normed
         with pytest.raises(InputError, match="normed as the model norms"):
-            export(reader, line_probe, tmp_path)
+            export_probe(reader, line_probe, tmp_path)
         return
-    missing_bias = export(reader, line_probe, tmp_path).missing_bias
+    missing_bias = export_probe(reader, line_probe, tmp_path).missing_bias
     assert missing_bias == (0.0 if decoder in HAS_BIAS.split() else pytest.approx(0.7))
     model = check_served(tmp_path, reader, line_probe, missing_bias)
     assert model.config.get_text_config().num_hidden_layers == 3
@@ -90,7 +90,7 @@ def test_a_bfloat16_export_keeps_its_head_in_float32_and_the_readers_model_as_it
     model = tiny("llama").to(torch.bfloat16)
     values_before = {name: v.clone() for name, v in model.state_dict().items()}
     reader, line_probe = fitted(model, tokenizer)
-    export(reader, line_probe, tmp_path)
+    export_probe(reader, line_probe, tmp_path)
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         weight = file.get_tensor("score.weight")
         assert weight.dtype == torch.float32
@@ -112,7 +112,7 @@ def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(
     layout = Layout("closing", (PASSAGE, "\nQ: ", QUERY, "</s>"))
     settings = ReadingSettings(layout=layout)
     reader, line_probe = fitted(tiny("llama"), tokenizer, settings)
-    exported = export(reader, line_probe, tmp_path)
+    exported = export_probe(reader, line_probe, tmp_path)
     assert exported.pad_token_id != tokenizer.eos_token_id
     check_served(tmp_path, reader, line_probe, exported.missing_bias)
     assert tokenizer.pad_token == tokenizer.eos_token, "the caller's was changed"
@@ -124,16 +124,18 @@ def test_what_a_checkpoint_cannot_express_is_refused(
     model = tiny("llama")
     raw = ReadingSettings(layout=SHORT.layout, normalisation="none")
     with pytest.raises(InputError, match="normed as the model norms"):
-        export(*fitted(model, tokenizer, raw), tmp_path)
+        export_probe(*fitted(model, tokenizer, raw), tmp_path)
     with pytest.raises(InputError, match="no block to export"):
-        export(*fitted(model, tokenizer, layer=0), tmp_path)
+        export_probe(*fitted(model, tokenizer, layer=0), tmp_path)
     _, line_probe = fitted(model, tokenizer)
     other, _ = fitted(tiny("llama", seed=3), tokenizer)
     with pytest.raises(ProbeMismatch):
-        export(other, line_probe, tmp_path)
+        export_probe(other, line_probe, tmp_path)
     bert = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
     with pytest.raises(InputError, match="cls_mean_question"):
-        export(bert, Probe(np.ones(96, np.float32), 0.0, bert.reading(3)), tmp_path)
+        export_probe(
+            bert, Probe(np.ones(96, np.float32), 0.0, bert.reading(3)), tmp_path
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,7 +172,7 @@ def exported(tiny, tokenizer, tmp_path_factory):
     probe_folder = tmp_path_factory.mktemp("exported")
     model = tiny("llama")
     reader, line_probe = fitted(model, tokenizer)
-    export(reader, line_probe, probe_folder)
+    export_probe(reader, line_probe, probe_folder)
     return probe_folder, ProbeScorer(
         model, line_probe, tokenizer=tokenizer, settings=SHORT
     )

@@ -18,7 +18,7 @@ from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.question import Question
-from denoise_lab.controls import controls, with_fresh_blocks
+from denoise_lab.controls import fit_without_question, with_random_blocks
 from denoise_lab.plots import plot_layers
 
 
@@ -157,19 +157,19 @@ def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp
 
 
 def test_a_style_leak_shows_in_the_control_without_question(reader):
-    loud = controls(reader(), shouting(40), 3)
-    assert loud["no question"].recall["top 1"].mean() > 0.9
-    assert loud["random weights"].layer == 3
-    quiet = controls(reader(), shouting(40, loud="."), 3)
-    assert quiet["no question"].recall["top 1"].mean() < 0.6
+    loud = fit_without_question(reader(), shouting(40), 3)
+    assert loud.recall["top 1"].mean() > 0.9
+    assert loud.layer == 3
+    quiet = fit_without_question(reader(), shouting(40, loud="."), 3)
+    assert quiet.recall["top 1"].mean() < 0.6
 
 
-def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
+def test_random_blocks_change_the_blocks_only_and_not_the_random_state(reader):
     backbone = reader().backbone
     state_before = torch.get_rng_state()
     own, fresh, again = (
         model.state_dict()
-        for model in (backbone.model, *(with_fresh_blocks(backbone) for _ in range(2)))
+        for model in (backbone.model, *(with_random_blocks(backbone) for _ in range(2)))
     )
     assert torch.equal(torch.get_rng_state(), state_before)
     same = {name for name, values in own.items() if torch.equal(values, fresh[name])}
@@ -257,8 +257,8 @@ def test_headers_are_read_in_fitting_as_in_use(reader):
 
 def test_the_study_is_drawn(reader, tmp_path):
     fit = fit_probe(reader(), shouting(10), layers=[1, 3])
-    control = controls(reader(), shouting(10), 1)
-    blob = plot_layers(fit, tmp_path / "layers.png", control).read_bytes()
+    controls = {"no question": fit_without_question(reader(), shouting(10), 1)}
+    blob = plot_layers(fit, tmp_path / "layers.png", controls).read_bytes()
     assert blob.startswith(b"\x89PNG")
     # Of a path its end alone is shown.
     for name, shown in (

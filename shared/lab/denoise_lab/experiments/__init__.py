@@ -1,15 +1,15 @@
-"""What the benchmarks of the repository share. What they report to is a `Bench`."""
+"""What the benchmarks of the repository share. They report their figures to a `FigureReport`."""
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any, Protocol
 
+from denoise_core.evaluate.datasets import read_records
 
-class Options(Protocol):
-    """``data`` is the folder of real data sets or None; ``quick`` is the small form that measures nothing."""
+
+class BenchmarkOptions(Protocol):
+    """Options of a benchmark: the folder of real data sets or None, the small form for tests, the seed."""
 
     @property
     def data(self) -> Path | None: ...
@@ -21,13 +21,13 @@ class Options(Protocol):
     def seed(self) -> int: ...
 
 
-class Bench(Protocol):
-    """Where figures go. ``about`` is what else a reader of them must know."""
+class FigureReport(Protocol):
+    """Where figures go; ``about`` is what a reader of them must know besides."""
 
     about: dict[str, str]
 
     @property
-    def options(self) -> Options: ...
+    def options(self) -> BenchmarkOptions: ...
 
     def row(
         self,
@@ -42,8 +42,8 @@ class Bench(Protocol):
         ...
 
 
-def read(data: Path | None, name: str) -> list[dict[str, Any]]:
-    """The records of ``data/name.jsonl.gz``; ends the benchmark with a sentence when it is not there."""
+def read_data_set(data: Path | None, name: str) -> list[dict[str, Any]]:
+    """Return the records of ``data/name.jsonl.gz``; ends the benchmark with a message if there is no such file."""
     if data is None:
         raise SystemExit(
             f"this benchmark needs real data: pass --data FOLDER (with {name}.jsonl.gz in it)"
@@ -53,5 +53,4 @@ def read(data: Path | None, name: str) -> list[dict[str, Any]]:
         raise SystemExit(
             f"{path} is not there: --data must name the folder that holds {name}.jsonl.gz"
         )
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    return [record for _, record in read_records(path)]

@@ -1,4 +1,4 @@
-"""A denoiser calibrated on some questions of a set, looked at on others that it has not seen."""
+"""Measure a denoiser that was calibrated on some questions of a set, on others that it has not seen."""
 
 from __future__ import annotations
 
@@ -17,107 +17,126 @@ from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import collect_signals
-from denoise_lab.experiments import Bench
+from denoise_lab.experiments import FigureReport
+from denoise_lab.experiments.default_choices import ScoredQuestion
 
 Floats = NDArray[np.float64]
+RESAMPLES = 2000
+LOST_LIMIT = 0.12  # gold that may be lost at a stated risk of .1
+SCORERS = ("fitted", "default", "cosine")
 
 
 @dataclass(frozen=True)
-class Held:
-    """For each question the gold lost and the text kept by ``keep="auto"`` at the default risk; and every
-    passage's score by name, its label, its size and its question."""
+class HeldOutResult:
+    """What a denoiser does on questions that it has not seen.
 
-    lost: Floats
-    text: Floats
-    scores: dict[str, NDArray[np.float32]]
-    labels: NDArray[np.bool_]
-    sizes: Floats
-    groups: NDArray[np.intp]
+    Attributes:
+        scored_questions: The questions, scored by the fitted denoiser, the default and cosine.
+        gold_lost: Share of the gold that ``keep="auto"`` loses at the default risk; shape
+            ``(questions,)``.
+        text_kept: Share of the text that it keeps; shape ``(questions,)``.
+    """
 
-    def needed(self, name: str, share: float) -> Floats:
-        """The text needed by a scorer to keep ``share`` of the gold: as it is, and of samples."""
+    scored_questions: Sequence[ScoredQuestion]
+    gold_lost: Floats
+    text_kept: Floats
+
+    def required_text(self, scorer_name: str, gold_share: float) -> Floats:
+        """The share of the text that a scorer needs for ``gold_share``: the estimate, then its resamples."""
+        scored_questions = self.scored_questions
+        passage_counts = [
+            len(scored_question.labels) for scored_question in scored_questions
+        ]
         return required_text_fraction(
-            self.scores[name], self.labels, self.sizes, self.groups, fraction=share
+            np.concatenate(
+                [
+                    scored_question.scores[scorer_name]
+                    for scored_question in scored_questions
+                ]
+            ),
+            np.concatenate(
+                [scored_question.labels for scored_question in scored_questions]
+            ),
+            np.concatenate(
+                [scored_question.text_lengths for scored_question in scored_questions]
+            ),
+            np.repeat(np.arange(len(scored_questions)), passage_counts),
+            fraction=gold_share,
         )
 
 
-def held_out(
-    fit: FittedDenoiser, questions: Sequence[Question], read: SentenceEncoder
-) -> Held:
-    rule = fit.scale.rule(DEFAULT_RISK)
-    lost, text = [], []
-    columns: list[tuple[NDArray[np.float32], ...]] = []
-    for q in questions:
-        texts = [p.text_with_header for p in q.passages]
-        signals = collect_signals([read, BM25Scorer()], q.text, texts)
-        own = fit.stack.combine(signals)
-        text_lengths = [len(passage_text) for passage_text in texts]
-        sizes = np.array(text_lengths, dtype=np.float64)
-        gold = np.array(q.labels)
-        kept = rule.choose(own, texts)
-        gold_kept = kept[gold].mean()
-        lost.append(1 - gold_kept)
-        kept_size = sizes[kept].sum()
-        text.append(kept_size / sizes.sum())
+def measure_held_out(
+    fitted_denoiser: FittedDenoiser,
+    questions: Sequence[Question],
+    encoder: SentenceEncoder,
+) -> HeldOutResult:
+    """Score the questions' passages, and keep what the fitted denoiser keeps of them."""
+    rule = fitted_denoiser.scale.rule(DEFAULT_RISK)
+    scored_questions = []
+    gold_lost = []
+    text_kept = []
+    for question in questions:
+        texts = [passage.text_with_header for passage in question.passages]
+        signals = collect_signals([encoder, BM25Scorer()], question.text, texts)
+        # The default does not use BM25, the last signal.
         default_scores = default_stack().combine(signals[:, :-1])
-        columns.append((own, default_scores, signals[:, 0]))
-    scores = zip(
-        ("fitted", "default", "cosine"),
-        map(np.concatenate, zip(*columns, strict=True)),
-        strict=True,
-    )
-    return Held(
-        np.array(lost),
-        np.array(text),
-        dict(scores),
-        np.array([label for q in questions for label in q.labels]),
-        np.array(
-            [float(len(p.text_with_header)) for q in questions for p in q.passages]
-        ),
-        np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]),
-    )
+        scores = {
+            "fitted": fitted_denoiser.stack.combine(signals),
+            "default": default_scores,
+            "cosine": signals[:, 0],
+        }
+        scored_question = ScoredQuestion(question, scores)
+        is_kept = rule.choose(scores["fitted"], texts)
+        scored_questions.append(scored_question)
+        gold_lost.append(1 - scored_question.gold_share(is_kept))
+        text_kept.append(scored_question.text_share(is_kept))
+    return HeldOutResult(scored_questions, np.array(gold_lost), np.array(text_kept))
 
 
-def middle(values: Floats, share: float = 0.9) -> tuple[float, float]:
-    """The interval of the mean in which ``share`` of samples of the questions lie."""
+def bootstrap_mean(values: Floats, coverage: float = 0.9) -> tuple[float, float]:
+    """The bootstrap interval of the mean over questions that has ``coverage`` of the resamples."""
     rng = np.random.default_rng(0)
-    picks = rng.integers(0, len(values), (2000, len(values)))
-    sample_means = values[picks].mean(1)
-    low_share = (1 - share) / 2
-    high_share = (1 + share) / 2
-    low, high = np.quantile(sample_means, [low_share, high_share])
+    sample_indices = rng.integers(0, len(values), (RESAMPLES, len(values)))
+    means = values[sample_indices].mean(1)
+    tail = (1 - coverage) / 2
+    low, high = np.quantile(means, [tail, (1 + coverage) / 2])
     return float(low), float(high)
 
 
-def on_held_out(
-    bench: Bench,
+def report_held_out(
+    report: FigureReport,
     name: str,
-    fit: FittedDenoiser,
-    rest: Sequence[Question],
-    read: SentenceEncoder,
-) -> Held:
-    """What was calibrated on some of a set's questions, as rows about others of them."""
-    held = held_out(fit, rest, read)
-    lost, (low, high) = float(held.lost.mean()), middle(held.lost)
-    bench.row(
-        f"{name}: gold lost at a stated risk of .1", lost, "share", interval=(low, high)
+    fitted_denoiser: FittedDenoiser,
+    questions: Sequence[Question],
+    encoder: SentenceEncoder,
+) -> HeldOutResult:
+    """Report what a denoiser that was calibrated on a set does on other questions of the set."""
+    result = measure_held_out(fitted_denoiser, questions, encoder)
+    mean_lost = float(result.gold_lost.mean())
+    low, high = bootstrap_mean(result.gold_lost)
+    report.row(
+        f"{name}: gold lost at a stated risk of .1",
+        mean_lost,
+        "share",
+        interval=(low, high),
     )
-    holds = float(lost <= 0.12 or low <= DEFAULT_RISK <= high)
-    bench.row(
+    is_held = mean_lost <= LOST_LIMIT or low <= DEFAULT_RISK <= high
+    report.row(
         f"{name}: lost at most .12, or .1 in its 90 % interval",
-        holds,
+        float(is_held),
         "1 or 0",
         at_least=1,
     )
-    bench.row(
+    report.row(
         f"{name}: text kept",
-        float(held.text.mean()),
+        float(result.text_kept.mean()),
         "share",
-        interval=bootstrap_interval(held.text),
+        interval=bootstrap_interval(result.text_kept),
     )
-    for target in GOLD_TARGETS:
-        for scorer in held.scores:
-            value, low, high = percentile_interval(held.needed(scorer, target))
-            of = f"{name}: text for {target:g} of the gold, {scorer}"
-            bench.row(of, value, "share", interval=(low, high))
-    return held
+    for gold_share in GOLD_TARGETS:
+        for scorer_name in SCORERS:
+            required_text = result.required_text(scorer_name, gold_share)
+            value, low, high = percentile_interval(required_text)
+            measure = f"{name}: text for {gold_share:g} of the gold, {scorer_name}"
+            report.row(measure, value, "share", interval=(low, high))
+    return result

@@ -1,10 +1,9 @@
-"""What the benchmarks of the default share: the sets' reported halves, and every scorer's choice on them."""
+"""What the benchmarks of the default share: the sets' reported halves, and what each scorer keeps of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,119 +13,162 @@ from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_lab.experiments import Options
+from denoise_lab.experiments import BenchmarkOptions
 from denoise_lab.experiments.real_sets import quick_questions
-from denoise_lab.split import NQ, POISONED, SETS, halves
+from denoise_lab.split import NQ, POISONED_SETS, SETS, read_halves
 
-LIMIT = 80  # questions of each half of a set
+QUESTION_LIMIT = 80  # of each half of a set
+RESAMPLES = 2000
+SHARE_GRID = np.linspace(0.05, 0.99, 189)
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One question with its passages' scores by scorer."""
+class ScoredQuestion:
+    """One question with its passages' scores by scorer, shapes ``(passages,)``; masks have the same shape."""
 
     question: Question
-    by: Mapping[str, NDArray[np.float32]]
+    scores: Mapping[str, NDArray[np.float32]]
 
     @property
     def labels(self) -> Mask:
+        """Whether each passage is relevant."""
         return np.array(self.question.labels)
 
     @property
-    def lengths(self) -> NDArray[np.float64]:
-        return np.array(
-            [len(p.text_with_header) for p in self.question.passages], dtype=np.float64
-        )
+    def text_lengths(self) -> NDArray[np.float64]:
+        """Characters of each passage."""
+        lengths = [len(passage.text_with_header) for passage in self.question.passages]
+        return np.array(lengths, dtype=np.float64)
 
-    def gold(self, kept: Mask) -> float:
-        return float(kept[self.labels].mean())
+    def gold_share(self, is_kept: Mask) -> float:
+        """The share of the relevant passages that are kept."""
+        return float(is_kept[self.labels].mean())
 
-    def share(self, kept: Mask) -> float:
-        """Of the text."""
-        kept_length = self.lengths[kept].sum()
-        whole_length = max(1.0, self.lengths.sum())
-        return float(kept_length / whole_length)
+    def text_share(self, is_kept: Mask) -> float:
+        """The share of the text that is kept."""
+        kept_length = self.text_lengths[is_kept].sum()
+        full_length = max(1.0, self.text_lengths.sum())
+        return float(kept_length / full_length)
 
-    def auto(self, risk: float = DEFAULT_RISK) -> Mask:
-        """What the default keeps."""
-        return (
-            default_scale()
-            .rule(risk)
-            .choose(self.by["default"], [""] * len(self.lengths))
-        )
+    def choose_auto(self, risk: float = DEFAULT_RISK) -> Mask:
+        """What the default keeps by ``keep="auto"``."""
+        rule = default_scale().rule(risk)
+        return rule.choose(self.scores["default"], [""] * len(self.text_lengths))
 
-    def best(self, scorer: str, n: int) -> Mask:
-        kept = np.zeros(len(self.lengths), dtype=np.bool_)
-        ranking = np.argsort(-self.by[scorer], kind="stable")
-        kept[ranking[:n]] = True
-        return kept
+    def choose_top(self, scorer_name: str, count: int) -> Mask:
+        """The best ``count`` passages by a scorer."""
+        is_kept = np.zeros(len(self.text_lengths), dtype=np.bool_)
+        ranking = np.argsort(-self.scores[scorer_name], kind="stable")
+        is_kept[ranking[:count]] = True
+        return is_kept
+
+    def choose_share(self, passage_share: float) -> Mask:
+        """The best ``passage_share`` of the passages by the default, rounded up."""
+        count = int(np.ceil(passage_share * len(self.text_lengths) - 1e-9))
+        return self.choose_top("default", count)
 
 
-def reported(
-    options: Options,
-    names: Sequence[str] = (*SETS, *POISONED),
-    fitting: bool = False,
-    limit: int = LIMIT,
+ScoredSets = Mapping[str, Sequence[ScoredQuestion]]
+
+
+def read_benchmark_sets(
+    options: BenchmarkOptions,
+    names: Sequence[str] = (*SETS, *POISONED_SETS),
+    for_fitting: bool = False,
+    limit: int = QUESTION_LIMIT,
 ) -> dict[str, list[Question]]:
-    """The sets' halves that nothing was fitted on (or the others), at most ``limit`` questions each."""
+    """Return the sets' halves that nothing was fitted on (or the others), at most ``limit`` questions each."""
     if options.quick:
         return {NQ: quick_questions()}
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-    folder = Path(options.data)
     sets = {}
     for name in names:
-        fitting_half, reported_half = halves(folder, name, limit)
+        fitting_half, reported_half = read_halves(options.data, name, limit)
         sets[name] = reported_half
-        if fitting:
+        if for_fitting:
             sets[name] = fitting_half
     return sets
 
 
-def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scored]:
-    out = []
-    for q in questions:
-        texts = [p.text_with_header for p in q.passages]
-        signals = encoder.signals(q.text, texts)
-        by = {
+def score_questions(
+    questions: Sequence[Question], encoder: SentenceEncoder
+) -> list[ScoredQuestion]:
+    """Score each question's passages by the default, cosine, BM25 and the order of retrieval."""
+    scored_questions = []
+    for question in questions:
+        texts = [passage.text_with_header for passage in question.passages]
+        signals = encoder.signals(question.text, texts)
+        scores = {
             "default": default_stack().combine(signals),
             "cosine": signals[:, 0],
-            "BM25": BM25Scorer().score(q.text, texts),
+            "BM25": BM25Scorer().score(question.text, texts),
             "first": -np.arange(len(texts), dtype=np.float32),
         }
-        out.append(Scored(q, by))
-    return out
+        scored_questions.append(ScoredQuestion(question, scores))
+    return scored_questions
 
 
-def over_share(
-    sets: dict[str, list[Scored]], mix: Sequence[str], text: float
+def gain_over_fixed_share(
+    sets: ScoredSets, set_names: Sequence[str], target_text_share: float
 ) -> tuple[float, tuple[float, float], float]:
-    """Gain in mean gold over one share for all sets, its interval over questions within sets, and the share."""
+    """Compare ``keep="auto"`` with the one share of passages for all sets that keeps as much text.
 
-    def at(share: float) -> Callable[[Scored], Mask]:
-        return lambda s: s.best("default", int(np.ceil(share * len(s.lengths) - 1e-9)))
+    Args:
+        sets: The scored questions by set.
+        set_names: The sets to compare on; each counts the same.
+        target_text_share: The share of the text that both keep.
 
-    def spends(share: float) -> float:
-        return float(
-            np.mean([np.mean([s.share(at(share)(s)) for s in sets[n]]) for n in mix])
-        )
+    Returns:
+        The gain in mean gold kept, its 95 % interval over questions within sets, and the
+        fixed share of passages.
+    """
+    compared_sets = [sets[name] for name in set_names]
+    differences = []
+    for candidate_share in SHARE_GRID:
+        text_share = _mean_text_share(compared_sets, float(candidate_share))
+        differences.append(abs(text_share - target_text_share))
+    fixed_share = float(SHARE_GRID[np.argmin(differences)])
+    set_gains = []
+    for scored_questions in compared_sets:
+        gains = []
+        for scored_question in scored_questions:
+            auto_gold = scored_question.gold_share(scored_question.choose_auto())
+            fixed_gold = scored_question.gold_share(
+                scored_question.choose_share(fixed_share)
+            )
+            gains.append(auto_gold - fixed_gold)
+        set_gains.append(np.array(gains))
+    mean_gain = float(np.mean([gains.mean() for gains in set_gains]))
+    return mean_gain, _bootstrap_within_sets(set_gains), fixed_share
 
-    share = min(
-        np.linspace(0.05, 0.99, 189), key=lambda x: abs(spends(float(x)) - text)
-    )
-    each = [
-        np.array([s.gold(s.auto()) - s.gold(at(float(share))(s)) for s in sets[n]])
-        for n in mix
-    ]
+
+def _mean_text_share(
+    compared_sets: Sequence[Sequence[ScoredQuestion]], fixed_share: float
+) -> float:
+    set_means = []
+    for scored_questions in compared_sets:
+        text_shares = []
+        for scored_question in scored_questions:
+            text_shares.append(
+                scored_question.text_share(scored_question.choose_share(fixed_share))
+            )
+        set_means.append(np.mean(text_shares))
+    return float(np.mean(set_means))
+
+
+def _bootstrap_within_sets(
+    set_gains: Sequence[NDArray[np.float64]],
+) -> tuple[float, float]:
+    """The 95 % interval of the mean over sets, with questions drawn anew within each set."""
     rng = np.random.default_rng(0)
-    drawn = [
-        np.mean([v[rng.integers(0, len(v), len(v))].mean() for v in each])
-        for _ in range(2000)
-    ]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return (
-        float(np.mean([v.mean() for v in each])),
-        (float(low), float(high)),
-        float(share),
-    )
+    resampled_means = []
+    for _ in range(RESAMPLES):
+        set_means = []
+        for gains in set_gains:
+            sample_indices = rng.integers(0, len(gains), len(gains))
+            set_means.append(gains[sample_indices].mean())
+        resampled_means.append(np.mean(set_means))
+    low, high = np.quantile(resampled_means, [0.025, 0.975])
+    return float(low), float(high)

@@ -1,12 +1,11 @@
-"""Questions in other languages over paragraphs of theirs: XQuAD's translations, and SQuAD in French.
+"""Questions in other languages over paragraphs in those languages: XQuAD's translations, and SQuAD in French.
 
-Files in the shape of SQuAD. The halves are of articles, which all translations share: nothing that is measured was
-calibrated on, in no language.
+Files have the shape of SQuAD. The halves are of articles, which all translations share: nothing that is measured
+was calibrated on in any language.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 from denoise_core.question import Question
 from denoise_core.types import Passage
-from denoise_lab.split import FITTING, place
+from denoise_lab.split import FITTING_BELOW, hash_fraction, order_by_hash
 
-FILES = {
+MEASURED_FILES = {
     "German": "xquad.de.json",
     "Spanish": "xquad.es.json",
     "French": "squad_french_test.json",
@@ -26,48 +25,64 @@ CALIBRATION_FILES = {
     "Russian": "xquad.ru.json",
     "Turkish": "xquad.tr.json",
 }
-PASSAGES = 8
+PASSAGE_COUNT = 8
 
 
 def language_questions(
     path: Path,
     count: int,
     *,
-    fitting: bool,
-    articles: int | None = None,
+    for_fitting: bool,
+    article_count: int | None = None,
     same_article: bool = True,
 ) -> list[Question]:
-    """``count`` questions of one half, in an order given by a hash.
+    """Return ``count`` questions of one half, in an order given by a hash.
 
-    A question's passages are its paragraph and seven others: of the same article first, or else one of each
-    of the next articles, as other questions' passages are. With ``articles`` all are of the first so many.
+    Args:
+        path: The language's file.
+        count: The most questions.
+        for_fitting: Return the half for calibration, not the other one.
+        article_count: Take only the first articles of the half.
+        same_article: A question's passages are its paragraph and seven others. The others are
+            of the same article first; if false, one of each of the next articles, as other
+            questions' passages are.
     """
-    half = []
+    articles = []
     for article in json.loads(path.read_text("utf-8"))["data"]:
-        if (place(article["title"]) < FITTING) == fitting:
-            half.append(article["paragraphs"])
-    half = half[:articles]
+        is_fitting = hash_fraction(article["title"]) < FITTING_BELOW
+        if is_fitting == for_fitting:
+            articles.append(article["paragraphs"])
+    articles = articles[:article_count]
     questions = []
-    for number, paragraphs in enumerate(half):
-        others = [*half[number + 1 :], *half[:number]]
-        for position, paragraph in enumerate(paragraphs):
-            rest = [one[position % len(one)] for one in others]
+    for article_number, paragraphs in enumerate(articles):
+        other_articles = [*articles[article_number + 1 :], *articles[:article_number]]
+        for paragraph_position, paragraph in enumerate(paragraphs):
+            distractors = []
             if same_article:
-                rest = [one for one in paragraphs if one is not paragraph]
-                for other in others:
-                    rest += other
-            questions += _paragraph_questions(paragraph, rest[: PASSAGES - 1])
-    questions.sort(key=lambda q: hashlib.sha256(f"s{q.id}".encode()).hexdigest())
-    return questions[:count]
+                distractors += [p for p in paragraphs if p is not paragraph]
+                for other_paragraphs in other_articles:
+                    distractors += other_paragraphs
+            else:
+                for other_paragraphs in other_articles:
+                    other_position = paragraph_position % len(other_paragraphs)
+                    distractors.append(other_paragraphs[other_position])
+            questions += _paragraph_questions(
+                paragraph, distractors[: PASSAGE_COUNT - 1]
+            )
+    return order_by_hash(questions)[:count]
 
 
-def _paragraph_questions(paragraph: Any, rest: Sequence[Any]) -> list[Question]:
-    texts = sorted([paragraph["context"], *(other["context"] for other in rest)])
-    passages = tuple(Passage(text, str(n)) for n, text in enumerate(texts))
-    gold = frozenset({str(texts.index(paragraph["context"]))})
+def _paragraph_questions(paragraph: Any, distractors: Sequence[Any]) -> list[Question]:
+    gold_text = paragraph["context"]
+    texts = sorted([gold_text, *(other["context"] for other in distractors)])
+    passages = []
+    for paragraph_position, text in enumerate(texts):
+        passages.append(Passage(text, str(paragraph_position)))
+    gold = frozenset({str(texts.index(gold_text))})
     questions = []
     for record in paragraph["qas"]:
         answers = tuple(answer["text"] for answer in record["answers"])
-        case = Question(record["question"], passages, gold, answers, record["id"])
-        questions.append(case)
+        questions.append(
+            Question(record["question"], tuple(passages), gold, answers, record["id"])
+        )
     return questions

@@ -1,7 +1,7 @@
-"""What the benchmarks of END on real data share: sets, small questions, readings kept between runs.
+"""What the benchmarks of END on real data share: sets, small questions, embeddings cached between runs.
 
-Reading the passages is what takes the time, so it is done once: what the encoder reads is kept in the system's
-temporary folder.
+Embedding the passages takes most of the time, so it is done once: the embeddings stay in the system's temporary
+folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
 from denoise_core.question import Question
 
-SETS = {  # name here: name of the file
+# File names by set.
+SETS = {
     "NQ": "nq_gold_distractors20",
     "HotpotQA": "hotpotqa_distractor",
     "MuSiQue": "musique",
@@ -25,32 +26,36 @@ SETS = {  # name here: name of the file
 }
 
 
-def quick_questions(n: int = 8, passages: int = 5) -> list[Question]:
+def quick_questions(count: int = 8, passage_count: int = 5) -> list[Question]:
     """A few of the shipped questions, cut to their gold and a few other passages."""
-    return [cut_question(q, passages) for q in sample_questions()[:n]]
+    questions = sample_questions()[:count]
+    return [cut_question(question, passage_count) for question in questions]
 
 
 def cut_question(
-    question: Question, count: int, characters: int | None = None
+    question: Question, passage_count: int, characters: int | None = None
 ) -> Question:
-    """The needed passages and the first others, each up to so many characters."""
-    others = [p.id for p in question.passages if p.id not in question.gold]
-    chosen = question.gold | set(others[: max(1, count - len(question.gold))])
+    """Cut a question to its gold passages and the first others, at least one, each up to so many characters."""
+    others_left = max(1, passage_count - len(question.gold))
     passages = []
     for passage in question.passages:
-        if passage.id in chosen:
-            passages.append(replace(passage, text=passage.text[:characters]))
+        if passage.id not in question.gold:
+            if others_left == 0:
+                continue
+            others_left -= 1
+        passages.append(replace(passage, text=passage.text[:characters]))
     return replace(question, passages=tuple(passages))
 
 
 def bench_encoder() -> SentenceEncoder:
-    """The default's encoder; what it reads stays in the system's temporary folder for another run."""
+    """The default's encoder; embeddings stay in the system's temporary folder for another run."""
     return SentenceEncoder(
         minilm_folder(), name=HUB_NAME, cache_folder=cache_folder() / "readings"
     )
 
 
 def cache_folder() -> Path:
+    """The folder in which benchmarks cache what takes long."""
     folder = Path(tempfile.gettempdir()) / "rag-denoise-bench"
     folder.mkdir(exist_ok=True)
     return folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,96 +14,129 @@ from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.evaluate.datasets import parse_cases
 from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_core.question import Question
-from denoise_lab.experiments import Bench
-from denoise_lab.experiments.default_choices import Scored, scored
-from denoise_lab.split import FITTING, place
+from denoise_lab.experiments import FigureReport
+from denoise_lab.experiments.default_choices import ScoredQuestion, score_questions
+from denoise_lab.split import FITTING_BELOW, hash_fraction
 
-TWO_STEPS = ("MuSiQue", "HotpotQA", "2Wiki", "twostep")
-SHARES = (0.3, 0.5)
-GAIN, LOSS = 0.03, 0.01  # asked of questions of two steps, and allowed elsewhere
+TWO_STEP_SETS = ("MuSiQue", "HotpotQA", "2Wiki", "twostep")
+TEXT_SHARES = (0.3, 0.5)
+LEAST_GAIN = 0.03  # on questions of two steps
+ALLOWED_LOSS = 0.01  # on others
+PassageScores = Sequence[NDArray[np.float32]]  # of each question
 
 
-def with_second_look(
-    bench: Bench, sets: Mapping[str, Sequence[Scored]], read: SentenceEncoder
+def report_second_look(
+    report: FigureReport,
+    sets: Mapping[str, Sequence[ScoredQuestion]],
+    encoder: SentenceEncoder,
 ) -> None:
-    """Rows of each set, and of ``twostep`` where there is data: the half on which nothing was chosen."""
-    data_folder = bench.options.data
-    known = dict(sets)
-    if data_folder is not None and not bench.options.quick:
+    """Report each set, and the half of ``twostep`` on which nothing was chosen if there is data."""
+    data_folder = report.options.data
+    all_sets = dict(sets)
+    if data_folder is not None and not report.options.quick:
         file_text = (data_folder / "twostep.jsonl").read_text("utf-8")
         records = [json.loads(line) for line in file_text.splitlines()]
-        questions = two_steps(records)
-        known["twostep"] = scored(questions, read)
-    for name, rows in known.items():
-        texts = [[p.text_with_header for p in s.question.passages] for s in rows]
-        first = [s.by["default"] for s in rows]
-        second = [
-            read.boost_multi_hop(s.question.text, t, f)
-            for s, t, f in zip(rows, texts, first, strict=True)
+        questions = two_step_questions(records)
+        all_sets["twostep"] = score_questions(questions, encoder)
+    for set_name, scored_questions in all_sets.items():
+        first_scores = []
+        boosted_scores = []
+        for scored_question in scored_questions:
+            scores = scored_question.scores["default"]
+            question = scored_question.question
+            texts = [passage.text_with_header for passage in question.passages]
+            second_scores = encoder.boost_multi_hop(question.text, texts, scores)
+            first_scores.append(scores)
+            boosted_scores.append(second_scores)
+        _report_fixed_text(
+            report, set_name, scored_questions, first_scores, boosted_scores
+        )
+        _report_auto(report, set_name, scored_questions, boosted_scores)
+
+
+def _report_fixed_text(
+    report: FigureReport,
+    set_name: str,
+    scored_questions: Sequence[ScoredQuestion],
+    first_scores: PassageScores,
+    boosted_scores: PassageScores,
+) -> None:
+    least_gain = -ALLOWED_LOSS
+    if set_name in TWO_STEP_SETS:
+        least_gain = LEAST_GAIN
+    for text_share in TEXT_SHARES:
+        without = _gold_in_text(scored_questions, first_scores, text_share)
+        gain = _gold_in_text(scored_questions, boosted_scores, text_share) - without
+        measure = f"{set_name}: gold in {text_share:g} of the text"
+        report.row(
+            f"{measure}, without a second look",
+            float(without.mean()),
+            "share",
+            interval=bootstrap_interval(without),
+        )
+        report.row(
+            f"{measure}, gain by it",
+            float(gain.mean()),
+            "share",
+            interval=bootstrap_interval(gain),
+            at_least=least_gain,
+        )
+
+
+def _report_auto(
+    report: FigureReport,
+    set_name: str,
+    scored_questions: Sequence[ScoredQuestion],
+    boosted_scores: PassageScores,
+) -> None:
+    rule = default_scale().rule()
+    gold_shares = []
+    text_shares = []
+    for scored_question, scores in zip(scored_questions, boosted_scores, strict=True):
+        texts = [
+            passage.text_with_header for passage in scored_question.question.passages
         ]
-        for share in SHARES:
-            without, withs = (
-                np.array(
-                    [
-                        in_text(s, scores, share)
-                        for s, scores in zip(rows, by, strict=True)
-                    ]
-                )
-                for by in (first, second)
-            )
-            of = f"{name}: gold in {share:g} of the text"
-            bench.row(
-                f"{of}, without a second look",
-                float(without.mean()),
-                "share",
-                interval=bootstrap_interval(without),
-            )
-            least = GAIN if name in TWO_STEPS else -LOSS
-            gain = withs - without
-            bench.row(
-                f"{of}, gain by it",
-                float(gain.mean()),
-                "share",
-                interval=bootstrap_interval(gain),
-                at_least=least,
-            )
-        rule = default_scale().rule()
-        gold_shares = []
-        text_shares = []
-        for row, scores, row_texts in zip(rows, second, texts, strict=True):
-            kept = rule.choose(scores, row_texts)
-            gold_shares.append(row.gold(kept))
-            text_shares.append(row.share(kept))
-        gold = float(np.mean(gold_shares))
-        bench.row(f"{name}: gold kept, default with a second look", gold, "share")
-        text = float(np.mean(text_shares))
-        bench.row(f"{name}: text kept, default with a second look", text, "share")
+        is_kept = rule.choose(scores, texts)
+        gold_shares.append(scored_question.gold_share(is_kept))
+        text_shares.append(scored_question.text_share(is_kept))
+    mean_gold = float(np.mean(gold_shares))
+    mean_text = float(np.mean(text_shares))
+    measure = "kept, default with a second look"
+    report.row(f"{set_name}: gold {measure}", mean_gold, "share")
+    report.row(f"{set_name}: text {measure}", mean_text, "share")
 
 
-def two_steps(records: Sequence[Mapping[str, Any]]) -> tuple[Question, ...]:
-    """Those of ``twostep.jsonl`` that nothing was chosen on."""
-    made = []
+def two_step_questions(records: Iterable[Mapping[str, Any]]) -> tuple[Question, ...]:
+    """The questions of ``twostep.jsonl`` that nothing was chosen on."""
+    labelled_records = []
     for record in records:
         passages = []
         for passage in record["passages"]:
             is_gold = passage["id"] in record["needed"]
             passages.append({**passage, "is_gold": is_gold})
-        made.append({**record, "passages": passages})
-    numbered_records = enumerate(made, 1)
+        labelled_records.append({**record, "passages": passages})
+    numbered_records = enumerate(labelled_records, 1)
     cases = parse_cases(numbered_records, labelled=True, skip_bad=False)
-    held_out_questions = []
+    held_out = []
     for question in cases.questions:
-        if place(question.id) >= FITTING:
-            held_out_questions.append(question)
-    return tuple(held_out_questions)
+        if hash_fraction(question.id) >= FITTING_BELOW:
+            held_out.append(question)
+    return tuple(held_out)
 
 
-def in_text(of: Scored, scores: NDArray[np.float32], share: float) -> float:
-    """Gold kept in the best passages that fill ``share`` of the text, the last of them in part."""
-    order = np.argsort(-scores, kind="stable")
-    sizes = of.lengths[order]
-    before = np.cumsum(sizes) - sizes
-    text_left = share * sizes.sum() - before
-    part = np.clip(text_left / np.maximum(sizes, 1), 0, 1)
-    gold_parts = part[of.labels[order]]
-    return float(gold_parts.mean())
+def _gold_in_text(
+    scored_questions: Sequence[ScoredQuestion],
+    passage_scores: PassageScores,
+    text_share: float,
+) -> NDArray[np.float64]:
+    """By question the gold kept in the best passages that fill ``text_share``, the last of them in part."""
+    gold_shares = []
+    for scored_question, scores in zip(scored_questions, passage_scores, strict=True):
+        ranking = np.argsort(-scores, kind="stable")
+        lengths = scored_question.text_lengths[ranking]
+        length_before = np.cumsum(lengths) - lengths
+        length_left = text_share * lengths.sum() - length_before
+        kept_part = np.clip(length_left / np.maximum(lengths, 1), 0, 1)
+        is_gold = scored_question.labels[ranking]
+        gold_shares.append(float(kept_part[is_gold].mean()))
+    return np.array(gold_shares)

@@ -1,12 +1,11 @@
-"""Training a policy of the loop, in the paper's three stages (LLM-Augmenter, section 2.2).
+"""Train a policy of the loop, in the paper's three stages (LLM-Augmenter, section 2.2).
 
-`imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs. What comes out is a `LinearPolicy`,
+`imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs. The result is a `LinearPolicy`,
 which any `denoise_core.augmenter.Augmenter` takes as its ``policy``.
 """
 
 from denoise_lab.policy.fit import (
     OffPolicyReport,
-    ReinforceSettings,
     imitate,
     learn_from_recorded,
     reinforce,
@@ -17,7 +16,6 @@ from denoise_lab.policy.trained import LinearPolicy
 __all__ = [
     "LinearPolicy",
     "OffPolicyReport",
-    "ReinforceSettings",
     "Simulator",
     "Turn",
     "imitate",

@@ -23,70 +23,100 @@ from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.runtime.effects import Flow
 from denoise_core.support.judging import AnswerVerdict
-from denoise_lab.policy.trained import LinearPolicy, allowed, memory_features, softmax
+from denoise_lab.policy.trained import (
+    LinearPolicy,
+    allowed_actions,
+    memory_features,
+    softmax,
+)
 from denoise_lab.replay import replay
 
+Floats = NDArray[np.float64]
 Episode = Callable[[Policy], tuple[Answer, float]]
-"""Runs one dialogue turn under a policy and gives its answer and reward."""
+"""Runs one dialogue turn under a policy and returns its answer and reward."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReinforceSettings:
-    """``rate`` of learning, ``entropy`` bonus, ``baseline`` the share of the old mean that is kept after each
-    batch, ``batch`` episodes for one step."""
-
-    rate: float = 0.5
-    entropy: float = 0.01
-    baseline: float = 0.9
-    batch: int = 16
-
-
-DEFAULTS = ReinforceSettings()
+IMITATION_STEPS = 200
+IMITATION_RATE = 1.0
+WEIGHT_DECAY = 1e-3  # of imitation
+LEARNING_RATE = 0.5  # of REINFORCE and of recorded runs
+ENTROPY_BONUS = 0.01  # weight of the policy's entropy in what is maximised
+BASELINE_DECAY = 0.9  # share of the old mean reward that is kept after each batch
+BATCH_SIZE = 16  # episodes per step
+RECORDED_STEPS = 100
+LARGEST_IMPORTANCE = 5.0  # of a recorded run
+LEAST_PROBABILITY = 1e-6  # of a recorded action, so that its importance is finite
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One choice: what was seen, what was allowed, what was taken and how probable that was."""
+    """One choice of a policy.
 
-    features: NDArray[np.float64]
-    may: NDArray[np.bool_]
-    taken: int
+    Attributes:
+        features: What the policy saw, shape ``(features,)``.
+        is_allowed: Which of `ACTIONS` made sense, shape ``(actions,)``.
+        action_index: The action that was taken, as an index into `ACTIONS`.
+        probability: How probable it was.
+    """
+
+    features: Floats
+    is_allowed: NDArray[np.bool_]
+    action_index: int
     probability: float
 
 
-@dataclass(slots=True)
-class Watched:
-    """A policy that keeps every decision it makes, for learning."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The decisions of one episode and its reward."""
 
-    policy: LinearPolicy
+    decisions: list[Decision]
+    reward: float
+
+
+@dataclass(slots=True)
+class PolicyRecorder:
+    """A policy that chooses as another does, and keeps the decisions that a trained policy could take.
+
+    Attributes:
+        choose_action: Chooses the action for a memory.
+        attempts: Number of drafts after which a trained policy chooses no further one.
+        decisions: The decisions so far.
+    """
+
+    choose_action: Callable[[WorkingMemory], Action]
+    attempts: int
     decisions: list[Decision] = field(default_factory=list)
 
     def choose(self, memory: WorkingMemory) -> Action:
-        action = self.policy.choose(memory)
-        found = _decision(self.policy, memory, action)
-        if found:
-            self.decisions.append(found)
+        action = self.choose_action(memory)
+        action_index = index_action(action)
+        is_allowed = allowed_actions(memory, attempts=self.attempts)
+        if action_index is not None and is_allowed[action_index]:
+            features = memory_features(memory)
+            self.decisions.append(
+                Decision(features, is_allowed, action_index, action.probability)
+            )
         return action
 
 
-def index_of(action: Action) -> int | None:
-    """The place of an action in `ACTIONS`; None for one that a trained policy never takes."""
+def index_action(action: Action) -> int | None:
+    """Return the index of an action in `ACTIONS`, None for one that a trained policy never takes."""
     if isinstance(action, Search):
-        return 1 if action.wide else 0
-    return next(
-        (
-            n
-            for kind, n in ((Readmit, 2), (Draft, 3), (Send, 4))
-            if isinstance(action, kind)
-        ),
-        None,
-    )
+        return int(action.wide)
+    for index, action_class in ((2, Readmit), (3, Draft), (4, Send)):
+        if isinstance(action, action_class):
+            return index
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class OffPolicyReport:
-    """How much the recorded runs can say about the new policy: runs used, the largest importance weight before
-    clipping, and the effective number of runs after it (Kish)."""
+    """How much the recorded runs tell about the new policy.
+
+    Attributes:
+        runs: Number of runs that could be used.
+        largest_weight: The largest importance weight before clipping.
+        effective_runs: The effective number of runs after clipping (Kish).
+    """
 
     runs: int
     largest_weight: float
@@ -97,39 +127,33 @@ def imitate(
     start: LinearPolicy,
     teacher: Policy,
     episodes: Sequence[Episode],
-    *,
-    steps: int = 200,
-    rate: float = 1.0,
 ) -> LinearPolicy:
-    """A policy that does what ``teacher`` does on these episodes (the paper's first stage): softmax regression
-    on the teacher's choices. Actions that a trained policy cannot take are left out; `InputError` where there
-    are no others."""
-    seen: list[Decision] = []
+    """Return a policy that does what ``teacher`` does on these episodes (the paper's first stage).
 
-    class Shown:
-        def choose(self, memory: WorkingMemory) -> Action:
-            action = teacher.choose(memory)
-            found = _decision(start, memory, action)
-            if found:
-                seen.append(found)
-            return action
+    It is fitted by softmax regression on the teacher's choices. Actions that a trained policy
+    cannot take are left out.
 
+    Raises:
+        InputError: The teacher took no other action.
+    """
+    recorder = PolicyRecorder(teacher.choose, start.attempts)
     for episode in episodes:
-        episode(Shown())
-    if not seen:
+        episode(recorder)
+    decisions = recorder.decisions
+    if not decisions:
         raise InputError(
             "imitate: the teacher took no action that a trained policy can take"
         )
     weights = start.weights.copy()
-    x = np.stack([d.features for d in seen])
-    may = np.stack([d.may for d in seen])
-    taken = np.eye(len(weights))[[d.taken for d in seen]]
-    for _ in range(steps):
-        masked = np.where(may, x @ weights.T, -np.inf)
-        powers = np.exp(masked - masked.max(1, keepdims=True))
-        chances = powers / powers.sum(1, keepdims=True)
-        weights += rate * ((taken - chances).T @ x / len(x) - 1e-3 * weights)
-    return _with(start, weights)
+    features = np.stack([decision.features for decision in decisions])
+    is_allowed = np.stack([decision.is_allowed for decision in decisions])
+    action_indices = [decision.action_index for decision in decisions]
+    targets = np.eye(len(weights))[action_indices]
+    for _ in range(IMITATION_STEPS):
+        probabilities = softmax(features @ weights.T, is_allowed)
+        gradient = (targets - probabilities).T @ features / len(features)
+        weights += IMITATION_RATE * (gradient - WEIGHT_DECAY * weights)
+    return _with_weights(start, weights)
 
 
 def reinforce(
@@ -138,164 +162,165 @@ def reinforce(
     *,
     rounds: int,
     seed: int,
-    settings: ReinforceSettings = DEFAULTS,
 ) -> tuple[LinearPolicy, list[float]]:
-    """``rounds`` batches of randomly drawn episodes; the trained policy and each batch's mean reward.
+    """Train by REINFORCE on ``rounds`` batches of randomly drawn episodes (the paper's second stage).
 
-    Raises `InputError` without episodes or for ``rounds`` below 1.
+    Returns:
+        The trained policy, and each batch's mean reward.
+
+    Raises:
+        InputError: No episodes, or ``rounds`` below 1.
     """
     if not episodes or rounds < 1:
         raise InputError("reinforce: expected episodes, and rounds of 1 or more")
     rng = random.Random(seed)
     weights = start.weights.copy()
-    mean: float | None = None
-    curve: list[float] = []
+    baseline: float | None = None
+    reward_curve: list[float] = []
     for _ in range(rounds):
-        current = _with(start, weights, rng)
-        runs: list[tuple[list[Decision], float]] = []
-        for episode in rng.choices(episodes, k=settings.batch):
-            watched = Watched(current)
-            _, reward = episode(watched)
-            runs.append((watched.decisions, reward))
-        rewards = [reward for _, reward in runs]
-        here = float(np.mean(rewards))
-        mean = here if mean is None else mean
-        step = np.zeros_like(weights)
-        for decisions, reward in runs:
-            for d in decisions:
-                step += _push(weights, d, reward - mean, settings.entropy)
-        weights += settings.rate * step / settings.batch
-        mean = settings.baseline * mean + (1 - settings.baseline) * here
-        curve.append(here)
-    return _with(start, weights), curve
+        policy = _with_weights(start, weights, rng)
+        runs = _play_batch(policy, rng.choices(episodes, k=BATCH_SIZE))
+        mean_reward = float(np.mean([run.reward for run in runs]))
+        if baseline is None:
+            baseline = mean_reward
+        gradient = np.zeros_like(weights)
+        for run in runs:
+            advantage = run.reward - baseline
+            for decision in run.decisions:
+                gradient += _decision_gradient(weights, decision, advantage)
+        weights += LEARNING_RATE * gradient / BATCH_SIZE
+        baseline = BASELINE_DECAY * baseline + (1 - BASELINE_DECAY) * mean_reward
+        reward_curve.append(mean_reward)
+    return _with_weights(start, weights), reward_curve
+
+
+def _play_batch(policy: LinearPolicy, episodes: Sequence[Episode]) -> list[Run]:
+    runs = []
+    for episode in episodes:
+        recorder = PolicyRecorder(policy.choose, policy.attempts)
+        _, reward = episode(recorder)
+        runs.append(Run(recorder.decisions, reward))
+    return runs
 
 
 def learn_from_recorded(
     start: LinearPolicy,
     augmenter: Augmenter,
-    recorded: Sequence[tuple[Answer, float]],
-    *,
-    steps: int = 100,
-    clip: float = 5.0,
-    settings: ReinforceSettings = DEFAULTS,
+    recorded_runs: Sequence[tuple[Answer, float]],
 ) -> tuple[LinearPolicy, OffPolicyReport]:
-    """Improve on recorded runs and their rewards (the paper's third stage), without running anything.
+    """Improve on recorded runs and their rewards, without running anything (the paper's third stage).
 
-    Each run counts with the product of new over logged action probabilities, clipped at ``clip`` and
-    scaled to a mean of 1. Runs whose policy was not stochastic (probability 1 throughout) count too, but
-    say nothing about what else could have been done. Raises `InputError` when no run can be read.
+    Each run counts with the product of new over recorded action probabilities, clipped at
+    `LARGEST_IMPORTANCE` and scaled to a mean of 1. Runs whose policy was not stochastic (probability 1
+    throughout) count too, but tell nothing about other actions.
+
+    Args:
+        start: The policy to improve.
+        augmenter: A loop like that of the recording; its model and retriever are not called.
+        recorded_runs: The runs, each with its reward.
+
+    Raises:
+        InputError: No run has an action that a trained policy can take.
     """
-    runs = [
-        (found, reward)
-        for answer, reward in recorded
-        if (found := decisions_of(start, augmenter, answer))
-    ]
+    runs = []
+    for answer, reward in recorded_runs:
+        decisions = replay_decisions(start, augmenter, answer)
+        if decisions:
+            runs.append(Run(decisions, reward))
     if not runs:
         raise InputError(
             "recorded: expected at least one run with actions that a trained policy can take"
         )
-    mean = float(np.mean([reward for _, reward in runs]))
+    baseline = float(np.mean([run.reward for run in runs]))
     weights = start.weights.copy()
-    for _ in range(steps):
-        scale = _importance(weights, runs, clip)[1]
-        step = np.zeros_like(weights)
-        for (decisions, reward), factor in zip(runs, scale, strict=True):
-            for d in decisions:
-                step += factor * _push(weights, d, reward - mean, settings.entropy)
-        weights += settings.rate * step / len(runs)
-    raw, scale = _importance(weights, runs, clip)
-    effective = float(scale.sum() ** 2 / max(float((scale**2).sum()), 1e-12))
-    return _with(start, weights), OffPolicyReport(
-        len(runs), float(raw.max()), effective
-    )
+    for _ in range(RECORDED_STEPS):
+        run_weights = _scale_importance(_run_importance(weights, runs))
+        gradient = np.zeros_like(weights)
+        for run, run_weight in zip(runs, run_weights, strict=True):
+            advantage = run.reward - baseline
+            for decision in run.decisions:
+                decision_gradient = _decision_gradient(weights, decision, advantage)
+                gradient += run_weight * decision_gradient
+        weights += LEARNING_RATE * gradient / len(runs)
+    report = _report_importance(_run_importance(weights, runs))
+    return _with_weights(start, weights), report
 
 
-def decisions_of(
-    policy: LinearPolicy, augmenter: Augmenter, recorded: Answer
+def _report_importance(importance: Floats) -> OffPolicyReport:
+    run_weights = _scale_importance(importance)
+    squared_sum = max(float((run_weights**2).sum()), 1e-12)
+    effective_runs = float(run_weights.sum() ** 2 / squared_sum)
+    return OffPolicyReport(len(importance), float(importance.max()), effective_runs)
+
+
+def replay_decisions(
+    policy: LinearPolicy, augmenter: Augmenter, recorded_run: Answer
 ) -> list[Decision]:
-    """The decisions of a recorded run that ``policy`` could have taken; found by replaying it.
+    """Replay a recorded run and return those of its decisions that ``policy`` could have taken.
 
-    ``augmenter`` is one like that of the recording; nothing of it is called.
+    ``augmenter`` is a loop like that of the recording; its model and retriever are not called.
     """
-    found: list[Decision] = []
-    left = list(recorded.memory.actions)
-
-    class Retraced:
-        def choose(self, memory: WorkingMemory) -> Action:
-            action = left.pop(0)
-            decision = _decision(policy, memory, action)
-            if decision:
-                found.append(decision)
-            return action
-
+    actions_left = list(recorded_run.memory.actions)
+    recorder = PolicyRecorder(lambda memory: actions_left.pop(0), policy.attempts)
     loop = copy.copy(augmenter)
-    loop.policy, loop.utility = Retraced(), _Recorded(recorded)
-    replay(loop, recorded)
-    return found
+    loop.policy = recorder
+    loop.utility = _RecordedVerdicts(recorded_run)
+    replay(loop, recorded_run)
+    return recorder.decisions
 
 
-class _Recorded:
-    """The verdicts of the recorded run, each for its own candidate; what was not kept then failed then."""
+class _RecordedVerdicts:
+    """Gives each candidate the verdict of the recorded run; a candidate that was not kept then fails."""
 
-    def __init__(self, recorded: Answer) -> None:
-        self.left = [(a.candidate, a.verdict) for a in recorded.memory.attempts]
+    def __init__(self, recorded_run: Answer) -> None:
+        self.attempts_left = list(recorded_run.memory.attempts)
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
-        at = next(
-            (n for n, (said, _) in enumerate(self.left) if said == candidate), None
-        )
-        return without_effects(
-            AnswerVerdict(False) if at is None else self.left.pop(at)[1]
-        )
+        for index, attempt in enumerate(self.attempts_left):
+            if attempt.candidate == candidate:
+                del self.attempts_left[index]
+                return without_effects(attempt.verdict)
+        return without_effects(AnswerVerdict(False))
 
 
-def _decision(
-    policy: LinearPolicy, memory: WorkingMemory, action: Action
-) -> Decision | None:
-    taken = index_of(action)
-    may = allowed(memory, attempts=policy.attempts)
-    if taken is None or not may[taken]:
-        return None
-    return Decision(memory_features(memory), may, taken, action.probability)
+def _run_importance(weights: Floats, runs: Sequence[Run]) -> Floats:
+    """Product of new over recorded action probabilities of each run; shape ``(runs,)``."""
+    importance = np.ones(len(runs))
+    for number, run in enumerate(runs):
+        for decision in run.decisions:
+            probabilities = _action_probabilities(weights, decision)
+            recorded_probability = max(decision.probability, LEAST_PROBABILITY)
+            ratio = probabilities[decision.action_index] / recorded_probability
+            importance[number] *= ratio
+    return importance
 
 
-def _importance(
-    weights: NDArray[np.float64],
-    runs: Sequence[tuple[list[Decision], float]],
-    clip: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights of the runs before clipping, and after clipping and scaling to a mean of 1."""
-    raw = np.array(
-        [
-            np.prod(
-                [
-                    softmax(weights @ d.features, d.may)[d.taken]
-                    / max(d.probability, 1e-6)
-                    for d in decisions
-                ]
-            )
-            for decisions, _ in runs
-        ],
-        dtype=np.float64,
+def _scale_importance(importance: Floats) -> Floats:
+    """Importance clipped at `LARGEST_IMPORTANCE` and scaled to a mean of 1."""
+    clipped_importance = np.minimum(importance, LARGEST_IMPORTANCE)
+    scaled: Floats = clipped_importance / max(float(clipped_importance.mean()), 1e-12)
+    return scaled
+
+
+def _decision_gradient(weights: Floats, decision: Decision, advantage: float) -> Floats:
+    """Gradient of ``advantage * log p(action) + bonus * entropy``; shape ``(actions, features)``."""
+    probabilities = _action_probabilities(weights, decision)
+    score_gradient = -probabilities * advantage
+    score_gradient[decision.action_index] += advantage
+    log_probabilities = np.log(np.where(probabilities > 0, probabilities, 1.0))
+    negative_entropy = float((probabilities * log_probabilities).sum())
+    score_gradient += (
+        ENTROPY_BONUS * -probabilities * (log_probabilities - negative_entropy)
     )
-    clipped = np.minimum(raw, clip)
-    return raw, clipped / max(float(clipped.mean()), 1e-12)
+    gradient: Floats = np.outer(score_gradient, decision.features)
+    return gradient
 
 
-def _with(
-    policy: LinearPolicy, weights: NDArray[np.float64], rng: random.Random | None = None
+def _action_probabilities(weights: Floats, decision: Decision) -> Floats:
+    return softmax(weights @ decision.features, decision.is_allowed)
+
+
+def _with_weights(
+    policy: LinearPolicy, weights: Floats, rng: random.Random | None = None
 ) -> LinearPolicy:
     return LinearPolicy(weights.copy(), rng=rng, attempts=policy.attempts)
-
-
-def _push(
-    weights: NDArray[np.float64], d: Decision, advantage: float, entropy: float
-) -> NDArray[np.float64]:
-    """Gradient of ``advantage * log p(taken) + entropy * H`` with respect to the weights."""
-    chances = softmax(weights @ d.features, d.may)
-    direction = -chances * advantage
-    direction[d.taken] += advantage
-    logs = np.log(np.where(chances > 0, chances, 1.0))
-    direction += entropy * -chances * (logs - float((chances * logs).sum()))
-    found: NDArray[np.float64] = np.outer(direction, d.features)
-    return found

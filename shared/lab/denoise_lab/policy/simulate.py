@@ -3,15 +3,15 @@
 The text is real: questions, knowledge snippets and responses of recorded dialogues. What the model *does* with
 it are rules of ours, drawn with a seed, the same for every policy:
 
-* a turn ``needs`` knowledge or does not. Where it does not, the model's answer is the recorded response;
-* without evidence, a turn that needs it gets the response of another dialogue (fluent, and made up);
-* with evidence that holds a gold snippet, a draft uses the best gold snippet with ``skill`` (0.7), after
-  feedback with ``skill_after_feedback`` (0.9); else it repeats the first snippet that is not gold;
-* with evidence but no gold snippet it repeats the first snippet;
-* on a turn that needs none, evidence distracts: with ``distraction`` (0.5) the draft repeats the first snippet.
+* on a turn that needs no knowledge, the draft is the recorded response. Evidence distracts: with the probability
+  `DISTRACTION` the draft repeats the first snippet;
+* on a turn that needs knowledge, a draft without evidence is the response of another dialogue (fluent and wrong);
+* with a gold snippet in the evidence, a draft uses the best gold snippet with the probability `SKILL`,
+  after feedback `SKILL_AFTER_FEEDBACK`; else it repeats the first snippet that is not gold;
+* with evidence but no gold snippet it repeats the first snippet.
 
-The reward is unigram F1 of the answer sent with what is right (the gold snippets, or the recorded response),
-0 for none, less ``search_cost`` for each search and ``draft_cost`` for each draft.
+The reward is unigram F1 of the sent answer against the reference (the gold snippets, or the recorded response),
+0 for no answer, less `SEARCH_COST` for each search and `DRAFT_COST` for each draft.
 """
 
 from __future__ import annotations
@@ -32,7 +32,15 @@ from denoise_lab.overlap import knowledge_f1
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One user turn. ``gold`` are ids of ``snippets``; none means that the turn needs no knowledge."""
+    """One user turn of a dialogue.
+
+    Attributes:
+        question: What the user says.
+        history: The turns before it.
+        snippets: The knowledge that can be searched.
+        gold: Ids of the snippets that the answer needs; none if it needs no knowledge.
+        response: The recorded response.
+    """
 
     question: str
     history: tuple[Message, ...]
@@ -41,66 +49,68 @@ class Turn:
     response: str
 
     @property
-    def needs(self) -> bool:
-        """Whether the turn has passages that its answer needs."""
+    def needs_knowledge(self) -> bool:
+        """Whether the answer needs a snippet."""
         return bool(self.gold)
 
     @property
-    def right(self) -> str:
-        """What the answer is held against."""
-        return (
-            " ".join(p.text for p in self.snippets if p.id in self.gold)
-            if self.needs
-            else self.response
-        )
+    def reference_text(self) -> str:
+        """What an answer is compared with: the gold snippets, or the recorded response."""
+        if not self.needs_knowledge:
+            return self.response
+        gold_texts = [
+            snippet.text for snippet in self.snippets if snippet.id in self.gold
+        ]
+        return " ".join(gold_texts)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The simulator's numbers; all ours."""
-
-    skill: float = 0.7
-    skill_after_feedback: float = 0.9
-    distraction: float = 0.5
-    search_cost: float = 0.02
-    draft_cost: float = 0.03
-    narrow: int = 5
-    wide: int = 15
-
-
-DEFAULTS = Rules()
+# The simulator's numbers, all ours. Probabilities that a draft uses a gold snippet, without
+# and after feedback, and that evidence distracts.
+SKILL, SKILL_AFTER_FEEDBACK = 0.7, 0.9
+DISTRACTION = 0.5
+# Costs in units of F1, and snippets per search.
+SEARCH_COST, DRAFT_COST = 0.02, 0.03
+NARROW_COUNT, WIDE_COUNT = 5, 15
 
 
 class Simulator:
     """One turn as an episode: call it with a policy, get the answer and the reward.
 
-    ``others`` are responses of other dialogues, what the model makes up. The same ``seed`` makes the same
-    draws: the n-th draft of a turn is the same whatever was done before it, given what it is written from.
+    The same seed makes the same draws: the n-th draft of a turn is the same whatever was done
+    before it, if it is written from the same evidence.
+
+    Args:
+        turn: The turn.
+        other_responses: Responses of other dialogues, which the model uses without evidence.
+        seed: The seed.
     """
 
     def __init__(
-        self, turn: Turn, others: Sequence[str], *, seed: int, rules: Rules = DEFAULTS
+        self,
+        turn: Turn,
+        other_responses: Sequence[str],
+        *,
+        seed: int,
     ) -> None:
         self.turn = turn
-        self.others = tuple(others)
+        self.other_responses = tuple(other_responses)
         self.seed = seed
-        self.rules = rules
-        self._narrow = BM25Retriever(turn.snippets, k=rules.narrow)
-        self._wide = BM25Retriever(turn.snippets, k=rules.wide)
+        self._narrow = BM25Retriever(turn.snippets, k=NARROW_COUNT)
+        self._wide = BM25Retriever(turn.snippets, k=WIDE_COUNT)
 
     def augmenter(self, policy: Policy) -> Augmenter:
-        """A fresh loop over the simulated model."""
-        drafts = 0
+        """Return a new loop over the simulated model."""
+        draft_count = 0
 
-        def reply(messages: Sequence[Message]) -> str:
-            nonlocal drafts
-            drafts += 1
-            return self._draft(drafts, messages)
+        def write_reply(messages: Sequence[Message]) -> str:
+            nonlocal draft_count
+            draft_count += 1
+            return self._write_draft(draft_count, messages)
 
         return Augmenter(
-            FunctionLLM(reply),
+            FunctionLLM(write_reply),
             Consolidator(self._narrow, wide=(self._wide,)),
-            judge="off",  # the simulated model writes drafts, and would write one of this
+            judge="off",  # a judge would ask the simulated model, which writes nothing but drafts
             policy=policy,
             limits=LoopLimits(attempts=3, patience=3),
         )
@@ -111,49 +121,68 @@ class Simulator:
 
     def reward(self, answer: Answer) -> float:
         """Knowledge F1 of the answer, from 0 to 1, less what it cost."""
-        quality = (
-            knowledge_f1(answer.text, [self.turn.right])
-            if answer.memory.attempts
-            else 0.0
-        )
+        quality = 0.0
+        if answer.memory.attempts:
+            quality = knowledge_f1(answer.text, [self.turn.reference_text])
         return quality - self.cost(answer)
 
     def cost(self, answer: Answer) -> float:
-        """Searches and drafts."""
+        """The cost of the searches and drafts."""
         tags = [event.tag for event in answer.trace.events]
-        search_cost = tags.count("search") * self.rules.search_cost
-        return search_cost + tags.count("draft") * self.rules.draft_cost
+        search_cost = tags.count("search") * SEARCH_COST
+        return search_cost + tags.count("draft") * DRAFT_COST
 
-    def _draft(self, number: int, messages: Sequence[Message]) -> str:
-        shown = [p for p in self.turn.snippets if p.text in messages[1].content]
-        gold = [p for p in shown if p.id in self.turn.gold]
-        other = [p for p in shown if p.id not in self.turn.gold]
-        chance = random.Random(f"{self.seed} {number} {bool(gold)} {bool(shown)}")
-        if not self.turn.needs:
-            distracted = bool(shown) and chance.random() < self.rules.distraction
-            return shown[0].text if distracted else self.turn.response
-        if not shown:
-            return chance.choice(self.others) if self.others else "I cannot say."
-        skill = (
-            self.rules.skill_after_feedback if len(messages) > 2 else self.rules.skill
+    def _write_draft(self, draft_number: int, messages: Sequence[Message]) -> str:
+        prompt_text = messages[1].content
+        shown_snippets = [p for p in self.turn.snippets if p.text in prompt_text]
+        gold_snippets = [p for p in shown_snippets if p.id in self.turn.gold]
+        seed = (
+            f"{self.seed} {draft_number} {bool(gold_snippets)} {bool(shown_snippets)}"
         )
-        if gold and (not other or chance.random() < skill):
-            return max(gold, key=lambda p: knowledge_f1(p.text, [self.turn.right])).text
-        return (other or gold)[0].text
+        rng = random.Random(seed)
+        if not self.turn.needs_knowledge:
+            if shown_snippets and rng.random() < DISTRACTION:
+                return shown_snippets[0].text
+            return self.turn.response
+        if not shown_snippets:
+            if self.other_responses:
+                return rng.choice(self.other_responses)
+            return "I cannot say."
+        has_feedback = len(messages) > 2
+        return self._use_evidence(shown_snippets, gold_snippets, has_feedback, rng)
 
-
-def simulators(
-    turns: Iterable[Turn], *, seed: int, rules: Rules = DEFAULTS
-) -> list[Simulator]:
-    """One for each turn; what the model makes up is drawn from the other turns' responses."""
-    listed = list(turns)
-    rng = random.Random(seed)
-    found = []
-    for n, turn in enumerate(listed):
-        others = [
-            t.response
-            for t in rng.sample(listed, min(8, len(listed)))
-            if t.response != turn.response
+    def _use_evidence(
+        self,
+        shown_snippets: Sequence[Passage],
+        gold_snippets: Sequence[Passage],
+        has_feedback: bool,
+        rng: random.Random,
+    ) -> str:
+        """The best gold snippet, or the first other one, by the model's skill."""
+        other_snippets = [
+            snippet for snippet in shown_snippets if snippet not in gold_snippets
         ]
-        found.append(Simulator(turn, others, seed=seed * 1_000_003 + n, rules=rules))
-    return found
+        skill = SKILL
+        if has_feedback:
+            skill = SKILL_AFTER_FEEDBACK
+        uses_gold = bool(gold_snippets) and (not other_snippets or rng.random() < skill)
+        if not uses_gold:
+            return other_snippets[0].text
+        reference_text = self.turn.reference_text
+        best = max(gold_snippets, key=lambda p: knowledge_f1(p.text, [reference_text]))
+        return best.text
+
+
+def simulators(turns: Iterable[Turn], *, seed: int) -> list[Simulator]:
+    """Return one simulator per turn; other responses are drawn from the other turns."""
+    all_turns = list(turns)
+    rng = random.Random(seed)
+    episodes = []
+    for number, turn in enumerate(all_turns):
+        other_responses = []
+        for other in rng.sample(all_turns, min(8, len(all_turns))):
+            if other.response != turn.response:
+                other_responses.append(other.response)
+        turn_seed = seed * 1_000_003 + number
+        episodes.append(Simulator(turn, other_responses, seed=turn_seed))
+    return episodes

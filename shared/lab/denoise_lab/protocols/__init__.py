@@ -1,24 +1,34 @@
 """The three papers' tables on any model: the same questions, systems and measures, next to the papers' figures.
 
-`make_sheets` prepares the tables of one paper, `run_sheets` asks the model, `save` writes the results.
+`choose_tables` prepares the tables of one paper, `measure_tables` asks the model, `save_tables` writes results.
 ``rag-denoise-lab protocol s2a|end|augmenter --llm ...`` is the command.
 """
 
-from denoise_lab.protocols.choose import PROTOCOLS, ProtocolRequest, make_sheets
-from denoise_lab.protocols.sheet import Line, Sheet, SystemReply, Table, run_sheets
-from denoise_lab.protocols.table import describe_table, format_rows, markdown, save
+from denoise_lab.protocols.choose import ProtocolRequest, choose_tables
+from denoise_lab.protocols.measure import (
+    ProtocolTable,
+    SystemReply,
+    TableRow,
+    TableSpec,
+    measure_tables,
+)
+from denoise_lab.protocols.table import (
+    describe_table,
+    format_markdown,
+    format_rows,
+    save_tables,
+)
 
 __all__ = [
-    "PROTOCOLS",
-    "Line",
     "ProtocolRequest",
-    "Sheet",
+    "ProtocolTable",
     "SystemReply",
-    "Table",
+    "TableRow",
+    "TableSpec",
+    "choose_tables",
     "describe_table",
+    "format_markdown",
     "format_rows",
-    "make_sheets",
-    "markdown",
-    "run_sheets",
-    "save",
+    "measure_tables",
+    "save_tables",
 ]

@@ -51,7 +51,7 @@ from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.decisions import LLMDiscrim
 from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.types import Passage
-from denoise_lab.controls import with_fresh_blocks
+from denoise_lab.controls import with_random_blocks
 from denoise_lab.experiments.real_sets import SETS
 from denoise_lab.layouts import LAYOUTS
 from denoise_lab.plots import plot_layers
@@ -59,17 +59,18 @@ from denoise_lab.plots import plot_layers
 Floats: TypeAlias = NDArray[np.float32]
 Cells: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[str, int, int], None]
-QuestionSets: TypeAlias = Mapping[str, tuple[list[Question], list[Question]]]
+# The questions to fit on, and those to measure on.
+QuestionHalves: TypeAlias = tuple[list[Question], list[Question]]
+QuestionSets: TypeAlias = Mapping[str, QuestionHalves]
 
 KEPT_SHARE = 0.3
-NOISE_LEVELS = (1, 5, 10, 20)  # passages read, the needed ones among them
-KEPT_COUNTS = (6, 3)
-# To fit on, and as many to measure on: with these, twenty passages each and a model of
-# 135M weights the paper's tables take 45 minutes on one core.
+NOISE_LEVELS = (1, 5, 10, 20)  # passages in the prompt, the gold ones among them
+KEPT_COUNTS = (6, 3)  # passages that END keeps
+# Questions to fit on, and as many to measure on. With 12, twenty passages each and a model
+# of 135M weights the paper's tables take 45 minutes on one core.
 STUDY_QUESTIONS = 12
-STUDY_RECALL = (
-    0.99  # of 12 questions a recall of .9 leaves one out, and layers that read little
-)
+# A recall of .9 over 12 questions may miss one of them, and chooses layers that read little.
+STUDY_RECALL = 0.99
 MANY_LAYERS = 16  # a model with more is read at every second one
 
 
@@ -81,7 +82,7 @@ class StudyTable:
     title: str
     rows: list[Cells]
 
-    def cells(self) -> list[list[str]]:
+    def format_cells(self) -> list[list[str]]:
         """A header and the rows, as texts."""
         table_cells = [list(self.rows[0])]
         for row in self.rows:
@@ -96,10 +97,16 @@ class StudyTable:
 
 
 class ModelStudy:
-    """The tables of one model. ``sets`` has by name the questions to fit on and those to measure on.
+    """Measures END's tables on one model.
 
-    The first set is the one whose layers are swept and whose probe meets the others. States are kept in
-    ``folder``, so that a study that was stopped resumes.
+    Args:
+        model: A folder or a name on the hub.
+        sets: By name the questions to fit on and those to measure on. The layers are swept on
+            the first set, and its probe is tried on the others.
+        folder: Hidden states are kept here, so that a study that was stopped resumes.
+        layers: The layers to read; all of them by default, or every second one of many.
+        answer_count: The most questions that the model answers.
+        progress: Called with a stage, the number of questions done, and of all.
     """
 
     def __init__(
@@ -128,19 +135,21 @@ class ModelStudy:
         self.layers = list(layers or default_layers)
         self._fit: ProbeFit | None = None
 
-    def tables(self) -> Iterator[StudyTable]:
-        """The tables, each as soon as it is measured."""
-        yield StudyTable("layers", "Layers and poolings", self.layer_rows())
-        yield StudyTable("prompts", "Prompts, last token", self.prompt_rows())
-        yield StudyTable("controls", "Without what a probe needs", self.control_rows())
-        yield StudyTable("tasks", "Other tasks", self.task_rows())
-        yield StudyTable("answers", "Answers by what is read", self.answer_rows())
+    def measure_tables(self) -> Iterator[StudyTable]:
+        """Yield the tables, each as soon as it is measured."""
+        yield StudyTable("layers", "Layers and poolings", self.measure_layers())
+        yield StudyTable("prompts", "Prompts, last token", self.measure_prompts())
+        yield StudyTable(
+            "controls", "Without what a probe needs", self.measure_controls()
+        )
+        yield StudyTable("tasks", "Other tasks", self.measure_tasks())
+        yield StudyTable("answers", "Answers by what is read", self.measure_answers())
         # Last: it takes more than all of the paper's tables.
-        yield StudyTable("scorers", "Next to other scorers", self.scorer_rows())
+        yield StudyTable("scorers", "Next to other scorers", self.measure_scorers())
 
     @property
     def probe_fit(self) -> ProbeFit:
-        """The sweep on the main set's questions for fitting."""
+        """The sweep over layers and poolings, fitted on the first half of the main set."""
         if self._fit is None:
             self._fit = fit_probe(
                 self.reader,
@@ -148,16 +157,16 @@ class ModelStudy:
                 layers=self.layers,
                 recall=STUDY_RECALL,
                 folder=self.folder,
-                progress=self._progress("layers, fitting"),
+                progress=self._stage_progress("layers, fitting"),
             )
         return self._fit
 
-    def layer_rows(self) -> list[Cells]:
-        """Each layer and pooling on the questions that were not fitted on."""
+    def measure_layers(self) -> list[Cells]:
+        """Each layer and pooling on the questions that were not fitted on (paper, section 2.2)."""
         poolings = swept_poolings(self.reader)
         reader = self.reader.with_pooling(poolings[-1])
-        _, measured = self.sets[self.main_set]
-        states = self._states(reader, measured, self.layers, "layers")
+        _, measured_questions = self.sets[self.main_set]
+        states = self._capture_states(reader, measured_questions, self.layers, "layers")
         rows = []
         for layer_fit in self.probe_fit.layers:
             chosen_text = ""
@@ -166,7 +175,7 @@ class ModelStudy:
             sampled_operations = layer_fit.operations[1:]
             low, high = np.quantile(sampled_operations, (0.025, 0.975))
             pooled_states = states.with_pooling(layer_fit.pooling)
-            figures = _figures(layer_fit, pooled_states)
+            figures = _fit_figures(layer_fit, pooled_states)
             rows.append(
                 {
                     "layer": layer_fit.layer,
@@ -179,46 +188,53 @@ class ModelStudy:
             )
         return rows
 
-    def prompt_rows(self) -> list[Cells]:
+    def measure_prompts(self) -> list[Cells]:
         """One probe for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
         rows = []
-        for name, layout in LAYOUTS.items():
+        for layout_name, layout in LAYOUTS.items():
             if not layout.pair:
                 settings = ReadingSettings(layout=layout, pooling="last")
-                reader = self._reader(self.model, settings)
-                figures = self._own_fit(reader, name)
-                rows.append({"prompt": name, **figures})
+                reader = self._make_reader(self.model, settings)
+                figures = self._fit_and_measure(reader, layout_name)
+                rows.append({"prompt": layout_name, **figures})
         return rows
 
-    def control_rows(self) -> list[Cells]:
-        """The chosen layer with fresh blocks (paper, Table 3), next to the model's own."""
-        fresh = with_fresh_blocks(self.reader.backbone)
+    def measure_controls(self) -> list[Cells]:
+        """The chosen layer of a model with random blocks (paper, Table 3), next to the model's own."""
+        random_model = with_random_blocks(self.reader.backbone)
         rows = []
         settings = ReadingSettings(pooling=self._pooling)
-        for name, model in (("the model", self.model), ("random weights", fresh)):
-            reader = self._reader(model, settings)
-            figures = self._own_fit(reader, name)
-            rows.append({"weights": name, **figures})
+        for model_name, model in (
+            ("the model", self.model),
+            ("random weights", random_model),
+        ):
+            reader = self._make_reader(model, settings)
+            figures = self._fit_and_measure(reader, model_name)
+            rows.append({"weights": model_name, **figures})
         return rows
 
-    def task_rows(self) -> list[Cells]:
+    def measure_tasks(self) -> list[Cells]:
         """The main set's probe on other sets, next to one fitted there (paper, Figure 5)."""
         rows = []
         reader = self.reader.with_pooling(self._pooling)
-        for name, (fitting, measured) in self.sets.items():
-            states = self._states(reader, measured, [self._layer], f"{name}, measuring")
-            fitted = self._states(reader, fitting, [self._layer], f"{name}, fitting")
-            (own_fit,) = fit_layers(fitted)
+        for set_name, (fitting_questions, measured_questions) in self.sets.items():
+            states = self._capture_states(
+                reader, measured_questions, [self._layer], f"{set_name}, measuring"
+            )
+            fitting_states = self._capture_states(
+                reader, fitting_questions, [self._layer], f"{set_name}, fitting"
+            )
+            (set_fit,) = fit_layers(fitting_states)
             for source, layer_fit in (
                 (self.main_set, self.probe_fit.chosen),
-                (name, own_fit),
+                (set_name, set_fit),
             ):
-                figures = _figures(layer_fit, states)
-                task_row = {"task": name, "fitted on": source}
+                figures = _fit_figures(layer_fit, states)
+                task_row = {"task": set_name, "fitted on": source}
                 rows.append(task_row | figures)
         return rows
 
-    def scorer_rows(self) -> list[Cells]:
+    def measure_scorers(self) -> list[Cells]:
         """END next to scorers that need no fit."""
         questions = self.sets[self.main_set][1]
         judge = LocalLLM(self.model, self.tokenizer, max_new_tokens=4)
@@ -229,77 +245,79 @@ class ModelStudy:
             "LLM-Discrim": LLMDiscrim(judge, max_concurrency=1),
         }
         rows = []
-        for name, scorer in scorers.items():
+        for scorer_name, scorer in scorers.items():
             start_time = time.process_time()
             list_scores = []
-            for done, question in enumerate(questions):
+            for done, question in enumerate(questions, 1):
                 texts = [text for _, text in text_pairs_of([question])]
-                question_scores = scorer.score(question.text, texts)
-                list_scores.append(question_scores)
-                self._report(name, done + 1, len(questions))
+                list_scores.append(scorer.score(question.text, texts))
+                self._report(scorer_name, done, len(questions))
             total_seconds = time.process_time() - start_time
             seconds = total_seconds / len(questions)
             all_scores = np.concatenate(list_scores)
             figures = _score_figures(all_scores, questions)
-            rows.append({"scorer": name, **figures, "CPU seconds": seconds})
+            rows.append({"scorer": scorer_name, **figures, "CPU seconds": seconds})
         return rows
 
-    def answer_rows(self) -> list[Cells]:
-        """Answers of the same model from the needed passages, with noise, and from what END keeps."""
-        _, measured = self.sets[self.main_set]
-        questions = [question for question in measured if question.answers]
+    def measure_answers(self) -> list[Cells]:
+        """Answers of the same model by what it reads (paper, Tables 1 and 2).
+
+        It reads the gold passages with more and more noise, what END keeps, and what the default keeps.
+        """
+        _, measured_questions = self.sets[self.main_set]
+        questions = [question for question in measured_questions if question.answers]
         questions = questions[: self.answer_count]
         if not questions:
             return [{"read": "no question has an accepted answer"}]
-        ways: dict[str, Callable[[Question], Sequence[Passage]]] = {}
+        passage_choices: dict[str, Callable[[Question], Sequence[Passage]]] = {}
         for count in NOISE_LEVELS:
-            ways[f"{count} passages"] = partial(_with_noise, count=count)
+            passage_choices[f"{count} passages"] = partial(_add_noise, count=count)
         scorer = ProbeScorer(self.reader, self.probe_fit.probe)
         for count in KEPT_COUNTS:
             probe_denoiser = ENDDenoiser(scorer, keep=count)
-            ways[f"END keeps {count}"] = partial(_kept_passages, probe_denoiser)
+            passage_choices[f"END keeps {count}"] = partial(
+                _keep_passages, probe_denoiser
+            )
         default_count = KEPT_COUNTS[0]
         default = ENDDenoiser(DefaultScorer(), keep=default_count)
-        ways[f"default keeps {default_count}"] = partial(_kept_passages, default)
+        passage_choices[f"default keeps {default_count}"] = partial(
+            _keep_passages, default
+        )
         rows = []
-        for name, choose_passages in ways.items():
-            answer_row = self._answer_row(name, choose_passages, questions)
+        for reading_name, choose_passages in passage_choices.items():
+            answer_row = self._measure_answer_row(
+                reading_name, choose_passages, questions
+            )
             rows.append(answer_row)
         return rows
 
-    def _answer_row(
+    def _measure_answer_row(
         self,
-        name: str,
+        reading_name: str,
         choose_passages: Callable[[Question], Sequence[Passage]],
         questions: Sequence[Question],
     ) -> Cells:
         llm = LocalLLM(self.model, self.tokenizer, max_new_tokens=32)
-        found = []
-        exact = []
+        answer_found = []
+        exact_matches = []
         likelihoods = []
         start_time = time.process_time()
-        for done, question in enumerate(questions):
-            chosen_passages = choose_passages(question)
-            messages = answer_messages(question.text, chosen_passages)
-            text = llm.complete(messages).text
-            is_found = contains_answer(text, question.answers)
-            found.append(float(is_found))
-            is_exact = exact_match(text, question.answers)
-            exact.append(float(is_exact))
-            first_answer = question.answers[0]
-            likelihood = self._answer_likelihood(messages, first_answer)
-            likelihoods.append(likelihood)
-            self._report(name, done + 1, len(questions))
+        for done, question in enumerate(questions, 1):
+            messages = answer_messages(question.text, choose_passages(question))
+            reply_text = llm.complete(messages).text
+            answer_found.append(float(contains_answer(reply_text, question.answers)))
+            exact_matches.append(float(exact_match(reply_text, question.answers)))
+            likelihoods.append(self._answer_likelihood(messages, question.answers[0]))
+            self._report(reading_name, done, len(questions))
         total_seconds = time.process_time() - start_time
-        seconds = total_seconds / len(questions)
         return {
-            "read": name,
-            "answer found": float(np.mean(found)),
-            "answer found, 95 %": _interval_text(found),
-            "exact match": float(np.mean(exact)),
+            "read": reading_name,
+            "answer found": float(np.mean(answer_found)),
+            "answer found, 95 %": _interval_text(answer_found),
+            "exact match": float(np.mean(exact_matches)),
             "log likelihood of the answer": float(np.mean(likelihoods)),
             "questions": len(questions),
-            "CPU seconds": seconds,
+            "CPU seconds": total_seconds / len(questions),
         }
 
     def _answer_likelihood(self, messages: Any, answer: str) -> float:
@@ -314,11 +332,9 @@ class ModelStudy:
             model_output = self.model(token_ids, logits_to_keep=answer_length + 1)
         answer_logits = model_output.logits[0, -answer_length - 1 : -1]
         log_probabilities = answer_logits.float().log_softmax(-1)
-        answer_places = range(answer_length)
-        answer_log_probabilities = log_probabilities[answer_places, answer_ids]
+        token_positions = range(answer_length)
+        answer_log_probabilities = log_probabilities[token_positions, answer_ids]
         return float(answer_log_probabilities.mean())
-
-    # -- parts -------------------------------------------------------------------------
 
     @property
     def _layer(self) -> int:
@@ -328,17 +344,21 @@ class ModelStudy:
     def _pooling(self) -> str:
         return self.probe_fit.chosen.pooling
 
-    def _reader(self, model: Any, settings: ReadingSettings) -> HiddenReader:
+    def _make_reader(self, model: Any, settings: ReadingSettings) -> HiddenReader:
         return HiddenReader(model, tokenizer=self.tokenizer, settings=settings)
 
-    def _own_fit(self, reader: HiddenReader, name: str) -> Cells:
-        fitting, measured = self.sets[self.main_set]
-        fitted = self._states(reader, fitting, [self._layer], f"{name}, fitting")
-        states = self._states(reader, measured, [self._layer], f"{name}, measuring")
-        (layer_fit,) = fit_layers(fitted)
-        return _figures(layer_fit, states)
+    def _fit_and_measure(self, reader: HiddenReader, reader_name: str) -> Cells:
+        fitting_questions, measured_questions = self.sets[self.main_set]
+        fitting_states = self._capture_states(
+            reader, fitting_questions, [self._layer], f"{reader_name}, fitting"
+        )
+        states = self._capture_states(
+            reader, measured_questions, [self._layer], f"{reader_name}, measuring"
+        )
+        (layer_fit,) = fit_layers(fitting_states)
+        return _fit_figures(layer_fit, states)
 
-    def _states(
+    def _capture_states(
         self,
         reader: HiddenReader,
         questions: Sequence[Question],
@@ -350,40 +370,41 @@ class ModelStudy:
             questions,
             layers=layers,
             folder=self.folder,
-            progress=self._progress(stage),
+            progress=self._stage_progress(stage),
         )
 
-    def _progress(self, stage: str) -> Callable[[int, int], None]:
+    def _stage_progress(self, stage: str) -> Callable[[int, int], None]:
         return partial(self._report, stage)
 
-    def _report(self, stage: str, done: int, of: int) -> None:
+    def _report(self, stage: str, done: int, total: int) -> None:
         if self.progress is not None:
-            self.progress(stage, done, of)
+            self.progress(stage, done, total)
 
 
-def _figures(layer_fit: LayerFit, states: HiddenStates) -> Cells:
-    """What a fit reaches on states that it was not fitted on."""
+def _fit_figures(layer_fit: LayerFit, states: HiddenStates) -> Cells:
+    """Figures of a fitted probe on states that it was not fitted on."""
     layer_states = states.by_layer[layer_fit.layer]
-    rows = np.asarray(layer_states, dtype=np.float32)
+    state_rows = np.asarray(layer_states, dtype=np.float32)
     bias = np.float32(layer_fit.regression.bias)
-    scores = rows @ layer_fit.regression.weight + bias
+    scores = state_rows @ layer_fit.regression.weight + bias
     return _ranking_figures(scores, states.labels, states.question_index)
 
 
 def _score_figures(scores: Floats, questions: Sequence[Question]) -> Cells:
     labels = np.concatenate([question.labels for question in questions])
-    counts = [len(question.passages) for question in questions]
-    question_numbers = np.arange(len(counts))
-    groups = np.repeat(question_numbers, counts)
-    return _ranking_figures(scores, labels, groups)
+    passage_counts = [len(question.passages) for question in questions]
+    question_numbers = np.arange(len(questions))
+    question_index = np.repeat(question_numbers, passage_counts)
+    return _ranking_figures(scores, labels, question_index)
 
 
 def _ranking_figures(
-    scores: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]
+    scores: Floats, labels: NDArray[np.bool_], question_index: NDArray[np.intp]
 ) -> Cells:
-    recalls = recall_at(scores, labels, groups, KEPT_SHARE)
+    """AUC and recall in the best `KEPT_SHARE`; all arrays have shape ``(passages,)``."""
+    recalls = recall_at(scores, labels, question_index, KEPT_SHARE)
     return {
-        "AUC": question_auc(scores, labels, groups),
+        "AUC": question_auc(scores, labels, question_index),
         "gold in 30 %": float(recalls.mean()),
         "gold in 30 %, 95 %": _interval_text(recalls.tolist()),
     }
@@ -394,66 +415,80 @@ def _interval_text(values: Sequence[float]) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
-def _with_noise(question: Question, count: int) -> list[Passage]:
-    """The needed passages, and others up to ``count``, in the order they came."""
-    places = sorted(
-        range(len(question.passages)),
-        key=lambda place: question.passages[place].id not in question.gold,
-    )
-    count = max(count, len(question.gold))
-    chosen_places = sorted(places[:count])
-    return [question.passages[place] for place in chosen_places]
+def _add_noise(question: Question, count: int) -> list[Passage]:
+    """The gold passages, and others up to ``count``, in the order in which they were retrieved."""
+    noise_left = max(0, count - len(question.gold))
+    chosen_passages = []
+    for passage in question.passages:
+        if passage.id in question.gold:
+            chosen_passages.append(passage)
+        elif noise_left:
+            chosen_passages.append(passage)
+            noise_left -= 1
+    return chosen_passages
 
 
-def _kept_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passage]:
+def _keep_passages(denoiser: ENDDenoiser, question: Question) -> Sequence[Passage]:
     return denoiser.denoise(question.text, question.passages).passages
 
 
-def question_sets(  # noqa: C901  one loop over files, each kind read its own way
-    data: Path | None, count: int
-) -> dict[str, tuple[list[Question], list[Question]]]:
-    """By name ``count`` questions to fit on and as many others to measure on.
+def read_study_sets(data: Path | None, count: int) -> QuestionSets:
+    """Return by name ``count`` questions to fit on and as many others to measure on.
 
-    ``data`` is a file of labelled questions, a folder with the sets that the project knows by their names, or None
-    for the questions that ship. Raises `InputError` where a set has too few.
+    Args:
+        data: A file of labelled questions, a folder with the sets that the project knows by
+            their names, or None for the questions that ship.
+        count: Questions of each half of a set.
+
+    Raises:
+        InputError: A set has too few questions with relevant and other passages.
     """
-    files: dict[str, Path | None] = {"questions": data}
     if data is None:
-        files = {"questions that ship": None}
-    elif data.is_dir():
-        files = {}
-        for name, file_name in SETS.items():
-            for path in sorted(data.glob(f"{file_name}.jsonl*")):
-                files[name] = path
-        if not files:
-            raise InputError(f"{data}: expected one of the sets {', '.join(SETS)}")
+        shipped_questions = sample_questions()
+        set_name = "questions that ship"
+        return {set_name: _halve_questions(set_name, shipped_questions, count)}
     sets = {}
-    for name, path in files.items():  # type: ignore[assignment]
-        questions = list(sample_questions())
-        if path is not None:
-            records = []
-            for line_number, record in read_records(path):
-                if isinstance(record, dict):
-                    records.append((line_number, record))
-            cases = parse_cases(records, labelled=True)
-            questions = list(cases.questions)
-        usable = []
-        for question in questions:
-            if 0 < len(question.gold) < len(question.passages):
-                usable.append(question)
-        half = min(count, len(usable) // 2)
-        if half < 2:
-            raise InputError(
-                f"{name}: {len(usable)} questions have relevant and other passages: expected 4 or more"
-            )
-        sets[name] = usable[:half], usable[half : 2 * half]
+    for set_name, path in _find_set_files(data).items():
+        records = []
+        for line_number, record in read_records(path):
+            if isinstance(record, dict):
+                records.append((line_number, record))
+        questions = parse_cases(records, labelled=True).questions
+        sets[set_name] = _halve_questions(set_name, questions, count)
     return sets
+
+
+def _find_set_files(data: Path) -> dict[str, Path]:
+    if not data.is_dir():
+        return {"questions": data}
+    set_files = {}
+    for set_name, file_name in SETS.items():
+        for path in sorted(data.glob(f"{file_name}.jsonl*")):
+            set_files[set_name] = path
+    if not set_files:
+        raise InputError(f"{data}: expected one of the sets {', '.join(SETS)}")
+    return set_files
+
+
+def _halve_questions(
+    set_name: str, questions: Sequence[Question], count: int
+) -> QuestionHalves:
+    usable = []
+    for question in questions:
+        if 0 < len(question.gold) < len(question.passages):
+            usable.append(question)
+    half = min(count, len(usable) // 2)
+    if half < 2:
+        raise InputError(
+            f"{set_name}: {len(usable)} questions have relevant and other passages: expected 4 or more"
+        )
+    return usable[:half], usable[half : 2 * half]
 
 
 def save_study(
     study: ModelStudy, tables: Sequence[StudyTable], model: str, folder: Path
 ) -> list[Path]:
-    """Write results.json, tables.md and layers.png; returns them."""
+    """Write results.json, tables.md and layers.png, and return their paths."""
     fitting, measured = study.sets[study.main_set]
     record = {
         "model": Path(model).name,
@@ -467,7 +502,8 @@ def save_study(
     results_path.write_text(record_text + "\n", encoding="utf-8")
     tables_path = folder / "tables.md"
     sections = [
-        f"## {table.title}\n\n{markdown_table(table.cells())}\n" for table in tables
+        f"## {table.title}\n\n{markdown_table(table.format_cells())}\n"
+        for table in tables
     ]
     tables_path.write_text("\n".join(sections), encoding="utf-8")
     picture_path = plot_layers(study.probe_fit, folder / "layers.png")

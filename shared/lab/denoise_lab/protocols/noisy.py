@@ -1,11 +1,10 @@
-"""END's tables of NoisyRetrieval (paper, Tables 1 and 2): all in, LLM-Discrim, what a scorer keeps, gold alone."""
+"""END's tables of NoisyRetrieval (paper, Tables 1 and 2): all chunks, LLM-Discrim, a scorer's choice, gold."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
@@ -24,21 +23,19 @@ from denoise_core.runtime.effects import (
 from denoise_core.scorers import decisions
 from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.types import Passage
-from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
-from denoise_lab.protocols.papers import noisy
-from denoise_lab.protocols.sheet import Sheet, System, SystemReply
+from denoise_lab.noisy_retrieval import LEVELS, PROSE_CHARACTERS, NoisyRetrieval
+from denoise_lab.protocols.measure import AnswerSystem, SystemReply, TableSpec
+from denoise_lab.protocols.papers import noisy_retrieval_figures
 from denoise_lab.s2a.cases import Case
 
-SHARE = 0.3  # of the chunks, as the paper keeps
-NAMES = {False: "standard", True: "extended"}
-Said = Literal["right", "another's", "unknown", "other"]
+KEPT_SHARE = 0.3  # of the chunks, as the paper keeps
 
 _PASSWORD = re.compile(r"(?<!\d)\d{8}(?!\d)")
 
 
-def case_of(question: Question, level: int) -> Case:
-    """A question of `NoisyRetrieval` as a case; the oracle reads the gold chunk alone."""
-    gold = tuple(p for p in question.passages if p.id in question.gold)
+def noisy_case(question: Question, level: int) -> Case:
+    """Return a question of `NoisyRetrieval` as a case; the oracle reads the gold chunk alone."""
+    gold_passages = tuple(p for p in question.passages if p.id in question.gold)
     return Case(
         question.id,
         f"level {level}",
@@ -46,98 +43,92 @@ def case_of(question: Question, level: int) -> Case:
         question.answers,
         question.text,
         question.passages,
-        gold,
+        gold_passages,
     )
 
 
-def prose() -> str:
-    """The passages that ship, as prose around the sentences."""
-    return "\n".join(p.text for q in sample_questions() for p in q.passages)
+def shipped_prose() -> str:
+    """The passages that ship, as the prose around the sentences with passwords."""
+    passage_texts = []
+    for question in sample_questions():
+        passage_texts += [passage.text for passage in question.passages]
+    return "\n".join(passage_texts)
 
 
-def made(
-    text: str,
+def make_noisy_cases(
+    prose_text: str,
     count: int,
     *,
     extended: bool,
-    characters: int = CHARACTERS,
+    characters: int = PROSE_CHARACTERS,
     seed: int = 0,
-    levels: Sequence[int] = LEVELS,
 ) -> list[Case]:
-    """``count`` questions of each level in ``text``. Raises `InputError` for a text that is too short."""
-    return [
-        case_of(q, level)
-        for level in levels
-        for q in NoisyRetrieval(level, extended, characters=characters).questions(
-            text, count, seed=seed
-        )
-    ]
-
-
-def classify_reply(reply: str, case: Case) -> Said:
-    """What a reply is: the password and no other, a distractor's, "unknown", or something else."""
-    codes = set(_PASSWORD.findall(reply))
-    if codes and codes <= set(case.gold):
-        return "right"
-    if any(code in p.text for code in codes for p in case.passages):
-        return "another's"
-    return "unknown" if reply.strip().strip(".").casefold() == "unknown" else "other"
+    """Return ``count`` questions of each level. Raises `InputError` if the prose is too short."""
+    cases = []
+    for level in LEVELS:
+        generator = NoisyRetrieval(level, extended, characters=characters)
+        for question in generator.make_questions(prose_text, count, seed=seed):
+            cases.append(noisy_case(question, level))
+    return cases
 
 
 class PasswordJudge:
-    """1 for the password that was asked for and no other (`classify_reply`)."""
+    """1 for the password that was asked for and no other, else 0."""
 
     name = "right"
 
     def judge(self, case: Case, answer: str) -> Flow[float | None]:
         yield from ()
-        return float(classify_reply(answer, case) == "right")
+        passwords = set(_PASSWORD.findall(answer))
+        return float(bool(passwords) and passwords <= set(case.gold))
 
 
-def answered(case: Case, passages: Sequence[Passage]) -> Flow[SystemReply]:
-    """The second pass over ``passages``."""
-    reply = yield from complete(
-        answer_messages(case.question, passages), tag="end.answer"
-    )
+def answer_from(case: Case, passages: Sequence[Passage]) -> Flow[SystemReply]:
+    """Answer from these passages: END's second pass."""
+    messages = answer_messages(case.question, passages)
+    reply = yield from complete(messages, tag="end.answer")
     return SystemReply(reply.text.strip())
 
 
-def all_in(case: Case) -> Flow[SystemReply]:
-    """RAG: every chunk."""
-    return (yield from answered(case, case.passages))
+def answer_from_all(case: Case) -> Flow[SystemReply]:
+    """Answer from every chunk: plain RAG."""
+    return (yield from answer_from(case, case.passages))
 
 
-def oracle(case: Case) -> Flow[SystemReply]:
-    """The gold chunk alone."""
-    return (yield from answered(case, case.clean_passages))
+def answer_from_gold(case: Case) -> Flow[SystemReply]:
+    """Answer from the gold chunk alone: the oracle."""
+    return (yield from answer_from(case, case.clean_passages))
 
 
-def ask_for_each_chunk(case: Case) -> Flow[SystemReply]:
-    """LLM-Discrim: the model judges each chunk; what it says yes to is kept, the first chunk where that is
-    none.
+def answer_after_discrimination(case: Case) -> Flow[SystemReply]:
+    """LLM-Discrim: the model accepts or rejects each chunk, then answers from the accepted ones.
+
+    If it accepts none, it answers from the first chunk.
     """
-    asked = tuple(
-        Complete(decisions.messages(case.question, p.text), "discriminate")
-        for p in case.passages
-    )
-    replies = yield from batch(asked)
-    failed = next((r for r in replies if isinstance(r, FailedItem)), None)
-    if failed is not None:
-        raise failed.error
-    known = Known([decisions.parse_verdict(r.text) for r in replies])
-    result = ENDDenoiser(known, threshold=0.5).denoise(case.question, case.passages)
-    return (yield from answered(case, result.passages))
+    requests = []
+    for passage in case.passages:
+        messages = decisions.messages(case.question, passage.text)
+        requests.append(Complete(messages, "discriminate"))
+    replies = yield from batch(tuple(requests))
+    scores = []
+    for reply in replies:
+        if isinstance(reply, FailedItem):
+            raise reply.error
+        scores.append(decisions.parse_verdict(reply.text))
+    denoiser = ENDDenoiser(FixedScores(scores), threshold=0.5)
+    result = denoiser.denoise(case.question, case.passages)
+    return (yield from answer_from(case, result.passages))
 
 
-def kept(denoiser: Denoiser, case: Case) -> Flow[SystemReply]:
-    """The second pass over what a denoiser keeps."""
+def answer_after_denoising(denoiser: Denoiser, case: Case) -> Flow[SystemReply]:
+    """Answer from what a denoiser keeps."""
     result = yield from denoise(case.question, case.passages, denoiser=denoiser)
-    reply = yield from answered(case, result.passages)
+    reply = yield from answer_from(case, result.passages)
     return SystemReply(reply.text, result.fallback is not None)
 
 
-class Known:
-    """A scorer whose scores are known already."""
+class FixedScores:
+    """A scorer that returns scores known before, one per text."""
 
     def __init__(self, scores: Sequence[float]) -> None:
         self.scores = np.array(scores, dtype=np.float32)
@@ -146,34 +137,35 @@ class Known:
         return self.scores
 
 
-def systems(scorers: Mapping[str, Scorer]) -> dict[str, System]:
-    """The paper's, each scorer keeping `SHARE` of the chunks between LLM-Discrim and the oracle."""
-    own = {
-        name: partial(kept, ENDDenoiser(s, keep=SHARE)) for name, s in scorers.items()
+def noisy_systems(scorers: Mapping[str, Scorer]) -> dict[str, AnswerSystem]:
+    """The paper's systems; each scorer keeps `KEPT_SHARE` of the chunks."""
+    systems: dict[str, AnswerSystem] = {
+        "all in": answer_from_all,
+        "LLM-Discrim": answer_after_discrimination,
     }
-    return {
-        "all in": all_in,
-        "LLM-Discrim": ask_for_each_chunk,
-        **own,
-        "oracle": oracle,
-    }
+    for name, scorer in scorers.items():
+        denoiser = ENDDenoiser(scorer, keep=KEPT_SHARE)
+        systems[name] = partial(answer_after_denoising, denoiser)
+    systems["oracle"] = answer_from_gold
+    return systems
 
 
-def sheet(
+def noisy_table(
     cases: Iterable[Case],
     scorers: Mapping[str, Scorer],
     *,
     extended: bool,
     notes: tuple[str, ...] = (),
-) -> Sheet:
-    """One of the two tables; ``scorers`` has "END" where there is a probe on the model's own layers."""
-    return Sheet(
-        f"noisy-{NAMES[extended]}",
-        f"NoisyRetrieval, {NAMES[extended]}",
+) -> TableSpec:
+    """One of the two tables; ``scorers`` has "END" if there is a probe on the model's own layers."""
+    set_name = "extended" if extended else "standard"
+    return TableSpec(
+        f"noisy-{set_name}",
+        f"NoisyRetrieval, {set_name}",
         "right, %",
         tuple(cases),
-        systems(scorers),
+        noisy_systems(scorers),
         PasswordJudge(),
-        noisy(extended),
+        noisy_retrieval_figures(extended),
         notes,
     )

@@ -6,156 +6,133 @@ reads the question without the opinion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from denoise_core.embedded.sample import sample_answers
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.effects import Flow
-from denoise_core.s2a import MessageDenoiser
-from denoise_core.s2a.answer import S2A, S2AAnswer
-from denoise_core.types import Passage
-from denoise_lab.protocols.papers import OPINIONS
-from denoise_lab.protocols.sheet import Sheet, System, SystemReply
+from denoise_lab.protocols.measure import AnswerSystem, SystemReply, TableSpec
+from denoise_lab.protocols.papers import OPINION_FIGURES
 from denoise_lab.s2a.cases import Case
 from denoise_lab.s2a.judges import Judge
-from denoise_lab.s2a.systems import System as S2ASystem
-from denoise_lab.s2a.systems import paper_systems
+from denoise_lab.s2a.systems import S2ASystem, paper_systems
 
-NONE = "none"
-KINDS = (NONE, "correct_suggested", "incorrect_suggested", "correct_denied")
 SYSTEMS = (
-    *(
-        "plain",
-        "instructed",
-        "stepwise",
-        "oracle",
-        "s2a default",
-        "s2a single",
-        "s2a keep_original",
-    ),
-    *("s2a not_instructed", "s2a select"),
+    "plain",
+    "instructed",
+    "stepwise",
+    "oracle",
+    "s2a default",
+    "s2a single",
+    "s2a keep_original",
+    "s2a not_instructed",
+    "s2a select",
 )
-BOTH = "s2a select, question too"
 
 
-def forms(
-    name: str,
+def opinion_cases(
+    case_id: str,
     question: str,
     gold: Sequence[str],
-    opinions: Mapping[str, str],
-    passages: tuple[Passage, ...] = (),
-    clean: tuple[Passage, ...] = (),
+    right_answer: str,
+    wrong_answer: str,
 ) -> list[Case]:
-    """A question alone and with each of ``opinions``, sentences by kind; ``clean`` is what the oracle reads."""
-    said = {NONE: "", **opinions}
-    return [
-        Case(
-            f"{name}.{kind}",
-            kind,
-            f"{question} {extra}".strip(),
-            tuple(gold),
-            question,
-            passages,
-            clean,
-        )
-        for kind, extra in said.items()
-    ]
+    """Return a question in its four forms.
 
-
-def opinions_of(right: str, wrong: str) -> dict[str, str]:
-    """The three opinions about a right and a wrong answer."""
-    right, wrong = (text.strip().rstrip(".") for text in (right, wrong))
-    return {
-        "correct_suggested": f'I think the answer is "{right}", but I am really not sure.',
-        "incorrect_suggested": f'I think the answer is "{wrong}", but I am really not sure.',
-        "correct_denied": f'I do not think the answer is "{right}", but I am really not sure.',
-    }
-
-
-def shipped(count: int | None = None) -> list[Case]:
-    """The questions that ship, without passages, with the right and wrong answers written for them."""
-    return [
-        case
-        for n, p in enumerate(sample_answers()[:count], 1)
-        for case in forms(
-            f"q{n}",
-            p.question.text,
-            p.question.answers,
-            opinions_of(p.right_answer, p.wrong_answer),
-        )
-    ]
-
-
-def of_questions(questions: Sequence[Question]) -> list[Case]:
-    """Questions of a user's own, without passages; the wrong answer is that of the next question that has another.
-
-    Raises `InputError` when fewer than two have answers.
+    Args:
+        case_id: Start of the cases' ids.
+        question: The question without an opinion.
+        gold: The accepted answers.
+        right_answer: The answer that is suggested or doubted.
+        wrong_answer: The other answer that is suggested.
     """
-    known = [q for q in questions if q.answers]
-    out: list[Case] = []
-    for n, q in enumerate(known):
-        others = (
-            o.answers[0]
-            for o in (*known[n + 1 :], *known[:n])
-            if o.answers[0] not in q.answers
+    right_answer = right_answer.strip().rstrip(".")
+    wrong_answer = wrong_answer.strip().rstrip(".")
+    opinions = {
+        "none": "",
+        "correct_suggested": f'I think the answer is "{right_answer}", but I am really not sure.',
+        "incorrect_suggested": f'I think the answer is "{wrong_answer}", but I am really not sure.',
+        "correct_denied": f'I do not think the answer is "{right_answer}", but I am really not sure.',
+    }
+    cases = []
+    for kind, opinion in opinions.items():
+        asked_text = f"{question} {opinion}".strip()
+        case = Case(f"{case_id}.{kind}", kind, asked_text, tuple(gold), question)
+        cases.append(case)
+    return cases
+
+
+def shipped_opinion_cases(count: int | None = None) -> list[Case]:
+    """The questions that ship, without passages, with the right and wrong answers written for them."""
+    cases: list[Case] = []
+    for number, sample in enumerate(sample_answers()[:count], 1):
+        cases += opinion_cases(
+            f"q{number}",
+            sample.question.text,
+            sample.question.answers,
+            sample.right_answer,
+            sample.wrong_answer,
         )
-        wrong = next(others, None)
-        if wrong is None:
-            raise InputError(
-                "opinions need two questions or more, with different answers: add 'answers'"
-            )
-        out += forms(
-            q.id or f"q{n + 1}", q.text, q.answers, opinions_of(q.answers[0], wrong)
+    return cases
+
+
+def user_opinion_cases(questions: Sequence[Question]) -> list[Case]:
+    """A user's questions, without passages. The wrong answer is that of the next question that has another.
+
+    Raises:
+        InputError: Fewer than two questions have different answers.
+    """
+    answered_questions = [question for question in questions if question.answers]
+    cases: list[Case] = []
+    for number, question in enumerate(answered_questions):
+        later = answered_questions[number + 1 :]
+        earlier = answered_questions[:number]
+        wrong_answer = _other_answer(question, [*later, *earlier])
+        case_id = question.id or f"q{number + 1}"
+        cases += opinion_cases(
+            case_id, question.text, question.answers, question.answers[0], wrong_answer
         )
-    if not out:
+    if not cases:
         raise InputError(
             "opinions need questions with 'answers', or records with 'prompt' and 'opinion_type'"
         )
-    return out
+    return cases
 
 
-def systems(llm_for: Callable[[int], LLM]) -> dict[str, S2ASystem]:
-    """The paper's, and ``select`` on the question first and then on the passages, as one would use it there."""
+def _other_answer(question: Question, other_questions: Sequence[Question]) -> str:
+    """The first answer of another question that is none of this question's."""
+    for other in other_questions:
+        if other.answers[0] not in question.answers:
+            return other.answers[0]
+    raise InputError(
+        "opinions need two questions or more, with different answers: add 'answers'"
+    )
 
-    def both(case: Case, seed: int) -> Flow[S2AAnswer]:
-        llm = llm_for(seed)
-        neutral = yield from MessageDenoiser(llm, variant="select").flow(case.question)
-        return (yield from S2A(llm, variant="select").flow(neutral.text, case.passages))
 
-    return {**paper_systems(llm_for), BOTH: both}
+def adapt_s2a_system(system: S2ASystem) -> AnswerSystem:
+    """Return a system of S2A in the form that a `TableSpec` takes."""
 
-
-def telling(system: S2ASystem) -> System:
-    """A system of S2A as one of a `Sheet`."""
-
-    def ask(case: Case) -> Flow[SystemReply]:
-        answer = yield from system(case, 0)
+    def answer_case(case: Case) -> Flow[SystemReply]:
+        answer = yield from system(case)
         return SystemReply(answer.text, answer.result.fallback is not None)
 
-    return ask
+    return answer_case
 
 
-def final(answer: str) -> str:
-    """The answer itself, without steps before it and a full stop after it."""
-    return answer.rpartition("The answer is ")[2].strip().removesuffix(".").strip()
-
-
-def sheet(
+def opinion_table(
     llm: LLM, cases: Iterable[Case], judge: Judge, notes: tuple[str, ...] = ()
-) -> Sheet:
-    """The table of opinions. Where cases have passages, ``select`` is asked about question and passages too."""
-    asked = tuple(cases)
-    known = systems(lambda seed: llm)
-    names = (*SYSTEMS, BOTH) if any(c.passages for c in asked) else SYSTEMS
-    return Sheet(
+) -> TableSpec:
+    """The table of opinions."""
+    systems = paper_systems(llm)
+    return TableSpec(
         "opinions",
         "Questions with an opinion about the answer",
         "right, %",
-        asked,
-        {name: telling(known[name]) for name in names},
+        tuple(cases),
+        {name: adapt_s2a_system(systems[name]) for name in SYSTEMS},
         judge,
-        OPINIONS,
+        OPINION_FIGURES,
         notes,
     )

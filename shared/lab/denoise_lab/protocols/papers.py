@@ -1,4 +1,4 @@
-"""What the papers report, in percent, each figure with its source; tables show them next to new measurements.
+"""The figures that the papers report, in percent, each with its source; tables show them next to new ones.
 
 The papers used other models, prompts and questions, so figures are comparable in kind, not digit by digit.
 """
@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ALL = "all"
-
-Figures = Mapping[str, Mapping[str, float]]
+ALL = "all"  # the column over the cases of all kinds
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
-    """``figures`` by system and column; ``source`` names paper, place, model and questions."""
+class PaperFigures:
+    """Figures of one table.
+
+    Attributes:
+        source: Paper, section or table, model and questions.
+        figures: By system and column, in percent.
+    """
 
     source: str
-    figures: Figures
+    figures: Mapping[str, Mapping[str, float]]
 
 
-OPINIONS = Paper(
+OPINION_FIGURES = PaperFigures(
     "System 2 Attention (arXiv 2311.11829), section 3.2, Figure 5, and section 3.2.1: LLaMA-2-70B-chat, 200 "
     "questions of TriviaQA with opinions from SycophancyEval, judged by a model",
     {
@@ -37,32 +40,35 @@ OPINIONS = Paper(
     },
 )
 
-PROBLEMS = Paper(
+PROBLEM_FIGURES = PaperFigures(
     "System 2 Attention (arXiv 2311.11829), section 3.2, Figure 7: LLaMA-2-70B-chat, GSM-IC, three seeds; "
     "with a sentence off the topic S2A gains about 12 points; the text does not say from which base",
     {"plain": {"topic": 51.7}, "s2a relevance": {"topic": 61.3}},
 )
 
-_STANDARD = (100.0, 100.0, 91.0, 54.0, 8.0)
-_EXTENDED = (100.0, 94.0, 71.0, 40.0, 4.0)
+# All passages in the prompt, by level 0 to 4 of the distractors.
+_STANDARD_SET = (100.0, 100.0, 91.0, 54.0, 8.0)
+_EXTENDED_SET = (100.0, 94.0, 71.0, 40.0, 4.0)
 
 
-def noisy(extended: bool) -> Paper:
-    """All in by level, and at level 4 of the standard set what discarding brings."""
-    by_level = _EXTENDED if extended else _STANDARD
-    figures: dict[str, dict[str, float]] = {
-        "all in": {f"level {n}": v for n, v in enumerate(by_level)}
-    }
+def noisy_retrieval_figures(extended: bool) -> PaperFigures:
+    """END's Table 1 (standard set) or Table 2 (extended); only the standard set has figures for discarding."""
+    level_figures = _EXTENDED_SET if extended else _STANDARD_SET
+    all_in = {}
+    for level, figure in enumerate(level_figures):
+        all_in[f"level {level}"] = figure
+    figures: dict[str, dict[str, float]] = {"all in": all_in}
     if not extended:
-        figures |= {"LLM-Discrim": {"level 4": 20.0}, "END": {"level 4": 68.0}}
-    return Paper(
+        figures["LLM-Discrim"] = {"level 4": 20.0}
+        figures["END"] = {"level 4": 68.0}
+    return PaperFigures(
         "Early Noise Dropping (arXiv 2502.18915), Tables 1 and 2: Llama-3-8B, about 4,000 tokens a question "
         "(extended: 8,000); END by a probe on its layer 13, 30 % kept",
         figures,
     )
 
 
-NEWS_CHAT = Paper(
+NEWS_CHAT_FIGURES = PaperFigures(
     "LLM-Augmenter (arXiv 2302.12813), Table 1, news chat: ChatGPT, Knowledge-F1 against the gold knowledge",
     {
         "closed book": {ALL: 26.71},
@@ -73,7 +79,7 @@ NEWS_CHAT = Paper(
     },
 )
 
-ANSWERS = Paper(
+ANSWER_FIGURES = PaperFigures(
     "LLM-Augmenter (arXiv 2302.12813) reports overlap with the gold text, no share of right answers",
     {},
 )

@@ -1,32 +1,28 @@
 """The parts of S2A's evaluation, which `denoise_lab.protocols` runs.
 
-`systems` (the paper's variants and `baselines`), `cases` (what is asked), `judges` (what
-is right), `distill` (learning from it).
+`cases` (the questions), `systems` (the paper's baselines and variants), `judges` (whether an answer is right),
+`distill` (training data from recorded runs).
 """
 
-from denoise_lab.s2a.baselines import Baseline
-from denoise_lab.s2a.cases import Case, from_gsm, from_opinions
+from denoise_lab.s2a.cases import Case, cases_from_gsm, cases_from_opinions
 from denoise_lab.s2a.judges import (
+    ExactJudge,
     FactualityJudge,
     Judge,
-    MatchJudge,
+    MentionJudge,
     NumberJudge,
-    ObjectivityJudge,
-    QualityJudge,
 )
-from denoise_lab.s2a.systems import System, paper_systems
+from denoise_lab.s2a.systems import S2ASystem, paper_systems
 
 __all__ = [
-    "Baseline",
     "Case",
+    "ExactJudge",
     "FactualityJudge",
     "Judge",
-    "MatchJudge",
+    "MentionJudge",
     "NumberJudge",
-    "ObjectivityJudge",
-    "QualityJudge",
-    "System",
-    "from_gsm",
-    "from_opinions",
+    "S2ASystem",
+    "cases_from_gsm",
+    "cases_from_opinions",
     "paper_systems",
 ]

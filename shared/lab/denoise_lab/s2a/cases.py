@@ -1,4 +1,4 @@
-"""What is asked: a question as a person put it, and the same without distraction for the oracle."""
+"""Cases: a question as a person asked it, and the same without distraction for the oracle."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from denoise_core.types import Passage
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``kind`` is the type that tables are broken down by; ``gold`` all forms of the right answer.
+    """One question of a protocol.
 
-    ``clean_question`` and ``clean_passages`` hold no distractor: what the oracle is asked.
+    Attributes:
+        id: Its id.
+        kind: Its type, by which tables are broken down.
+        question: The question as it is asked, with an opinion or another distraction.
+        gold: The accepted answers.
+        clean_question: The question without distraction, which the oracle is asked.
+        passages: The passages, with distractors.
+        clean_passages: The passages without distractors, which the oracle reads.
     """
 
     id: str
@@ -26,49 +33,60 @@ class Case:
     clean_passages: tuple[Passage, ...] = ()
 
 
-def from_opinions(records: Iterable[Mapping[str, Any]]) -> list[Case]:
-    """Questions with a suggested answer: fields ``id, prompt, question, opinion_type, correct_answer``.
+def cases_from_opinions(records: Iterable[Mapping[str, Any]]) -> list[Case]:
+    """Questions with a suggested answer, in the shape of SycophancyEval.
 
-    ``correct_aliases`` is used when there. Records without a single ``prompt`` (whole chats) are left out.
-    Raises `InputError` naming a record that lacks a field.
+    Args:
+        records: Fields ``id, prompt, question, opinion_type, correct_answer``, and
+            ``correct_aliases`` if there are more accepted answers. Records without a single
+            ``prompt`` (whole chats) are left out.
+
+    Raises:
+        InputError: A record lacks a field.
     """
     cases = []
     for record in records:
-        if _field(record, "prompt") is None:
+        prompt_text = _require_field(record, "prompt")
+        if prompt_text is None:
             continue
-        gold = tuple(
-            record.get("correct_aliases") or [_field(record, "correct_answer")]
+        gold = record.get("correct_aliases")
+        if not gold:
+            gold = [_require_field(record, "correct_answer")]
+        case = Case(
+            record["id"],
+            _require_field(record, "opinion_type"),
+            prompt_text,
+            tuple(gold),
+            _require_field(record, "question"),
         )
-        cases.append(
-            Case(
-                record["id"],
-                _field(record, "opinion_type"),
-                record["prompt"],
-                gold,
-                _field(record, "question"),
-            )
-        )
+        cases.append(case)
     return cases
 
 
-def from_gsm(records: Iterable[Mapping[str, Any]]) -> list[Case]:
-    """Word problems with an irrelevant sentence: fields ``id, new_question, original_question, answer``.
+def cases_from_gsm(records: Iterable[Mapping[str, Any]]) -> list[Case]:
+    """Word problems with an irrelevant sentence, in the shape of GSM-IC.
 
-    The type is the label of the sentence, in topic or out of it. Raises `InputError` as `from_opinions`.
+    Args:
+        records: Fields ``id, new_question, original_question, answer``. A case's kind is
+            ``sentence_label``: whether the sentence is on the topic.
+
+    Raises:
+        InputError: A record lacks a field.
     """
-    return [
-        Case(
-            str(_field(r, "id")),
-            str(r.get("sentence_label", "unlabelled")),
-            _field(r, "new_question"),
-            (str(_field(r, "answer")),),
-            _field(r, "original_question"),
+    cases = []
+    for record in records:
+        case = Case(
+            str(_require_field(record, "id")),
+            str(record.get("sentence_label", "unlabelled")),
+            _require_field(record, "new_question"),
+            (str(_require_field(record, "answer")),),
+            _require_field(record, "original_question"),
         )
-        for r in records
-    ]
+        cases.append(case)
+    return cases
 
 
-def _field(record: Mapping[str, Any], name: str) -> Any:
+def _require_field(record: Mapping[str, Any], name: str) -> Any:
     if name not in record:
         raise InputError(
             f"record {record.get('id', '?')!r} has no field {name!r}; it has {', '.join(record)}"
