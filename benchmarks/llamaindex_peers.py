@@ -37,6 +37,7 @@ from denoise_core.embedded import embedding_scorer, sample_questions
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
+from denoise_core.support.judges import FunctionJudge
 from denoise_core.text.chunk import sentence_spans
 from denoise_lab.experiments.scripted_server import (
     Server,
@@ -151,7 +152,7 @@ def is_stated(question: str, evidence: Sequence[str], claim: str) -> float:
     return float(any(claim in text for text in evidence))
 
 
-RULE = Groundedness(is_stated)
+RULE = Groundedness(FunctionJudge(is_stated))
 
 
 def under_part(bench: Benchmark, part_name: str) -> Benchmark:
@@ -328,7 +329,6 @@ def report_engines(bench: Benchmark) -> None:
         outcome = metadata.get("denoise", {}).get("outcome")
         measure = f"says that no answer passed: {name}"
         rows.row(measure, outcome == "unsupported", "1 = yes", at_least=1)
-    Settings.llm = None
 
 
 def ask_engine(name: str, model: ScriptedModel) -> Any:

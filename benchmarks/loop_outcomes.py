@@ -27,6 +27,7 @@ from denoise_core.augmenter.drafting import DraftReply, DraftRequest, FixedText
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
+from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
 from denoise_lab.split import place_of
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("loop_outcomes", options)
     if options.quick:
-        judge = Groundedness(is_stated)
+        judge = Groundedness(FunctionJudge(is_stated))
         report_rated(bench, [quick_rated()], judge)
         report_named(bench, "NQ", [quick_named()], judge)
         return bench.finish()

@@ -26,7 +26,7 @@ from langchain_denoise.middleware import DenoiseToolResults
 
 Case: TypeAlias = dict[str, Any]
 Result: TypeAlias = Any
-"""A `ToolMessage` or a `Command`."""
+"""A `ToolMessage`, or a `Command` with messages in its update."""
 
 # The quick form's one result, with the fields of the files of ``DATA/payloads``.
 QUICK_CASE: Case = {
@@ -72,13 +72,8 @@ def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
     whole_count = unread_count = moved_count = silent_count = 0
     shares = []
     for case in cases:
-        middleware = DenoiseToolResults(
-            tools=[case["tool"]], min_characters=0, where="state"
-        )
         returned = as_returned(case)
-        denoised = middleware.wrap_tool_call(
-            request_of(case), lambda request, returned=returned: returned
-        )
+        denoised = denoise_result(case, returned)
         is_whole = has_form(case, returned, denoised) and has_needed(case, denoised)
         whole_count += is_whole
         if not is_whole:
@@ -100,6 +95,13 @@ def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
         ("texts cut without a note", silent_count),
     ):
         bench.row(measure, count, "results", at_most=0)
+
+
+def denoise_result(case: Case, returned: Result) -> Result:
+    middleware = DenoiseToolResults(
+        tools=[case["tool"]], min_characters=0, where="state"
+    )
+    return middleware.wrap_tool_call(request_of(case), lambda request: returned)
 
 
 def has_needed(case: Case, result: Result) -> bool:
@@ -287,7 +289,7 @@ def whole_text(result: Result) -> str:
         if isinstance(message, ToolMessage):
             call_ids.append({"tool_call_id": message.tool_call_id})
     if isinstance(result, Command):
-        update = {**result.update, "messages": call_ids}
+        update = {**(result.update or {}), "messages": call_ids}
         command = {"graph": result.graph, "update": update, "goto": result.goto}
         parts.append(to_json(command))
     return "\n".join(parts)
@@ -324,7 +326,7 @@ def is_same_kind(returned: Result, denoised: Result) -> bool:
     if not all(is_same_message(before, after) for before, after in messages):
         return False
     if isinstance(returned, Command):
-        has_same_fields = list(returned.update) == list(denoised.update)
+        has_same_fields = list(returned.update or ()) == list(denoised.update)
         return has_same_fields and returned.goto == denoised.goto
     return True
 

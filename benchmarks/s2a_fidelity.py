@@ -66,9 +66,8 @@ def report_clauses(bench: Benchmark) -> None:
     for record in json_lines(RECORDED):
         if record["kind"] != "question":
             continue
-        reply_text = record["reply"]
-        llm = FunctionLLM(lambda messages, reply_text=reply_text: reply_text)
-        neutral = MessageDenoiser(llm).neutralize(record["asked"])
+        denoiser = MessageDenoiser(replay(record["reply"]))
+        neutral = denoiser.neutralize(record["asked"])
         is_refused = neutral.fallback is not None
         refused_count += is_refused
         is_cleared.append(bool(neutral.dropped))
@@ -78,6 +77,10 @@ def report_clauses(bench: Benchmark) -> None:
     bench.right("cleared of a clause", is_cleared)
     bench.right("left as they are, all clauses being named", is_whole)
     bench.row("refused by the code", refused_count, "questions")
+
+
+def replay(text: str) -> FunctionLLM:
+    return FunctionLLM(lambda messages: text)
 
 
 def report_needed_sentences(bench: Benchmark) -> None:

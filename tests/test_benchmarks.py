@@ -47,10 +47,10 @@ def test_what_engines_serves_is_exported_and_what_is_missing_is_said(
 ):
     monkeypatch.syspath_prepend(str(FOLDER))
     import engines
-    from _engine_shapes import DECODERS, ENCODER, exported
+    from _engine_shapes import DECODERS, ENCODER, export_shape
 
     for shape in (*DECODERS, ENCODER):
-        scores = exported(shape, tmp_path / shape).score(
+        scores = export_shape(shape, tmp_path / shape).score(
             "who wrote it", ["Rain fell all day.", "A clerk did.", ""]
         )
         assert len(set(scores.tolist())) == 3
