@@ -178,10 +178,10 @@ def score_passages(
     return default_stack().combine(encoder.signals(query, texts))
 
 
-def score_vectors(query: str, vectors: np.ndarray) -> np.ndarray:
+def score_vectors(query: str, vectors: np.ndarray) -> None:
     network, tokenizer = load_encoder(minilm_folder())
     state = network.hidden_states([tokenizer.encode(query).ids])[0].mean(0)
-    return vectors @ (state / np.linalg.norm(state))
+    _ = vectors @ (state / np.linalg.norm(state))
 
 
 def cpu_seconds(call: Callable[[], object]) -> float:
