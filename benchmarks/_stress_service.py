@@ -120,8 +120,12 @@ def report_goodput(bench: Benchmark, seconds: float) -> None:
     rows.row("answered in time over capacity", goodput, "ratio", at_least=0.8)
     rows.row("refusal, 99th percentile", refusal, "ms")
     rows.row("an idle service, 99th percentile", idle, "ms")
-    measure = "refusal less an idle service's reply, 99th percentiles"
-    rows.row(measure, max(0.0, refusal - idle), "ms", at_most=20)
+    rows.row(
+        "refusal less an idle service's reply, 99th percentiles",
+        max(0.0, refusal - idle),
+        "ms",
+        at_most=20,
+    )
 
 
 def percentile_ms(seconds: Sequence[float]) -> float:

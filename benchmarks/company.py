@@ -266,8 +266,12 @@ def report_kinds(
         for kind in ONE_DOCUMENT_KINDS:
             for outcome in outcomes_by_kind[kind]:
                 shares.append(outcome.text_share)
-        measure = "lookup and compare: text"
-        kinds.row(measure, float(np.mean(shares)), "share", at_most=MOST_LOOKUP_TEXT)
+        kinds.row(
+            "lookup and compare: text",
+            float(np.mean(shares)),
+            "share",
+            at_most=MOST_LOOKUP_TEXT,
+        )
     report_called_absent(
         kinds.under("answerable: "), answerable, at_most=MOST_FALSE_ALARMS
     )
@@ -292,8 +296,7 @@ def report_selection(
             answerable.append(outcome)
         elif outcome.kind == ON_TOPIC:
             on_topic.append(outcome)
-    measure = "select: without a reply"
-    bench.row(measure, missing_count, "questions", at_most=0)
+    bench.row("select: without a reply", missing_count, "questions", at_most=0)
     bench = bench.under(has_targets=has_targets)
     if answerable:
         rows = bench.under("select, answerable: ")

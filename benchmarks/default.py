@@ -117,8 +117,11 @@ def report_set(
         gain = np.subtract(gold, other_gold["BM25"])
         bench.mean("gain over BM25", gain, at_least=0.0)
     if name in SETS:
-        measure = f"gold lost at a stated risk of {DEFAULT_RISK:g}"
-        bench.mean(measure, np.subtract(1, gold), at_most=DEFAULT_RISK)
+        bench.mean(
+            f"gold lost at a stated risk of {DEFAULT_RISK:g}",
+            np.subtract(1, gold),
+            at_most=DEFAULT_RISK,
+        )
     return float(np.mean(gold)), mean_text
 
 
@@ -259,10 +262,18 @@ def report_fits(bench: Benchmark, options: Options, encoder: SentenceEncoder) ->
             f"{verdict.outcome} ({verdict.gain:+.3f}); held-out half: {outcome} ({gain:+.3f})"
         )
         rows = bench.under(f"fit on {name}: ")
-        measure = "text saved against cosine, held-out half"
-        rows.row(measure, gain, "share", interval=(low, high))
-        measure = "its verdict is the held-out half's"
-        rows.row(measure, verdict.outcome == outcome, "1 or 0", at_least=1)
+        rows.row(
+            "text saved against cosine, held-out half",
+            gain,
+            "share",
+            interval=(low, high),
+        )
+        rows.row(
+            "its verdict is the held-out half's",
+            verdict.outcome == outcome,
+            "1 or 0",
+            at_least=1,
+        )
 
 
 def report_calibrations(

@@ -131,8 +131,9 @@ def report_shape(bench: Benchmark, python: Path, folder: Path, shape: str) -> No
         expected = np.asarray(local.score(query, edge_texts))
         difference = largest_difference(remote.score(query, edge_texts), expected)
         bench.row("deviation of scores", float(expected.std()), "score")
-        measure = "largest difference to local scores"
-        bench.row(measure, difference, "score", at_most=TOLERANCE)
+        bench.row(
+            "largest difference to local scores", difference, "score", at_most=TOLERANCE
+        )
         if shape != ENCODER:
             second_scores = local.score(second_query, texts)
             report_cache(bench, server, remote, texts, second_query, second_scores)
@@ -158,14 +159,16 @@ def report_cache(
     second_seconds = time.perf_counter() - start_time
     tokens, hits = server.count_prefix_tokens()
     share = (hits - first_hits) / max(1.0, tokens - first_tokens)
-    measure = "tokens of a second question found kept"
-    bench.row(measure, share, "share", at_least=0.8)
+    bench.row("tokens of a second question found kept", share, "share", at_least=0.8)
     difference = largest_difference(scores, expected)
-    measure = "largest difference to local scores, from what was kept"
-    bench.row(measure, difference, "score", at_most=TOLERANCE)
+    bench.row(
+        "largest difference to local scores, from what was kept",
+        difference,
+        "score",
+        at_most=TOLERANCE,
+    )
     ratio = first_seconds / second_seconds
-    measure = "seconds of the first question over those of the second"
-    bench.row(measure, ratio, "ratio")
+    bench.row("seconds of the first question over those of the second", ratio, "ratio")
 
 
 def report_concurrency(
@@ -182,8 +185,12 @@ def report_concurrency(
     with ThreadPoolExecutor(THREAD_COUNT) as pool:
         all_scores = list(pool.map(remote.score, queries, lists))
     difference = largest_difference(all_scores[0], scores_alone)
-    measure = f"largest difference, alone and among {THREAD_COUNT}"
-    bench.row(measure, difference, "score", at_most=REPEAT_TOLERANCE)
+    bench.row(
+        f"largest difference, alone and among {THREAD_COUNT}",
+        difference,
+        "score",
+        at_most=REPEAT_TOLERANCE,
+    )
 
 
 def report_replicas(bench: Benchmark, python: Path, folder: Path) -> None:

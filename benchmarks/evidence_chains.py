@@ -55,8 +55,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         ("MuSiQue", "musique", None),
     ):
         questions = read_questions(options.data, file_name)
-        measure = f"{name}: questions with answer-bearing gold"
-        bench.row(measure, len(questions), "count")
+        bench.row(
+            f"{name}: questions with answer-bearing gold", len(questions), "count"
+        )
         own = search_own_passages(questions)
         report_found(bench, f"{name}, own passages", own, least)
         together = search_all_passages(questions)

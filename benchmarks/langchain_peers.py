@@ -106,14 +106,16 @@ def report_overhead(bench: Benchmark, rounds: int) -> None:
         lambda: compressor.compress_documents(documents, "q"),
         rounds,
     )
-    measure = "adapter over the core, sync"
-    bench.row(measure, milliseconds, "CPU ms", at_most=MAX_OVERHEAD)
+    bench.row(
+        "adapter over the core, sync", milliseconds, "CPU ms", at_most=MAX_OVERHEAD
+    )
     with asyncio.Runner() as runner:
         milliseconds = measure_overhead(
             lambda: runner.run(call_core()), lambda: runner.run(call_adapter()), rounds
         )
-    measure = "adapter over the core, async"
-    bench.row(measure, milliseconds, "CPU ms", at_most=MAX_OVERHEAD)
+    bench.row(
+        "adapter over the core, async", milliseconds, "CPU ms", at_most=MAX_OVERHEAD
+    )
 
 
 if __name__ == "__main__":

@@ -193,10 +193,13 @@ def report_rerankers(bench: Benchmark, seconds: float) -> None:
         unreadable = keep_all(unreadable_for=nodes[3].node.get_content()[-60:])
         reranker = build(name, ScriptedModel(reply=unreadable))
         kept = reranker.postprocess_nodes(nodes, query_str=query)
-        measure = f"one bad reply of {count}: {name}, nodes left"
-        rows.row(measure, len(kept), "nodes", at_least=count)
-        measure = f"retrieval score kept: {name}"
-        rows.row(measure, same_scores, "nodes", at_least=count)
+        rows.row(
+            f"one bad reply of {count}: {name}, nodes left",
+            len(kept),
+            "nodes",
+            at_least=count,
+        )
+        rows.row(f"retrieval score kept: {name}", same_scores, "nodes", at_least=count)
 
 
 async def longest_stall(work: Awaitable[Any]) -> float:
@@ -327,8 +330,12 @@ def report_engines(bench: Benchmark) -> None:
         never_right = ScriptedModel(reply=lambda prompt: WRONG_ANSWER)
         metadata = ask_engine(name, never_right).metadata or {}
         outcome = metadata.get("denoise", {}).get("outcome")
-        measure = f"says that no answer passed: {name}"
-        rows.row(measure, outcome == "unsupported", "1 = yes", at_least=1)
+        rows.row(
+            f"says that no answer passed: {name}",
+            outcome == "unsupported",
+            "1 = yes",
+            at_least=1,
+        )
 
 
 def ask_engine(name: str, model: ScriptedModel) -> Any:
@@ -361,8 +368,12 @@ def report_overhead(bench: Benchmark, rounds: int) -> None:
         lambda: postprocessor.postprocess_nodes(nodes, query_str="q"),
         rounds,
     )
-    measure = f"adapter over the core, {len(nodes)} nodes"
-    bench.row(measure, milliseconds, "CPU ms", at_most=0.5)
+    bench.row(
+        f"adapter over the core, {len(nodes)} nodes",
+        milliseconds,
+        "CPU ms",
+        at_most=0.5,
+    )
 
 
 def report_record_size(bench: Benchmark) -> None:
@@ -377,8 +388,9 @@ def report_record_size(bench: Benchmark) -> None:
     for node in kept:
         text = json.dumps(record(node.node), ensure_ascii=False)
         sizes.append(len(text.encode()))
-    measure = f"largest record of {len(kept)} long nodes"
-    bench.row(measure, max(sizes), "bytes", at_most=2048)
+    bench.row(
+        f"largest record of {len(kept)} long nodes", max(sizes), "bytes", at_most=2048
+    )
 
 
 if __name__ == "__main__":

@@ -166,8 +166,7 @@ def report_rated(
     price = NO_CORRECTION
     if gain > 0:
         price = extra_count / gain
-    measure = "extra drafts for each net correction"
-    rows.row(measure, price, "drafts", at_most=6)
+    rows.row("extra drafts for each net correction", price, "drafts", at_most=6)
 
 
 # -- names -----------------------------------------------------------------------------

@@ -102,8 +102,11 @@ def report_kept(
     bench.right("all needed kept, one place", has_all[True], at_least=0.95)
     bench.right("all needed kept, two places or more", has_all[False], at_least=0.85)
     if text[True]:
-        measure = f"text kept of files over {LARGE_FILE:,} characters"
-        bench.mean(measure, text[True], at_most=0.30)
+        bench.mean(
+            f"text kept of files over {LARGE_FILE:,} characters",
+            text[True],
+            at_most=0.30,
+        )
     if text[False]:
         bench.mean("text kept of shorter files", text[False])
     bench.right("answerable called irrelevant", called_irrelevant[True], at_most=0.02)
@@ -140,8 +143,9 @@ def report_budget(
         if len(question.needed) == 1:
             result = denoiser.denoise(question.question, [question.passage])
             has_all.append(has_needed_parts(question, kept_mask(question, result)))
-    measure = f"Tokens({budget}): all needed kept, one place"
-    bench.right(measure, has_all, at_least=least)
+    bench.right(
+        f"Tokens({budget}): all needed kept, one place", has_all, at_least=least
+    )
 
 
 def report_surfaces(
@@ -157,8 +161,12 @@ def report_surfaces(
                 library_text = "".join(passage.text for passage in result.passages)
                 if filter_text(question) != library_text:
                     differing.append(question.question)
-            measure = f"{name}: questions kept otherwise than by the library"
-            bench.row(measure, len(differing), "questions", at_most=0)
+            bench.row(
+                f"{name}: questions kept otherwise than by the library",
+                len(differing),
+                "questions",
+                at_most=0,
+            )
             for text in differing[:3]:
                 print(f"{name}: {text}")
 

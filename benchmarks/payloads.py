@@ -86,8 +86,12 @@ def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
             moved_count += count_moved_values(before, after)
             silent_count += after != before and not has_note
         shares.append(count_characters(denoised) / count_characters(returned))
-    measure = "in shape with all needed parts"
-    bench.row(measure, whole_count, "results", at_least=0.9 * len(cases))
+    bench.row(
+        "in shape with all needed parts",
+        whole_count,
+        "results",
+        at_least=0.9 * len(cases),
+    )
     bench.mean("characters left, mean", shares, at_most=0.40)
     for measure, count in (
         ("results that a parser no longer reads", unread_count),

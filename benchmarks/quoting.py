@@ -138,8 +138,9 @@ def report_forms(bench: Benchmark, judged: Sequence[Judged]) -> None:
             is_marked_hit.append(is_named_unsupported(case, verdict, words))
     bench.right("abstentions known as such", is_known_abstention, at_least=0.95)
     bench.right("right passed, or sent as the abstention it says it is", is_sent)
-    measure = "marked words hit by what is named unsupported"
-    bench.right(measure, is_marked_hit, at_least=0.9)
+    bench.right(
+        "marked words hit by what is named unsupported", is_marked_hit, at_least=0.9
+    )
 
 
 def is_named_unsupported(case: Case, verdict: AnswerVerdict, words: str) -> bool:
@@ -204,8 +205,7 @@ def report_quotations(bench: Benchmark, cases: Sequence[Case], seed: int) -> Non
         has_marks = any(mark in true[0] for mark in '"“”‘’«»…[]')
         missed_count += not has_marks and not is_verbatim(true[0], case)
     bench.row("fabricated quotations", fabricated_count, "count")
-    measure = "fabricated quotations called verbatim"
-    bench.row(measure, false_count, "count", at_most=0)
+    bench.row("fabricated quotations called verbatim", false_count, "count", at_most=0)
     bench.row("true quotations missed", missed_count, "count", at_most=0)
 
 

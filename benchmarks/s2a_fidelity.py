@@ -54,8 +54,9 @@ def report_questions(bench: Benchmark) -> None:
         rows = bench.under(f"{name}: ")
         rows.row("questions", len(records), "questions")
         rows.right("wrong questions accepted", accepted[False], at_most=0.03)
-        measure = "right questions accepted, the others left as they are"
-        rows.right(measure, accepted[True])
+        rows.right(
+            "right questions accepted, the others left as they are", accepted[True]
+        )
 
 
 def report_clauses(bench: Benchmark) -> None:
@@ -97,11 +98,13 @@ def report_needed_sentences(bench: Benchmark) -> None:
         extra_count += len(shown - needed)
         sentence_count += len(covers)
     bench.row("faithful rewrites", rewrite_count, "rewrites")
-    measure = "needed source sentences shown"
-    bench.share(measure, shown_count, needed_count, at_least=0.98)
+    bench.share(
+        "needed source sentences shown", shown_count, needed_count, at_least=0.98
+    )
     extra_share = extra_count / sentence_count
-    measure = "superfluous for each sentence written"
-    bench.row(measure, extra_share, "sentences", at_most=0.25)
+    bench.row(
+        "superfluous for each sentence written", extra_share, "sentences", at_most=0.25
+    )
 
 
 def report_covers(bench: Benchmark) -> None:

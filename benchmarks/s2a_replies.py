@@ -99,8 +99,12 @@ def report_lists(
     bench.row("lists", len(records), "replies")
     rows = bench.under("lists a person can read, read ")
     rows.row("at once", right_count / readable_count, "share")
-    measure = "after at most one corrective turn"
-    rows.share(measure, corrected_count, readable_count, at_least=0.97)
+    rows.share(
+        "after at most one corrective turn",
+        corrected_count,
+        readable_count,
+        at_least=0.97,
+    )
     calls = 1 + again_count / readable_count
     bench.row("calls a readable list costs", calls, "calls")
     bench.row("lists read wrongly", wrong_count, "replies", at_most=0)

@@ -80,17 +80,26 @@ def report_load(bench: Benchmark, pair_count: int, request_count: int) -> None:
             ask_at_random_times(url, requests, rate / 2, rng)
         )
     error_count += failed_count
-    measure = f"errors, {CLIENT_COUNT} clients and half load"
-    bench.row(measure, error_count, "requests", at_most=0)
+    bench.row(
+        f"errors, {CLIENT_COUNT} clients and half load",
+        error_count,
+        "requests",
+        at_most=0,
+    )
     bench.row("requests a second, bare denoiser", bare_rate, "1/s")
     bench.row(f"requests a second, {CLIENT_COUNT} clients", rate, "1/s")
-    measure = "throughput over the bare denoiser's, median of pairs"
-    bench.row(measure, float(np.median(ratios)), "ratio", at_least=0.9)
+    bench.row(
+        "throughput over the bare denoiser's, median of pairs",
+        float(np.median(ratios)),
+        "ratio",
+        at_least=0.9,
+    )
     median, p99 = np.percentile(seconds, [50, 99])
     bench.row("median at half load", 1000 * median, "ms")
     bench.row("99th percentile at half load", 1000 * p99, "ms")
-    measure = "99th percentile over the median at half load"
-    bench.row(measure, p99 / median, "ratio", at_most=3)
+    bench.row(
+        "99th percentile over the median at half load", p99 / median, "ratio", at_most=3
+    )
 
 
 def draw_requests(rng: random.Random, count: int) -> list[Body]:
@@ -210,8 +219,9 @@ def report_unfinished_bodies(bench: Benchmark, url: str, process_id: int) -> Non
     time.sleep(2)
     ratio = read_megabytes(process_id) / before
     report_livez(bench.under("60 unfinished bodies of 5 MB: "), seconds)
-    measure = "60 unfinished bodies: memory after, over before"
-    bench.row(measure, ratio, "ratio", at_most=1.2)
+    bench.row(
+        "60 unfinished bodies: memory after, over before", ratio, "ratio", at_most=1.2
+    )
 
 
 def report_livez(bench: Benchmark, seconds: Sequence[float]) -> None:
@@ -234,8 +244,7 @@ def report_texts(bench: Benchmark, size: int) -> None:
     difference = max(0.0, slowest - idle_slowest)
     rows.row("at worst", slowest, "ms")
     rows.row("of an idle service at worst", idle_slowest, "ms")
-    measure = "at worst, less an idle service's"
-    rows.row(measure, difference, "ms", at_most=MAX_LIVEZ)
+    rows.row("at worst, less an idle service's", difference, "ms", at_most=MAX_LIVEZ)
 
 
 @contextlib.contextmanager

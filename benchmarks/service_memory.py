@@ -89,15 +89,20 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row(f"resident after {minutes:g} minutes", late_memory, "MB")
     bench.row("resident at the end over ten minutes'", growth, "ratio", at_most=1.05)
     share_of_bound = max(load.megabytes) / bound
-    measure = "resident at most over the flags' bound"
-    bench.row(measure, share_of_bound, "ratio", at_most=1)
+    bench.row(
+        "resident at most over the flags' bound", share_of_bound, "ratio", at_most=1
+    )
     return bench.finish()
 
 
 def report_load(bench: Benchmark, load: Load, minutes: float) -> None:
     least = LEAST_AN_HOUR if minutes >= 60 else None
-    measure = f"requests in {minutes:g} minutes"
-    bench.row(measure, load.request_count, "requests", at_least=least)
+    bench.row(
+        f"requests in {minutes:g} minutes",
+        load.request_count,
+        "requests",
+        at_least=least,
+    )
     bench.row("server errors", load.error_count, "requests", at_most=0)
 
 

@@ -67,8 +67,12 @@ def report_slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
             seconds.append(least_seconds(make_call(size), repeats))
         log_seconds = np.log(np.maximum(seconds, 1e-6))
         slope = float(np.polyfit(np.log(sizes), log_seconds, 1)[0])
-        measure = f"slope of time, {name}, to {sizes[-1]:,} characters"
-        bench.row(measure, slope, "log/log", at_most=1.2)
+        bench.row(
+            f"slope of time, {name}, to {sizes[-1]:,} characters",
+            slope,
+            "log/log",
+            at_most=1.2,
+        )
         bench.row(f"time, {name}, {sizes[-1]:,} characters", seconds[-1], "s")
 
 
@@ -88,8 +92,12 @@ def report_outages(bench: Benchmark, case_count: int) -> None:
     """Kill, hang and flap each remote part; a call that is lost or stuck raises."""
     for boundary in BOUNDARIES:
         _, recovery_seconds = run_outages(boundary, case_count)
-        measure = f"outages of a {boundary}: slowest recovery of {case_count}"
-        bench.row(measure, max(recovery_seconds), "s", at_most=10)
+        bench.row(
+            f"outages of a {boundary}: slowest recovery of {case_count}",
+            max(recovery_seconds),
+            "s",
+            at_most=10,
+        )
 
 
 def report_random_runs(bench: Benchmark, run_count: int) -> None:
