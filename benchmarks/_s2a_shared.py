@@ -13,7 +13,7 @@ from denoise_core import Passage
 from denoise_core.s2a.pieces import split_pieces
 from denoise_core.s2a.replies import parse_selection
 
-RECORDED = Path(__file__).parent / "recorded" / "s2a.jsonl"
+RECORDED_PATH = Path(__file__).parent / "recorded" / "s2a.jsonl"
 MIN_CHARACTERS = 20  # of a sentence: shorter ones occur in several documents
 QUOTATION_MARKS = '" '  # some sentences end in the mark that opens the next one
 QUICK_TEXTS = (

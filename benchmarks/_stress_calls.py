@@ -23,7 +23,9 @@ PASSAGE_CHARACTERS = 100
 QUERY = "tower1 Bridge2"
 RNG = random.Random(1)
 NAMES = ("tower", "Bridge", "harbour", "Lisbon", "iron")
-WORDS = [f"{name}{number}" for name in NAMES for number in range(400)]
+WORDS = []
+for name in NAMES:
+    WORDS += [f"{name}{number}" for number in range(400)]
 
 MakeCall: TypeAlias = Callable[[int], Callable[[], Any]]
 """Given a number of characters, the call to be timed; its text is made before."""

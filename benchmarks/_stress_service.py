@@ -42,8 +42,8 @@ def report_text_forms(bench: Benchmark, sizes: Sequence[int]) -> None:
     figures: dict[str, dict[str, float]] = {measure: {} for measure in MAX_BY_MEASURE}
     for form, make_text in TEXTS.items():
         texts = [make_text(size) for size in sizes]
-        measured = asyncio.run(measure_texts(service, sizes, texts))
-        for measure, value in zip(figures, measured, strict=True):
+        form_figures = asyncio.run(measure_texts(service, sizes, texts))
+        for measure, value in zip(figures, form_figures, strict=True):
             figures[measure][form] = value
     for measure, by_form in figures.items():
         form = max(by_form, key=by_form.__getitem__)
@@ -87,14 +87,14 @@ class OverloadTimes:
     """Seconds of replies under overload.
 
     Attributes:
-        answered: Of ordinary requests that were answered.
-        refused: Of ordinary requests that were refused with 503.
-        idle: Of an idle service's `/livez`, asked by the same client meanwhile.
+        answered_seconds: Of ordinary requests that were answered.
+        refused_seconds: Of ordinary requests that were refused with 503.
+        idle_seconds: Of an idle service's `/livez`, asked by the same client meanwhile.
     """
 
-    answered: list[float] = field(default_factory=list)
-    refused: list[float] = field(default_factory=list)
-    idle: list[float] = field(default_factory=list)
+    answered_seconds: list[float] = field(default_factory=list)
+    refused_seconds: list[float] = field(default_factory=list)
+    idle_seconds: list[float] = field(default_factory=list)
 
 
 def report_goodput(bench: Benchmark, seconds: float) -> None:
@@ -111,18 +111,18 @@ def report_goodput(bench: Benchmark, seconds: float) -> None:
         # It estimates waiting from requests that it has answered.
         asyncio.run(measure_capacity(url, rng, seconds / 12))
         times = asyncio.run(overload(url, idle_url, rng, 4 * capacity, seconds))
-    in_time_count = sum(elapsed <= limit for elapsed in times.answered)
+    in_time_count = sum(elapsed <= limit for elapsed in times.answered_seconds)
     goodput = in_time_count / seconds / capacity
-    refusal = percentile_ms(times.refused)
-    idle = percentile_ms(times.idle)
+    refusal_ms = percentile_ms(times.refused_seconds)
+    idle_ms = percentile_ms(times.idle_seconds)
     bench.row("capacity", capacity, "1/s")
     rows = bench.under("overload: ")
     rows.row("answered in time over capacity", goodput, "ratio", at_least=0.8)
-    rows.row("refusal, 99th percentile", refusal, "ms")
-    rows.row("an idle service, 99th percentile", idle, "ms")
+    rows.row("refusal, 99th percentile", refusal_ms, "ms")
+    rows.row("an idle service, 99th percentile", idle_ms, "ms")
     rows.row(
         "refusal less an idle service's reply, 99th percentiles",
-        max(0.0, refusal - idle),
+        max(0.0, refusal_ms - idle_ms),
         "ms",
         at_most=20,
     )
@@ -172,13 +172,13 @@ async def overload(
             reply = await client.post(DENOISE, json=body)
             elapsed = time.perf_counter() - start_time
             if reply.status_code == 200:
-                times.answered.append(elapsed)
+                times.answered_seconds.append(elapsed)
             elif reply.status_code == 503:
-                times.refused.append(elapsed)
+                times.refused_seconds.append(elapsed)
             if number % 10 == 1:
                 start_time = time.perf_counter()
                 await client.get(f"{idle_url}/livez")
-                times.idle.append(time.perf_counter() - start_time)
+                times.idle_seconds.append(time.perf_counter() - start_time)
 
         tasks = []
         start_time = time.perf_counter()

@@ -339,10 +339,10 @@ def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> N
     for question in sibling_questions(questions):
         pieces = split_files(question.files, file_pieces)
         kept = default_denoiser().denoise(question.text, pieces).passages
-        whole = check(question.text, question.answer, pieces, judge=judge)
-        shortened = check(question.text, question.answer, kept, judge=judge)
-        all_count += whole.passed
-        kept_count += shortened.passed
+        whole_verdict = check(question.text, question.answer, pieces, judge=judge)
+        shortened_verdict = check(question.text, question.answer, kept, judge=judge)
+        all_count += whole_verdict.passed
+        kept_count += shortened_verdict.passed
     rows = bench.under("right answers on one of several like documents, supported by ")
     rows.row("all pieces", all_count, "answers")
     rows.row("what is kept", kept_count, "answers", at_least=all_count)
@@ -350,7 +350,7 @@ def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> N
 
 def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuestion]:
     """The first lookups on one of several documents of the same form, with these alone."""
-    chosen = []
+    chosen_questions = []
     for question in questions:
         if question.kind != "lookup":
             continue
@@ -360,8 +360,8 @@ def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuest
             if name.startswith(prefix):
                 files[name] = text
         if prefix in SIBLING_PREFIXES and len(files) > 1:
-            chosen.append(replace(question, files=files))
-    return chosen[:SIBLING_QUESTIONS]
+            chosen_questions.append(replace(question, files=files))
+    return chosen_questions[:SIBLING_QUESTIONS]
 
 
 def recorded_model(use: str) -> RecordedLLM:

@@ -95,9 +95,9 @@ def report_filter(
     for question in questions:
         passages = split_files(question.files, file_pieces)
         result = filter_passages(question.text, passages)
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         filter_passages(question.text, passages)
-        milliseconds.append(1000 * (time.perf_counter() - started))
+        milliseconds.append(1000 * (time.perf_counter() - start_time))
         outcomes.append(measure_outcome(question, result))
         kept_texts = [passage.text_with_header for passage in result.passages]
         tokens.append(sum(map(estimate_tokens, kept_texts)))

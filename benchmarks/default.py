@@ -34,11 +34,11 @@ from denoise_lab.experiments.real_sets import bench_encoder
 from denoise_lab.experiments.second_look import with_second_look
 from denoise_lab.split import NQ, SETS, XQUAD
 
-POISONED = "PoisonedNQ"
+POISONED_SET = "PoisonedNQ"
 RAMDOCS = "RAMDocs"
-LEAST_GOLD = {NQ: 0.97, XQUAD: 0.97, POISONED: 0.60}
+LEAST_GOLD = {NQ: 0.97, XQUAD: 0.97, POISONED_SET: 0.60}
 LEAST_GOLD_OF_OTHERS = 0.85
-MOST_TEXT = {NQ: 0.40, XQUAD: 0.50, POISONED: 0.60}
+MOST_TEXT = {NQ: 0.40, XQUAD: 0.50, POISONED_SET: 0.60}
 OTHER_SCORERS = ("BM25", "cosine", "first")
 OFF_TOPIC_PAIRS = 200
 FITTED_SETS = ("HotpotQA", "OTT-QA", "DSTC11", RAMDOCS)
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     report_sets(bench, sets)
     with_second_look(bench, sets, encoder)
     report_off_topic(bench, sets, encoder)
-    report_speed(bench, rounds=3 if options.quick else 9)
+    report_speed(bench)
     report_installed_size(bench)
     if not options.quick:
         report_fits(bench, options, encoder)
@@ -157,9 +157,10 @@ def report_off_topic(
 # -- what it costs ---------------------------------------------------------------------
 
 
-def report_speed(bench: Benchmark, rounds: int) -> None:
+def report_speed(bench: Benchmark) -> None:
     """Compare a question over known passages with cosine over their vectors, in paired CPU times."""
     encoder = SentenceEncoder(minilm_folder(), name="bench")
+    rounds = 3 if bench.options.quick else 9
     questions = sample_questions()[: rounds + 1]
     ratios = []
     for question, other in zip(questions[1:], questions):
@@ -248,9 +249,9 @@ def report_fits(bench: Benchmark, options: Options, encoder: SentenceEncoder) ->
     for name in FITTED_SETS:
         fit = fit_denoiser(half_of_set(options, name, FITTED_COUNT, fitting=True))
         rest = half_of_set(options, name, FITTED_COUNT, fitting=False)
-        held = held_out(fit, rest, encoder)
-        cosine_text = held.needed("cosine", GOLD_TARGETS[0])
-        fitted_text = held.needed("fitted", GOLD_TARGETS[0])
+        held_out_figures = held_out(fit, rest, encoder)
+        cosine_text = held_out_figures.needed("cosine", GOLD_TARGETS[0])
+        fitted_text = held_out_figures.needed("fitted", GOLD_TARGETS[0])
         gain, low, high = percentile_interval(cosine_text - fitted_text)
         outcome = "no difference found"
         if low > 0:

@@ -80,9 +80,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     with tempfile.TemporaryDirectory() as folder:
         report_replicas(bench.under("replicas: "), python, Path(folder))
     bench.finish()
-    missed = [row.measure for row in bench.rows if row.holds is False]
-    if missed:
-        raise SystemExit("missed: " + "; ".join(missed))
+    missed_measures = [row.measure for row in bench.rows if row.holds is False]
+    if missed_measures:
+        raise SystemExit("missed: " + "; ".join(missed_measures))
     return bench
 
 

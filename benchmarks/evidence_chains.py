@@ -27,7 +27,7 @@ LEAST_GAIN = 0.10  # on OTT-QA, each question in its own passages
 NO_LIMIT = 1_000_000
 POOL_COUNT = 200  # passages that BM25 returns from all questions' passages
 
-Found: TypeAlias = dict[tuple[str, int], list[float]]
+FoundByBudget: TypeAlias = dict[tuple[str, int], list[float]]
 """By method and budget, one value a question: 1 when a passage with the answer is found."""
 
 
@@ -84,17 +84,19 @@ def read_questions(data: Path | None, file_name: str) -> list[AnswerQuestion]:
     return questions
 
 
-def search_own_passages(questions: Sequence[AnswerQuestion]) -> Found:
-    found = empty_found()
+def search_own_passages(questions: Sequence[AnswerQuestion]) -> FoundByBudget:
+    found_by_budget = empty_found()
     for question in questions:
         bm25 = BM25Retriever(question.passages, k=NO_LIMIT)
         chains = ChainRetriever(question.passages, start_count=NO_LIMIT)
         passages = bm25.retrieve(question.text)
-        note_found(found, question.answer_ids, passages, chains.chains(question.text))
-    return found
+        note_found(
+            found_by_budget, question.answer_ids, passages, chains.chains(question.text)
+        )
+    return found_by_budget
 
 
-def search_all_passages(questions: Sequence[AnswerQuestion]) -> Found:
+def search_all_passages(questions: Sequence[AnswerQuestion]) -> FoundByBudget:
     """Search one index of all passages; a passage that several questions share is there once."""
     pool: dict[tuple[str, str], Passage] = {}
     shared_ids = {}
@@ -105,24 +107,24 @@ def search_all_passages(questions: Sequence[AnswerQuestion]) -> Found:
             shared_ids[passage.id] = pool[key].id
     bm25 = BM25Retriever(list(pool.values()), k=POOL_COUNT)
     chains = ChainRetriever(list(pool.values()))
-    found = empty_found()
+    found_by_budget = empty_found()
     for question in questions:
         answer_ids = {shared_ids[passage_id] for passage_id in question.answer_ids}
         passages = bm25.retrieve(question.text)
-        note_found(found, answer_ids, passages, chains.chains(question.text))
-    return found
+        note_found(found_by_budget, answer_ids, passages, chains.chains(question.text))
+    return found_by_budget
 
 
-def empty_found() -> Found:
-    found: Found = {}
+def empty_found() -> FoundByBudget:
+    found_by_budget: FoundByBudget = {}
     for budget in BUDGETS:
-        found["BM25", budget] = []
-        found["chains", budget] = []
-    return found
+        found_by_budget["BM25", budget] = []
+        found_by_budget["chains", budget] = []
+    return found_by_budget
 
 
 def note_found(
-    found: Found,
+    found_by_budget: FoundByBudget,
     answer_ids: set[str],
     passages: Sequence[Passage],
     chains: Sequence[Chain],
@@ -133,16 +135,19 @@ def note_found(
         for method, ranked in (("BM25", single_passages), ("chains", chains)):
             packed_ids = {passage.id for passage, _ in pack_chains(ranked, budget)}
             is_found = not answer_ids.isdisjoint(packed_ids)
-            found[method, budget].append(float(is_found))
+            found_by_budget[method, budget].append(float(is_found))
 
 
 def report_found(
-    bench: Benchmark, name: str, found: Found, least_gain: float | None = None
+    bench: Benchmark,
+    name: str,
+    found_by_budget: FoundByBudget,
+    least_gain: float | None = None,
 ) -> None:
     for budget in BUDGETS:
         rows = bench.under(f"{name}, {budget} tokens: found, ")
-        bm25 = found["BM25", budget]
-        chains = found["chains", budget]
+        bm25 = found_by_budget["BM25", budget]
+        chains = found_by_budget["chains", budget]
         rows.mean("BM25", bm25)
         rows.mean("chains", chains)
         gain = np.subtract(chains, bm25)

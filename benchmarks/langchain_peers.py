@@ -36,7 +36,7 @@ MAX_OVERHEAD = 0.5  # CPU ms
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("langchain_peers", options)
-    report_overhead(bench, rounds=20 if options.quick else 500)
+    report_overhead(bench)
     server = Server(tokenizer())
     pairs = build_pairs(langchain_model(server))
     report_filters(bench, server, pairs, scripted_questions(options, limit=60))
@@ -82,8 +82,9 @@ def as_filter(compressor: BaseDocumentCompressor) -> PassageFilter:
     return filter_passages
 
 
-def report_overhead(bench: Benchmark, rounds: int) -> None:
+def report_overhead(bench: Benchmark) -> None:
     """Add what the adapter costs over the core: 20 documents of 2,000 characters, a scorer without cost."""
+    rounds = 20 if bench.options.quick else 500
     text = ("word " * 400)[:2000]
     documents = []
     passages = []

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("llamaindex_peers", options)
     seconds = 0.01 if options.quick else 0.1
     # First, since objects that the others leave in memory slow every call.
-    report_overhead(bench, rounds=5 if options.quick else 1000)
+    report_overhead(bench)
     report_rerankers(bench, seconds)
     report_inputs(bench)
     report_engines(bench)
@@ -357,8 +357,9 @@ class UnchangedDenoiser:
         return self.denoise(query, passages)
 
 
-def report_overhead(bench: Benchmark, rounds: int) -> None:
+def report_overhead(bench: Benchmark) -> None:
     """Add what our postprocessor costs over the core's guard around the same denoiser."""
+    rounds = 5 if bench.options.quick else 1000
     nodes = sample_nodes()
     passages = to_passages(nodes)
     postprocessor = DenoisePostprocessor(denoiser=UnchangedDenoiser())

@@ -75,11 +75,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         report_named(bench, "NQ", [quick_named()], judge)
         return bench.finish()
     judge = Groundedness(LLMJudge(RecordedLLM.from_file(FOLDER / "loop.jsonl")))
-    rated = take_sample(read_rated(options.data), MTRAG_COUNT)
-    report_rated(bench, rated, judge)
+    rated_questions = take_sample(read_rated(options.data), MTRAG_COUNT)
+    report_rated(bench, rated_questions, judge)
     for name in NAME_SETS:
-        named = take_sample(read_named(options.folder, name), NAME_COUNT)
-        report_named(bench, name, named, judge)
+        named_answers = take_sample(read_named(options.folder, name), NAME_COUNT)
+        report_named(bench, name, named_answers, judge)
     return bench.finish()
 
 
@@ -93,7 +93,7 @@ def take_sample(items: Sequence[Any], count: int) -> list[Any]:
 
 
 def read_rated(data: Path | None) -> list[RatedAnswers]:
-    rated = []
+    rated_questions = []
     for record in read(data, "mtrag_human_eval"):
         evidence = []
         for number, row in enumerate(record["passages"]):
@@ -107,8 +107,10 @@ def read_rated(data: Path | None) -> list[RatedAnswers]:
             if text and ratings:
                 is_good[text] = statistics.median_low(ratings) >= MIN_RATING
         if evidence and len(is_good) > 1:
-            rated.append(RatedAnswers(record["question"], tuple(evidence), is_good))
-    return rated
+            rated_questions.append(
+                RatedAnswers(record["question"], tuple(evidence), is_good)
+            )
+    return rated_questions
 
 
 class ListedDrafts:
@@ -128,14 +130,14 @@ class ListedDrafts:
 
 
 def report_rated(
-    bench: Benchmark, rated: Sequence[RatedAnswers], judge: Groundedness
+    bench: Benchmark, rated_questions: Sequence[RatedAnswers], judge: Groundedness
 ) -> None:
     """Make each answer the first draft in turn."""
     loop = Augmenter(judge=judge, limits=LoopLimits(patience=3))
     outcomes: Counter[Outcome] = Counter()
     run_count = good_count = unchanged_count = bad_passed_count = 0
     extra_count = corrected_count = harmed_count = 0
-    for answers in rated:
+    for answers in rated_questions:
         texts = list(answers.is_good)
         for position, first_text in enumerate(texts):
             drafts = ListedDrafts(texts[position:] + texts[:position])
@@ -175,19 +177,19 @@ def report_rated(
 def read_named(folder: Path, set_name: str) -> list[NamedAnswer]:
     path = folder / f"{NAME_SETS[set_name]}.jsonl.gz"
     sample_ids = {question.id for question in sample_questions()}
-    named = []
+    named_answers = []
     for question in read_questions(path).questions:
         is_recorded = place_of(set_name, question) >= FIRST_PLACES[set_name]
         if not is_recorded and question.id not in sample_ids:
             continue
         wrong = find_foreign_name(question)
         if wrong is not None and question.answers:
-            named.append(
+            named_answers.append(
                 NamedAnswer(
                     question.text, question.passages, question.answers[0], wrong
                 )
             )
-    return named[:NAME_POOL]
+    return named_answers[:NAME_POOL]
 
 
 def find_foreign_name(question: Question) -> str | None:
@@ -208,11 +210,14 @@ def find_foreign_name(question: Question) -> str | None:
 
 
 def report_named(
-    bench: Benchmark, set_name: str, named: Sequence[NamedAnswer], judge: Groundedness
+    bench: Benchmark,
+    set_name: str,
+    named_answers: Sequence[NamedAnswer],
+    judge: Groundedness,
 ) -> None:
     wrong_supported = []
     right_supported = []
-    for answer in named:
+    for answer in named_answers:
         wrong_supported.append(is_supported(answer, answer.wrong, judge))
         right_supported.append(is_supported(answer, answer.right, judge))
     rows = bench.under(f"{set_name}, {judge.name}: ")
@@ -223,8 +228,10 @@ def report_named(
 def is_supported(answer: NamedAnswer, draft: str, judge: Groundedness) -> bool:
     loop = Augmenter(judge=judge)
     drafter = FixedText(draft)
-    sent = loop.answer(answer.question, drafter=drafter, evidence=answer.evidence)
-    return sent.outcome is Outcome.SUPPORTED
+    sent_answer = loop.answer(
+        answer.question, drafter=drafter, evidence=answer.evidence
+    )
+    return sent_answer.outcome is Outcome.SUPPORTED
 
 
 # -- the quick form --------------------------------------------------------------------

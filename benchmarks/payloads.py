@@ -72,20 +72,24 @@ def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
     whole_count = unread_count = moved_count = silent_count = 0
     shares = []
     for case in cases:
-        returned = as_returned(case)
-        denoised = denoise_result(case, returned)
-        is_whole = has_form(case, returned, denoised) and has_needed(case, denoised)
+        returned_result = as_returned(case)
+        denoised_result = denoise_result(case, returned_result)
+        is_whole = has_form(case, returned_result, denoised_result) and has_needed(
+            case, denoised_result
+        )
         whole_count += is_whole
         if not is_whole:
             print(f"not whole: {case['id']}")
-        texts = texts_of(returned)
-        denoised_texts = texts_of(denoised)
+        texts = texts_of(returned_result)
+        denoised_texts = texts_of(denoised_result)
         for before, after in zip(texts, denoised_texts, strict=True):
             has_note = "left out" in after or "[...]" in after
             unread_count += not is_read_as_before(before, after)
             moved_count += count_moved_values(before, after)
             silent_count += after != before and not has_note
-        shares.append(count_characters(denoised) / count_characters(returned))
+        shares.append(
+            count_characters(denoised_result) / count_characters(returned_result)
+        )
     bench.row(
         "in shape with all needed parts",
         whole_count,
@@ -101,11 +105,11 @@ def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
         bench.row(measure, count, "results", at_most=0)
 
 
-def denoise_result(case: Case, returned: Result) -> Result:
+def denoise_result(case: Case, returned_result: Result) -> Result:
     middleware = DenoiseToolResults(
         tools=[case["tool"]], min_characters=0, where="state"
     )
-    return middleware.wrap_tool_call(request_of(case), lambda request: returned)
+    return middleware.wrap_tool_call(request_of(case), lambda request: returned_result)
 
 
 def has_needed(case: Case, result: Result) -> bool:
@@ -113,11 +117,11 @@ def has_needed(case: Case, result: Result) -> bool:
     return all(part in text for part in case["needed"])
 
 
-def has_form(case: Case, returned: Result, denoised: Result) -> bool:
+def has_form(case: Case, returned_result: Result, denoised_result: Result) -> bool:
     """Whether the result is of the same kind and has the parts of its form that must stay."""
-    text = whole_text(denoised) + readable_text(denoised)
+    text = whole_text(denoised_result) + readable_text(denoised_result)
     has_parts = all(part in text for part in case["must_stay"])
-    return has_parts and is_same_kind(returned, denoised)
+    return has_parts and is_same_kind(returned_result, denoised_result)
 
 
 def texts_of(result: Result) -> list[str]:
@@ -322,16 +326,20 @@ def leaf_strings(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def is_same_kind(returned: Result, denoised: Result) -> bool:
+def is_same_kind(returned_result: Result, denoised_result: Result) -> bool:
     """Whether messages, blocks and goto are the same, and JSON has the same keys at its top."""
-    if type(returned) is not type(denoised):
+    if type(returned_result) is not type(denoised_result):
         return False
-    messages = zip(messages_of(returned), messages_of(denoised), strict=True)
+    messages = zip(
+        messages_of(returned_result), messages_of(denoised_result), strict=True
+    )
     if not all(is_same_message(before, after) for before, after in messages):
         return False
-    if isinstance(returned, Command):
-        has_same_fields = list(returned.update or ()) == list(denoised.update)
-        return has_same_fields and returned.goto == denoised.goto
+    if isinstance(returned_result, Command):
+        has_same_fields = list(returned_result.update or ()) == list(
+            denoised_result.update
+        )
+        return has_same_fields and returned_result.goto == denoised_result.goto
     return True
 
 
@@ -347,7 +355,8 @@ def is_same_message(before: BaseMessage, after: BaseMessage) -> bool:
 def block_kinds(content: Any) -> list[str]:
     kinds = []
     for block in content:
-        kinds.append("text" if isinstance(block, str) else str(block.get("type")))
+        kind = "text" if isinstance(block, str) else str(block.get("type"))
+        kinds.append(kind)
     return kinds
 
 

@@ -41,7 +41,7 @@ GROUPS: dict[str, Sequence[str]] = {
 # Least right ones and most wrong ones that pass.
 TARGETS = {GROUNDING: (0.75, 0.11), FORMS: (0.93, 0.0)}
 
-Judged: TypeAlias = tuple[Case, AnswerVerdict]
+JudgedCase: TypeAlias = tuple[Case, AnswerVerdict]
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -54,13 +54,15 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench.about["replies"] = "recorded from a large language model, 2026-11-28"
     cases = read_cases(options.folder)
     llm = ReplayedLLM()
-    judged = judge_all(cases, llm)
+    judged_cases = judge_all(cases, llm)
     for name, sets in GROUPS.items():
-        of_group = [(case, verdict) for case, verdict in judged if case.set in sets]
+        of_group = [
+            (case, verdict) for case, verdict in judged_cases if case.set in sets
+        ]
         report_passed(bench, name, of_group)
         if name == FORMS:
             report_forms(bench.under(f"{FORMS}: "), of_group)
-    report_costs(bench, judged, llm.reply_texts)
+    report_costs(bench, judged_cases, llm.reply_texts)
     is_unknown = []
     for _, verdict in judge_all(cases, ReplayedLLM(MAX_REPLY_TOKENS)):
         is_unknown.append(verdict.kind == "not_judged")
@@ -97,20 +99,24 @@ def cut_tokens(text: str, limit: int) -> str:
     return text
 
 
-def judge_all(cases: Sequence[Case], llm: FunctionLLM) -> list[Judged]:
+def judge_all(cases: Sequence[Case], llm: FunctionLLM) -> list[JudgedCase]:
     judge = LLMJudge(llm)
-    judged = []
+    judged_cases = []
     for case in cases:
         verdict = check(case.question, case.answer, case.passages, judge=judge)
-        judged.append((case, verdict))
-    return judged
+        judged_cases.append((case, verdict))
+    return judged_cases
 
 
-def report_passed(bench: Benchmark, name: str, judged: Sequence[Judged]) -> None:
+def report_passed(
+    bench: Benchmark, name: str, judged_cases: Sequence[JudgedCase]
+) -> None:
     """Add how many right and wrong answers pass, of all and of the half that was only counted."""
     least_right, most_wrong = TARGETS.get(name, (None, None))
-    unseen = [(case, verdict) for case, verdict in judged if case.half == "unseen"]
-    for title, part in ((name, judged), (f"{name}, half only counted", unseen)):
+    unseen = [
+        (case, verdict) for case, verdict in judged_cases if case.half == "unseen"
+    ]
+    for title, part in ((name, judged_cases), (f"{name}, half only counted", unseen)):
         right = []
         wrong = []
         for case, verdict in part:
@@ -125,11 +131,11 @@ def report_passed(bench: Benchmark, name: str, judged: Sequence[Judged]) -> None
         rows.right("wrong passed", wrong, at_most=most_wrong)
 
 
-def report_forms(bench: Benchmark, judged: Sequence[Judged]) -> None:
+def report_forms(bench: Benchmark, judged_cases: Sequence[JudgedCase]) -> None:
     is_known_abstention = []
     is_sent = []
     is_marked_hit = []
-    for case, verdict in judged:
+    for case, verdict in judged_cases:
         if case.label == "abstains":
             is_known_abstention.append(verdict.abstains)
         if case.label == "right":
@@ -157,15 +163,15 @@ def is_named_unsupported(case: Case, verdict: AnswerVerdict, words: str) -> bool
 
 
 def report_costs(
-    bench: Benchmark, judged: Sequence[Judged], reply_texts: Sequence[str]
+    bench: Benchmark, judged_cases: Sequence[JudgedCase], reply_texts: Sequence[str]
 ) -> None:
     """Add calls an answer, and the tokens of all replies next to those of the answers they are about."""
-    calls = [verdict.calls for _, verdict in judged]
+    calls = [verdict.calls for _, verdict in judged_cases]
     bench.row("calls an answer", float(np.mean(calls)), "calls", at_most=1.2)
     count = shared_encoder().count_tokens
     reply_tokens = sum(map(count, reply_texts))
     answer_tokens = 0
-    for case, verdict in judged:
+    for case, verdict in judged_cases:
         if verdict.calls:
             answer_tokens += count(case.answer)
     ratio = reply_tokens / answer_tokens
@@ -186,22 +192,22 @@ def report_quotations(bench: Benchmark, cases: Sequence[Case], seed: int) -> Non
         if len(words) < QUOTATION_WORDS + 4:
             continue
         start = rng.randrange(len(words) - QUOTATION_WORDS)
-        quoted = words[start : start + QUOTATION_WORDS]
+        quoted_words = words[start : start + QUOTATION_WORDS]
         # Words as white space separates them: half of "14:00" is no true quotation.
-        pattern = r"\W+".join(map(re.escape, quoted))
+        pattern = r"\W+".join(map(re.escape, quoted_words))
         true = re.search(rf"(?<!\S){pattern}(?=[\s.!?]|$)(?!\.\d)", text)
         change = fabricated_count % 3
         if change == 0:
-            quoted[4] = rng.choice(words[::-1]) + "ly"
+            quoted_words[4] = rng.choice(words[::-1]) + "ly"
         elif change == 1:
-            quoted[2], quoted[5] = quoted[5], quoted[2]
+            quoted_words[2], quoted_words[5] = quoted_words[5], quoted_words[2]
         else:
-            quoted = [word[::-1] for word in quoted]
-        fabricated = " ".join(quoted)
-        if true is None or fabricated.casefold() in " ".join(words).casefold():
+            quoted_words = [word[::-1] for word in quoted_words]
+        fabricated_text = " ".join(quoted_words)
+        if true is None or fabricated_text.casefold() in " ".join(words).casefold():
             continue
         fabricated_count += 1
-        false_count += is_verbatim(fabricated, case)
+        false_count += is_verbatim(fabricated_text, case)
         has_marks = any(mark in true[0] for mark in '"“”‘’«»…[]')
         missed_count += not has_marks and not is_verbatim(true[0], case)
     bench.row("fabricated quotations", fabricated_count, "count")
@@ -210,8 +216,8 @@ def report_quotations(bench: Benchmark, cases: Sequence[Case], seed: int) -> Non
 
 
 def is_verbatim(quotation: str, case: Case) -> bool:
-    checked = check_quotations(f"It says “{quotation}”.", case.passages)
-    return any(found.status == "verbatim" for found in checked)
+    quotations = check_quotations(f"It says “{quotation}”.", case.passages)
+    return any(found.status == "verbatim" for found in quotations)
 
 
 def quick_case() -> Case:

@@ -207,16 +207,17 @@ def report_selected_set(
     bench: Benchmark, questions: Sequence[SelectionQuestion]
 ) -> None:
     is_current = questions[0].set_name.endswith(CURRENT)
+    most_changed = 0 if is_current else None
     gold: dict[str, list[float]] = {}
     has_answer: dict[str, list[bool]] = {}
     text: dict[str, list[float]] = {}
     is_absent = []
     for question in questions:
-        selected = S2ADenoiser(question.llm).denoise(question.text, question.passages)
-        if selected.failures:
+        selection = S2ADenoiser(question.llm).denoise(question.text, question.passages)
+        if selection.failures:
             continue
-        is_absent.append(selected.relevant is False)
-        for method, kept in keep_by_methods(question, selected).items():
+        is_absent.append(selection.relevant is False)
+        for method, kept in keep_by_methods(question, selection).items():
             kept_ids = {passage.id for passage in kept}
             kept_gold = question.gold_ids & kept_ids
             gold.setdefault(method, []).append(len(kept_gold) / len(question.gold_ids))
@@ -229,7 +230,7 @@ def report_selected_set(
         "prompts that have changed",
         len(questions) - len(is_absent),
         "questions",
-        at_most=0 if is_current else None,
+        at_most=most_changed,
     )
     bench.row("questions", len(is_absent), "questions")
     for method in gold:
@@ -241,13 +242,13 @@ def report_selected_set(
 
 
 def keep_by_methods(
-    question: SelectionQuestion, selected: S2AResult
+    question: SelectionQuestion, selection: S2AResult
 ) -> dict[str, Sequence[Passage]]:
     """Return what each method keeps of a question's passages."""
     default = default_denoiser().denoise(question.text, question.passages)
     by_method: dict[str, Sequence[Passage]] = {
         "everything": question.passages,
-        "select": selected.passages,
+        "select": selection.passages,
         "the default": default.passages,
     }
     for method in ("select", "the default"):
@@ -396,15 +397,15 @@ def report_judges(
 
     An answer passes by its words from the share on that separates the other half best.
     """
-    labelled = [case for case in cases if case.label in ("right", "wrong")]
-    looked = [case for case in labelled if case.half == "looked"]
-    least_share = best_separation(looked)
+    labelled_cases = [case for case in cases if case.label in ("right", "wrong")]
+    looked_cases = [case for case in labelled_cases if case.half == "looked"]
+    least_share = best_separation(looked_cases)
     bench.about["words"] = f"passed from {least_share:.2f} on"
     llm = own_llm or RecordedLLM.from_file(FOLDER / "quoting.jsonl")
     for label in ("right", "wrong"):
         passed_by_judge = []
         passed_by_words = []
-        for case in labelled:
+        for case in labelled_cases:
             if case.half == "unseen" and case.label == label:
                 passed_by_judge.append(is_passed(case, LLMJudge(llm)))
                 passed_by_words.append(shared_word_share(case) >= least_share)

@@ -51,14 +51,14 @@ def main() -> int:
     if unknown:
         sys.stderr.write(f"unknown benchmark {unknown}; there are: {known_names}\n")
         return 2
-    failed = []
+    failed_names = []
     for name in names:
         print(f"== {name}", flush=True)
         command = [sys.executable, str(paths[name]), *script_arguments]
         if subprocess.run(command, env=environment(), check=False).returncode:
-            failed.append(name)
-    if failed:
-        sys.stderr.write(f"did not finish: {', '.join(failed)}\n")
+            failed_names.append(name)
+    if failed_names:
+        sys.stderr.write(f"did not finish: {', '.join(failed_names)}\n")
         return 1
     return 0
 

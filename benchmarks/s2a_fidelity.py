@@ -15,7 +15,7 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from _s2a_shared import RECORDED, split_sentences
+from _s2a_shared import RECORDED_PATH, split_sentences
 from harness import Benchmark, arguments, json_lines
 
 from denoise_core.s2a import MessageDenoiser, same_question
@@ -45,17 +45,18 @@ def report_questions(bench: Benchmark) -> None:
             is_same = not record["wrong"]
             sets["by hand"].append({**record, "same": is_same, "language": "en"})
     for name, records in sets.items():
-        accepted: dict[bool, list[bool]] = {True: [], False: []}
+        accepted_by_label: dict[bool, list[bool]] = {True: [], False: []}
         for record in records:
             problem = same_question(
                 record["asked"], record["cleared"], language=record["language"]
             )
-            accepted[record["same"]].append(problem is None)
+            accepted_by_label[record["same"]].append(problem is None)
         rows = bench.under(f"{name}: ")
         rows.row("questions", len(records), "questions")
-        rows.right("wrong questions accepted", accepted[False], at_most=0.03)
+        rows.right("wrong questions accepted", accepted_by_label[False], at_most=0.03)
         rows.right(
-            "right questions accepted, the others left as they are", accepted[True]
+            "right questions accepted, the others left as they are",
+            accepted_by_label[True],
         )
 
 
@@ -64,7 +65,7 @@ def report_clauses(bench: Benchmark) -> None:
     is_cleared = []
     is_whole = []
     refused_count = 0
-    for record in json_lines(RECORDED):
+    for record in json_lines(RECORDED_PATH):
         if record["kind"] != "question":
             continue
         denoiser = MessageDenoiser(replay(record["reply"]))
@@ -90,12 +91,12 @@ def report_needed_sentences(bench: Benchmark) -> None:
         if record["wrong"]:
             continue
         covers = cover_sentences(record["source"], record["written"])
-        shown = set(chain.from_iterable(covers))
-        needed = set(record["needed_sentences"])
+        shown_indices = set(chain.from_iterable(covers))
+        needed_indices = set(record["needed_sentences"])
         rewrite_count += 1
-        needed_count += len(needed)
-        shown_count += len(needed & shown)
-        extra_count += len(shown - needed)
+        needed_count += len(needed_indices)
+        shown_count += len(needed_indices & shown_indices)
+        extra_count += len(shown_indices - needed_indices)
         sentence_count += len(covers)
     bench.row("faithful rewrites", rewrite_count, "rewrites")
     bench.share(
@@ -134,11 +135,11 @@ def report_covers(bench: Benchmark) -> None:
         rows.row("foreign texts given a source", foreign_count, "texts", at_most=0)
 
 
-def cover_sentences(source: str, written: str) -> list[tuple[int, ...]]:
+def cover_sentences(source: str, written_text: str) -> list[tuple[int, ...]]:
     """Return for each written sentence the indices of the source sentences that cover it."""
     index = SourceIndex(split_sentences(source))
     covers = []
-    for sentence in split_sentences(written):
+    for sentence in split_sentences(written_text):
         covers.append(index.align(sentence).sentence_indices)
     return covers
 

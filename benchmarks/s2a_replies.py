@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from _s2a_shared import RECORDED, selected_numbers
+from _s2a_shared import RECORDED_PATH, selected_numbers
 from harness import Benchmark, arguments, json_lines
 
 from denoise_core import UnparsableReply
@@ -55,18 +55,23 @@ def read_by_hand(data: Path) -> list[dict[str, Any]]:
     """Read the replies that others wrote in the corpus's terms, without those that may be read either way."""
     records = []
     for row in json_lines(data / "s2a_by_hand" / "replies.jsonl"):
-        expected = row["expected"]
-        if expected == "FAIL":
-            expected = UNREADABLE
-        if expected != "?":
-            record = {"n": 8, "asked": "keep", "read": expected, "reply": row["reply"]}
+        expected_list = row["expected"]
+        if expected_list == "FAIL":
+            expected_list = UNREADABLE
+        if expected_list != "?":
+            record = {
+                "n": 8,
+                "asked": "keep",
+                "read": expected_list,
+                "reply": row["reply"],
+            }
             records.append(record)
     return records
 
 
 def report_corrections(bench: Benchmark) -> float:
     """Return the share of corrective turns whose list is what a person reads in the first reply."""
-    records = [row for row in json_lines(RECORDED) if row["kind"] == "corrections"]
+    records = [row for row in json_lines(RECORDED_PATH) if row["kind"] == "corrections"]
     right_count = wrong_count = 0
     for record in records:
         request = "keep" if record["asked"] == "keep" else "leave_out"
@@ -125,7 +130,7 @@ def try_parsing(reply: str, count: int, request: str) -> list[int] | None:
 def recorded_replies() -> list[tuple[str, str]]:
     """Return kind and text of the replies to the current prompts."""
     replies = []
-    for record in json_lines(RECORDED):
+    for record in json_lines(RECORDED_PATH):
         if record["kind"] != "corrections":
             replies.append((record["kind"], record["reply"]))
     return replies

@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     else:
         report_load(bench, pair_count=3, request_count=96)
     report_attacks(bench)
-    report_texts(bench, 5_000 if options.quick else LONG_TEXT)
+    report_texts(bench)
     return bench.finish()
 
 
@@ -173,8 +173,8 @@ def report_attacks(bench: Benchmark) -> None:
     """Add how long `/livez` takes at worst while the service has bodies that cost much, or do not end."""
     rng = random.Random(0)
     passages = [draw_words(rng, 200)[:990] for _ in range(1000)]
-    checked = {"question": "q", "answer": "A clerk wrote it.", "passages": passages}
-    denoised = {"query": "q", "passages": passages}
+    check_body = {"question": "q", "answer": "A clerk wrote it.", "passages": passages}
+    denoise_body = {"query": "q", "passages": passages}
     empty_passages = {"query": "q", "passages": [""] * 1_000_000}
     one_text = {"query": "q", "passages": ["a" * 8_000_000]}
     with start_service() as (url, process_id):
@@ -184,7 +184,7 @@ def report_attacks(bench: Benchmark) -> None:
         ):
             report_attack(bench.under(f"{name}: "), url + DENOISE, body, repeats=3)
         report_unfinished_bodies(bench, url, process_id)
-        for path, body in (("/v1/check", checked), (DENOISE, denoised)):
+        for path, body in (("/v1/check", check_body), (DENOISE, denoise_body)):
             rows = bench.under(f"a valid megabyte to {path}: ")
             status = report_attack(rows, url + path, body, repeats=1)
             rows.row("answered with", status, "status")
@@ -228,8 +228,9 @@ def report_livez(bench: Benchmark, seconds: Sequence[float]) -> None:
     bench.row("/livez at worst", 1000 * max(seconds), "ms", at_most=MAX_LIVEZ)
 
 
-def report_texts(bench: Benchmark, size: int) -> None:
+def report_texts(bench: Benchmark) -> None:
     """Add `/livez` while each form of text is read, less an idle service's: a busy machine slows that too."""
+    size = 5_000 if bench.options.quick else LONG_TEXT
     with (
         start_service() as (url, _),
         start_service() as (idle_url, _),
@@ -263,8 +264,8 @@ def watch_livez(*urls: str) -> Iterator[list[list[float]]]:
     seconds: list[list[float]] = [[] for _ in urls]
     yield seconds
     is_over.set()
-    for url_seconds, measured in zip(seconds, queue.get(), strict=True):
-        url_seconds += measured
+    for url_seconds, url_measurements in zip(seconds, queue.get(), strict=True):
+        url_seconds += url_measurements
     watcher.join()
 
 

@@ -191,8 +191,8 @@ def check_request(rng: random.Random) -> Request:
     body = draw_request(rng, 3, 10)
     answer = f"{draw_words(rng, 12).capitalize()} in {rng.random():.4f}."
     passages = [*body["passages"], answer]
-    checked = {"question": body["query"], "answer": answer, "passages": passages}
-    return "/v1/check", checked
+    check_body = {"question": body["query"], "answer": answer, "passages": passages}
+    return "/v1/check", check_body
 
 
 def long_request(rng: random.Random) -> Request:
