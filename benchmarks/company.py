@@ -257,8 +257,8 @@ def report_kinds(
             continue
         report_kept(rows, of_kind, LEAST_BOTH.get(kind))
         if kind == "summary":
-            places = float(np.mean([outcome.needs_share for outcome in of_kind]))
-            rows.row("places kept", places, "share", at_least=LEAST_SUMMARY_PLACES)
+            places = [outcome.needs_share for outcome in of_kind]
+            rows.mean("places kept", places, at_least=LEAST_SUMMARY_PLACES)
     overall = bench.under("answerable: ", has_targets=least is not None)
     report_kept(overall, answerable, least, MOST_TEXT)
     if kinds.has_targets:
@@ -266,12 +266,7 @@ def report_kinds(
         for kind in ONE_DOCUMENT_KINDS:
             for outcome in outcomes_by_kind[kind]:
                 shares.append(outcome.text_share)
-        kinds.row(
-            "lookup and compare: text",
-            float(np.mean(shares)),
-            "share",
-            at_most=MOST_LOOKUP_TEXT,
-        )
+        kinds.mean("lookup and compare: text", shares, at_most=MOST_LOOKUP_TEXT)
     report_called_absent(
         kinds.under("answerable: "), answerable, at_most=MOST_FALSE_ALARMS
     )
@@ -323,10 +318,10 @@ def report_kept(
 ) -> None:
     has_needs = [outcome.has_needs for outcome in outcomes]
     has_both = [outcome.has_both for outcome in outcomes]
-    text_share = float(np.mean([outcome.text_share for outcome in outcomes]))
+    text_shares = [outcome.text_share for outcome in outcomes]
     bench.right("needed text", has_needs)
     bench.right(both_name, has_both, at_least=least)
-    bench.row("text", text_share, "share", at_most=most_text)
+    bench.mean("text", text_shares, at_most=most_text)
 
 
 def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> None:

@@ -102,7 +102,7 @@ def report_filter(
         kept_texts = [passage.text_with_header for passage in result.passages]
         tokens.append(sum(map(estimate_tokens, kept_texts)))
     report_kept(bench, outcomes, both_name=WITH_TITLE)
-    bench.row("tokens", float(np.mean(tokens)), "tokens a question")
+    bench.mean("tokens", tokens, "tokens a question")
     bench.row("time", float(np.median(milliseconds)), "ms a question")
 
 

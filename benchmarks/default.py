@@ -84,8 +84,7 @@ def report_sets(bench: Benchmark, sets: Mapping[str, Sequence[Scored]]) -> None:
             text_means.append(text)
     mean_gold = float(np.mean(gold_means))
     bench.row("mean of sets: gold kept", mean_gold, "share", at_least=0.93)
-    lowest_gold = min(gold_means)
-    bench.row("lowest set: gold kept", lowest_gold, "share", at_least=0.85)
+    bench.row("lowest set: gold kept", min(gold_means), "share", at_least=0.85)
     mean_text = float(np.mean(text_means))
     bench.row("mean of sets: text kept", mean_text, "share", at_most=0.60)
 
@@ -109,8 +108,7 @@ def report_set(
         least_gold = LEAST_GOLD_OF_OTHERS
     bench.row("questions", len(questions), "questions")
     bench.mean("gold kept, default", gold, at_least=least_gold)
-    mean_text = float(np.mean(text))
-    bench.row("text kept, default", mean_text, "share", at_most=MOST_TEXT.get(name))
+    bench.mean("text kept, default", text, at_most=MOST_TEXT.get(name))
     for scorer in OTHER_SCORERS:
         bench.mean(f"gold kept, {scorer}, as many passages", other_gold[scorer])
     if name == RAMDOCS:
@@ -122,7 +120,7 @@ def report_set(
             np.subtract(1, gold),
             at_most=DEFAULT_RISK,
         )
-    return float(np.mean(gold)), mean_text
+    return float(np.mean(gold)), float(np.mean(text))
 
 
 def report_off_topic(
@@ -148,10 +146,8 @@ def report_off_topic(
     if is_foreign_flagged:
         rows = bench.under("passages of another question: ")
         rows.row("pairs", len(is_foreign_flagged), "pairs")
-        share = float(np.mean(is_foreign_flagged))
-        rows.row("flagged", share, "share", at_least=0.8)
-    share = float(np.mean(is_answerable_flagged))
-    bench.row("answerable questions: flagged", share, "share", at_most=0.05)
+        rows.right("flagged", is_foreign_flagged, at_least=0.8)
+    bench.right("answerable questions: flagged", is_answerable_flagged, at_most=0.05)
 
 
 # -- what it costs ---------------------------------------------------------------------

@@ -13,7 +13,6 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import numpy as np
 from _judged_sets import GROUNDING_SETS, SHORT_ANSWER_SETS, Case, read_cases
 from _recorded import FOLDER
 from harness import Benchmark, arguments
@@ -66,9 +65,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     is_unknown = []
     for _, verdict in judge_all(cases, ReplayedLLM(MAX_REPLY_TOKENS)):
         is_unknown.append(verdict.kind == "not_judged")
-    measure = f"not judged, replies cut at {MAX_REPLY_TOKENS} tokens"
-    share = float(np.mean(is_unknown))
-    bench.row(measure, share, "share", at_most=0.02)
+    bench.right(
+        f"not judged, replies cut at {MAX_REPLY_TOKENS} tokens",
+        is_unknown,
+        at_most=0.02,
+    )
     report_quotations(bench, cases, options.seed)
     return bench.finish()
 
@@ -167,7 +168,7 @@ def report_costs(
 ) -> None:
     """Add calls an answer, and the tokens of all replies next to those of the answers they are about."""
     calls = [verdict.calls for _, verdict in judged_cases]
-    bench.row("calls an answer", float(np.mean(calls)), "calls", at_most=1.2)
+    bench.mean("calls an answer", calls, "calls", at_most=1.2)
     count = shared_encoder().count_tokens
     reply_tokens = sum(map(count, reply_texts))
     answer_tokens = 0

@@ -107,7 +107,7 @@ CEILINGS = {
     "langchain_denoise": (14_950, 12_500),
     "llamaindex_denoise": (12_150, 10_500),
     "shared/lab": (21_400, 22_000),
-    "benchmarks": (27_690, 24_000),
+    "benchmarks": (27_620, 24_000),
     "tests": (152_600, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
