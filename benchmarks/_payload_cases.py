@@ -1,4 +1,4 @@
-"""Two sets of twenty tool results, one a format, that nothing was chosen on: tables, documents, hits, logs.
+"""Two sets of twenty tool results, one a format, on which nothing was chosen: tables, documents, hits, logs.
 
 Each case has the fields of the files of ``DATA/payloads``. The rows and texts of ``data/tables`` are invented; the
 formats differ and the content does not. The shipments were written before the notes and the parsers; the loans
@@ -10,139 +10,260 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-TABLES = Path(__file__).parent / "data" / "tables"
+FOLDER = Path(__file__).parent / "data" / "tables"
+CASE_FIELDS = ("query", "task", "needed")
 
-
-def as_split(rows: Sequence[dict[str, Any]]) -> str:
-    table = {
-        "columns": list(rows[0]),
-        "index": list(range(len(rows))),
-        "data": [list(row.values()) for row in rows],
-    }
-    return json.dumps(table)
+Row: TypeAlias = dict[str, Any]
 
 
-def as_columns(rows: Sequence[dict[str, Any]]) -> str:
-    return json.dumps(
-        {name: {str(n): row[name] for n, row in enumerate(rows)} for name in rows[0]}
-    )
+@dataclass(frozen=True)
+class ToolTable:
+    """Rows and titled texts that a tool returns.
 
+    Attributes:
+        rows: Records with the same fields.
+        texts: Pairs of a title and a text.
+        site: The name of the site or log.
+        title: The title of the table.
+        list_name: The name of the list of rows.
+        word: A word of the query.
+    """
 
-def as_csv(rows: Sequence[dict[str, Any]], delimiter: str = ",") -> str:
-    output = io.StringIO()
-    writer = csv.DictWriter(output, list(rows[0]), delimiter=delimiter)
-    writer.writeheader()
-    writer.writerows(rows)
-    return output.getvalue()
+    rows: list[Row]
+    texts: list[tuple[str, str]]
+    site: str
+    title: str
+    list_name: str
+    word: str
 
+    @property
+    def field_names(self) -> list[str]:
+        return list(self.rows[0])
 
-def as_yaml(rows: Sequence[dict[str, Any]], head: str = "", indent: str = "") -> str:
-    lines = [head] if head else []
-    for row in rows:
-        for n, (name, value) in enumerate(row.items()):
-            lines.append(f"{indent}{'  ' if n else '- '}{name}: {value}")
-    return "\n".join(lines) + "\n"
-
-
-def as_xml(rows: Sequence[dict[str, Any]], name: str) -> str:
-    items = []
-    for row in rows:
-        fields = "".join(f"<{field}>{value}</{field}>" for field, value in row.items())
-        items.append(f"<item>{fields}</item>")
-    return f"<{name}><count>{len(rows)}</count>{''.join(items)}</{name}>"
-
-
-def as_html_table(rows: Sequence[dict[str, Any]], title: str) -> str:
-    head = "".join(f"<th>{name}</th>" for name in rows[0])
-    lines = []
-    for row in rows:
-        cells = "".join(f"<td>{value}</td>" for value in row.values())
-        lines.append(f"<tr>{cells}</tr>")
-    body = "\n".join(lines)
-    return f"<html><body><h1>{title}</h1><table><tr>{head}</tr>\n{body}\n</table></body></html>"
-
-
-def as_markdown_table(rows: Sequence[dict[str, Any]], title: str) -> str:
-    lines = [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
-    for row in rows:
-        lines.append(f"| {' | '.join(map(str, row.values()))} |")
-    return f"# {title}\n\n" + "\n".join(lines) + "\n"
-
-
-def as_hits(texts: Sequence[tuple[str, str]], site: str) -> str:
-    hits = []
-    for n, (title, text) in enumerate(texts, 1):
-        hits.append(f"[{n}] {title}\nURL: https://{site}.example/{n}\nSnippet: {text}")
-    return f"Found {len(texts)} results\n\n" + "\n---\n".join(hits)
-
-
-def as_log(rows: Sequence[dict[str, Any]], site: str) -> str:
-    lines = []
-    for n, row in enumerate(rows):
-        fields = " ".join(f"{name}={json.dumps(value)}" for name, value in row.items())
-        lines.append(f"2026-10-02 06:{n:02}:17 INFO {site} {fields}")
-    return "\n".join(lines) + "\n"
-
-
-def as_chroma(texts: Sequence[tuple[str, str]]) -> str:
-    answer = {
-        "ids": [[f"d{n}" for n in range(len(texts))]],
-        "documents": [[text for _, text in texts]],
-        "metadatas": [[{"title": title} for title, _ in texts]],
-        "distances": [[round(0.2 + n / 100, 2) for n in range(len(texts))]],
-    }
-    return json.dumps(answer)
+    @property
+    def values(self) -> list[list[Any]]:
+        return [list(row.values()) for row in self.rows]
 
 
 def build_cases(
     table_name: str, other_formats: Sequence[str] = ("log", "sql rows")
 ) -> list[dict[str, Any]]:
-    """Twenty cases, in the form of the files of ``DATA/payloads``; two formats are left to another set."""
-    table = json.loads((TABLES / f"{table_name}.json").read_text("utf-8"))
-    rows, texts, site = table["rows"], table["texts"], table["site"]
-    asked = {name: table[name] for name in ("query", "task", "needed")}
-    sections = "\n\n".join(f"## {title}\n\n{text}" for title, text in texts)
-    articles = "".join(
-        f"<article><h2>{title}</h2><p>{text}</p></article>" for title, text in texts
-    )
-    entries = "".join(
-        f"<entry><title>{title}</title><summary>{text}</summary></entry>\n"
-        for title, text in texts
-    )
-    hits = [{"title": title, "content": text} for title, text in texts]
-    top = site.capitalize()
-    yaml_head = f"count: {len(rows)}\n{table['list_name']}:"
-    builders: dict[str, Callable[[], str]] = {
-        "json records": lambda: json.dumps(rows),
-        "json counted": lambda: json.dumps({"count": len(rows), "rows": rows}),
-        "json split": lambda: as_split(rows),
-        "json columns": lambda: as_columns(rows),
-        "json index": lambda: json.dumps({str(n): row for n, row in enumerate(rows)}),
-        "json values": lambda: json.dumps([list(row.values()) for row in rows]),
-        "json lines": lambda: "".join(json.dumps(row) + "\n" for row in rows),
-        "json hits": lambda: json.dumps({"query": table["word"], "results": hits}),
-        "chroma": lambda: as_chroma(texts),
-        "csv": lambda: as_csv(rows),
-        "tsv": lambda: as_csv(rows, "\t"),
-        "yaml": lambda: as_yaml(rows),
-        "yaml nested": lambda: as_yaml(rows, yaml_head, "  "),
-        "xml": lambda: as_xml(rows, table["list_name"]),
-        "feed": lambda: f"<feed>\n<title>{top}</title>\n{entries}</feed>",
-        "html table": lambda: as_html_table(rows, table["title"]),
-        "html articles": lambda: f"<html><body><nav>Home</nav>{articles}</body></html>",
-        "markdown table": lambda: as_markdown_table(rows, table["title"]),
-        "markdown": lambda: f"# {top}\n\n{sections}\n",
-        "hits": lambda: as_hits(texts, site),
-        "log": lambda: as_log(rows, site),
-        "sql rows": lambda: repr([tuple(row.values()) for row in rows]),
-    }
+    """Build twenty cases; two formats are left to another set."""
+    fields = json.loads((FOLDER / f"{table_name}.json").read_text("utf-8"))
+    case_fields = {}
+    for name in CASE_FIELDS:
+        case_fields[name] = fields.pop(name)
+    table = ToolTable(**fields)
     cases = []
-    for name, build in builders.items():
-        if name not in other_formats:
-            case = {"id": name, "kind": name, "tool": "search", "must_stay": []}
-            cases.append({**case, **asked, "result": build()})
+    for name, write_format in FORMATS.items():
+        if name in other_formats:
+            continue
+        case = {"id": name, "kind": name, "tool": "search", "must_stay": []}
+        case.update(case_fields)
+        case["result"] = write_format(table)
+        cases.append(case)
     return cases
+
+
+# -- JSON ------------------------------------------------------------------------------
+
+
+def write_counted(table: ToolTable) -> str:
+    return json.dumps({"count": len(table.rows), "rows": table.rows})
+
+
+def write_split(table: ToolTable) -> str:
+    numbers = list(range(len(table.rows)))
+    parts = {"columns": table.field_names, "index": numbers, "data": table.values}
+    return json.dumps(parts)
+
+
+def write_columns(table: ToolTable) -> str:
+    columns: dict[str, dict[str, Any]] = {}
+    for name in table.field_names:
+        columns[name] = {}
+        for number, row in enumerate(table.rows):
+            columns[name][str(number)] = row[name]
+    return json.dumps(columns)
+
+
+def write_index(table: ToolTable) -> str:
+    return json.dumps(dict(enumerate(table.rows)))
+
+
+def write_json_lines(table: ToolTable) -> str:
+    lines = []
+    for row in table.rows:
+        lines.append(json.dumps(row) + "\n")
+    return "".join(lines)
+
+
+def write_json_hits(table: ToolTable) -> str:
+    hits = []
+    for title, text in table.texts:
+        hits.append({"title": title, "content": text})
+    return json.dumps({"query": table.word, "results": hits})
+
+
+def write_chroma(table: ToolTable) -> str:
+    ids = []
+    documents = []
+    metadatas = []
+    distances = []
+    for number, (title, text) in enumerate(table.texts):
+        ids.append(f"d{number}")
+        documents.append(text)
+        metadatas.append({"title": title})
+        distances.append(round(0.2 + number / 100, 2))
+    answer = {
+        "ids": [ids],
+        "documents": [documents],
+        "metadatas": [metadatas],
+        "distances": [distances],
+    }
+    return json.dumps(answer)
+
+
+# -- tables ----------------------------------------------------------------------------
+
+
+def write_csv(table: ToolTable, delimiter: str = ",") -> str:
+    output = io.StringIO()
+    writer = csv.writer(output, delimiter=delimiter)
+    writer.writerow(table.field_names)
+    writer.writerows(table.values)
+    return output.getvalue()
+
+
+def write_yaml(table: ToolTable, indent: str = "") -> str:
+    lines = []
+    for row in table.rows:
+        mark = "- "
+        for name, value in row.items():
+            lines.append(f"{indent}{mark}{name}: {value}\n")
+            mark = "  "
+    return "".join(lines)
+
+
+def write_nested_yaml(table: ToolTable) -> str:
+    head = f"count: {len(table.rows)}\n{table.list_name}:\n"
+    return head + write_yaml(table, "  ")
+
+
+def write_xml(table: ToolTable) -> str:
+    items = []
+    for row in table.rows:
+        fields = ""
+        for name, value in row.items():
+            fields += f"<{name}>{value}</{name}>"
+        items.append(f"<item>{fields}</item>")
+    count = f"<count>{len(table.rows)}</count>"
+    return f"<{table.list_name}>{count}{''.join(items)}</{table.list_name}>"
+
+
+def write_html_table(table: ToolTable) -> str:
+    head = wrap_each("th", table.field_names)
+    lines = []
+    for values in table.values:
+        lines.append(f"<tr>{wrap_each('td', values)}</tr>")
+    body = "\n".join(lines)
+    rows = f"<tr>{head}</tr>\n{body}\n"
+    title = f"<h1>{table.title}</h1>"
+    return f"<html><body>{title}<table>{rows}</table></body></html>"
+
+
+def wrap_each(tag: str, values: Sequence[Any]) -> str:
+    cells = [f"<{tag}>{value}</{tag}>" for value in values]
+    return "".join(cells)
+
+
+def write_markdown_table(table: ToolTable) -> str:
+    rule = "|" + "---|" * len(table.field_names)
+    lines = [f"# {table.title}", "", markdown_row(table.field_names), rule]
+    for values in table.values:
+        lines.append(markdown_row(values))
+    return "\n".join(lines) + "\n"
+
+
+def markdown_row(values: Sequence[Any]) -> str:
+    cells = " | ".join(map(str, values))
+    return f"| {cells} |"
+
+
+def write_sql_rows(table: ToolTable) -> str:
+    return repr([tuple(values) for values in table.values])
+
+
+# -- documents, hits and logs ----------------------------------------------------------
+
+
+def write_feed(table: ToolTable) -> str:
+    entries = ""
+    for title, text in table.texts:
+        fields = f"<title>{title}</title><summary>{text}</summary>"
+        entries += f"<entry>{fields}</entry>\n"
+    title = table.site.capitalize()
+    return f"<feed>\n<title>{title}</title>\n{entries}</feed>"
+
+
+def write_html_articles(table: ToolTable) -> str:
+    articles = ""
+    for title, text in table.texts:
+        articles += f"<article><h2>{title}</h2><p>{text}</p></article>"
+    return f"<html><body><nav>Home</nav>{articles}</body></html>"
+
+
+def write_markdown(table: ToolTable) -> str:
+    sections = [f"# {table.site.capitalize()}"]
+    for title, text in table.texts:
+        sections.append(f"## {title}\n\n{text}")
+    return "\n\n".join(sections) + "\n"
+
+
+def write_hits(table: ToolTable) -> str:
+    hits = []
+    for number, (title, text) in enumerate(table.texts, 1):
+        url = f"https://{table.site}.example/{number}"
+        hits.append(f"[{number}] {title}\nURL: {url}\nSnippet: {text}")
+    return f"Found {len(hits)} results\n\n" + "\n---\n".join(hits)
+
+
+def write_log(table: ToolTable) -> str:
+    lines = ""
+    for number, row in enumerate(table.rows):
+        fields = ""
+        for name, value in row.items():
+            fields += f" {name}={json.dumps(value)}"
+        lines += f"2026-10-02 06:{number:02}:17 INFO {table.site}{fields}\n"
+    return lines
+
+
+FORMATS: Mapping[str, Callable[[ToolTable], str]] = {
+    "json records": lambda table: json.dumps(table.rows),
+    "json counted": write_counted,
+    "json split": write_split,
+    "json columns": write_columns,
+    "json index": write_index,
+    "json values": lambda table: json.dumps(table.values),
+    "json lines": write_json_lines,
+    "json hits": write_json_hits,
+    "chroma": write_chroma,
+    "csv": write_csv,
+    "tsv": lambda table: write_csv(table, "\t"),
+    "yaml": write_yaml,
+    "yaml nested": write_nested_yaml,
+    "xml": write_xml,
+    "feed": write_feed,
+    "html table": write_html_table,
+    "html articles": write_html_articles,
+    "markdown table": write_markdown_table,
+    "markdown": write_markdown,
+    "hits": write_hits,
+    "log": write_log,
+    "sql rows": write_sql_rows,
+}

@@ -1,63 +1,112 @@
-"""What the S2A benchmarks share: intervals, sentences of real sets, a small text for the quick forms."""
+"""What the S2A benchmarks share: scripted questions, sentences of a text, selections in numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from denoise_core import Passage, UnparsableReply
-from denoise_core.s2a.pieces import split_pieces
-from denoise_core.s2a.replies import ParsedSelection, parse_selection, parse_texts
+from harness import Options, read_data_set
 
-SMALL = (
+from denoise_core import Passage
+from denoise_core.s2a.pieces import split_pieces
+from denoise_core.s2a.replies import parse_selection
+
+RECORDED_PATH = Path(__file__).parent / "recorded" / "s2a.jsonl"
+MIN_CHARACTERS = 20  # of a sentence: shorter ones occur in several documents
+QUOTATION_MARKS = '" '  # some sentences end in the mark that opens the next one
+QUICK_TEXTS = (
     "Marie Curie was born in Warsaw on 7 November 1867. She moved to Paris in 1891 (with little money). "
     "Curie won the Nobel Prize in Physics in 1903, and her husband shared it with her. "
-    "The Eiffel Tower is 330 metres tall. Gustave Eiffel was the owner of the company that built it. "
-    "The tower was not popular with the artists of Paris at first.",
+    "The Eiffel Tower is 330 metres tall. Gustave Eiffel was the owner of the company that built it.",
     "Albert Einstein was born in Ulm on 14 March 1879. He was a clerk at the patent office in Bern in 1905. "
     "Einstein received the Nobel Prize in Physics in 1921 (for the photoelectric effect). "
     "Lake Geneva has a surface of 580 square kilometres. The lake is shared by France and Switzerland.",
-    "Lisbon is the capital of Portugal. The city had about 545,000 people in 2021. "
-    "An earthquake was felt there on 1 November 1755, and much of the city was lost. "
-    "The Vasco da Gama Bridge is 12.3 km long. Luís de Camões was a poet of the 16th century (he died in 1580).",
 )
 
 
-def sentences_of(text: str) -> list[str]:
-    return [text[s.start : s.end].strip() for s in split_pieces(Passage(text, "p"))]
+@dataclass(frozen=True)
+class ScriptedQuestion:
+    """A question for the scripted model.
+
+    Attributes:
+        text: The question.
+        passages: Twenty documents: ten of the question and ten of another one.
+        gold_sentences: The supporting sentences.
+        gold_paragraphs: All sentences of the supporting paragraphs.
+    """
+
+    text: str
+    passages: list[Passage]
+    gold_sentences: list[str]
+    gold_paragraphs: list[str]
 
 
-def passages_of(record: dict[str, Any]) -> list[Passage]:
-    """The passages of one record, with their titles as metadata."""
-    return [
-        Passage(p["text"], str(p["id"]), metadata={"title": p.get("title", "")})
-        for p in record["passages"]
-    ]
-
-
-UNREADABLE = "unreadable"
-NOT_ASKED = "no longer asked for"
-
-
-def read_reply(record: dict[str, Any]) -> Any:
-    """What the grammar reads from one record of the corpus of replies, in the corpus's own terms."""
-    request, reply = record["request"], record["reply"]
-    try:
-        if request in ("numbers", "grouped_numbers"):
-            return numbers_of(
-                parse_selection(reply, record["n"]), record["asked"], record["n"]
+def scripted_questions(options: Options, limit: int) -> list[ScriptedQuestion]:
+    """Return the first HotpotQA questions, or a small one for the quick form."""
+    if options.quick:
+        passages = [Passage(text, str(n)) for n, text in enumerate(QUICK_TEXTS)]
+        sentences = split_sentences(QUICK_TEXTS[0])
+        question = "Where was Marie Curie born?"
+        return [ScriptedQuestion(question, passages, sentences[:1], sentences)]
+    records = []
+    for record in read_data_set(options.data, "hotpotqa_distractor"):
+        if len(record["passages"]) == 10:
+            records.append(record)
+    questions = []
+    for record, other_record in zip(records, records[1:] + records[:1]):
+        passages = titled_passages(record, "")
+        passages += titled_passages(other_record, "other-")
+        gold_sentences: list[str] = []
+        gold_paragraphs: list[str] = []
+        for paragraph in record["passages"]:
+            sentences = [sentence.strip() for sentence in paragraph["sentences"]]
+            for number, sentence in enumerate(sentences):
+                if len(sentence) < MIN_CHARACTERS:
+                    continue
+                if number in paragraph["gold_sentences"]:
+                    gold_sentences.append(sentence)
+                if paragraph["is_gold"]:
+                    gold_paragraphs.append(sentence)
+        if gold_sentences:
+            questions.append(
+                ScriptedQuestion(
+                    record["question"], passages, gold_sentences, gold_paragraphs
+                )
             )
-        if request == "rewrite":
-            return parse_texts(reply, "context")[0]
-        if request == "fields":
-            context, question = parse_texts(reply, "context", "question")
-            return {"context": context, "question": question}
-    except UnparsableReply:
-        return UNREADABLE
-    return NOT_ASKED
+    return questions[:limit]
 
 
-def numbers_of(found: ParsedSelection, asked: str, count: int) -> list[int]:
-    """The numbers as the request meant them: ``asked`` is ``keep`` or ``leave_out``."""
-    if found.verb in (None, "keep" if asked == "keep" else "drop"):
-        return sorted(found.numbers)
-    return [n for n in range(1, count + 1) if n not in set(found.numbers)]
+def titled_passages(record: dict[str, Any], id_prefix: str) -> list[Passage]:
+    passages = []
+    for row in record["passages"]:
+        metadata = {"title": row.get("title", "")}
+        passages.append(
+            Passage(row["text"], f"{id_prefix}{row['id']}", metadata=metadata)
+        )
+    return passages
+
+
+def count_kept(sentences: Sequence[str], texts: Iterable[str]) -> int:
+    """Return how many of the sentences the texts still have."""
+    kept_text = " ".join(texts)
+    return sum(sentence.strip(QUOTATION_MARKS) in kept_text for sentence in sentences)
+
+
+def split_sentences(text: str) -> list[str]:
+    pieces = split_pieces(Passage(text, "p"))
+    return [text[piece.start : piece.end].strip() for piece in pieces]
+
+
+def selected_numbers(reply: str, count: int, request: str) -> list[int]:
+    """Parse a reply to a request to ``keep`` or to ``leave_out`` pieces of 1 to ``count``.
+
+    Returns the pieces that the request means. Raises `UnparsableReply` when the reply
+    has no list.
+    """
+    selection = parse_selection(reply, count)
+    requested_verb = "keep" if request == "keep" else "drop"
+    if selection.verb in (None, requested_verb):
+        return sorted(selection.numbers)
+    return [n for n in range(1, count + 1) if n not in selection.numbers]

@@ -1,4 +1,4 @@
-"""The command `rag-denoise serve` as a process, for the benchmarks of the service."""
+"""The command ``rag-denoise serve`` as a process, and requests for it."""
 
 from __future__ import annotations
 
@@ -14,32 +14,41 @@ from typing import Any
 
 from _words import WORDS
 
-START = (
+COMMAND = (
     "import sys; from denoise_core.cli import main; sys.argv[0] = 'rag-denoise'; main()"
 )
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/")
 
 
 @contextlib.contextmanager
-def started(*flags: str) -> Iterator[tuple[str, int]]:
-    """The command's address, and its process."""
-    command = [sys.executable, "-c", START, "serve", "--port", "0", *flags]
+def start_service(*flags: str) -> Iterator[tuple[str, int]]:
+    """Start the command on a free port; yield its address and the id of its process."""
+    command = [sys.executable, "-c", COMMAND, "serve", "--port", "0", *flags]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            found = map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr)
-            yield next(m[1] for m in found if m), server.pid
+            address = None
+            while address is None:
+                line = server.stderr.readline()
+                if not line:
+                    raise SystemExit("the service ended before it named its address")
+                address = ADDRESS.search(line)
+            yield address[1], server.pid
         finally:
             server.terminate()
 
 
-def draw_request(drawn: random.Random, count: int, words: int) -> dict[str, Any]:
-    """A question, and so many passages of so many words."""
-    passages = [" ".join(drawn.choices(WORDS, k=words)) for _ in range(count)]
-    query = " ".join(drawn.choices(WORDS, k=6))
-    return {"query": query, "passages": passages}
+def draw_words(rng: random.Random, count: int) -> str:
+    return " ".join(rng.choices(WORDS, k=count))
+
+
+def draw_request(rng: random.Random, count: int, words: int) -> dict[str, Any]:
+    """Draw a question, and so many passages of so many words."""
+    passages = [draw_words(rng, words) for _ in range(count)]
+    return {"query": draw_words(rng, 6), "passages": passages}
 
 
 def read_megabytes(process_id: int) -> float:
-    """Resident megabytes of a process."""
+    """Return the resident megabytes of a process."""
     pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

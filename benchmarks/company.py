@@ -1,9 +1,9 @@
 """Company files: is what a question needs kept, together with what says whose it is, and in how much text?
 
-``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are places of the files, verbatim, all of which
+``DATA/company`` has the files and ``questions.jsonl``. ``needs`` are parts of the files, verbatim, all of which
 the answer needs; ``identity`` the title, sender, date, header row or key without which they cannot be attributed.
-Two sets of the same form, on which nothing was tuned, ask about the files that ship with the package
-(``benchmarks/data/unseen``) and about six files of a depot (``benchmarks/data/depot``). Files are asked whole
+Two sets of the same form, on which nothing was tuned, are about the files that ship with the package
+(``benchmarks/data/unseen``) and about six files of a depot (``benchmarks/data/depot``). Files are given whole
 and in the pieces of 600 characters that a retriever returns, with and without the position of each piece.
 
 With a model, replayed from recorded replies: S2A's ``select`` over whole files, one call a question, and whether
@@ -35,7 +35,8 @@ from denoise_core.types import Passage
 UNSEEN = Path(__file__).parent / "data" / "unseen"
 DEPOT = Path(__file__).parent / "data" / "depot"
 PIECE_CHARACTERS = 600
-ABSENT_KINDS = ("unanswerable_on_topic", "off_topic")
+ON_TOPIC = "unanswerable_on_topic"
+ABSENT_KINDS = (ON_TOPIC, "off_topic")
 LEAST_BOTH = {
     "lookup": 0.95,
     "compare": 0.95,
@@ -44,8 +45,8 @@ LEAST_BOTH = {
     "count": 0.85,
     "superseded": 0.85,
 }
-LEAST_PLACES = {"summary": 0.85}
-LEAST_ABSENT = {"unanswerable_on_topic": 0.60}
+LEAST_SUMMARY_PLACES = 0.85
+LEAST_ABSENT = {ON_TOPIC: 0.60}
 LEAST_SELECTED_ABSENT = 13 / 15
 MOST_SELECTED_FALSE_ALARMS = 2 / 89
 MOST_FALSE_ALARMS = 0.03
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             least = LEAST_BY_FORM.get(form) if rows.has_targets else None
             report_kinds(rows.under(f"{form}, "), outcomes, least)
         if set_name != "depot set":  # no replies are recorded for it
-            selected = bench.under(f"{set_name}, select")
+            selected = bench.under(f"{set_name}, ")
             report_selection(selected, questions, is_development)
         if is_development:
             report_siblings(bench, questions)
@@ -176,7 +177,7 @@ def file_pieces(name: str, text: str) -> list[Passage]:
 
 
 def unplaced_pieces(name: str, text: str) -> list[Passage]:
-    """The pieces in the order of no file, as a search returns them."""
+    """Return the pieces in no order and without their positions, as a search returns them."""
     pieces = []
     for piece in file_pieces(name, text):
         pieces.append(Passage(piece.text, piece.id, metadata={"source": name}))
@@ -221,7 +222,7 @@ def measure_outcome(
     is_empty = not result.passages  # a model that selects nothing says so
     return QuestionOutcome(
         question.kind,
-        float(np.mean(kept_needs or [1.0])),
+        float(np.mean(kept_needs or [True])),
         all(kept_identity),
         kept_characters / sum(map(len, masks.values())),
         result.relevant is False or is_empty,
@@ -241,39 +242,33 @@ def is_place_kept(question: CompanyQuestion, masks: Masks, place: Place) -> bool
 def report_kinds(
     bench: Benchmark, outcomes: Sequence[QuestionOutcome], least: float | None
 ) -> None:
-    """Add the rows of each kind of question, and of all; no target without ``least``."""
+    """Add the rows of each kind of question, and of all that the files answer; no target without ``least``."""
     kinds = bench.under(has_targets=least == LEAST_BY_FORM["whole files"])
-    for kind in sorted({one.kind for one in outcomes}):
-        of_kind = [one for one in outcomes if one.kind == kind]
+    outcomes_by_kind: dict[str, list[QuestionOutcome]] = {}
+    answerable = []
+    for outcome in outcomes:
+        outcomes_by_kind.setdefault(outcome.kind, []).append(outcome)
+        if outcome.kind not in ABSENT_KINDS:
+            answerable.append(outcome)
+    for kind, of_kind in sorted(outcomes_by_kind.items()):
         rows = kinds.under(f"{kind}: ")
         if kind in ABSENT_KINDS:
-            called = [one.is_called_absent for one in of_kind]
-            rows.right(
-                "called absent",
-                called,
-                at_least=LEAST_ABSENT.get(kind),
-            )
+            report_called_absent(rows, of_kind, at_least=LEAST_ABSENT.get(kind))
             continue
-        least_places = LEAST_PLACES.get(kind)
-        report_kept(rows, of_kind, LEAST_BOTH.get(kind), least_places=least_places)
-    answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
-    overall = bench.under(has_targets=least is not None)
-    report_kept(overall.under("answerable: "), answerable, least, MOST_TEXT)
+        report_kept(rows, of_kind, LEAST_BOTH.get(kind))
+        if kind == "summary":
+            places = [outcome.needs_share for outcome in of_kind]
+            rows.mean("places kept", places, at_least=LEAST_SUMMARY_PLACES)
+    overall = bench.under("answerable: ", has_targets=least is not None)
+    report_kept(overall, answerable, least, MOST_TEXT)
     if kinds.has_targets:
-        of_one = [one for one in answerable if one.kind in ONE_DOCUMENT_KINDS]
-        shares = [one.text_share for one in of_one]
-        mean_share = float(np.mean(shares))
-        kinds.row(
-            "lookup and compare: text",
-            mean_share,
-            "share",
-            at_most=MOST_LOOKUP_TEXT,
-        )
-    alarms = [one.is_called_absent for one in answerable]
-    kinds.right(
-        "answerable: called absent",
-        alarms,
-        at_most=MOST_FALSE_ALARMS,
+        shares = []
+        for kind in ONE_DOCUMENT_KINDS:
+            for outcome in outcomes_by_kind[kind]:
+                shares.append(outcome.text_share)
+        kinds.mean("lookup and compare: text", shares, at_most=MOST_LOOKUP_TEXT)
+    report_called_absent(
+        kinds.under("answerable: "), answerable, at_most=MOST_FALSE_ALARMS
     )
 
 
@@ -282,69 +277,75 @@ def report_selection(
 ) -> None:
     """Add the rows of S2A's ``select`` over whole files, with its recorded replies."""
     denoiser = S2ADenoiser(recorded_model("select"), options=ONE_CALL)
-    outcomes = []
+    answerable = []
+    on_topic = []
+    missing_count = 0
     for question in questions:
         passages = split_files(question.files, whole_file)
         result = denoiser.denoise(question.text, passages)
-        if not result.failures:
-            outcomes.append(measure_outcome(question, result))
-    missing_count = len(questions) - len(outcomes)
-    bench.row(
-        ": without a reply",
-        missing_count,
-        "questions",
-        at_most=0,
-    )
-    if not outcomes:
-        return
+        if result.failures:
+            missing_count += 1
+            continue
+        outcome = measure_outcome(question, result)
+        if outcome.kind not in ABSENT_KINDS:
+            answerable.append(outcome)
+        elif outcome.kind == ON_TOPIC:
+            on_topic.append(outcome)
+    bench.row("select: without a reply", missing_count, "questions", at_most=0)
     bench = bench.under(has_targets=has_targets)
-    answerable = [one for one in outcomes if one.kind not in ABSENT_KINDS]
-    on_topic = [one for one in outcomes if one.kind == ABSENT_KINDS[0]]
-    report_kept(bench.under(", answerable: "), answerable, 0.95, 0.15)
+    if answerable:
+        rows = bench.under("select, answerable: ")
+        report_kept(rows, answerable, least=0.95, most_text=0.15)
+        report_called_absent(rows, answerable, at_most=MOST_SELECTED_FALSE_ALARMS)
     if on_topic:
-        called = [one.is_called_absent for one in on_topic]
-        bench.right(
-            f", {ABSENT_KINDS[0]}: called absent",
-            called,
-            at_least=LEAST_SELECTED_ABSENT,
-        )
-    alarms = [one.is_called_absent for one in answerable]
-    bench.right(
-        ", answerable: called absent",
-        alarms,
-        at_most=MOST_SELECTED_FALSE_ALARMS,
-    )
+        rows = bench.under(f"select, {ON_TOPIC}: ")
+        report_called_absent(rows, on_topic, at_least=LEAST_SELECTED_ABSENT)
+
+
+def report_called_absent(
+    bench: Benchmark, outcomes: Sequence[QuestionOutcome], **target: float | None
+) -> None:
+    is_called_absent = [outcome.is_called_absent for outcome in outcomes]
+    bench.right("called absent", is_called_absent, **target)
+
+
+def report_kept(
+    bench: Benchmark,
+    outcomes: Sequence[QuestionOutcome],
+    least: float | None = None,
+    most_text: float | None = None,
+    both_name: str = "both",
+) -> None:
+    has_needs = [outcome.has_needs for outcome in outcomes]
+    has_both = [outcome.has_both for outcome in outcomes]
+    text_shares = [outcome.text_share for outcome in outcomes]
+    bench.right("needed text", has_needs)
+    bench.right(both_name, has_both, at_least=least)
+    bench.mean("text", text_shares, at_most=most_text)
 
 
 def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> None:
-    """Add how many right answers the judge finds in all pieces, and in what is kept."""
+    """Add how many right answers the judge supports by all pieces, and by what is kept."""
     llm = recorded_model("siblings")
     if not llm.replies:
         return
-    is_supported: dict[str, list[bool]] = {"all pieces": [], "what is kept": []}
+    judge = LLMJudge(llm)
+    all_count = kept_count = 0
     for question in sibling_questions(questions):
         pieces = split_files(question.files, file_pieces)
-        kept_pieces = default_denoiser().denoise(question.text, pieces).passages
-        for name, passages in zip(is_supported, (pieces, kept_pieces), strict=True):
-            verdict = check(
-                question.text, question.answer, passages, judge=LLMJudge(llm)
-            )
-            is_supported[name].append(verdict.passed)
-    name = "right answers on one of several like documents, supported by"
-    all_count = sum(is_supported["all pieces"])
-    kept_count = sum(is_supported["what is kept"])
-    bench.row(f"{name} all pieces", all_count, "answers")
-    bench.row(
-        f"{name} what is kept",
-        kept_count,
-        "answers",
-        at_least=all_count,
-    )
+        kept = default_denoiser().denoise(question.text, pieces).passages
+        whole_verdict = check(question.text, question.answer, pieces, judge=judge)
+        shortened_verdict = check(question.text, question.answer, kept, judge=judge)
+        all_count += whole_verdict.passed
+        kept_count += shortened_verdict.passed
+    rows = bench.under("right answers on one of several like documents, supported by ")
+    rows.row("all pieces", all_count, "answers")
+    rows.row("what is kept", kept_count, "answers", at_least=all_count)
 
 
 def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuestion]:
     """The first lookups on one of several documents of the same form, with these alone."""
-    chosen = []
+    chosen_questions = []
     for question in questions:
         if question.kind != "lookup":
             continue
@@ -354,8 +355,8 @@ def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuest
             if name.startswith(prefix):
                 files[name] = text
         if prefix in SIBLING_PREFIXES and len(files) > 1:
-            chosen.append(replace(question, files=files))
-    return chosen[:SIBLING_QUESTIONS]
+            chosen_questions.append(replace(question, files=files))
+    return chosen_questions[:SIBLING_QUESTIONS]
 
 
 def recorded_model(use: str) -> RecordedLLM:
@@ -364,38 +365,6 @@ def recorded_model(use: str) -> RecordedLLM:
         if row["use"] == use:
             replies[row["prompt"]] = row["reply"]
     return RecordedLLM(replies)
-
-
-def report_kept(
-    bench: Benchmark,
-    outcomes: Sequence[QuestionOutcome],
-    least: float | None,
-    most_text: float | None = None,
-    least_places: float | None = None,
-) -> None:
-    bench.right("needed text", [one.has_needs for one in outcomes])
-    bench.right("its identity", [one.has_identity for one in outcomes])
-    bench.right(
-        "both",
-        [one.has_both for one in outcomes],
-        at_least=least,
-    )
-    places_shares = [one.needs_share for one in outcomes]
-    places_share = float(np.mean(places_shares))
-    bench.row(
-        "places kept",
-        places_share,
-        "share",
-        at_least=least_places,
-    )
-    text_shares = [one.text_share for one in outcomes]
-    text_share = float(np.mean(text_shares))
-    bench.row(
-        "text",
-        text_share,
-        "share",
-        at_most=most_text,
-    )
 
 
 if __name__ == "__main__":

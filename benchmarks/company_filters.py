@@ -24,6 +24,7 @@ from company import (
     file_pieces,
     measure_outcome,
     read_questions,
+    report_kept,
     split_files,
 )
 from harness import Benchmark, arguments
@@ -37,6 +38,7 @@ from denoise_core.scorers import BM25Scorer, CrossEncoderScorer
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Passage
 
+WITH_TITLE = "needed text with its title"
 LANGCHAIN_K = 4
 LLAMAINDEX_K = 2
 
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         company = read_questions(options.data / "company", limit)
         sets = {"development half": company, **sets}
     for set_name, questions in sets.items():
-        answerable = [one for one in questions if one.kind not in ABSENT_KINDS]
+        answerable = [q for q in questions if q.kind not in ABSENT_KINDS]
         bench.row(f"{set_name}: questions", len(answerable), "questions")
         rows = bench.under(f"{set_name}, ")
         for filter_name, filter_passages in build_filters().items():
@@ -66,19 +68,19 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 def build_filters() -> Mapping[str, Filter]:
     denoisers = {
         "no filter": ENDDenoiser(BM25Scorer(), threshold=-math.inf),
-        f"BM25, top {LANGCHAIN_K}": top(BM25Scorer(), LANGCHAIN_K),
-        f"cosine, top {LLAMAINDEX_K}": top(embedding_scorer(), LLAMAINDEX_K),
-        f"cosine, top {LANGCHAIN_K}": top(embedding_scorer(), LANGCHAIN_K),
+        f"BM25, top {LANGCHAIN_K}": keep_top(BM25Scorer(), LANGCHAIN_K),
+        f"cosine, top {LLAMAINDEX_K}": keep_top(embedding_scorer(), LLAMAINDEX_K),
+        f"cosine, top {LANGCHAIN_K}": keep_top(embedding_scorer(), LANGCHAIN_K),
     }
     if folder := os.environ.get("CROSS_ENCODER"):
         reranker = CrossEncoderScorer(folder)
         name = f"cross-encoder, top {LANGCHAIN_K}"
-        denoisers[name] = top(reranker, LANGCHAIN_K)
+        denoisers[name] = keep_top(reranker, LANGCHAIN_K)
     denoisers["the default"] = default_denoiser()
     return {name: denoiser.denoise for name, denoiser in denoisers.items()}
 
 
-def top(scorer: Scorer, count: int) -> ENDDenoiser:
+def keep_top(scorer: Scorer, count: int) -> ENDDenoiser:
     return ENDDenoiser(scorer, keep=TopK(count))
 
 
@@ -93,14 +95,14 @@ def report_filter(
     for question in questions:
         passages = split_files(question.files, file_pieces)
         result = filter_passages(question.text, passages)
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         filter_passages(question.text, passages)
-        milliseconds.append(1000 * (time.perf_counter() - started))
+        milliseconds.append(1000 * (time.perf_counter() - start_time))
         outcomes.append(measure_outcome(question, result))
-        kept_tokens = [estimate_tokens(one.text_with_header) for one in result.passages]
-        tokens.append(sum(kept_tokens))
-    report_outcomes(bench, outcomes)
-    bench.row("tokens", float(np.mean(tokens)), "tokens a question")
+        kept_texts = [passage.text_with_header for passage in result.passages]
+        tokens.append(sum(map(estimate_tokens, kept_texts)))
+    report_kept(bench, outcomes, both_name=WITH_TITLE)
+    bench.mean("tokens", tokens, "tokens a question")
     bench.row("time", float(np.median(milliseconds)), "ms a question")
 
 
@@ -118,14 +120,8 @@ def report_equal_text(bench: Benchmark, questions: Sequence[CompanyQuestion]) ->
             result = ENDDenoiser(scorer, keep=limit).denoise(question.text, passages)
             outcomes[name].append(measure_outcome(question, result))
     for name, of_scorer in outcomes.items():
-        report_outcomes(bench.under(f"{name} at as much text: "), of_scorer)
-
-
-def report_outcomes(bench: Benchmark, outcomes: Sequence[QuestionOutcome]) -> None:
-    bench.right("needed text", [one.has_needs for one in outcomes])
-    bench.right("needed text with its title", [one.has_both for one in outcomes])
-    text_shares = [one.text_share for one in outcomes]
-    bench.row("text", float(np.mean(text_shares)), "share")
+        rows = bench.under(f"{name} at as much text: ")
+        report_kept(rows, of_scorer, both_name=WITH_TITLE)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,20 @@
-"""The default on real questions that nothing was fitted on: what it keeps, what it costs, what it says.
+"""The default on real questions that nothing was fitted on: what it keeps, what it costs, what it recognises.
 
-Beside it BM25, cosine and the first passages, as many passages of each question as the default keeps. With
-``--data``; readings of passages are kept in the system's temporary folder, so a second run is short.
+BM25, cosine and the first passages keep as many passages of each question as the default does. With ``--data``;
+what the encoder reads is kept in the system's temporary folder, so that a second run is short.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from harness import Benchmark, Options, arguments
 from packaging.requirements import Requirement
-from real_model import questions as recorded
 
 from denoise_core.embedded import (
     default_scale,
@@ -28,20 +23,14 @@ from denoise_core.embedded import (
     shared_encoder,
 )
 from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
-from denoise_core.embedded.fitted import (
-    MIN_QUESTIONS,
-    fit_denoiser,
-    percentile_interval,
-)
+from denoise_core.embedded.fitted import fit_denoiser, percentile_interval
 from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
 from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
-from denoise_core.s2a.llm_labels import label_questions
 from denoise_lab.experiments.calibrated import measure_held_out, report_held_out
 from denoise_lab.experiments.default_choices import (
     ScoredQuestion,
-    gain_over_fixed_share,
     read_benchmark_sets,
     score_questions,
 )
@@ -49,366 +38,256 @@ from denoise_lab.experiments.real_sets import bench_encoder
 from denoise_lab.experiments.second_look import report_second_look
 from denoise_lab.split import NQ, SETS, XQUAD
 
-GOLD, SHARE, RISKS = (
-    {NQ: 0.97, XQUAD: 0.97},
-    {NQ: 0.40, XQUAD: 0.50},
-    (0.05, 0.10, 0.20),
-)
-TO_FIT = 200  # questions of each half, where there are so many
-FITTED = ("HotpotQA", "OTT-QA", "DSTC11", "RAMDocs")
+POISONED_SET = "PoisonedNQ"
+RAMDOCS = "RAMDocs"
+LEAST_GOLD = {NQ: 0.97, XQUAD: 0.97, POISONED_SET: 0.60}
+LEAST_GOLD_OF_OTHERS = 0.85
+MOST_TEXT = {NQ: 0.40, XQUAD: 0.50, POISONED_SET: 0.60}
+OTHER_SCORERS = ("BM25", "cosine", "first")
+OFF_TOPIC_PAIRS = 200
+FITTED_SETS = ("HotpotQA", "OTT-QA", "DSTC11", RAMDOCS)
+FITTED_COUNT = 200  # questions of each half, where there are so many
+CALIBRATED_COUNT = 100
+REPORTED_COUNT = 80
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("default", options)
+    margins = dict(default_scale().margins)
+    stack = default_stack()
+    weights = dict(zip(stack.names, stack.weight))
     bench.about["margins"] = (
-        f"{dict(default_scale().margins)}, default risk {DEFAULT_RISK:g}; "
-        f"weights {dict(zip(default_stack().names, default_stack().weight))}"
+        f"{margins}, default risk {DEFAULT_RISK:g}; weights {weights}"
     )
-    read = bench_encoder()
-    sets = {
-        name: score_questions(questions, read)
-        for name, questions in read_benchmark_sets(options).items()
-    }
-    kept(bench, sets)
-    report_second_look(bench, sets, read)
-    off_topic(bench, sets, read)
-    speed(bench, options)
-    size(bench)
+    encoder = bench_encoder()
+    sets = {}
+    for name, questions in read_benchmark_sets(options).items():
+        sets[name] = score_questions(questions, encoder)
+    report_sets(bench, sets)
+    report_second_look(bench, sets, encoder)
+    report_off_topic(bench, sets, encoder)
+    report_speed(bench)
+    report_installed_size(bench)
     if not options.quick:
-        fits(bench, options, read)
+        report_fits(bench, options, encoder)
+        report_calibrations(bench, options, encoder)
     return bench.finish()
 
 
-def kept(bench: Benchmark, sets: dict[str, list[ScoredQuestion]]) -> None:
-    mix = [n for n in sets if n in SETS]
-    gold = {
-        n: np.array([s.gold_share(s.choose_auto()) for s in rows])
-        for n, rows in sets.items()
-    }
-    text = {
-        n: np.array([s.text_share(s.choose_auto()) for s in rows])
-        for n, rows in sets.items()
-    }
-    for name, rows in sets.items():
-        poisoned = name == "PoisonedNQ"
-        bench.row(f"{name}: questions", len(rows), "questions")
-        at_least = GOLD.get(name, 0.60 if poisoned else 0.85 if name in SETS else None)
-        at_most = SHARE.get(name, 0.60 if poisoned else None)
-        bench.mean(
-            f"{name}: gold kept, default",
-            gold[name],
-            at_least=at_least,
-        )
-        bench.row(
-            f"{name}: text kept, default", text[name].mean(), "share", at_most=at_most
-        )
-        for other in ("BM25", "cosine", "first"):
-            own = np.array(
-                [
-                    s.gold_share(s.choose_top(other, int(s.choose_auto().sum())))
-                    for s in rows
-                ]
-            )
-            bench.mean(f"{name}: gold kept, {other}, as many passages", own)
-            if name == "RAMDocs" and other == "BM25":
-                bench.mean(
-                    f"{name}: gain over BM25",
-                    gold[name] - own,
-                    at_least=0.0,
-                )
+# -- what is kept ----------------------------------------------------------------------
+
+
+def report_sets(bench: Benchmark, sets: Mapping[str, Sequence[ScoredQuestion]]) -> None:
+    gold_means = []
+    text_means = []
+    for name, questions in sets.items():
+        gold, text = report_set(bench.under(f"{name}: "), name, questions)
         if name in SETS:
-            for risk in RISKS:
-                lost = np.array([1 - s.gold_share(s.choose_auto(risk)) for s in rows])
-                bench.mean(
-                    f"{name}: gold lost at a stated risk of {risk:g}",
-                    lost,
-                    at_most=risk,
-                )
-    means = np.array([gold[n].mean() for n in mix])
-    bench.row(
-        "mean of sets: gold kept",
-        means.mean(),
-        "share",
-        at_least=0.93,
-    )
-    bench.row(
-        "lowest set: gold kept",
-        means.min(),
-        "share",
-        at_least=0.85,
-    )
-    bench.row(
-        "mean of sets: text kept",
-        np.mean([text[n].mean() for n in mix]),
-        "share",
-        at_most=0.60,
-    )
-    gain, ends, share = gain_over_fixed_share(
-        sets, mix, float(np.mean([text[n].mean() for n in mix]))
-    )
-    bench.row("one fixed share that keeps as much text", share, "share")
-    bench.row(
-        "mean of sets: gain over it",
-        gain,
-        "share",
-        at_least=0.02,
-        interval=ends,
-    )
-    bench.row(
-        "its interval's lower end",
-        ends[0],
-        "share",
-        at_least=1e-9,
-    )
+            gold_means.append(gold)
+            text_means.append(text)
+    mean_gold = float(np.mean(gold_means))
+    bench.row("mean of sets: gold kept", mean_gold, "share", at_least=0.93)
+    bench.row("lowest set: gold kept", min(gold_means), "share", at_least=0.85)
+    mean_text = float(np.mean(text_means))
+    bench.row("mean of sets: text kept", mean_text, "share", at_most=0.60)
 
 
-def off_topic(
-    bench: Benchmark, sets: dict[str, list[ScoredQuestion]], read: SentenceEncoder
-) -> None:
-    rule = default_scale().rule()
-    mix = [n for n in sets if n in SETS]
-    wanted = -(-200 // len(mix))
-    flagged = []
-    for name in mix:
-        rows = [s.question for s in sets[name]][:wanted]
-        for q, other in zip(rows, [*rows[1:], rows[0]]):
-            if {p.text for p in q.passages}.isdisjoint(p.text for p in other.passages):
-                found = default_stack().combine(
-                    read.signals(q.text, [p.text_with_header for p in other.passages])
-                )
-                flagged.append(rule.is_off_topic(found))
-    answerable = [rule.is_off_topic(s.scores["default"]) for n in mix for s in sets[n]]
-    if flagged:
-        bench.row("passages of another question: pairs", len(flagged), "pairs")
-        bench.row(
-            "passages of another question: flagged",
-            np.mean(flagged),
-            "share",
-            at_least=0.8,
+def report_set(
+    bench: Benchmark, name: str, questions: Sequence[ScoredQuestion]
+) -> tuple[float, float]:
+    """Add the rows of a set; return the mean shares of gold and of text kept by the default."""
+    gold = []
+    text = []
+    other_gold: dict[str, list[float]] = {scorer: [] for scorer in OTHER_SCORERS}
+    for question in questions:
+        kept = question.choose_auto()
+        gold.append(question.gold_share(kept))
+        text.append(question.text_share(kept))
+        for scorer in OTHER_SCORERS:
+            as_many = question.choose_top(scorer, int(kept.sum()))
+            other_gold[scorer].append(question.gold_share(as_many))
+    least_gold = LEAST_GOLD.get(name)
+    if name in SETS and least_gold is None:
+        least_gold = LEAST_GOLD_OF_OTHERS
+    bench.row("questions", len(questions), "questions")
+    bench.mean("gold kept, default", gold, at_least=least_gold)
+    bench.mean("text kept, default", text, at_most=MOST_TEXT.get(name))
+    for scorer in OTHER_SCORERS:
+        bench.mean(f"gold kept, {scorer}, as many passages", other_gold[scorer])
+    if name == RAMDOCS:
+        gain = np.subtract(gold, other_gold["BM25"])
+        bench.mean("gain over BM25", gain, at_least=0.0)
+    if name in SETS:
+        bench.mean(
+            f"gold lost at a stated risk of {DEFAULT_RISK:g}",
+            np.subtract(1, gold),
+            at_most=DEFAULT_RISK,
         )
-    bench.row(
-        "answerable questions: flagged", np.mean(answerable), "share", at_most=0.05
-    )
+    return float(np.mean(gold)), float(np.mean(text))
 
 
-def speed(bench: Benchmark, options: Options) -> None:
-    """Medians of paired runs, in processor time, so that other processes do not count."""
-    rounds = 3 if options.quick else 9
+def report_off_topic(
+    bench: Benchmark,
+    sets: Mapping[str, Sequence[ScoredQuestion]],
+    encoder: SentenceEncoder,
+) -> None:
+    """Ask each question about the next question's passages, and about its own."""
+    rule = default_scale().rule()
+    names = [name for name in sets if name in SETS]
+    count = -(-OFF_TOPIC_PAIRS // len(names))
+    is_foreign_flagged = []
+    is_answerable_flagged = []
+    for name in names:
+        for row in sets[name]:
+            is_answerable_flagged.append(rule.is_off_topic(row.scores["default"]))
+        questions = [row.question for row in sets[name][:count]]
+        for question, other in zip(questions, questions[1:] + questions[:1]):
+            own_texts = {passage.text for passage in question.passages}
+            if not own_texts.isdisjoint(passage.text for passage in other.passages):
+                continue
+            texts = [passage.text_with_header for passage in other.passages]
+            scores = default_stack().combine(encoder.signals(question.text, texts))
+            is_foreign_flagged.append(rule.is_off_topic(scores))
+    if is_foreign_flagged:
+        rows = bench.under("passages of another question: ")
+        rows.row("pairs", len(is_foreign_flagged), "pairs")
+        rows.right("flagged", is_foreign_flagged, at_least=0.8)
+    bench.right("answerable questions: flagged", is_answerable_flagged, at_most=0.05)
+
+
+# -- what it costs ---------------------------------------------------------------------
+
+
+def report_speed(bench: Benchmark) -> None:
+    """Compare a question over known passages with cosine over their vectors, in paired CPU times."""
+    encoder = SentenceEncoder(minilm_folder(), name="bench")
+    rounds = 3 if bench.options.quick else 9
     questions = sample_questions()[: rounds + 1]
-    fresh = SentenceEncoder(minilm_folder(), name="bench")
-    warm_up = [p.text_with_header for p in questions[0].passages[:2]]
-    fresh.signals(questions[0].text, warm_up)
-    over_cosine = []
-    over_second = []
+    ratios = []
     for question, other in zip(questions[1:], questions):
-        texts = [p.text_with_header for p in question.passages]
-        first = timed(partial(whole, fresh, question.text, texts))
-        second = timed(partial(whole, fresh, other.text, texts))
-        plain = timed(partial(cosine, other.text, fresh.embed_texts(texts)))
-        over_cosine.append(second / plain)
-        over_second.append(first / second)
-    bench.row(
-        "second question over the same passages: against cosine over stored vectors",
-        np.median(over_cosine),
-        "times",
-        at_most=1.5,
+        texts = [passage.text_with_header for passage in question.passages]
+        score_passages(encoder, question.text, texts)  # they are known from now on
+        vectors = encoder.embed_texts(texts)
+        seconds = cpu_seconds(partial(score_passages, encoder, other.text, texts))
+        cosine_seconds = cpu_seconds(partial(score_vectors, other.text, vectors))
+        ratios.append(seconds / cosine_seconds)
+    measure = (
+        "second question over the same passages: against cosine over stored vectors"
     )
-    bench.row("first question: against a second one", np.median(over_second), "times")
-    bench.row("fresh process to first result", first_result(), "s")
+    bench.row(measure, float(np.median(ratios)), "times", at_most=1.5)
 
 
-def whole(read: SentenceEncoder, query: str, texts: list[str]) -> None:
-    default_stack().combine(read.signals(query, texts))
+def score_passages(
+    encoder: SentenceEncoder, query: str, texts: Sequence[str]
+) -> np.ndarray:
+    return default_stack().combine(encoder.signals(query, texts))
 
 
-def cosine(query: str, vectors: np.ndarray) -> None:
+def score_vectors(query: str, vectors: np.ndarray) -> None:
     network, tokenizer = load_encoder(minilm_folder())
     state = network.hidden_states([tokenizer.encode(query).ids])[0].mean(0)
     _ = vectors @ (state / np.linalg.norm(state))
 
 
-NOW = (
-    "from denoise_core.embedded import default_denoiser, sample_questions\nq = sample_questions()[0]\n"
-    "default_denoiser().denoise(q.text, q.passages)"
-)
-
-
-def first_result() -> float:
-    """Seconds on the wall, the best of three."""
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", NOW], check=True, capture_output=True)
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
-
-
-def timed(call: Callable[[], object]) -> float:
-    started = time.process_time()
+def cpu_seconds(call: Callable[[], object]) -> float:
+    start_time = time.process_time()
     call()
-    return time.process_time() - started
+    return time.process_time() - start_time
 
 
-def size(bench: Benchmark) -> None:
-    """What ``rag-denoise[embedded]`` and the weights bring beyond the base, of what is installed here."""
-    mine = importlib.metadata.requires("rag-denoise") or []
-    base = closure([r for r in mine if "extra ==" not in r])
-    light = closure(["tokenizers", "safetensors"]) | {WEIGHTS_PACKAGE}
-    more = light - base
-    bench.row(
-        "embedded: packages more than the base", len(more), "packages", at_most=15
-    )
-    least = light & {"tokenizers", "safetensors", WEIGHTS_PACKAGE}
-    bench.row(
-        "embedded: packages, installed with --no-deps: all that is imported",
-        len(least),
-        "packages",
-    )
-    bench.row(
-        "embedded: size more than the base",
-        sum(map(megabytes, more)),
-        "MB",
-        at_most=350,
-    )
+def report_installed_size(bench: Benchmark) -> None:
+    """Add what ``rag-denoise[embedded]`` and the weights need beyond the base, as installed here."""
+    base_requirements = []
+    for requirement in importlib.metadata.requires("rag-denoise") or []:
+        if "extra ==" not in requirement:
+            base_requirements.append(requirement)
+    packages = required_packages(["tokenizers", "safetensors"]) | {WEIGHTS_PACKAGE}
+    packages -= required_packages(base_requirements)
+    rows = bench.under("embedded: ")
+    rows.row("packages more than the base", len(packages), "packages", at_most=15)
+    megabytes = sum(map(installed_megabytes, packages))
+    rows.row("size more than the base", megabytes, "MB", at_most=350)
 
 
-def closure(roots: Sequence[str]) -> set[str]:
-    found, todo = set[str](), list(roots)
-    while todo:
-        wanted = Requirement(todo.pop())
-        name = wanted.name.lower().replace("_", "-")
-        if name not in found and (
-            wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-        ):
-            found.add(name)
-            todo += importlib.metadata.requires(name) or []
-    return found
+def required_packages(requirements: Sequence[str]) -> set[str]:
+    """Return the names of the packages and of all that they need."""
+    names = set[str]()
+    pending = list(requirements)
+    while pending:
+        requirement = Requirement(pending.pop())
+        name = requirement.name.lower().replace("_", "-")
+        is_needed = True
+        if requirement.marker is not None:
+            is_needed = requirement.marker.evaluate({"extra": ""})
+        if is_needed and name not in names:
+            names.add(name)
+            pending += importlib.metadata.requires(name) or []
+    return names
 
 
-def megabytes(package: str) -> float:
-    paths = [Path(str(f.locate())) for f in importlib.metadata.files(package) or []]
-    return sum(p.stat().st_size for p in paths if p.is_file()) / 1e6
+def installed_megabytes(package: str) -> float:
+    size = 0
+    for file in importlib.metadata.files(package) or []:
+        path = Path(str(file.locate()))
+        if path.is_file():
+            size += path.stat().st_size
+    return size / 1e6
 
 
-def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
-    """After calibrating on a hundred questions of a set: what its held-out half loses, and the text it takes."""
-    for name in (*SETS, "RAMDocs"):
-        fitting, rest = (
-            read_benchmark_sets(options, [name], for_fitting=f, limit=n)[name]
-            for f, n in ((True, 100), (False, 80))
+# -- fitted and calibrated on a set ----------------------------------------------------
+
+
+def half_of_set(
+    options: Options, name: str, limit: int, *, fitting: bool
+) -> list[Question]:
+    return read_benchmark_sets(options, [name], for_fitting=fitting, limit=limit)[name]
+
+
+def report_fits(bench: Benchmark, options: Options, encoder: SentenceEncoder) -> None:
+    """Compare the verdict of `fit_denoiser` on one half of a set with the other half."""
+    # The fit reads with the shared encoder, which gets what was read already.
+    shared_encoder().embedding_cache = encoder.embedding_cache
+    for name in FITTED_SETS:
+        fit = fit_denoiser(half_of_set(options, name, FITTED_COUNT, fitting=True))
+        rest = half_of_set(options, name, FITTED_COUNT, fitting=False)
+        held_out_figures = measure_held_out(fit, rest, encoder)
+        cosine_text = held_out_figures.required_text("cosine", GOLD_TARGETS[0])
+        fitted_text = held_out_figures.required_text("fitted", GOLD_TARGETS[0])
+        gain, low, high = percentile_interval(cosine_text - fitted_text)
+        outcome = "no difference found"
+        if low > 0:
+            outcome = "better"
+        elif high < 0:
+            outcome = "worse"
+        verdict = fit.evaluation
+        bench.about[f"fit on {name}"] = (
+            f"{verdict.outcome} ({verdict.gain:+.3f}); held-out half: {outcome} ({gain:+.3f})"
         )
-        report_held_out(
-            bench,
-            f"{name}, calibrated on {len(fitting)} of its own",
-            fit_denoiser(fitting),
-            rest,
-            read,
-        )
-    known: dict[str, list[tuple[Question, Question]]] = {"HotpotQA": [], "MuSiQue": []}
-    for shown, asked in recorded(options.data, None):
-        people = Question(asked.text, tuple(asked.passages), frozenset(asked.gold))
-        with contextlib.suppress(KeyError):  # nobody recorded what would be asked today
-            (model,) = label_questions([people], asked.llm)
-            known[shown.partition(",")[0]] += (
-                [(people, model)] if isinstance(model, Question) else []
-            )
-    for name, pairs in known.items():
-        bench.row(
-            f"{name}: questions with recorded labels",
-            len(pairs),
-            "questions",
-            at_least=MIN_QUESTIONS,
-        )
-        if len(pairs) < MIN_QUESTIONS:
-            continue
-        seen = {people.text for people, _ in pairs}
-        rest = [
-            q for q in read_benchmark_sets(options, [name])[name] if q.text not in seen
-        ]
-        of = f"{name}, calibrated on {len(pairs)}"
-        by_people = report_held_out(
-            bench,
-            f"{of}, people's labels",
-            fit_denoiser([p for p, _ in pairs]),
-            rest,
-            read,
-        )
-        by_model = report_held_out(
-            bench,
-            f"{of}, a model's labels",
-            fit_denoiser([m for _, m in pairs]),
-            rest,
-            read,
-        )
-        bench.gain(
-            f"{of}: text more by a model's labels",
-            by_model.text_kept,
-            by_people.text_kept,
-            at_most=0.05,
-        )
-
-
-def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
-    """Verdicts of `fit_denoiser` on one half against the other half, and on shuffled labels."""
-    mine = (
-        shared_encoder()
-    )  # the fit reads through the shared encoder: give it what was read already
-    mine.embedding_cache = read.embedding_cache
-    rng = np.random.default_rng(options.seed)
-    for name in FITTED:
-        fitting, rest = (
-            read_benchmark_sets(options, [name], for_fitting=f, limit=TO_FIT)[name]
-            for f in (True, False)
-        )
-        fit = fit_denoiser(fitting)
-        held = measure_held_out(fit, rest, read)
-        gain, low, high = percentile_interval(
-            held.required_text("cosine", GOLD_TARGETS[0])
-            - held.required_text("fitted", GOLD_TARGETS[0])
-        )
-        word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
-        said = f"{fit.evaluation.outcome} ({fit.evaluation.gain:+.3f}); held-out half: {word} ({gain:+.3f})"
-        bench.about[f"fit on {name}"] = said
-        own = f"fit on {name}: its verdict"
-        bench.row(
-            f"fit on {name}: text saved against cosine, held-out half",
+        rows = bench.under(f"fit on {name}: ")
+        rows.row(
+            "text saved against cosine, held-out half",
             gain,
             "share",
             interval=(low, high),
         )
-        bench.row(
-            f"{own} is the held-out half's",
-            float(fit.evaluation.outcome == word),
+        rows.row(
+            "its verdict is the held-out half's",
+            verdict.outcome == outcome,
             "1 or 0",
             at_least=1,
         )
-        opposite = {fit.evaluation.outcome, word} == {"better", "worse"}
-        bench.row(
-            f"{own} contradicts the held-out half's",
-            float(opposite),
-            "1 or 0",
-            at_most=0,
-        )
-        shuffled = [
-            replace(
-                q,
-                gold=frozenset(
-                    rng.choice(
-                        [p.id for p in q.passages], len(q.gold), replace=False
-                    ).tolist()
-                ),
-            )
-            for q in fitting
-        ]
-        better = float(fit_denoiser(shuffled).evaluation.outcome == "better")
-        bench.row(
-            f"fit on {name}, labels shuffled: called better",
-            better,
-            "1 or 0",
-            at_most=0,
-        )
-    calibrated(bench, options, read)
+
+
+def report_calibrations(
+    bench: Benchmark, options: Options, encoder: SentenceEncoder
+) -> None:
+    """Calibrate on a hundred questions of each set; add what its held-out half loses, in how much text."""
+    for name in (*SETS, RAMDOCS):
+        fitting = half_of_set(options, name, CALIBRATED_COUNT, fitting=True)
+        rest = half_of_set(options, name, REPORTED_COUNT, fitting=False)
+        title = f"{name}, calibrated on {len(fitting)} of its own"
+        report_held_out(bench, title, fit_denoiser(fitting), rest, encoder)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""END's cost against one full forward pass, cold and warm; peak memory.
+"""END's cost next to one full forward pass, cold and warm, and LLM-Discrim's next to END.
 
-Random weights of a true shape (cost does not depend on their values), bf16, one thread. Times are CPU seconds
-of this process, so that a busy machine disturbs them less. Against the full pass the
-quickest of the repetitions of each way counts, since other work on the machine only adds; other figures are
-medians of ratios of runs made one after the other. Two things are set that a library must not set for its user:
-glibc's allocator is told to keep large blocks, and transformers not to copy grouped keys for each query head
-where there is a mask (`TRANSFORMERS_SDPA_FORCE_GQA`; on CPU only, it makes warm scoring faster and touches
-nothing else here).
+Random weights of a true shape (cost does not depend on their values), bfloat16, one thread. Times are CPU seconds
+of this process, so that a busy machine disturbs them less. For ratios to the full pass the quickest repetition of
+each counts, since other work on the machine only adds; LLM-Discrim's are medians of ratios of runs made one after
+the other. Two things are set that a library must not set for its user: glibc's allocator is told to keep large
+blocks, and transformers not to copy grouped keys for each query head where there is a mask
+(`TRANSFORMERS_SDPA_FORCE_GQA`; only on CPUs, it makes warm scoring faster and changes nothing else here).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import torch
@@ -29,25 +28,16 @@ from denoise_lab.experiments.paths import (
     TokenContext,
 )
 
-TRUE = ModelShape(
+FULL_SHAPE = ModelShape(
     blocks=32, layer=13, width=1024, inner_width=3584, heads=16, kv_heads=4
 )
-SMALL = ModelShape(
+QUICK_SHAPE = ModelShape(
     blocks=4, layer=2, width=64, inner_width=128, heads=4, kv_heads=2, vocabulary=500
 )
-
 REPETITIONS = {4096: 5, 8192: 3, 16384: 2}  # by tokens of the context
-ABOVE_BOUND = 1.08  # of what the operations alone come to
-
-
-def cpu(run: Callable[[], object]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
-
-
-def median(ratios: list[float]) -> float:
-    return float(np.median(ratios))
+CHUNK_COUNT = 10
+MAX_OVER_BOUND = 1.08  # of what the operations alone cost
+MALLOPT_SETTINGS = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 1 << 28}
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
@@ -56,112 +46,76 @@ def main(argv: list[str] | None = None) -> Benchmark:
     torch.set_num_threads(1)
     keep_large_blocks()
     os.environ["TRANSFORMERS_SDPA_FORCE_GQA"] = "1"  # read at every call
-    shape = SMALL if options.quick else TRUE
-    model = shape.build_model()
-    paths = AnswerPaths(model, shape.layer)
-    peak(
-        bench, paths, shape, options.quick, options.seed
-    )  # first: later steps leave memory behind to reuse
-    end_over_full(bench, paths, shape, options.quick, options.seed)
+    shape = QUICK_SHAPE if options.quick else FULL_SHAPE
+    paths = AnswerPaths(shape.build_model(), shape.layer)
+    for tokens, repetitions in REPETITIONS.items():
+        name = f"{tokens // 1024}k"
+        if options.quick:
+            name += "/16"
+            tokens //= 16
+        report_context(bench, paths, shape, name, tokens, repetitions)
     return bench.finish()
 
 
-def end_over_full(
-    bench: Benchmark, paths: AnswerPaths, shape: ModelShape, quick: bool, seed: int
+def report_context(
+    bench: Benchmark,
+    paths: AnswerPaths,
+    shape: ModelShape,
+    name: str,
+    tokens: int,
+    repetitions: int,
 ) -> None:
-    for tokens, repetitions in REPETITIONS.items():
-        name = f"{tokens // 1024}k"
-        context_tokens = tokens
-        if quick:
-            name += "/16"
-            context_tokens = tokens // 16
-        cold = []
-        warm = []
-        discrim_cold = []
-        discrim_warm = []
-        seconds = []
-        for n in range(repetitions):
-            context = TokenContext.draw(context_tokens, 10, shape.vocabulary, seed + n)
-            paths.prefix_cache.clear()
-            full = cpu(lambda c=context: paths.run_full_model(c.full_prompt()))
-            first = cpu(lambda c=context: paths.run_end(c))
-            context.draw_question()
-            second = cpu(lambda c=context: paths.run_end(c))
-            discrim = cpu(lambda c=context: paths.run_llm_discrim(c))
-            seconds.append(full)
-            cold.append(first)
-            warm.append(second)
-            discrim_cold.append(discrim / first)
-            discrim_warm.append(discrim / second)
-        bench.row(f"full forward, {name}", min(seconds), "CPU s")
-        operations = OperationBounds(shape, context_tokens)
-        for what, taken, bound in (
-            ("10 chunks, keep 30 %, cold", cold, operations.cold_ratio),
-            ("warm prefixes", warm, operations.warm_ratio),
-        ):
-            ratio = min(taken) / min(seconds)
-            bench.row(f"END / full forward, {name}, {what}", ratio, "ratio")
-            bench.row(f"bound from operations, {name}, {what}", bound, "ratio")
-            bench.row(
-                f"measured / bound, {name}, {what}",
-                ratio / bound,
-                "ratio",
-                at_most=ABOVE_BOUND,
-            )
-        bench.row(
-            f"LLM-Discrim / END, {name}, cold",
-            median(discrim_cold),
-            "ratio",
-            at_least=1.6,
-        )
-        bench.row(
-            f"LLM-Discrim / END, {name}, warm prefixes",
-            median(discrim_warm),
-            "ratio",
-            at_least=3.0,
-        )
-
-
-def peak(
-    bench: Benchmark, paths: AnswerPaths, shape: ModelShape, quick: bool, seed: int
-) -> None:
-    """The most memory in use above what the loaded model holds, scoring first so that it profits from nothing."""
-    tokens = 1024 if quick else 16384
-    context = TokenContext.draw(tokens, 10, shape.vocabulary, seed)
-    base = status("VmRSS")
-    grown = {}
-    for name, run in (
-        ("scoring", lambda: paths.score_cached(context.scoring_prompts())),
-        ("full forward", lambda: paths.run_full_model(context.full_prompt())),
-    ):
-        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-        run()
-        grown[name] = (status("VmHWM") - base) / 1024
-        bench.row(
-            f"peak memory, {name} of {tokens} tokens, above the loaded model",
-            grown[name],
-            "MiB",
-        )
+    """Add the rows of a context of so many tokens in ten chunks, of which 30 % are kept."""
+    full_seconds = []
+    cold_seconds = []
+    warm_seconds = []
+    discrim_ratios = []
+    for repetition in range(repetitions):
+        seed = bench.options.seed + repetition
+        context = TokenContext.draw(tokens, CHUNK_COUNT, shape.vocabulary, seed)
         paths.prefix_cache.clear()
+        whole_prompt = context.full_prompt()
+        full_seconds.append(cpu_seconds(partial(paths.run_full_model, whole_prompt)))
+        cold = cpu_seconds(partial(paths.run_end, context))
+        cold_seconds.append(cold)
+        context.draw_question()
+        warm_seconds.append(cpu_seconds(partial(paths.run_end, context)))
+        discrim = cpu_seconds(partial(paths.run_llm_discrim, context))
+        discrim_ratios.append(discrim / cold)
+    full = min(full_seconds)
+    bench.row(f"full forward, {name}", full, "CPU s")
+    operations = OperationBounds(shape, tokens)
+    for state, seconds, bound in (
+        ("10 chunks, keep 30 %, cold", cold_seconds, operations.cold_ratio),
+        ("warm prefixes", warm_seconds, operations.warm_ratio),
+    ):
+        title = f"{name}, {state}"
+        ratio = min(seconds) / full
+        over_bound = ratio / bound
+        bench.row(f"END / full forward, {title}", ratio, "ratio")
+        bench.row(f"bound from operations, {title}", bound, "ratio")
+        bench.row(
+            f"measured / bound, {title}", over_bound, "ratio", at_most=MAX_OVER_BOUND
+        )
     bench.row(
-        "peak memory, scoring / full forward",
-        grown["scoring"] / max(1, grown["full forward"]),
+        f"LLM-Discrim / END, {name}, cold",
+        float(np.median(discrim_ratios)),
         "ratio",
-        at_most=1.0,
+        at_least=1.6,
     )
 
 
-def status(field: str) -> int:
-    """KiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+def cpu_seconds(call: Callable[[], object]) -> float:
+    start_time = time.process_time()
+    call()
+    return time.process_time() - start_time
 
 
 def keep_large_blocks() -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
-        for option, value in ((-3, 1 << 30), (-1, (1 << 31) - 1), (-2, 1 << 28)):
-            libc.mallopt(option, value)
+        for setting, value in MALLOPT_SETTINGS.items():
+            libc.mallopt(setting, value)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A real engine, vLLM on this machine's cores: are its scores ours, what does it keep, and what when it is killed?
+"""A real engine, vLLM on this machine's cores: are its scores ours, what does it cache, and what if it is killed?
 
-make engines            an environment of its own for the engine, then this
+make engines            an environment for the engine, then this
 
-Random shapes are exported and served: each shape's scores beside those computed here, prefixes kept for a second
-question, a list alone and in company; then two replicas of one shape, of which one is killed (-9) in the middle of
-1,000 requests.
+Random shapes are exported and served. Of each: its scores next to those computed here, prefixes cached for a
+second question, a list alone and at the same time as others. Then two replicas of one shape, of which one is
+killed (-9) in the middle of 1,000 requests.
 """
 
 from __future__ import annotations
@@ -13,46 +13,48 @@ import argparse
 import os
 import random
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from _engine_server import Server, versions
-from _engine_shapes import DECODERS, ENCODER, WINDOW, exported
+from _engine_shapes import DECODERS, ENCODER, WINDOW, export_shape
 from _words import WORDS
 from harness import Benchmark, Options
+from numpy.typing import ArrayLike
 
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.protocols import Scorer
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.scorers import RemoteReranker
 
-KEEPS = ("--enable-prefix-caching",)
-MORE = {  # what an engine has to be told of a shape
-    "llama": KEEPS,
-    "qwen3": KEEPS,
+PREFIX_CACHING = ("--enable-prefix-caching",)
+SERVER_FLAGS = {
+    "llama": PREFIX_CACHING,
+    "qwen3": PREFIX_CACHING,
     "gemma3_text": (
-        *KEEPS,
+        *PREFIX_CACHING,
         "--hf-overrides",
         '{"architectures": ["Gemma3ForCausalLM"]}',
         "--convert",
         "classify",
     ),
-    ENCODER: (
-        "--no-enable-prefix-caching",
-    ),  # it reads both ways, so nothing of a text stays true
+    # An encoder attends both ways, so nothing of a text can be cached.
+    ENCODER: ("--no-enable-prefix-caching",),
 }
-TEXTS, LONG = 40, 90  # texts of so many words
-REQUESTS, EACH, THREADS = 1000, 3, 8
-CLOSE = 1e-3  # in float32, of logits
-SAME = 1e-4
+TEXT_COUNT = 40
+TEXT_WORDS = 90
+LIST_LENGTH = 20
+REQUEST_COUNT = 1000
+REQUEST_LENGTH = 3  # texts of a request to the replicas
+THREAD_COUNT = 8
+TOLERANCE = 1e-3  # of logits in float32
+REPEAT_TOLERANCE = 1e-4
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
@@ -63,9 +65,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
         required=True,
         help="the Python interpreter that has vLLM",
     )
-    given = parser.parse_args(argv)
     # Not resolved: a link of a virtual environment is what makes it one.
-    python = given.engine.absolute()
+    python = parser.parse_args(argv).engine.absolute()
     if not python.is_file():
         parser.error(f"{python} is not there: `make engines` makes it")
     bench = Benchmark("engines", Options(None, False, 0))
@@ -74,178 +75,166 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "shapes": "random weights, 8 blocks of 256 cut to 4, one token a byte; float32, eager, one thread",
     }
     for shape in (*DECODERS, ENCODER):
-        with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-            _shape(bench, stack, python, Path(scratch), shape)
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        _replicas(bench, stack, python, Path(scratch))
+        with tempfile.TemporaryDirectory() as folder:
+            report_shape(bench.under(f"{shape}: "), python, Path(folder), shape)
+    with tempfile.TemporaryDirectory() as folder:
+        report_replicas(bench.under("replicas: "), python, Path(folder))
     bench.finish()
-    if missed := [row.measure for row in bench.rows if row.holds is False]:
-        raise SystemExit("missed: " + "; ".join(missed))
+    missed_measures = [row.measure for row in bench.rows if row.holds is False]
+    if missed_measures:
+        raise SystemExit("missed: " + "; ".join(missed_measures))
     return bench
 
 
-def _texts(count: int, words: int, seed: int) -> list[str]:
-    drawn = random.Random(seed)
-    return [" ".join(drawn.choice(WORDS) for _ in range(words)) for _ in range(count)]
+def draw_texts(count: int, words: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=words)) for _ in range(count)]
 
 
-def _started(
-    stack: ExitStack,
-    python: Path,
-    folder: Path,
-    scratch: Path,
-    shape: str,
-    count: int = 1,
+def start_servers(
+    stack: ExitStack, python: Path, folder: Path, shape: str, count: int
 ) -> list[Server]:
-    made = [
-        stack.enter_context(
-            Server(python, folder, scratch / f"log-{n}", MORE[shape], WINDOW)
-        )
-        for n in range(count)
-    ]
-    for server in made:
-        server.ready()
-    return made
+    """Serve the shape in ``folder`` so many times, until the stack is closed."""
+    servers = []
+    for number in range(count):
+        log_path = folder / f"log-{number}"
+        server = Server(python, folder / shape, log_path, SERVER_FLAGS[shape], WINDOW)
+        servers.append(stack.enter_context(server))
+    for server in servers:
+        server.wait_until_ready()
+    return servers
 
 
-def _remote(urls: Sequence[str], folder: Path, shape: str, **more: Any) -> Scorer:
+def remote_scorer(
+    servers: Sequence[Server], folder: Path, shape: str, limits: RemoteLimits
+) -> Scorer:
+    urls = [server.url for server in servers]
+    model = str(folder / shape)
     if shape == ENCODER:
-        return RemoteReranker(urls, str(folder), **more)
-    return RemoteScorer(urls, folder, model=str(folder), **more)
+        return RemoteReranker(urls, model, limits=limits)
+    return RemoteScorer(urls, folder / shape, model=model, limits=limits)
 
 
-def _shape(
-    bench: Benchmark, stack: ExitStack, python: Path, scratch: Path, shape: str
-) -> None:
-    folder = scratch / shape
-    local = exported(shape, folder)
-    (server,) = _started(stack, python, folder, scratch, shape)
-    remote = _remote([server.url], folder, shape, limits=RemoteLimits(timeout=300))
-    texts = [*_texts(TEXTS, LONG, 1), "", "Rain.", "שלום 😀"]
-    first, second = _texts(2, 6, 2)
-    expected = np.asarray(local.score(first, texts))
-    found = np.asarray(remote.score(first, texts))
-    bench.row(f"{shape}: deviation of scores", float(expected.std()), "score")
-    bench.row(
-        f"{shape}: largest difference to local scores",
-        float(np.abs(found - expected).max()),
-        "score",
-        at_most=CLOSE,
-    )
-    if shape != ENCODER:
-        _kept(bench, shape, server, remote, local, texts[:TEXTS], second)
-    _company(bench, shape, server, remote, texts)
+def largest_difference(scores: ArrayLike, other_scores: ArrayLike) -> float:
+    return float(np.abs(np.subtract(scores, other_scores)).max())
 
 
-def _kept(
+def report_shape(bench: Benchmark, python: Path, folder: Path, shape: str) -> None:
+    local = export_shape(shape, folder / shape)
+    texts = draw_texts(TEXT_COUNT, TEXT_WORDS, seed=1)
+    edge_texts = [*texts, "", "Rain.", "שלום 😀"]
+    query, second_query = draw_texts(2, 6, seed=2)
+    with ExitStack() as stack:
+        (server,) = start_servers(stack, python, folder, shape, count=1)
+        limits = RemoteLimits(timeout=300)
+        remote = remote_scorer([server], folder, shape, limits)
+        expected = np.asarray(local.score(query, edge_texts))
+        difference = largest_difference(remote.score(query, edge_texts), expected)
+        bench.row("deviation of scores", float(expected.std()), "score")
+        bench.row(
+            "largest difference to local scores", difference, "score", at_most=TOLERANCE
+        )
+        if shape != ENCODER:
+            second_scores = local.score(second_query, texts)
+            report_cache(bench, server, remote, texts, second_query, second_scores)
+        report_concurrency(bench, server, remote, edge_texts)
+
+
+def report_cache(
     bench: Benchmark,
-    shape: str,
     server: Server,
     remote: Scorer,
-    local: Scorer,
-    texts: list[str],
+    texts: Sequence[str],
     query: str,
+    expected: ArrayLike,
 ) -> None:
-    """A second question about the same texts."""
-    server.forget()
-    began = time.perf_counter()
+    """Ask a second question about texts whose prefixes the engine has cached."""
+    server.empty_cache()
+    start_time = time.perf_counter()
     remote.score("who wrote it", texts)
-    cold = time.perf_counter() - began
-    asked, had = server.prefixes()
-    began = time.perf_counter()
-    found = np.asarray(remote.score(query, texts))
-    warm = time.perf_counter() - began
-    asked_later, had_later = server.prefixes()
-    share = (had_later - had) / max(1.0, asked_later - asked)
+    first_seconds = time.perf_counter() - start_time
+    first_tokens, first_hits = server.count_prefix_tokens()
+    start_time = time.perf_counter()
+    scores = remote.score(query, texts)
+    second_seconds = time.perf_counter() - start_time
+    tokens, hits = server.count_prefix_tokens()
+    share = (hits - first_hits) / max(1.0, tokens - first_tokens)
+    bench.row("tokens of a second question found kept", share, "share", at_least=0.8)
+    difference = largest_difference(scores, expected)
     bench.row(
-        f"{shape}: tokens of a second question found kept", share, "share", at_least=0.8
-    )
-    apart = float(np.abs(found - np.asarray(local.score(query, texts))).max())
-    bench.row(
-        f"{shape}: largest difference to local scores, from what was kept",
-        apart,
+        "largest difference to local scores, from what was kept",
+        difference,
         "score",
-        at_most=CLOSE,
+        at_most=TOLERANCE,
     )
-    bench.row(
-        f"{shape}: seconds of the first question over those of the second",
-        cold / warm,
-        "ratio",
-    )
+    ratio = first_seconds / second_seconds
+    bench.row("seconds of the first question over those of the second", ratio, "ratio")
 
 
-def _company(
-    bench: Benchmark, shape: str, server: Server, remote: Scorer, texts: list[str]
+def report_concurrency(
+    bench: Benchmark, server: Server, remote: Scorer, texts: Sequence[str]
 ) -> None:
-    """One list of twenty alone, and among eight that are asked at the same time."""
-    query, *others = _texts(THREADS, 6, 3)
-    server.forget()
-    alone = np.asarray(remote.score(query, texts[:20]))
-    server.forget()
-    with ThreadPoolExecutor(THREADS) as pool:
-        asked = [
-            (query, texts[:20]),
-            *((q, texts[n : n + 20]) for n, q in enumerate(others)),
-        ]
-        found = list(pool.map(lambda a: np.asarray(remote.score(*a)), asked))
-    apart = float(np.abs(found[0] - alone).max())
+    """Score one list alone, and at the same time as seven others."""
+    queries = draw_texts(THREAD_COUNT, 6, seed=3)
+    lists = [texts[:LIST_LENGTH]]
+    for start in range(THREAD_COUNT - 1):
+        lists.append(texts[start : start + LIST_LENGTH])
+    server.empty_cache()
+    scores_alone = remote.score(queries[0], lists[0])
+    server.empty_cache()
+    with ThreadPoolExecutor(THREAD_COUNT) as pool:
+        all_scores = list(pool.map(remote.score, queries, lists))
+    difference = largest_difference(all_scores[0], scores_alone)
     bench.row(
-        f"{shape}: largest difference, alone and among {THREADS}",
-        apart,
+        f"largest difference, alone and among {THREAD_COUNT}",
+        difference,
         "score",
-        at_most=SAME,
+        at_most=REPEAT_TOLERANCE,
     )
 
 
-def _replicas(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path) -> None:
+def report_replicas(bench: Benchmark, python: Path, folder: Path) -> None:
+    """Ask two replicas, and kill one of them in the middle."""
     shape = DECODERS[0]
-    folder = scratch / shape
-    local = exported(shape, folder)
-    first, second = _started(stack, python, folder, scratch, shape, count=2)
-    texts, queries = _texts(TEXTS, LONG, 1), _texts(10, 6, 4)
-    expected = {q: np.asarray(local.score(q, texts)) for q in queries}
-    limits = RemoteLimits(timeout=120, cooldown=60, concurrency=THREADS)
-    remote = _remote([first.url, second.url], folder, shape, limits=limits)
-    drawn = random.Random(5)
-    asked = [
-        (drawn.choice(queries), drawn.sample(range(len(texts)), EACH))
-        for _ in range(REQUESTS)
-    ]
-    lost, wrong, done, lock = [], [], [0], threading.Lock()
+    local = export_shape(shape, folder / shape)
+    texts = draw_texts(TEXT_COUNT, TEXT_WORDS, seed=1)
+    queries = draw_texts(10, 6, seed=4)
+    expected = {query: np.asarray(local.score(query, texts)) for query in queries}
+    rng = random.Random(5)
+    requests = []
+    for _ in range(REQUEST_COUNT):
+        positions = rng.sample(range(TEXT_COUNT), REQUEST_LENGTH)
+        requests.append((rng.choice(queries), positions))
+    differences = []
+    errors = []
+    with ExitStack() as stack:
+        servers = start_servers(stack, python, folder, shape, count=2)
+        limits = RemoteLimits(timeout=120, cooldown=60, concurrency=THREAD_COUNT)
+        remote = remote_scorer(servers, folder, shape, limits)
 
-    def one(n: int) -> None:
-        query, some = asked[n]
-        if n == REQUESTS // 2:
-            first.kill()
-        try:
-            found = np.asarray(remote.score(query, [texts[i] for i in some]))
-        except Exception as error:  # counted: none may be lost
-            with lock:
-                lost.append(error)
-            return
-        with lock:
-            done[0] += 1
-            if np.abs(found - expected[query][some]).max() > CLOSE:
-                wrong.append(n)
+        def ask(number: int) -> None:
+            query, positions = requests[number]
+            if number == REQUEST_COUNT // 2:
+                servers[0].kill()
+            try:
+                scores = remote.score(query, [texts[n] for n in positions])
+            except Exception as error:  # counted: none may be lost
+                errors.append(error)
+                return
+            expected_scores = expected[query][positions]
+            differences.append(largest_difference(scores, expected_scores))
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(one, range(REQUESTS)))
-    for error in lost[:3]:
+        with ThreadPoolExecutor(THREAD_COUNT) as pool:
+            list(pool.map(ask, range(REQUEST_COUNT)))
+    for error in errors[:3]:
         print(f"lost: {type(error).__name__}: {error}")
-    bench.row(
-        f"replicas: requests answered, one of two engines killed in the middle of {REQUESTS}",
-        done[0],
-        "requests",
+    measure = (
+        f"requests answered, one of two engines killed in the middle of {REQUEST_COUNT}"
     )
-    bench.row(
-        "replicas: requests lost",
-        len(lost),
-        "requests",
-        at_most=0,
-    )
-    bench.row(
-        "replicas: requests with a wrong score", len(wrong), "requests", at_most=0
-    )
+    bench.row(measure, len(differences), "requests")
+    bench.row("requests lost", len(errors), "requests", at_most=0)
+    wrong_count = sum(difference > TOLERANCE for difference in differences)
+    bench.row("requests with a wrong score", wrong_count, "requests", at_most=0)
 
 
 if __name__ == "__main__":

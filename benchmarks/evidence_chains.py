@@ -1,16 +1,17 @@
-"""Chains against plain retrieval: does the evidence that bears the answer fit into a budget of tokens?
+"""Chains and plain retrieval: does the passage that has the answer fit into a budget of tokens?
 
-OTT-QA (table rows and the pages their cells link to) and MuSiQue (paragraphs). Each question searches its own
-20 or so passages, and, in a second part, the passages of all questions together. Found: a gold passage that
-holds the answer is within the budget; complete: all gold passages are. Tokens are counted by length, four
-characters each, and a passage that does not fit is passed over, for both methods alike.
+OTT-QA (table rows and the pages that their cells link to) and MuSiQue (paragraphs). Each question searches its own
+20 or so passages, and, in a second part, the passages of all questions together. Found: a gold passage that has
+the answer is within the budget. Tokens are counted by length, four characters each, and a passage that does not
+fit is passed over, for both methods alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from harness import Benchmark, arguments, read_data_set
@@ -18,188 +19,139 @@ from harness import Benchmark, arguments, read_data_set
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, ChainRetriever
 from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
-from denoise_core.text.words import split_words
+from denoise_core.evaluate.metrics import contains_answer
+from denoise_lab.experiments.real_sets import quick_questions
 
 BUDGETS = (150, 250, 400, 600)
-TARGET = 0.10  # OTT-QA, each question in its own passages
-ALL = 1_000_000
+LEAST_GAIN = 0.10  # on OTT-QA, each question in its own passages
+NO_LIMIT = 1_000_000
+POOL_COUNT = 200  # passages that BM25 returns from all questions' passages
+
+FoundByBudget: TypeAlias = dict[tuple[str, int], list[float]]
+"""By method and budget, one value a question: 1 when a passage with the answer is found."""
 
 
-@dataclass
-class Question:
+@dataclass(frozen=True)
+class AnswerQuestion:
+    """A question; ``answer_ids`` names the gold passages that have the answer."""
+
     text: str
-    passages: tuple[Passage, ...]
-    gold: frozenset[str]
-    bearing: frozenset[str]
-
-
-def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
-    found = []
-    for row in rows:
-        answers = [
-            f" {' '.join(split_words(a))} " for a in row["answers"] if split_words(a)
-        ]
-        passages, gold, bearing = [], set(), set()
-        for p in row["passages"]:
-            metadata = {"title": p["title"], "kind": p.get("kind", "passage")}
-            passages.append(
-                Passage(p["text"], f"{row['id']}/{p['id']}", metadata=metadata)
-            )
-            if p["is_gold"]:
-                gold.add(passages[-1].id)
-                said = f" {' '.join(split_words(p['title'] + ' ' + p['text']))} "
-                if any(a in said for a in answers):
-                    bearing.add(passages[-1].id)
-        if bearing:
-            found.append(
-                Question(
-                    row["question"],
-                    tuple(passages),
-                    frozenset(gold),
-                    frozenset(bearing),
-                )
-            )
-    return found
-
-
-def plain(found: Sequence[Passage], tokens: int) -> set[str]:
-    """The passages in their order, packed as the chains are."""
-    return {p.id for p, _ in pack_chains([Chain((p,), (), 0.0) for p in found], tokens)}
-
-
-def within_own(asked: list[Question]) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
-    found: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
-    for q in asked:
-        bm25 = BM25Retriever(q.passages, k=ALL).retrieve(q.text)
-        chains = ChainRetriever(q.passages, start_count=ALL).chains(q.text)
-        _note(found, q, bm25, chains)
-    return found
-
-
-def within_all(asked: list[Question]) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
-    """One index of all passages; a text that several questions share stands once, with all its ids."""
-    first: dict[tuple[str, str], str] = {}
-    pool: list[Passage] = []
-    same: dict[str, str] = {}
-    for q in asked:
-        for p in q.passages:
-            key = (p.metadata["title"], p.text)
-            if key not in first:
-                first[key] = p.id
-                pool.append(p)
-            same[p.id] = first[key]
-    bm25 = BM25Retriever(pool, k=200)
-    linked = ChainRetriever(pool)
-    found: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
-    for q in asked:
-        gold, bearing = (frozenset(same[i] for i in ids) for ids in (q.gold, q.bearing))
-        here = Question(q.text, (), gold, bearing)
-        _note(found, here, bm25.retrieve(q.text), linked.chains(q.text))
-    return found
-
-
-def _note(
-    found: dict[Any, Any], q: Question, bm25: Sequence[Passage], chains: Sequence[Chain]
-) -> None:
-    for tokens in BUDGETS:
-        for name, kept in (
-            ("BM25", plain(bm25, tokens)),
-            ("chains", {p.id for p, _ in pack_chains(chains, tokens)}),
-        ):
-            found.setdefault((name, tokens), []).append(
-                (bool(q.bearing & kept), q.gold <= kept)
-            )
+    passages: Sequence[Passage]
+    answer_ids: set[str]
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__.splitlines()[0], argv)
+    options = arguments(__doc__ or "", argv)
     bench = Benchmark("evidence_chains", options)
-    rng = np.random.default_rng(options.seed)
     if options.quick:
-        _report(bench, "made up", within_own(questions(_made_up())), rng, None)
+        questions = []
+        for question in quick_questions():
+            shown = AnswerQuestion(question.text, question.passages, set(question.gold))
+            questions.append(shown)
+        report_found(bench, "shipped questions", search_own_passages(questions))
         return bench.finish()
-    for name, file, target in (
-        ("OTT-QA", "ottqa", TARGET),
+    for name, file_name, least in (
+        ("OTT-QA", "ottqa", LEAST_GAIN),
         ("MuSiQue", "musique", None),
     ):
-        asked = questions(read_data_set(options.data, file))
-        bench.row(f"{name}: questions with answer-bearing gold", len(asked), "count")
-        _report(bench, f"{name}, own passages", within_own(asked), rng, target)
-        _report(bench, f"{name}, all passages together", within_all(asked), rng, None)
+        questions = read_questions(options.data, file_name)
+        bench.row(
+            f"{name}: questions with answer-bearing gold", len(questions), "count"
+        )
+        own = search_own_passages(questions)
+        report_found(bench, f"{name}, own passages", own, least)
+        together = search_all_passages(questions)
+        report_found(bench, f"{name}, all passages together", together)
     return bench.finish()
 
 
-def _report(
+def read_questions(data: Path | None, file_name: str) -> list[AnswerQuestion]:
+    """Read the questions that have a gold passage with the answer."""
+    questions = []
+    for record in read_data_set(data, file_name):
+        passages = []
+        gold_ids = set()
+        for row in record["passages"]:
+            metadata = {"title": row["title"], "kind": row.get("kind", "passage")}
+            passage_id = f"{record['id']}/{row['id']}"
+            passages.append(Passage(row["text"], passage_id, metadata=metadata))
+            text = f"{row['title']} {row['text']}"
+            if row["is_gold"] and contains_answer(text, record["answers"]):
+                gold_ids.add(passage_id)
+        if gold_ids:
+            question = AnswerQuestion(record["question"], passages, gold_ids)
+            questions.append(question)
+    return questions
+
+
+def search_own_passages(questions: Sequence[AnswerQuestion]) -> FoundByBudget:
+    found_by_budget = empty_found()
+    for question in questions:
+        bm25 = BM25Retriever(question.passages, k=NO_LIMIT)
+        chains = ChainRetriever(question.passages, start_count=NO_LIMIT)
+        passages = bm25.retrieve(question.text)
+        note_found(
+            found_by_budget, question.answer_ids, passages, chains.chains(question.text)
+        )
+    return found_by_budget
+
+
+def search_all_passages(questions: Sequence[AnswerQuestion]) -> FoundByBudget:
+    """Search one index of all passages; a passage that several questions share is there once."""
+    pool: dict[tuple[str, str], Passage] = {}
+    shared_ids = {}
+    for question in questions:
+        for passage in question.passages:
+            key = (passage.metadata["title"], passage.text)
+            pool.setdefault(key, passage)
+            shared_ids[passage.id] = pool[key].id
+    bm25 = BM25Retriever(list(pool.values()), k=POOL_COUNT)
+    chains = ChainRetriever(list(pool.values()))
+    found_by_budget = empty_found()
+    for question in questions:
+        answer_ids = {shared_ids[passage_id] for passage_id in question.answer_ids}
+        passages = bm25.retrieve(question.text)
+        note_found(found_by_budget, answer_ids, passages, chains.chains(question.text))
+    return found_by_budget
+
+
+def empty_found() -> FoundByBudget:
+    found_by_budget: FoundByBudget = {}
+    for budget in BUDGETS:
+        found_by_budget["BM25", budget] = []
+        found_by_budget["chains", budget] = []
+    return found_by_budget
+
+
+def note_found(
+    found_by_budget: FoundByBudget,
+    answer_ids: set[str],
+    passages: Sequence[Passage],
+    chains: Sequence[Chain],
+) -> None:
+    """Note whether the best passages, and the best chains, within each budget have the answer."""
+    single_passages = [Chain((passage,), (), 0.0) for passage in passages]
+    for budget in BUDGETS:
+        for method, ranked in (("BM25", single_passages), ("chains", chains)):
+            packed_ids = {passage.id for passage, _ in pack_chains(ranked, budget)}
+            is_found = not answer_ids.isdisjoint(packed_ids)
+            found_by_budget[method, budget].append(float(is_found))
+
+
+def report_found(
     bench: Benchmark,
     name: str,
-    found: Any,
-    rng: np.random.Generator,
-    target: float | None,
+    found_by_budget: FoundByBudget,
+    least_gain: float | None = None,
 ) -> None:
-    for tokens in BUDGETS:
-        values = {
-            m: np.array(found[m, tokens], dtype=float) for m in ("BM25", "chains")
-        }
-        for at, what in enumerate(("found", "complete")):
-            for method, value in values.items():
-                bench.row(
-                    f"{name}, {tokens} tokens: {what}, {method}",
-                    value[:, at].mean(),
-                    "share",
-                )
-        gain = values["chains"][:, 0] - values["BM25"][:, 0]
-        draws = [
-            gain[rng.integers(0, len(gain), len(gain))].mean() for _ in range(1000)
-        ]
-        ends = (float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5)))
-        row = f"{name}, {tokens} tokens: found, chains less BM25"
-        bench.row(
-            row,
-            gain.mean(),
-            "share",
-            at_least=target,
-            interval=ends,
-        )
-
-
-def _made_up() -> list[dict[str, Any]]:
-    towns = ["Arden", "Belmor", "Corvik", "Dunwel", "Esker", "Farlow"]
-    rows = []
-    for n, town in enumerate(towns):
-        passages = [
-            {
-                "id": "row",
-                "title": "Rovers - Players",
-                "kind": "row",
-                "is_gold": True,
-                "text": f"Cap is {n} ; Home is {town}",
-            },
-            {
-                "id": "page",
-                "title": town,
-                "is_gold": True,
-                "text": f"{town} is a place whose river is the Water{n}.",
-            },
-        ]
-        for m in range(12):
-            text = f"The rovers club {m} has players with a cap and a home near a lake and a mill."
-            passages.append(
-                {
-                    "id": f"other{m}",
-                    "title": f"Club {m}",
-                    "is_gold": False,
-                    "text": text,
-                }
-            )
-        rows.append(
-            {
-                "id": str(n),
-                "question": f"Which river has the home of the rovers player with cap {n}?",
-                "answers": [f"Water{n}"],
-                "passages": passages,
-            }
-        )
-    return rows
+    for budget in BUDGETS:
+        rows = bench.under(f"{name}, {budget} tokens: found, ")
+        bm25 = found_by_budget["BM25", budget]
+        chains = found_by_budget["chains", budget]
+        rows.mean("BM25", bm25)
+        rows.mean("chains", chains)
+        gain = np.subtract(chains, bm25)
+        rows.mean("chains less BM25", gain, at_least=least_gain)
 
 
 if __name__ == "__main__":

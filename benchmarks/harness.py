@@ -1,4 +1,4 @@
-"""What every benchmark here shares: its arguments, its rows, its table and its results file.
+"""What every benchmark shares: its arguments, its rows, its table and its results file.
 
 A benchmark is a script with a ``main``::
 
@@ -7,18 +7,18 @@ A benchmark is a script with a ``main``::
     def main(argv: list[str] | None = None) -> Benchmark:
         options = arguments("gold kept at a given share", argv)          # --data --quick --seed
         bench = Benchmark("selection", options)
-        bench.mean("gold kept, NQ, 30 %, BM25", kept["BM25"])                # each question's value; bootstrap
-        bench.share("answers right", hits, n, at_least=0.9)                   # a count; Wilson
-        bench.gain("default less BM25", kept["default"], kept["BM25"])        # paired; bootstrap
-        bench.row("seconds a question", 0.03, "s", at_most=0.1)               # any other figure
+        bench.mean("gold kept, NQ, 30 %, BM25", kept["BM25"])     # a value a question; bootstrap interval
+        bench.share("answers right", hits, total, at_least=0.9)   # a count; Wilson interval
+        bench.right("called absent", is_called_absent)            # a boolean a question; Wilson interval
+        bench.row("seconds a question", 0.03, "s", at_most=0.1)   # any other figure
         return bench.finish()
 
     if __name__ == "__main__":
         main()
 
-``bench.under("NQ: ")`` is the same benchmark with words before each measure. ``finish`` prints the table and
-writes ``benchmarks/results/NAME.json``; quick runs have no targets and write ``NAME.quick.json`` into the
-working folder instead, so that they never pass for results.
+``bench.under("NQ: ")`` is the same benchmark with a prefix for each measure. ``finish`` prints the table and
+writes ``benchmarks/results/NAME.json``. A quick run has no targets and writes ``NAME.quick.json`` into the
+working folder, so that nobody takes it for a result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import json
 import os
 import platform
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,18 +62,23 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Options:
-    """``data`` is the folder of real data sets or None; ``quick`` is the small form that tests run."""
+    """What the command line says.
+
+    Attributes:
+        data: The folder of real data sets, or None.
+        quick: Whether to run the small form, which tests run and which measures nothing.
+        seed: Of everything that is drawn at random.
+        given: All arguments, with those that only this benchmark takes.
+    """
 
     data: Path | None
     quick: bool
     seed: int
-    given: argparse.Namespace = field(  # what else a benchmark takes
-        default_factory=argparse.Namespace
-    )
+    given: argparse.Namespace = field(default_factory=argparse.Namespace)
 
     @property
     def folder(self) -> Path:
-        """``data``, of a benchmark that needs it."""
+        """``data``, for a benchmark that needs it; without it the benchmark ends."""
         if self.data is None:
             raise SystemExit("this benchmark needs real data: pass --data FOLDER")
         return self.data
@@ -94,10 +99,10 @@ class Row:
 def arguments(
     description: str,
     argv: Sequence[str] | None = None,
-    *own: argparse.ArgumentParser,
+    *parsers: argparse.ArgumentParser,
 ) -> Options:
-    """What was asked for; ``own`` are parsers without help of a benchmark's own arguments."""
-    parser = argparse.ArgumentParser(description=description, parents=own)
+    """Parse the command line; ``parsers`` (``add_help=False``) have a benchmark's own arguments."""
+    parser = argparse.ArgumentParser(description=description, parents=parsers)
     parser.add_argument(
         "--data", type=Path, help="folder with the real data sets (*.jsonl.gz)"
     )
@@ -112,7 +117,7 @@ def arguments(
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file that has one a line."""
+    """Read a JSON Lines file."""
     if not path.is_file():
         raise SystemExit(
             f"{path} is not there: --data must name the folder that holds it"
@@ -122,6 +127,8 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class Benchmark:
+    """The rows of one benchmark; ``about`` is what else a reader must know, such as the model."""
+
     prefix = ""  # of each measure
 
     def __init__(self, name: str, options: Options) -> None:
@@ -129,13 +136,11 @@ class Benchmark:
         self.name = name
         self.options = options
         self.rows: list[Row] = []
-        self.about: dict[
-            str, str
-        ] = {}  # what else a reader of the results must know: model, decoding, ...
+        self.about: dict[str, str] = {}
         random.seed(options.seed)
 
     def under(self, prefix: str = "", *, has_targets: bool = True) -> Benchmark:
-        """The same benchmark with ``prefix`` before each measure; without targets, rows are only reported."""
+        """Return the same benchmark with a longer prefix; without targets its rows are only reported."""
         view = copy.copy(self)
         view.prefix += prefix
         view.has_targets &= has_targets
@@ -151,16 +156,18 @@ class Benchmark:
         at_most: float | None = None,
         interval: tuple[float, float] | None = None,
     ) -> Row:
-        """Add a figure, with its target if it has one."""
-        target, holds = None, None
-        if not self.has_targets:
-            at_least = at_most = None
-        if at_least is not None:
-            target, holds = f">= {at_least:g}", bool(value >= at_least)
-        elif at_most is not None:
-            target, holds = f"<= {at_most:g}", bool(value <= at_most)
-        ends = None if interval is None else (float(interval[0]), float(interval[1]))
-        row = Row(self.prefix + measure, float(value), unit, target, holds, ends)
+        """Add a figure with its 95 % interval and its target, if it has them."""
+        target = None
+        holds = None
+        if self.has_targets and at_least is not None:
+            target = f">= {at_least:g}"
+            holds = bool(value >= at_least)
+        elif self.has_targets and at_most is not None:
+            target = f"<= {at_most:g}"
+            holds = bool(value <= at_most)
+        if interval is not None:
+            interval = (float(interval[0]), float(interval[1]))
+        row = Row(self.prefix + measure, float(value), unit, target, holds, interval)
         self.rows.append(row)
         return row
 
@@ -168,35 +175,25 @@ class Benchmark:
         self,
         measure: str,
         hits: float,
-        n: int,
-        unit: str = "share",
+        total: int,
         **target: float | None,
     ) -> Row:
-        """``hits`` of ``n``, with Wilson's interval; 0 in (0, 1) when nothing was counted."""
-        ends = wilson_interval(round(hits), n) if n else (0.0, 1.0)
-        return self.row(
-            measure,
-            hits / n if n else 0.0,
-            unit,
-            interval=ends,
-            **target,
-        )
+        """Add ``hits / total`` with Wilson's interval; 0 with the interval (0, 1) for a total of 0."""
+        value = 0.0
+        interval = (0.0, 1.0)
+        if total:
+            value = hits / total
+            interval = wilson_interval(round(hits), total)
+        return self.row(measure, value, "share", interval=interval, **target)
 
     def right(
         self,
         measure: str,
         values: Sequence[bool],
-        unit: str = "share",
         **target: float | None,
     ) -> Row:
-        """As `share`, of one yes or no for each question."""
-        return self.share(
-            measure,
-            int(sum(values)),
-            len(values),
-            unit,
-            **target,
-        )
+        """Add the share of questions whose value is true."""
+        return self.share(measure, sum(values), len(values), **target)
 
     def mean(
         self,
@@ -205,71 +202,56 @@ class Benchmark:
         unit: str = "share",
         **target: float | None,
     ) -> Row:
-        """The mean over questions, with a bootstrap's interval."""
-        return self.row(
-            measure,
-            float(np.mean(np.asarray(values))),
-            unit,
-            interval=bootstrap_interval(values),
-            **target,
-        )
-
-    def gain(
-        self,
-        measure: str,
-        better: ArrayLike,
-        worse: ArrayLike,
-        unit: str = "share",
-        **target: float | None,
-    ) -> Row:
-        """The mean difference on the same questions."""
-        less = np.asarray(better, dtype=np.float64) - np.asarray(
-            worse, dtype=np.float64
-        )
-        return self.mean(
-            measure,
-            less,
-            unit,
-            **target,
-        )
+        """Add the mean over questions with a bootstrap interval."""
+        value = float(np.mean(np.asarray(values)))
+        interval = bootstrap_interval(values)
+        return self.row(measure, value, unit, interval=interval, **target)
 
     def finish(self) -> Benchmark:
-        self._print()
-        record_json = json.dumps(self._record(), indent=1, ensure_ascii=False)
+        """Print the table and write the results file."""
+        self._print_table()
         path = RESULTS / f"{self.name}.json"
         if self.options.quick:
             path = Path.cwd() / f"{self.name}.quick.json"
-        write_whole(path, record_json + "\n")
+        text = json.dumps(self._record(), indent=1, ensure_ascii=False)
+        write_whole(path, text + "\n")
         return self
 
     def _record(self) -> dict[str, Any]:
-        return {
+        record: dict[str, Any] = {
             "benchmark": self.name,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "seed": self.options.seed,
             "quick": self.options.quick,
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "python": platform.python_version(),
-            "versions": dict(_versions()),
-            **({"about": self.about} if self.about else {}),
-            "rows": [asdict(r) for r in self.rows],
+            "versions": _package_versions(),
         }
+        if self.about:
+            record["about"] = self.about
+        record["rows"] = [asdict(row) for row in self.rows]
+        return record
 
-    def _print(self) -> None:
+    def _print_table(self) -> None:
         title = self.name
         if self.options.quick:
             title += " (quick form: not a measurement)"
         table = [["measure", "value", "unit", "95 %", "target", "holds"]]
-        for r in self.rows:
-            ends = f"{r.interval[0]:.3g} to {r.interval[1]:.3g}" if r.interval else ""
-            holds = {None: "", True: "yes", False: "NO"}[r.holds]
+        for row in self.rows:
+            value = f"{row.value:.4g}"
+            interval = ""
+            if row.interval:
+                interval = f"{row.interval[0]:.3g} to {row.interval[1]:.3g}"
+            holds = {None: "", True: "yes", False: "NO"}[row.holds]
             table.append(
-                [r.measure, f"{r.value:.4g}", r.unit, ends, r.target or "", holds]
+                [row.measure, value, row.unit, interval, row.target or "", holds]
             )
         print_table(Console(width=max(100, Console().width)), table, title)
 
 
-def _versions() -> Iterator[tuple[str, str]]:
+def _package_versions() -> dict[str, str]:
+    versions = {}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            yield package, importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
+    return versions

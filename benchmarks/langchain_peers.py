@@ -1,55 +1,50 @@
 """LangChain's own compressors and ours, on the same model, documents and machine.
 
-Each of theirs runs at its own defaults beside the one line that takes its place. The model is the scripted one of
-`s2a_cost`: it finds the same sentences needed whoever asks, so the figures say what each way of asking costs, not
-how well a model chooses. Twenty real documents a question (HotpotQA: ten of its own, ten of
-another question). Also measured: what the adapter costs over the core, and to import.
+Each of LangChain's runs at its defaults, next to the one line that replaces it. The scripted model is that of
+`s2a_cost`: it finds the same sentences needed for every method, so the figures compare ways of asking, not how
+well a model selects. Twenty real documents a question (HotpotQA: ten of its own, ten of another question). Also:
+what the adapter costs over the core.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-from _peers import Part, import_rows, paired_ms, quality
+from _peers import PassageFilter, measure_overhead, report_filters
+from _s2a_shared import scripted_questions
 from harness import Benchmark, arguments
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
-from s2a_cost import work
 
 from denoise_core import Guard, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_lab.experiments.scripted_server import ScriptedServer, cl100k_encoder
+from denoise_lab.experiments.scripted_server import (
+    ScriptedServer,
+    cl100k_encoder,
+    langchain_model,
+)
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-
-from function_chat_model import FunctionChatModel
-
-THEIRS = (
-    "import numpy; from langchain_core.documents import BaseDocumentCompressor; "
-    "from langchain_core.callbacks import Callbacks; from langchain_core.messages import AIMessage; "
-    "from langchain_core.runnables import RunnableSerializable"
-)
-EVERY_NAME = "every name it has"
-OURS = {
-    "langchain_denoise": "import langchain_denoise",
-    "its DenoiseCompressor": "from langchain_denoise import DenoiseCompressor",
-    EVERY_NAME: "from langchain_denoise import *",
-}
+MAX_OVERHEAD = 0.5  # CPU ms
 
 
-def moves(
-    model: BaseChatModel,
-) -> dict[str, tuple[BaseDocumentCompressor, BaseDocumentCompressor]]:
-    """LangChain's compressors at their own defaults, and the one line that takes the place of each."""
+def main(argv: list[str] | None = None) -> Benchmark:
+    options = arguments(__doc__ or "", argv)
+    bench = Benchmark("langchain_peers", options)
+    report_overhead(bench)
+    server = ScriptedServer(cl100k_encoder())
+    pairs = build_pairs(langchain_model(server))
+    report_filters(bench, server, pairs, scripted_questions(options, limit=60))
+    return bench.finish()
+
+
+def build_pairs(model: Any) -> dict[str, tuple[PassageFilter, PassageFilter]]:
+    """Return LangChain's compressors at their defaults, each with the line that replaces it."""
     with warnings.catch_warnings():
         # One of them imports langchain-community, which warns.
         warnings.simplefilter("ignore")
@@ -58,99 +53,70 @@ def moves(
             LLMChainFilter,
         )
 
-    own_words = Options(keep_context=False)
-    extractor = DenoiseCompressor(
-        denoiser=S2ADenoiser(ChatModelLLM(model), options=own_words)
+    without_context = S2ADenoiser(
+        ChatModelLLM(model), options=Options(keep_context=False)
     )
     return {
-        "LLMChainExtractor": (LLMChainExtractor.from_llm(model), extractor),
+        "LLMChainExtractor": (
+            as_filter(LLMChainExtractor.from_llm(model)),
+            as_filter(DenoiseCompressor(denoiser=without_context)),
+        ),
         "LLMChainFilter": (
-            LLMChainFilter.from_llm(model),
-            DenoiseCompressor(model=model),
+            as_filter(LLMChainFilter.from_llm(model)),
+            as_filter(DenoiseCompressor(model=model)),
         ),
     }
 
 
-def as_part(compressor: BaseDocumentCompressor) -> Part:
-    """A compressor as what `_peers` asks."""
-
-    def asked(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
-        documents = [
-            Document(
-                page_content=p.text,
-                id=p.id,
-                metadata={"title": p.metadata.get("title", "")},
+def as_filter(compressor: BaseDocumentCompressor) -> PassageFilter:
+    def filter_passages(question: str, passages: Sequence[Passage]) -> list[Passage]:
+        documents = []
+        for passage in passages:
+            metadata = {"title": passage.metadata.get("title", "")}
+            documents.append(
+                Document(page_content=passage.text, id=passage.id, metadata=metadata)
             )
-            for p in passages
-        ]
         kept = compressor.compress_documents(documents, question)
-        return [(str(document.id), document.page_content) for document in kept]
+        return [Passage(document.page_content, str(document.id)) for document in kept]
 
-    return asked
+    return filter_passages
 
 
-def overhead(bench: Benchmark) -> None:
-    """The adapter over the core behind its guard: 20 documents of 2,000 characters, a scorer without cost."""
+def report_overhead(bench: Benchmark) -> None:
+    """Add what the adapter costs over the core: 20 documents of 2,000 characters, a scorer without cost."""
+    rounds = 20 if bench.options.quick else 500
     text = ("word " * 400)[:2000]
-    documents = [
-        Document(page_content=text, id=str(i), metadata={"source": "x", "page": i})
-        for i in range(20)
-    ]
-    passages = [
-        Passage(d.page_content, str(d.id), metadata=d.metadata) for d in documents
-    ]
-    denoiser = Guard(
-        ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
-    )
-    compressor = DenoiseCompressor(denoiser=denoiser.denoiser)
+    documents = []
+    passages = []
+    for number in range(20):
+        metadata = {"source": "x", "page": number}
+        documents.append(Document(page_content=text, id=str(number), metadata=metadata))
+        passages.append(Passage(text, str(number), metadata=metadata))
+    denoiser = ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
+    core = Guard(denoiser)
+    compressor = DenoiseCompressor(denoiser=denoiser)
 
-    async def adapter() -> None:
+    async def call_core() -> None:
+        await core.adenoise("q", passages)
+
+    async def call_adapter() -> None:
         await compressor.acompress_documents(documents, "q")
 
-    async def core() -> None:
-        await denoiser.adenoise("q", passages)
-
-    rounds = 20 if bench.options.quick else 500
-    alone, more = paired_ms(
-        lambda: denoiser.denoise("q", passages),
+    milliseconds = measure_overhead(
+        lambda: core.denoise("q", passages),
         lambda: compressor.compress_documents(documents, "q"),
         rounds,
     )
     bench.row(
-        "core alone behind its guard, 20 documents of 2,000 characters", alone, "CPU ms"
-    )
-    bench.row(
-        "adapter over the core, sync",
-        more,
-        "CPU ms",
-        at_most=0.5,
+        "adapter over the core, sync", milliseconds, "CPU ms", at_most=MAX_OVERHEAD
     )
     with asyncio.Runner() as runner:
-        _, more = paired_ms(
-            lambda: runner.run(core()), lambda: runner.run(adapter()), rounds
+        milliseconds = measure_overhead(
+            lambda: runner.run(call_core()), lambda: runner.run(call_adapter()), rounds
         )
     bench.row(
-        "adapter over the core, async",
-        more,
-        "CPU ms",
-        at_most=0.5,
+        "adapter over the core, async", milliseconds, "CPU ms", at_most=MAX_OVERHEAD
     )
-
-
-def main(argv: list[str] | None = None) -> Benchmark:
-    bench = Benchmark("langchain_peers", arguments(__doc__ or "", argv))
-    overhead(bench)
-    import_rows(bench, THEIRS, "langchain_core and numpy", OURS, free=EVERY_NAME)
-    server = ScriptedServer(cl100k_encoder())
-
-    def reply(messages: Sequence[BaseMessage]) -> str:
-        return server.reply("\n".join(message.text for message in messages))
-
-    pairs = {}
-    for name, (theirs, ours) in moves(FunctionChatModel(reply=reply)).items():
-        pairs[name] = (as_part(theirs), as_part(ours))
-    quality(bench, server, pairs, work(bench, limit=60))
-    return bench.finish()
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def report(
     least: float | None = 0.95,
 ) -> None:
     for name, scorer in scorers.items():
+        least_first = least if name == "multilingual" else None
         firsts = []
         lost = []
         text = []
@@ -77,7 +78,7 @@ def report(
         bench.right(
             f"{language}: needed passage first of eight, {name}",
             firsts,
-            at_least=least if name == "multilingual" else None,
+            at_least=least_first,
         )
         bench.mean(f"{language}: gold lost by auto, {name}", lost)
         bench.mean(f"{language}: text kept by auto, {name}", text)

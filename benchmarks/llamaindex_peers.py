@@ -1,12 +1,13 @@
-"""Our LlamaIndex parts beside LlamaIndex's own, in one run on the same scripted model and the same real passages.
+"""LlamaIndex's own parts and ours, in one run on the same scripted model and the same real passages.
 
-The model is a function with a fixed time per call, of the kind most local models are in LlamaIndex: its async
+The scripted model is a function with a fixed time per call, as most local models are in LlamaIndex: its async
 form is its sync form. So control flow is compared, not language ability: calls, waiting, the event loop, ids,
-streams, what one bad reply costs. All judge with one rule. Peers at their own defaults: `LLMRerank` (ten
-nodes a call; ``top_n`` alone is set, so that nodes left can be compared), `SentenceEmbeddingOptimizer`,
-`RetryQueryEngine`, which builds parts on ``Settings``, which is therefore set.
+what one bad reply costs. All judge by one rule. Peers run at their defaults: `LLMRerank` (ten nodes a call;
+only ``top_n`` is set, so that the nodes left can be compared), `SentenceEmbeddingOptimizer` (with a share, since
+it keeps all without one), and `RetryQueryEngine`, which builds parts on ``Settings``.
 
-``--data`` names the folder of real questions: then the one-line moves are counted over them (`_llamaindex_moves`).
+``--data`` names the folder of real questions. With it each filter is compared with the line that replaces it, on
+HotpotQA questions of twenty passages, scored by the encoder that ships; the model is that of `s2a_cost`.
 """
 
 from __future__ import annotations
@@ -14,51 +15,74 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from _llamaindex_moves import moves
-from _peers import import_rows, paired_ms
+from _peers import PassageFilter, measure_overhead, report_filters
+from _s2a_shared import scripted_questions
 from harness import Benchmark, arguments
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import CustomLLM
 from llama_index.core.postprocessor import LLMRerank, SentenceEmbeddingOptimizer
-from llama_index.core.query_engine import (
-    RetrieverQueryEngine,
-    RetryQueryEngine,
-)
+from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
-from s2a_cost import work
 
 from denoise_core import DenoiseResult, Guard, Passage, arun
 from denoise_core.augmenter import Groundedness, TemplateFeedback, WorkingMemory
-from denoise_core.embedded import sample_questions
+from denoise_core.embedded import embedding_scorer, sample_questions
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
+from denoise_core.support.judges import FunctionJudge
 from denoise_core.text.chunk import sentence_spans
+from denoise_lab.experiments.scripted_server import (
+    ScriptedServer,
+    cl100k_encoder,
+    llamaindex_model,
+)
 from llamaindex_denoise import (
     Checked,
     DenoisePostprocessor,
+    EmbeddedEmbedding,
     LlamaLLM,
     record,
 )
 from llamaindex_denoise.nodes.convert import to_passages
 
 QUESTION = "Where is the red tower?"
-RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
+RIGHT_ANSWER = "The red tower is in Porto."
+WRONG_ANSWER = "The red tower was built in 1755."
 FACTS = (
     "The red tower is in Porto. Bread is cheap there.",
     "The blue bridge crosses the river.",
 )
 
 
-class Model(CustomLLM):
+def main(argv: list[str] | None = None) -> Benchmark:
+    options = arguments(__doc__ or "", argv)
+    bench = Benchmark("llamaindex_peers", options)
+    seconds = 0.01 if options.quick else 0.1
+    # First, since objects that the others leave in memory slow every call.
+    report_overhead(bench)
+    report_rerankers(bench, seconds)
+    report_inputs(bench)
+    report_engines(bench)
+    report_record_size(bench)
+    if options.quick or options.data is not None:
+        server = ScriptedServer(cl100k_encoder())
+        questions = scripted_questions(options, limit=60)
+        report_filters(bench, server, build_pairs(server), questions)
+    return bench.finish()
+
+
+# -- the scripted model and its passages -----------------------------------------------
+
+
+class ScriptedModel(CustomLLM):
     """A function of the prompt; each call blocks for ``seconds``."""
 
     reply: Any
@@ -79,172 +103,194 @@ class Model(CustomLLM):
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> Any:
-        text = self.complete(prompt).text
-        pieces = re.findall(r"\S+\s*", text)
-        return (
-            CompletionResponse(text="".join(pieces[: i + 1]), delta=p)
-            for i, p in enumerate(pieces)
-        )
+        raise NotImplementedError("no benchmark streams")
 
 
-class Found(BaseRetriever):
+class FactRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.9)
-            for i, t in enumerate(FACTS)
-        ]
+        return [scored_node(fact, f"n{n}", 0.9) for n, fact in enumerate(FACTS)]
 
 
-def passages() -> list[NodeWithScore]:
-    found = sample_questions()[0].passages
-    return [
-        NodeWithScore(
-            node=TextNode(
-                text=p.text, id_=f"p{i}", metadata={"title": p.metadata["title"]}
-            ),
-            score=0.5,
-        )
-        for i, p in enumerate(found)
-    ]
+def scored_node(text: str, node_id: str, score: float, **metadata: str) -> Any:
+    node = TextNode(text=text, id_=node_id, metadata=metadata)
+    return NodeWithScore(node=node, score=score)
 
 
-def selects(bad: str | None = None) -> Callable[[str], str]:
-    """Keeps everything, in the form each asks for; what holds ``bad`` gets a useless reply."""
+def sample_nodes() -> list[NodeWithScore]:
+    nodes = []
+    for number, passage in enumerate(sample_questions()[0].passages):
+        title = passage.metadata["title"]
+        nodes.append(scored_node(passage.text, f"p{number}", 0.5, title=title))
+    return nodes
+
+
+def keep_all(unreadable_for: str | None = None) -> Callable[[str], str]:
+    """Return a reply function that keeps everything, in the form each part asks for.
+
+    A prompt that has ``unreadable_for`` gets a useless reply.
+    """
 
     def reply(prompt: str) -> str:
-        if bad is not None and bad in prompt:
+        if unreadable_for is not None and unreadable_for in prompt:
             return "I would rather not say."
-        return "1-99" if "BEGIN " in prompt else "Doc: 1, Relevance: 9"
+        if "BEGIN " in prompt:
+            return "1-99"
+        return "Doc: 1, Relevance: 9"
 
     return reply
 
 
-def mends(prompt: str) -> str:
-    """Right as soon as the prompt says what was wrong before."""
-    return RIGHT if "1755" in prompt else WRONG
+def answer_after_feedback(prompt: str) -> str:
+    """Answer right as soon as the prompt has the wrong answer."""
+    if "1755" in prompt:
+        return RIGHT_ANSWER
+    return WRONG_ANSWER
 
 
-async def stall_while(work: Awaitable[Any]) -> tuple[float, float]:
-    """The longest time the event loop was held up while it waited, and the time waited; both in seconds."""
-    longest, last = 0.0, time.perf_counter()
-
-    async def tick() -> None:
-        nonlocal longest, last
-        while True:
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
-
-    ticking = asyncio.create_task(tick())
-    await asyncio.sleep(0)
-    started = last = time.perf_counter()
-    await work
-    seconds = time.perf_counter() - started
-    longest = max(longest, time.perf_counter() - last)
-    ticking.cancel()
-    return longest, seconds
+def is_stated(question: str, evidence: Sequence[str], claim: str) -> float:
+    """Judge a claim: 1 when a passage states it word for word, else 0."""
+    return float(any(claim in text for text in evidence))
 
 
-def held_to_targets(bench: Benchmark, name: str) -> Benchmark:
-    """Ours has targets; peers are only reported."""
-    return bench.under(has_targets=name == "ours")
+RULE = Groundedness(FunctionJudge(is_stated))
 
 
-def postprocessors(bench: Benchmark, seconds: float) -> None:
-    nodes = passages()
+def under_part(bench: Benchmark, part_name: str) -> Benchmark:
+    """Return the benchmark for the rows of a part: ours has targets, peers are only reported."""
+    return bench.under(has_targets=part_name == "ours")
+
+
+# -- filters ---------------------------------------------------------------------------
+
+
+def report_rerankers(bench: Benchmark, seconds: float) -> None:
+    """Add waiting, calls, the event loop and what one bad reply leaves, over a model of so many seconds a call."""
+    nodes = sample_nodes()
     count = len(nodes)
     query = sample_questions()[0].text
-    target = 3 * seconds + 0.2
 
-    def build(name: str, model: Model) -> Any:
+    def build(name: str, model: ScriptedModel) -> Any:
         if name == "ours":
             return DenoisePostprocessor.from_llm(model)
         return LLMRerank(llm=model, top_n=count)
 
     for name in ("ours", "LLMRerank"):
-        rows = held_to_targets(bench, name)
-        unhurried = build(name, Model(reply=selects()))
-        unhurried.postprocess_nodes(nodes, query_str=query)  # imports and first calls
-        model = Model(reply=selects(), seconds=seconds)
-        started = time.perf_counter()
-        build(name, model).postprocess_nodes(nodes, query_str=query)
-        took = time.perf_counter() - started
+        rows = under_part(bench, name)
+        first = build(name, ScriptedModel(reply=keep_all()))
+        first.postprocess_nodes(nodes, query_str=query)  # imports and first calls
+        model = ScriptedModel(reply=keep_all(), seconds=seconds)
+        start_time = time.perf_counter()
+        kept = build(name, model).postprocess_nodes(nodes, query_str=query)
+        elapsed = time.perf_counter() - start_time
+        same_scores = sum(node.score == 0.5 for node in kept)
         timed = rows.under(f"{count} nodes, {seconds:g} s a call: {name}, ")
-        timed.row(
-            "sync",
-            took,
-            "s",
-            at_most=target,
-        )
+        timed.row("sync", elapsed, "s", at_most=3 * seconds + 0.2)
         timed.row("calls", model.calls, "calls")
-        part = build(name, Model(reply=selects(), seconds=seconds))
-        stall, took = asyncio.run(
-            stall_while(part.apostprocess_nodes(nodes, query_str=query))
-        )
-        timed.row(
-            "async",
-            took,
-            "s",
-            at_most=target,
-        )
-        timed.row(
-            "event loop held up at most",
-            stall,
-            "s",
-            at_most=seconds,
-        )
-        bad = Model(reply=selects(bad=nodes[3].node.text[-60:]))
-        kept = build(name, bad).postprocess_nodes(nodes, query_str=query)
+        reranker = build(name, ScriptedModel(reply=keep_all(), seconds=seconds))
+        work = reranker.apostprocess_nodes(nodes, query_str=query)
+        stall = asyncio.run(longest_stall(work))
+        timed.row("event loop held up at most", stall, "s", at_most=seconds)
+        unreadable = keep_all(unreadable_for=nodes[3].node.get_content()[-60:])
+        reranker = build(name, ScriptedModel(reply=unreadable))
+        kept = reranker.postprocess_nodes(nodes, query_str=query)
         rows.row(
             f"one bad reply of {count}: {name}, nodes left",
             len(kept),
             "nodes",
             at_least=count,
         )
-        kept = build(name, Model(reply=selects())).postprocess_nodes(
-            nodes, query_str=query
-        )
-        same = sum(node.score == 0.5 for node in kept)
-        rows.row(
-            f"retrieval score kept: {name}",
-            same,
-            "nodes",
-            at_least=count,
-        )
+        rows.row(f"retrieval score kept: {name}", same_scores, "nodes", at_least=count)
 
 
-def inputs(bench: Benchmark) -> None:
+async def longest_stall(work: Awaitable[Any]) -> float:
+    """Return the longest time, in seconds, that ``work`` held up the event loop."""
+    longest = 0.0
+    last_time = time.perf_counter()
+
+    async def tick() -> None:
+        nonlocal longest, last_time
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            longest = max(longest, now - last_time)
+            last_time = now
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    last_time = time.perf_counter()
+    await work
+    longest = max(longest, time.perf_counter() - last_time)
+    ticking.cancel()
+    return longest
+
+
+def report_inputs(bench: Benchmark) -> None:
+    """Add whether a filter changes the nodes it is given, and whether texts are the source's."""
     query = sample_questions()[0].text
+    select_first = LlamaLLM(ScriptedModel(reply=lambda prompt: "1"))
     parts = {
         "ours": DenoisePostprocessor(
-            denoiser=S2ADenoiser(LlamaLLM(Model(reply=lambda p: "1")), variant="select")
+            denoiser=S2ADenoiser(select_first, variant="select")
         ),
         "SentenceEmbeddingOptimizer": SentenceEmbeddingOptimizer(
             embed_model=MockEmbedding(embed_dim=4), percentile_cutoff=0.5
         ),
     }
     for name, part in parts.items():
-        nodes = passages()
-        before = copy.deepcopy(nodes)
-        out = part.postprocess_nodes(nodes, query_str=query)
-        changed = sum(a.model_dump() != b.model_dump() for a, b in zip(nodes, before))
-        rows = held_to_targets(bench, name)
-        rows.row(
-            f"inputs changed: {name}",
-            changed,
-            "nodes",
-            at_most=0,
-        )
-        texts = {n.node.node_id: n.node.text for n in before}
-        ours = sum(n.node.text in texts.get(n.node.node_id, "") for n in out)
+        nodes = sample_nodes()
+        originals = copy.deepcopy(nodes)
+        kept = part.postprocess_nodes(nodes, query_str=query)
+        changed_count = 0
+        texts = {}
+        for node, original in zip(nodes, originals, strict=True):
+            changed_count += node.model_dump() != original.model_dump()
+            texts[original.node.node_id] = original.node.get_content()
+        verbatim_count = 0
+        for node in kept:
+            source_text = texts.get(node.node.node_id, "")
+            verbatim_count += node.node.get_content() in source_text
+        rows = under_part(bench, name)
+        rows.row(f"inputs changed: {name}", changed_count, "nodes", at_most=0)
         measure = f"id kept and text verbatim from it: {name}"
-        share = ours / max(1, len(out))
-        rows.row(
-            measure,
-            share,
-            "share of nodes kept",
-            at_least=1,
-        )
+        share = verbatim_count / max(1, len(kept))
+        rows.row(measure, share, "share of nodes kept", at_least=1)
+
+
+def build_pairs(
+    server: ScriptedServer,
+) -> dict[str, tuple[PassageFilter, PassageFilter]]:
+    """Return each peer with the line that replaces it."""
+    llm = llamaindex_model(server)
+    embedding = EmbeddedEmbedding()
+    halves = SentenceEmbeddingOptimizer(embed_model=embedding, percentile_cutoff=0.5)
+    our_halves = DenoisePostprocessor(
+        embed_model=embedding, keep=0.5, chunks="sentences"
+    )
+    return {
+        "LLMRerank": (
+            as_filter(LLMRerank(llm=llm)),
+            as_filter(DenoisePostprocessor.from_llm(llm, top_n=10)),
+        ),
+        "SentenceEmbeddingOptimizer (0.5)": (as_filter(halves), as_filter(our_halves)),
+    }
+
+
+def as_filter(postprocessor: Any) -> PassageFilter:
+    """Return a postprocessor as a filter; nodes have the cosine that a vector store gives them."""
+
+    def filter_passages(question: str, passages: Sequence[Passage]) -> list[Passage]:
+        texts = [passage.text for passage in passages]
+        scores = embedding_scorer().score(question, texts)
+        nodes = []
+        for passage, score in zip(passages, scores, strict=True):
+            nodes.append(scored_node(passage.text, passage.id, float(score)))
+        kept = postprocessor.postprocess_nodes(nodes, query_str=question)
+        return [Passage(node.node.get_content(), node.node.node_id) for node in kept]
+
+    return filter_passages
+
+
+# -- engines ---------------------------------------------------------------------------
 
 
 class GroundednessEvaluator(BaseEvaluator):
@@ -263,183 +309,91 @@ class GroundednessEvaluator(BaseEvaluator):
         contexts: Any = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        evidence = [Passage(text, f"c{i}") for i, text in enumerate(contexts or ())]
+        evidence = [Passage(text, f"c{n}") for n, text in enumerate(contexts or ())]
         memory = WorkingMemory(query or "", evidence=tuple(evidence))
-        verdict, _ = await arun(Groundedness().assess(memory, response or ""))
-        feedback, _ = await arun(
-            TemplateFeedback().write(memory, response or "", verdict)
+        verdict, _ = await arun(RULE.assess(memory, response or ""))
+        writing = TemplateFeedback().write(memory, response or "", verdict)
+        feedback, _ = await arun(writing)
+        # The retry engine raises for an evaluation without its response.
+        return EvaluationResult(
+            passing=verdict.passed, feedback=feedback, response=response
         )
-        return EvaluationResult(passing=verdict.passed, feedback=feedback)
 
 
-def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
-    inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
-    if name == "ours":
-        ours = Checked(inner, judge=Groundedness())
-        ours.streaming = streaming
-        return ours
-    return RetryQueryEngine(inner, GroundednessEvaluator())
-
-
-def loops(bench: Benchmark, seconds: float) -> None:
+def report_engines(bench: Benchmark) -> None:
+    """Add what a second draft costs, and what is said when no draft passes."""
     for name in ("ours", "RetryQueryEngine"):
-        rows = held_to_targets(bench, name)
-
-        def ask(model: Model, name: str = name, **options: Any) -> Any:
-            """The response, or the error."""
-            Settings.llm = model
-            try:
-                return engine(name, model, **options).query(QUESTION)
-            except Exception as error:
-                return error
-
-        model = Model(reply=mends, seconds=seconds)
-        response = ask(model)
-        right = RIGHT in str(response) and not isinstance(response, Exception)
-        rows.row(
-            f"repaired after feedback: {name}",
-            right,
-            "1 = right answer",
-            at_least=1,
-        )
-        rows.row(f"repaired after feedback: {name}, calls", model.calls, "calls")
-        ids = [
-            n.node.node_id in ("n0", "n1")
-            for n in getattr(response, "source_nodes", [])
-        ]
-        share = sum(ids) / len(ids) if ids else 0.0
-        rows.row(
-            f"sources with the user's ids: {name}",
-            share,
-            "share",
-            at_least=1,
-        )
-
-        never = Model(reply=lambda p: WRONG)
-        metadata = getattr(ask(never), "metadata", None) or {}
-        told = metadata.get("denoise", {}).get("outcome") == "unsupported"
+        rows = under_part(bench, name)
+        model = ScriptedModel(reply=answer_after_feedback)
+        is_repaired = RIGHT_ANSWER in str(ask_engine(name, model))
+        measure = f"repaired after feedback: {name}"
+        rows.row(measure, is_repaired, "1 = right answer", at_least=1)
+        rows.row(f"{measure}, calls", model.calls, "calls")
+        never_right = ScriptedModel(reply=lambda prompt: WRONG_ANSWER)
+        metadata = ask_engine(name, never_right).metadata or {}
+        outcome = metadata.get("denoise", {}).get("outcome")
         rows.row(
             f"says that no answer passed: {name}",
-            told,
-            "1 = yes",
-            at_least=1,
-        )
-        rows.row(f"never right: {name}, calls", never.calls, "calls")
-
-        Settings.llm = waits = Model(reply=mends, seconds=seconds)
-        stall, _ = asyncio.run(stall_while(_atry(engine(name, waits).aquery(QUESTION))))
-        rows.row(
-            f"aquery, event loop held up at most: {name}",
-            stall,
-            "s",
-            at_most=seconds,
-        )
-
-        response = ask(Model(reply=mends), streaming=True)
-        delivered = "".join(getattr(response, "response_gen", ()))
-        rows.row(
-            f"stream delivers the answer: {name}",
-            RIGHT in delivered,
+            outcome == "unsupported",
             "1 = yes",
             at_least=1,
         )
 
-        failed = isinstance(ask(Model(reply=_raises_once())), Exception)
-        rows.row(
-            f"survives a call that raises: {name}",
-            not failed,
-            "1 = yes",
-            at_least=1,
-        )
-    Settings.llm = None
+
+def ask_engine(name: str, model: ScriptedModel) -> Any:
+    Settings.llm = model
+    engine = RetrieverQueryEngine.from_args(FactRetriever(), llm=model)
+    if name == "ours":
+        return Checked(engine, judge=RULE).query(QUESTION)
+    return RetryQueryEngine(engine, GroundednessEvaluator()).query(QUESTION)
 
 
-def _raises_once() -> Callable[[str], str]:
-    left = [1]
-
-    def reply(prompt: str) -> str:
-        if left:
-            left.pop()
-            raise ConnectionError("scripted")
-        return RIGHT
-
-    return reply
+# -- costs -----------------------------------------------------------------------------
 
 
-async def _atry(work: Awaitable[Any]) -> Any:
-    try:
-        return await work
-    except Exception as error:
-        return error
+class UnchangedDenoiser:
+    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        return DenoiseResult(query, tuple(passages))
+
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        return self.denoise(query, passages)
 
 
-class Untouched:
-    def denoise(self, query: str, given: Any) -> DenoiseResult:
-        return DenoiseResult(query, tuple(given))
-
-    async def adenoise(self, query: str, given: Any) -> DenoiseResult:
-        return self.denoise(query, given)
-
-
-def costs(bench: Benchmark, rounds: int) -> None:
-    """Our postprocessor over the core's guard around the same denoiser, and what it costs to import."""
-    nodes = passages()
-    part, core = DenoisePostprocessor(denoiser=Untouched()), Guard(Untouched())
-    given = to_passages(nodes)
-    alone, more = paired_ms(
-        lambda: core.denoise("q", given),
-        lambda: part.postprocess_nodes(nodes, query_str="q"),
+def report_overhead(bench: Benchmark) -> None:
+    """Add what our postprocessor costs over the core's guard around the same denoiser."""
+    rounds = 5 if bench.options.quick else 1000
+    nodes = sample_nodes()
+    passages = to_passages(nodes)
+    postprocessor = DenoisePostprocessor(denoiser=UnchangedDenoiser())
+    core = Guard(UnchangedDenoiser())
+    milliseconds = measure_overhead(
+        lambda: core.denoise("q", passages),
+        lambda: postprocessor.postprocess_nodes(nodes, query_str="q"),
         rounds,
     )
-    bench.row(f"core alone behind its guard, {len(nodes)} nodes", alone, "CPU ms")
     bench.row(
         f"adapter over the core, {len(nodes)} nodes",
-        more,
+        milliseconds,
         "CPU ms",
         at_most=0.5,
     )
-    ours = {
-        "llamaindex_denoise": "import llamaindex_denoise",
-        "its DenoisePostprocessor": "from llamaindex_denoise import DenoisePostprocessor",
-    }
-    import_rows(
-        bench, "import numpy, llama_index.core", "llama_index.core and numpy", ours
-    )
 
 
-def records(bench: Benchmark) -> None:
-    """What is noted on a node, at its longest."""
-    found = passages()
-    for n in found:
-        n.node.text = n.node.text * 20  # type: ignore[attr-defined]
-    part = DenoisePostprocessor(
-        denoiser=ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentence_spans)
-    )
-    out = part.postprocess_nodes(found, query_str=sample_questions()[0].text)
-    most = max(
-        len(json.dumps(record(n.node), ensure_ascii=False).encode()) for n in out
-    )
+def report_record_size(bench: Benchmark) -> None:
+    """Add the size of the largest record in a node's metadata."""
+    nodes = []
+    for passage in sample_questions()[0].passages:
+        nodes.append(scored_node(passage.text * 20, passage.id, 0.5))
+    denoiser = ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentence_spans)
+    postprocessor = DenoisePostprocessor(denoiser=denoiser)
+    kept = postprocessor.postprocess_nodes(nodes, query_str=sample_questions()[0].text)
+    sizes = []
+    for node in kept:
+        text = json.dumps(record(node.node), ensure_ascii=False)
+        sizes.append(len(text.encode()))
     bench.row(
-        f"largest record of {len(out)} long nodes",
-        most,
-        "bytes",
-        at_most=2048,
+        f"largest record of {len(kept)} long nodes", max(sizes), "bytes", at_most=2048
     )
-
-
-def main(argv: list[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("llamaindex_peers", options)
-    costs(
-        bench, 5 if options.quick else 1000
-    )  # first: what the others leave in memory slows every call
-    postprocessors(bench, 0.01 if options.quick else 0.1)
-    inputs(bench)
-    loops(bench, 0.01 if options.quick else 0.1)
-    records(bench)
-    if options.quick or options.data is not None:
-        moves(bench, work(bench, limit=60))
-    return bench.finish()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """What tools return to agents, through `DenoiseToolResults(tools=[...])`: shape, needed parts, characters left.
 
-Twenty results by another hand (search, SQL, tickets, code, mail, MCP, tables, logs), each with the task it was
-asked for, substrings that an answer needs and substrings of its form that must stay. Then the two sets of twenty
-of `_payload_cases`, on which nothing was chosen. Of all: results that a parser no longer reads, values that moved
-to another record, and cuts without a note.
+Twenty results that others wrote (search, SQL, tickets, code, mail, MCP, tables, logs), each with the task it was
+asked for, parts that an answer needs and parts of its form that must stay. Then the two sets of twenty of
+`_payload_cases`, on which nothing was chosen. Of all: results that a parser no longer reads, values that moved to
+another record, and cuts without a note.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import yaml
@@ -24,8 +24,12 @@ from langgraph.types import Command
 
 from langchain_denoise.middleware import DenoiseToolResults
 
-# What the quick form holds: one result, in the shape of the files of ``DATA/payloads``.
-OWN = {
+Case: TypeAlias = dict[str, Any]
+Result: TypeAlias = Any
+"""A `ToolMessage`, or a `Command` with messages in its update."""
+
+# The quick form's one result, with the fields of the files of ``DATA/payloads``.
+QUICK_CASE: Case = {
     "id": "opening hours",
     "kind": "json",
     "tool": "search",
@@ -41,19 +45,16 @@ OWN = {
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("payloads", options)
-    if options.quick or options.data is None:
-        cases = [OWN]
-    else:
-        cases = [
-            json.loads(p.read_text("utf-8"))
-            for p in sorted((options.data / "payloads").glob("*.json"))
-        ]
-    measure_cases(bench, "", cases)
+    cases = [QUICK_CASE]
+    if options.data is not None and not options.quick:
+        cases = []
+        for path in sorted((options.data / "payloads").glob("*.json")):
+            cases.append(json.loads(path.read_text("utf-8")))
+    report_cases(bench, cases)
     if not options.quick:
-        measure_cases(bench, "second set: ", build_cases("shipments"))
-        measure_cases(
-            bench, "third set: ", build_cases("loans", ("tsv", "json values"))
-        )
+        report_cases(bench.under("second set: "), build_cases("shipments"))
+        loans = build_cases("loans", ("tsv", "json values"))
+        report_cases(bench.under("third set: "), loans)
     bench.about["middleware"] = (
         "DenoiseToolResults(tools=[...], min_characters=0, where='state'), the embedded default; the user's "
         "message is the task"
@@ -66,73 +67,73 @@ def main(argv: list[str] | None = None) -> Benchmark:
     return bench.finish()
 
 
-def measure_cases(bench: Benchmark, title: str, cases: list[dict[str, Any]]) -> None:
-    """Add the rows of one set of results."""
-    shaped, complete, whole, shares = [], [], [], []
-    unread_count = moved_count = silent_count = 0
+def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
+    """Add the rows of one set of results; those that lose their form or a needed part are printed."""
+    whole_count = unread_count = moved_count = silent_count = 0
+    shares = []
     for case in cases:
-        middleware = DenoiseToolResults(
-            tools=[case["tool"]], min_characters=0, where="state"
+        returned_result = as_returned(case)
+        denoised_result = denoise_result(case, returned_result)
+        is_whole = has_form(case, returned_result, denoised_result) and has_needed(
+            case, denoised_result
         )
-        given = as_returned(case)
-        got = middleware.wrap_tool_call(request_of(case), lambda _, given=given: given)
-        after = written(got)
-        missing = [n for n in case["needed"] if n not in said(got)]
-        stands = in_shape(given, got) and all(
-            m in after or m in said(got) for m in case["must_stay"]
+        whole_count += is_whole
+        if not is_whole:
+            print(f"not whole: {case['id']}")
+        texts = texts_of(returned_result)
+        denoised_texts = texts_of(denoised_result)
+        for before, after in zip(texts, denoised_texts, strict=True):
+            has_note = "left out" in after or "[...]" in after
+            unread_count += not is_read_as_before(before, after)
+            moved_count += count_moved_values(before, after)
+            silent_count += after != before and not has_note
+        shares.append(
+            count_characters(denoised_result) / count_characters(returned_result)
         )
-        texts_before, texts_after = texts_of(given), texts_of(got)
-        for before, after_text in zip(texts_before, texts_after, strict=True):
-            unread_count += not is_read_as_before(before, after_text)
-            moved_count += count_moved_values(before, after_text)
-            has_note = "left out" in after_text or "[...]" in after_text
-            silent_count += after_text != before and not has_note
-        shaped.append(stands)
-        complete.append(not missing)
-        whole.append(stands and not missing)
-        shares.append(read_count(got) / read_count(given))
-        bench.row(f"{title}{case['id']}: characters left", shares[-1], "share")
-        kept = len(case["needed"]) - len(missing)
-        bench.row(
-            f"{title}{case['id']}: needed parts kept, in shape: {stands}",
-            kept / len(case["needed"]),
-            "share",
-        )
-    bench.right(f"{title}in shape", shaped)
-    bench.right(f"{title}all needed parts", complete)
     bench.row(
-        f"{title}in shape with all needed parts",
-        sum(whole),
+        "in shape with all needed parts",
+        whole_count,
         "results",
         at_least=0.9 * len(cases),
     )
-    bench.mean(
-        f"{title}characters left, mean",
-        shares,
-        at_most=0.40,
-    )
+    bench.mean("characters left, mean", shares, at_most=0.40)
     for measure, count in (
         ("results that a parser no longer reads", unread_count),
         ("records with a value of another one", moved_count),
         ("texts cut without a note", silent_count),
     ):
-        bench.row(
-            f"{title}{measure}",
-            count,
-            "results",
-            at_most=0,
-        )
+        bench.row(measure, count, "results", at_most=0)
 
 
-def texts_of(result: Any) -> list[str]:
-    """The texts that a model reads, one a block."""
+def denoise_result(case: Case, returned_result: Result) -> Result:
+    middleware = DenoiseToolResults(
+        tools=[case["tool"]], min_characters=0, where="state"
+    )
+    return middleware.wrap_tool_call(request_of(case), lambda request: returned_result)
+
+
+def has_needed(case: Case, result: Result) -> bool:
+    text = readable_text(result)
+    return all(part in text for part in case["needed"])
+
+
+def has_form(case: Case, returned_result: Result, denoised_result: Result) -> bool:
+    """Whether the result is of the same kind and has the parts of its form that must stay."""
+    text = whole_text(denoised_result) + readable_text(denoised_result)
+    has_parts = all(part in text for part in case["must_stay"])
+    return has_parts and is_same_kind(returned_result, denoised_result)
+
+
+def texts_of(result: Result) -> list[str]:
+    """Return the texts that a model reads, one a block."""
     texts = []
     for message in messages_of(result):
-        content = message.content
-        blocks = [content] if isinstance(content, str) else content
+        blocks = message.content
+        if isinstance(blocks, str):
+            blocks = [blocks]
         for block in blocks:
             if isinstance(block, dict):
-                block = block.get("text", _json(block))
+                block = block.get("text", to_json(block))
             texts.append(block)
     return texts
 
@@ -162,7 +163,7 @@ def count_moved_values(before: str, after: str) -> int:
 
 
 def records_of(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects without objects in them, and the rows of tables by column or in parts."""
+    """Yield the objects without objects in them, and the rows of tables by column or in parts."""
     if isinstance(value, tuple):
         value = dict(enumerate(value))
     if isinstance(value, list):
@@ -226,8 +227,11 @@ def _value_of(parse: Callable[[str], Any], text: str) -> Any:
     return None
 
 
-def request_of(case: dict[str, Any]) -> ToolCallRequest:
-    """The call: the user's task, and the words the tool was asked with."""
+# -- results of tools ------------------------------------------------------------------
+
+
+def request_of(case: Case) -> ToolCallRequest:
+    """Return the call: the user's task, and the words the tool was asked with."""
     call: Any = {
         "name": case["tool"],
         "args": {"query": case["query"]},
@@ -239,137 +243,151 @@ def request_of(case: dict[str, Any]) -> ToolCallRequest:
     return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=runtime)
 
 
-def as_returned(case: dict[str, Any]) -> ToolMessage | Command[Any]:
-    """The result as LangChain hands it on: JSON as text, MCP's blocks with their structure, a command."""
-    result, about = case["result"], {"tool_call_id": "call", "name": case["tool"]}
+def as_returned(case: Case) -> Result:
+    """Return the result as LangChain passes it on: JSON as text, MCP's blocks with their structure, a command."""
+    result = case["result"]
     if case["kind"] == "langgraph_command_dict":
-        update = dict(result["update"])
-        update["messages"] = [message_of(m) for m in update["messages"]]
+        messages: list[BaseMessage] = []
+        for fields in result["update"]["messages"]:
+            message_class = ToolMessage if fields["type"] == "tool" else AIMessage
+            messages.append(message_class(**fields))
+        update = {**result["update"], "messages": messages}
         return Command(update=update, goto=result["goto"] or ())
+    artifact = None
     if case["kind"] == "mcp_tool_result":
-        structure = {
+        artifact = {
             "structured_content": result["structuredContent"],
             "is_error": result["isError"],
         }
-        return ToolMessage(result["content"], artifact=structure, **about)
-    if isinstance(result, dict):
-        return ToolMessage(json.dumps(result, ensure_ascii=False), **about)
-    return ToolMessage(result, **about)
-
-
-def message_of(given: dict[str, Any]) -> BaseMessage:
-    """A message of a command that was written down as JSON."""
-    return ToolMessage(**given) if given["type"] == "tool" else AIMessage(**given)
-
-
-def messages_of(result: Any) -> list[Any]:
-    return (
-        [result] if isinstance(result, ToolMessage) else list(result.update["messages"])
+        result = result["content"]
+    elif isinstance(result, dict):
+        result = to_json(result)
+    return ToolMessage(
+        result, artifact=artifact, tool_call_id="call", name=case["tool"]
     )
 
 
-def text_of(message: Any) -> str:
-    """What of a message the model reads."""
-    content = message.content
-    return content if isinstance(content, str) else _json(content)
+def messages_of(result: Result) -> list[Any]:
+    if isinstance(result, ToolMessage):
+        return [result]
+    return list(result.update["messages"])
 
 
-def read_count(result: Any) -> int:
-    return sum(len(text_of(message)) for message in messages_of(result))
+def message_text(message: BaseMessage) -> str:
+    """Return what a model is sent of a message: its text, or its blocks as JSON."""
+    if isinstance(message.content, str):
+        return message.content
+    return to_json(message.content)
 
 
-def written(result: Any) -> str:
-    """All that the model would read, and what stands beside it in a command or an artifact."""
+def count_characters(result: Result) -> int:
+    return sum(len(message_text(message)) for message in messages_of(result))
+
+
+def whole_text(result: Result) -> str:
+    """Return all that the model would read, and the rest of an artifact or a command."""
     parts = []
-    ids = []
+    call_ids = []
     for message in messages_of(result):
-        parts.append(text_of(message))
+        parts.append(message_text(message))
         artifact = getattr(message, "artifact", None)
         if artifact is not None:
-            parts.append(_json(artifact))
+            parts.append(to_json(artifact))
+            parts.append("content structuredContent isError")  # MCP's names of it
         if isinstance(message, ToolMessage):
-            ids.append({"tool_call_id": message.tool_call_id})
+            call_ids.append({"tool_call_id": message.tool_call_id})
     if isinstance(result, Command):
-        rest = dict(result.update or {})
-        rest.pop("messages", None)
-        command = {
-            "graph": result.graph,
-            "update": {"messages": ids, **rest},
-            "goto": result.goto,
-        }
-        parts.append(_json(command))
-    elif result.artifact is not None:  # what MCP calls these parts
-        parts.append(_json(["content", "structuredContent", "isError"]))
+        update = {**(result.update or {}), "messages": call_ids}
+        command = {"graph": result.graph, "update": update, "goto": result.goto}
+        parts.append(to_json(command))
     return "\n".join(parts)
 
 
-def said(result: Any) -> str:
-    """The strings of a result as they read: of JSON its values, unescaped."""
-    found = texts_of(result)
+def readable_text(result: Result) -> str:
+    """Return the strings of a result as they read: of JSON its values, unescaped."""
+    texts = texts_of(result)
     for text in texts_of(result):
-        found += leaves(_parsed(text))
+        texts += leaf_strings(parse_json_container(text))
     for message in messages_of(result):
-        found += leaves(getattr(message, "artifact", None))
-    return "\n".join(found)
+        texts += leaf_strings(getattr(message, "artifact", None))
+    return "\n".join(texts)
 
 
-def same_keys(was: Any, now: Any) -> bool:
-    """The same type, and of an object the same keys but for rows that are left out and the note about them."""
-    if type(was) is not type(now):
-        return False
-    if not isinstance(was, dict) or "left_out" not in now:
-        return not isinstance(was, dict) or list(was) == list(now)
-    are_rows = len({tuple(row) for row in was.values() if isinstance(row, dict)}) == 1
-    names = [name for name in now if name != "left_out"]
-    return set(names) <= set(was) if are_rows else names == list(was)
-
-
-def in_shape(given: Any, got: Any) -> bool:
-    """The same kind of result: as many messages and blocks, JSON that is JSON with the same keys at its top."""
-    if type(given) is not type(got):
-        return False
-    for before, after in zip(messages_of(given), messages_of(got), strict=True):
-        if (before.type, before.id) != (after.type, after.id) or type(
-            before.content
-        ) is not type(after.content):
-            return False
-        if isinstance(before.content, str):
-            was, now = _parsed(before.content), _parsed(str(after.content))
-            if not same_keys(was, now):
-                return False
-        elif [_kind(b) for b in before.content] != [_kind(b) for b in after.content]:
-            return False
-    return not isinstance(given, Command) or (given.goto, list(given.update or {})) == (
-        got.goto,
-        list(got.update),
-    )
-
-
-def leaves(value: Any) -> Iterator[str]:
+def leaf_strings(value: Any) -> Iterator[str]:
+    """Yield the keys and values of JSON as strings."""
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             yield str(key)
-            yield from leaves(one)
+            yield from leaf_strings(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from leaves(one)
+        for item in value:
+            yield from leaf_strings(item)
     elif value is not None:
         yield str(value)
 
 
-def _kind(block: Any) -> str:
-    return "text" if isinstance(block, str) else str(block.get("type"))
+def is_same_kind(returned_result: Result, denoised_result: Result) -> bool:
+    """Whether messages, blocks and goto are the same, and JSON has the same keys at its top."""
+    if type(returned_result) is not type(denoised_result):
+        return False
+    messages = zip(
+        messages_of(returned_result), messages_of(denoised_result), strict=True
+    )
+    if not all(is_same_message(before, after) for before, after in messages):
+        return False
+    if isinstance(returned_result, Command):
+        has_same_fields = list(returned_result.update or ()) == list(
+            denoised_result.update
+        )
+        return has_same_fields and returned_result.goto == denoised_result.goto
+    return True
 
 
-def _parsed(text: str) -> Any:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, (dict, list)) else None
+def is_same_message(before: BaseMessage, after: BaseMessage) -> bool:
+    if (before.type, before.id) != (after.type, after.id):
+        return False
+    if isinstance(before.content, str) and isinstance(after.content, str):
+        value = parse_json_container(before.content)
+        return has_same_keys(value, parse_json_container(after.content))
+    return block_kinds(before.content) == block_kinds(after.content)
 
 
-def _json(value: Any) -> str:
+def block_kinds(content: Any) -> list[str]:
+    kinds = []
+    for block in content:
+        kind = "text" if isinstance(block, str) else str(block.get("type"))
+        kinds.append(kind)
+    return kinds
+
+
+def has_same_keys(before: Any, after: Any) -> bool:
+    """Whether two values have one type and, as objects, the same keys.
+
+    Rows that are left out of a table by row, and the note about them, may differ.
+    """
+    if type(before) is not type(after):
+        return False
+    if not isinstance(before, dict):
+        return True
+    if "left_out" not in after:
+        return list(before) == list(after)
+    names = [name for name in after if name != "left_out"]
+    row_forms = {tuple(row) for row in before.values() if isinstance(row, dict)}
+    if len(row_forms) == 1:
+        return set(names) <= set(before)
+    return names == list(before)
+
+
+def parse_json_container(text: str) -> Any:
+    """Return the object or list of a JSON text, None for any other text."""
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)
+        if isinstance(value, (dict, list)):
+            return value
+    return None
+
+
+def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

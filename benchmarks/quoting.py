@@ -1,4 +1,4 @@
-"""The model as judge on answers with labels by another hand, from replies recorded from a large language model.
+"""The model as judge on answers with labels that others wrote, by replies recorded from a large language model.
 
 One call an answer. Sets: claims of SummEdits, WiCE and QAGS against their documents; answers in the forms in which
 models write, with their unsupported words marked, and honest abstentions; answers over sibling records; yes/no
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import random
 import re
-import statistics
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from typing import TypeAlias
 
-from _judged_sets import GROUNDING, SHORT, Case, cases
+from _judged_sets import GROUNDING_SETS, SHORT_ANSWER_SETS, Case, read_cases
 from _recorded import FOLDER
 from harness import Benchmark, arguments
 
@@ -26,249 +25,206 @@ from denoise_core.support.quoting import VERSION, LLMJudge
 from denoise_core.testing import FunctionLLM, RecordedLLM
 from denoise_core.types import Message, Passage, Reply
 
-FABRICATED = 100
-CUT = 512  # tokens after which a reply is cut, once
-TARGETS: dict[str, tuple[float, float]] = {
-    "SummEdits, WiCE and QAGS": (0.75, 0.11),
-    "answer forms": (0.93, 0.0),
+QUOTATION_COUNT = 100
+QUOTATION_WORDS = 8
+MAX_REPLY_TOKENS = 512
+GROUNDING = "SummEdits, WiCE and QAGS"
+FORMS = "answer forms"
+GROUPS: dict[str, Sequence[str]] = {
+    GROUNDING: GROUNDING_SETS,
+    FORMS: ("answer_forms",),
+    "records": ("records",),
+    "yes/no": ("yesno",),
+    "short answers (NQ, HotpotQA, XQuAD)": tuple(SHORT_ANSWER_SETS.values()),
 }
-Checked = dict[tuple[str, str], AnswerVerdict]
+# Least right ones and most wrong ones that pass.
+TARGETS = {GROUNDING: (0.75, 0.11), FORMS: (0.93, 0.0)}
+
+JudgedCase: TypeAlias = tuple[Case, AnswerVerdict]
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__.splitlines()[0], argv)
+    options = arguments(__doc__ or "", argv)
     bench = Benchmark("quoting", options)
     if options.quick:
-        _fabricated(bench, [_made_up()], options.seed)
+        report_quotations(bench, [quick_case()], options.seed)
         return bench.finish()
-    every = list(chain.from_iterable(cases(options.folder).values()))
-    recorded = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
-    bench.about |= {
-        "prompt": f"version {VERSION}",
-        "replies": "recorded from a large language model, 2026-11-28",
-    }
-    groups: dict[str, Callable[[Case], bool]] = {
-        "SummEdits, WiCE and QAGS": lambda c: c.set in GROUNDING,
-        **{n: (lambda c, n=n: c.set == n) for n in GROUNDING},  # type: ignore[misc]
-        "answer forms": lambda c: c.set == "answer_forms",
-        "records": lambda c: c.set == "records",
-        "yes/no": lambda c: c.set == "yesno",
-        "short answers (NQ, HotpotQA, XQuAD)": lambda c: c.set in SHORT.values(),
-    }
-    replies: list[Reply] = []
-    checked = _checked(every, _first_calls(recorded, replies))
-    for name, belongs in groups.items():
-        mine = [case for case in every if belongs(case)]
-        _passed(bench, name, mine, checked)
-    _proven(bench, every, checked)
-    _forms(bench, [case for case in every if case.set == "answer_forms"], checked)
-    _cost(bench, every, checked, replies)
-    cut = _checked(every, _first_calls(recorded, [], CUT))
-    unknown = [verdict.kind == "not_judged" for verdict in cut.values()]
-    share = statistics.fmean(unknown)
-    bench.row(
-        f"not judged, replies cut at {CUT} tokens",
-        share,
-        "share",
+    bench.about["prompt"] = f"version {VERSION}"
+    bench.about["replies"] = "recorded from a large language model, 2026-11-28"
+    cases = read_cases(options.folder)
+    llm = ReplayedLLM()
+    judged_cases = judge_all(cases, llm)
+    for name, sets in GROUPS.items():
+        of_group = [
+            (case, verdict) for case, verdict in judged_cases if case.set in sets
+        ]
+        report_passed(bench, name, of_group)
+        if name == FORMS:
+            report_forms(bench.under(f"{FORMS}: "), of_group)
+    report_costs(bench, judged_cases, llm.reply_texts)
+    is_unknown = []
+    for _, verdict in judge_all(cases, ReplayedLLM(MAX_REPLY_TOKENS)):
+        is_unknown.append(verdict.kind == "not_judged")
+    bench.right(
+        f"not judged, replies cut at {MAX_REPLY_TOKENS} tokens",
+        is_unknown,
         at_most=0.02,
     )
-    _fabricated(bench, every, options.seed)
+    report_quotations(bench, cases, options.seed)
     return bench.finish()
 
 
-def _first_calls(
-    recorded: RecordedLLM, replies: list[Reply], cut: int | None = None
-) -> FunctionLLM:
-    """The recorded replies, also put into ``replies``; second calls were not recorded and are empty."""
+class ReplayedLLM(FunctionLLM):
+    """Replies as recorded, or with their first tokens alone; a second call has an empty reply."""
 
-    def reply(messages: Sequence[Message]) -> Reply:
-        text = recorded.replies.get(recorded.key(messages), "")
-        if cut is not None:
-            text = _cut(text, cut)
-        replies.append(Reply(text))
-        return replies[-1]
+    def __init__(self, max_tokens: int | None = None) -> None:
+        super().__init__(self._replay)
+        self.recorded = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
+        self.max_tokens = max_tokens
+        self.reply_texts: list[str] = []
 
-    return FunctionLLM(reply)
+    def _replay(self, messages: Sequence[Message]) -> Reply:
+        text = self.recorded.replies.get(self.recorded.key(messages), "")
+        if self.max_tokens is not None:
+            text = cut_tokens(text, self.max_tokens)
+        self.reply_texts.append(text)
+        return Reply(text)
 
 
-def _cut(text: str, tokens: int) -> str:
-    """The beginning of a text that has at most so many tokens."""
-    count = shared_encoder().count_tokens
-    while count(text) > tokens:
-        text = text[: len(text) * tokens // (count(text) + 1)]
+def cut_tokens(text: str, limit: int) -> str:
+    """Return a beginning of the text that has at most so many tokens."""
+    count = shared_encoder().count_tokens(text)
+    while count > limit:
+        text = text[: len(text) * limit // (count + 1)]
+        count = shared_encoder().count_tokens(text)
     return text
 
 
-def _checked(every: Sequence[Case], llm: FunctionLLM) -> Checked:
+def judge_all(cases: Sequence[Case], llm: FunctionLLM) -> list[JudgedCase]:
     judge = LLMJudge(llm)
-    return {
-        (c.set, c.id): check(c.question, c.answer, c.passages, judge=judge)
-        for c in every
-    }
+    judged_cases = []
+    for case in cases:
+        verdict = check(case.question, case.answer, case.passages, judge=judge)
+        judged_cases.append((case, verdict))
+    return judged_cases
 
 
-def _passed(
-    bench: Benchmark, name: str, mine: Sequence[Case], checked: Checked
+def report_passed(
+    bench: Benchmark, name: str, judged_cases: Sequence[JudgedCase]
 ) -> None:
-    aimed = TARGETS.get(name)
-    for half in ("", "unseen"):
-        part = [c for c in mine if not half or c.half == half]
-        shown = f"{name}, half only counted" if half else name
-        right = [checked[c.set, c.id].passed for c in part if c.label == "right"]
-        wrong = [
-            checked[c.set, c.id].passed for c in part if c.label in ("wrong", "open")
-        ]
-        bench.row(f"{shown}: right answers", len(right), "count")
-        bench.row(
-            f"{shown}: right passed",
-            statistics.fmean(right),
-            "share",
-            at_least=aimed[0] if aimed else None,
-        )
-        bench.row(f"{shown}: wrong answers", len(wrong), "count")
-        bench.row(
-            f"{shown}: wrong passed",
-            statistics.fmean(wrong),
-            "share",
-            at_most=aimed[1] if aimed else None,
-        )
+    """Add how many right and wrong answers pass, of all and of the half that was only counted."""
+    least_right, most_wrong = TARGETS.get(name, (None, None))
+    unseen = [
+        (case, verdict) for case, verdict in judged_cases if case.half == "unseen"
+    ]
+    for title, part in ((name, judged_cases), (f"{name}, half only counted", unseen)):
+        right = []
+        wrong = []
+        for case, verdict in part:
+            if case.label == "right":
+                right.append(verdict.passed)
+            elif case.label != "abstains":
+                wrong.append(verdict.passed)
+        rows = bench.under(f"{title}: ")
+        rows.row("right answers", len(right), "count")
+        rows.right("right passed", right, at_least=least_right)
+        rows.row("wrong answers", len(wrong), "count")
+        rows.right("wrong passed", wrong, at_most=most_wrong)
 
 
-def _proven(bench: Benchmark, every: Sequence[Case], checked: Checked) -> None:
-    """Every label is an exact range; what code did not accept of the model's word."""
-    quotes = 0
-    kinds: dict[str, int] = dict.fromkeys(("unproven", "differs", "inferred"), 0)
-    for case in every:
-        texts = {p.id: p.text for p in case.passages}
-        for unit in checked[case.set, case.id].units:
-            for q in unit.quotes:
-                assert texts[q.span.passage_id][q.span.start : q.span.end] == q.text
-                quotes += 1
-            if unit.kind in kinds:
-                kinds[unit.kind] += 1
-    bench.row("sentences named", quotes, "count")
-    for kind, count in kinds.items():
-        bench.row(f"units that are {kind}", count, "count")
-
-
-def _forms(bench: Benchmark, mine: Sequence[Case], checked: Checked) -> None:
-    known = [checked[c.set, c.id].abstains for c in mine if c.label == "abstains"]
-    bench.row(
-        "answer forms: abstentions known as such",
-        statistics.fmean(known),
-        "share",
-        at_least=0.95,
-    )
-    right = [checked[c.set, c.id] for c in mine if c.label == "right"]
-    bench.row(
-        "answer forms: right passed, or sent as the abstention it says it is",
-        statistics.fmean(v.passed or v.kind == ABSTENTION for v in right),
-        "share",
-    )
-    hit = []
-    for case in mine:
-        units = checked[case.set, case.id].units
-        differences = [d for unit in units for d in unit.differences]
+def report_forms(bench: Benchmark, judged_cases: Sequence[JudgedCase]) -> None:
+    is_known_abstention = []
+    is_sent = []
+    is_marked_hit = []
+    for case, verdict in judged_cases:
+        if case.label == "abstains":
+            is_known_abstention.append(verdict.abstains)
+        if case.label == "right":
+            is_sent.append(verdict.passed or verdict.kind == ABSTENTION)
         for words in case.unsupported:
-            hits = (_overlap(case.answer, words, d.start, d.end) for d in differences)
-            hit.append(any(hits))
-    bench.row(
-        "answer forms: marked words hit by what is named unsupported",
-        statistics.fmean(hit),
-        "share",
-        at_least=0.9,
+            is_marked_hit.append(is_named_unsupported(case, verdict, words))
+    bench.right("abstentions known as such", is_known_abstention, at_least=0.95)
+    bench.right("right passed, or sent as the abstention it says it is", is_sent)
+    bench.right(
+        "marked words hit by what is named unsupported", is_marked_hit, at_least=0.9
     )
 
 
-def _cost(
-    bench: Benchmark, every: Sequence[Case], checked: Checked, replies: Sequence[Reply]
+def is_named_unsupported(case: Case, verdict: AnswerVerdict, words: str) -> bool:
+    """Whether a range that the judge calls different overlaps the words in the answer."""
+    start = case.answer.find(words)
+    if start < 0:
+        return False
+    end = start + len(words)
+    for unit in verdict.units:
+        for difference in unit.differences:
+            if difference.start < end and start < difference.end:
+                return True
+    return False
+
+
+def report_costs(
+    bench: Benchmark, judged_cases: Sequence[JudgedCase], reply_texts: Sequence[str]
 ) -> None:
-    """Calls an answer, and how long the replies are, as a share of the answers of each set."""
-    calls = [checked[c.set, c.id].calls for c in every]
-    bench.row(
-        "calls an answer",
-        statistics.fmean(calls),
-        "calls",
-        at_most=1.2,
-    )
+    """Add calls an answer, and the tokens of all replies next to those of the answers they are about."""
+    calls = [verdict.calls for _, verdict in judged_cases]
+    bench.mean("calls an answer", calls, "calls", at_most=1.2)
     count = shared_encoder().count_tokens
-    position = 0
-    sizes: dict[str, list[int]] = {}
-    for case, case_calls in zip(every, calls, strict=True):
-        reply_texts = [r.text for r in replies[position : position + case_calls]]
-        position += case_calls
-        name = "short answers" if case.set in SHORT.values() else case.set
-        size = sizes.setdefault(name, [0, 0])
-        size[0] += sum(map(count, reply_texts))
-        size[1] += count(case.answer) if case_calls else 0
-    for name, (reply_tokens, answer_tokens) in sizes.items():
-        ratio = reply_tokens / max(1, answer_tokens)
-        bench.row(f"{name}: tokens of the reply", ratio, "of the answer's")
-    totals = [sum(column) for column in zip(*sizes.values(), strict=True)]
-    ratio = totals[0] / max(1, totals[1])
-    bench.row(
-        "tokens of the reply",
-        ratio,
-        "of the answer's",
-        at_most=1.0,
-    )
+    reply_tokens = sum(map(count, reply_texts))
+    answer_tokens = 0
+    for case, verdict in judged_cases:
+        if verdict.calls:
+            answer_tokens += count(case.answer)
+    ratio = reply_tokens / answer_tokens
+    bench.row("tokens of the reply", ratio, "of the answer's", at_most=1.0)
 
 
-def _overlap(answer: str, words: str, start: int, end: int) -> bool:
-    at = answer.find(words)
-    return at >= 0 and start < at + len(words) and at < end
+# -- quotations ------------------------------------------------------------------------
 
 
-def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
-    """Quotations with one word changed, two words exchanged, or each word reversed; and true ones."""
+def report_quotations(bench: Benchmark, cases: Sequence[Case], seed: int) -> None:
+    """Check quotations with one word changed, two words swapped or each word reversed; and true ones."""
     rng = random.Random(seed)
-    passed = missed = made = 0
-    while made < FABRICATED:
-        case = rng.choice(every)
+    fabricated_count = false_count = missed_count = 0
+    while fabricated_count < QUOTATION_COUNT:
+        case = rng.choice(cases)
         text = rng.choice(case.passages).text
         words = re.findall(r"\w+", text)
-        if len(words) < 12:
+        if len(words) < QUOTATION_WORDS + 4:
             continue
-        at = rng.randrange(len(words) - 8)
-        piece = words[at : at + 8]
+        start = rng.randrange(len(words) - QUOTATION_WORDS)
+        quoted_words = words[start : start + QUOTATION_WORDS]
         # Words as white space separates them: half of "14:00" is no true quotation.
-        pattern = r"\W+".join(map(re.escape, piece))
+        pattern = r"\W+".join(map(re.escape, quoted_words))
         true = re.search(rf"(?<!\S){pattern}(?=[\s.!?]|$)(?!\.\d)", text)
-        if made % 3 == 0:
-            piece[4] = rng.choice(words[::-1]) + "ly"
-        elif made % 3 == 1:
-            piece[2], piece[5] = piece[5], piece[2]
+        change = fabricated_count % 3
+        if change == 0:
+            quoted_words[4] = rng.choice(words[::-1]) + "ly"
+        elif change == 1:
+            quoted_words[2], quoted_words[5] = quoted_words[5], quoted_words[2]
         else:
-            piece = [w[::-1] for w in piece]
-        if true is None or " ".join(piece).casefold() in " ".join(words).casefold():
+            quoted_words = [word[::-1] for word in quoted_words]
+        fabricated_text = " ".join(quoted_words)
+        if true is None or fabricated_text.casefold() in " ".join(words).casefold():
             continue
-        made += 1
-        passed += _is_verbatim(" ".join(piece), case)
+        fabricated_count += 1
+        false_count += is_verbatim(fabricated_text, case)
         has_marks = any(mark in true[0] for mark in '"“”‘’«»…[]')
-        missed += not has_marks and not _is_verbatim(true[0], case)
-    bench.row("fabricated quotations", made, "count")
-    bench.row(
-        "fabricated quotations called verbatim",
-        passed,
-        "count",
-        at_most=0,
-    )
-    bench.row(
-        "true quotations missed",
-        missed,
-        "count",
-        at_most=0,
-    )
+        missed_count += not has_marks and not is_verbatim(true[0], case)
+    bench.row("fabricated quotations", fabricated_count, "count")
+    bench.row("fabricated quotations called verbatim", false_count, "count", at_most=0)
+    bench.row("true quotations missed", missed_count, "count", at_most=0)
 
 
-def _is_verbatim(quoted: str, case: Case) -> bool:
-    found = check_quotations(f"It says “{quoted}”.", case.passages)
-    return any(quotation.status == "verbatim" for quotation in found)
+def is_verbatim(quotation: str, case: Case) -> bool:
+    quotations = check_quotations(f"It says “{quotation}”.", case.passages)
+    return any(found.status == "verbatim" for found in quotations)
 
 
-def _made_up() -> Case:
+def quick_case() -> Case:
     text = "The tower in the old town was completed in 1889 by workers from three towns of the valley."
-    return Case("made up", "0", "When?", "In 1889.", (Passage(text, "p"),), "right")
+    passages = (Passage(text, "p"),)
+    return Case("made up", "0", "When?", "In 1889.", passages, "right")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 ``select``, rewriting and the quoting judge, next to what needs no model. A reply is found by its prompt, which is
 written anew from the data; a prompt that has changed is counted. Replies to version 4 of S2A's prompts (the data
-folder) are found by the numbered material and the question, which are as they were; their rows name the version.
-Cosine keeps sentences, as many characters of each question as the way it is compared with. Answers on ordinary
+folder) are found by the numbered text and the question, which are as they were; their rows name the version.
+Cosine keeps sentences, as many characters of each question as the method it is compared with. Answers on ordinary
 files are written from the whole file, from what the default keeps, from what cosine keeps in as many characters,
-and from the needed places alone; one is right when it supports the known answer, by the quoting judge. With
+and from the needed parts alone; one is right when it supports the known answer, by the quoting judge. With
 ``--data``.
 
 ``--own replies.jsonl`` takes the replies of your own model. What it lacks is written to ``replies.prompts.jsonl``;
@@ -16,17 +16,17 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _judged_sets import Case, cases
+from _judged_sets import Case, read_cases
 from _recorded import FOLDER, records
 from harness import Benchmark, arguments, json_lines, read_data_set
-from ordinary import read_files as ordinary
+from ordinary import FileQuestion, read_files
 
 from denoise_core import Message, Passage, Reply
 from denoise_core.embedded import default_denoiser, embedding_scorer
@@ -34,6 +34,7 @@ from denoise_core.end import ENDDenoiser, TokenLimit
 from denoise_core.runtime.flow import run
 from denoise_core.s2a import Prompts, S2ADenoiser
 from denoise_core.s2a.answer import answer_from_passages
+from denoise_core.s2a.denoiser import S2AResult
 from denoise_core.support.check import check
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -42,11 +43,51 @@ from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.stems import content_stems
 
 SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
-NOW, BEFORE = "prompts 6", "prompts 4"
-REWRITING = "prompts 5"  # of the prompts that `select` does not share
+CURRENT = "prompts 6"
+EARLIER = "prompts 4"
+CURRENT_REWRITING = "prompts 5"
+QUESTION_STEP = 4  # every so many questions about ordinary files are answered
 
 
-class Held(RecordedLLM):
+def main(argv: list[str] | None = None) -> Benchmark:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--own", type=Path)
+    options = arguments(__doc__ or "", argv, parser)
+    own_path = options.given.own
+    own_llm = None
+    name = "real_model"
+    about = {"model": "a large language model", "date": "2026-11"}
+    if own_path is not None:
+        own_llm = RecordedLLM({})
+        if own_path.exists():
+            own_llm = RecordedLLM.from_file(own_path)
+        name = f"real_model.{own_path.stem}"
+        about = {"model": own_path.stem, "date": f"{datetime.date.today():%Y-%m}"}
+    bench = Benchmark(name, options)
+    bench.about = {**about, "replies": "recorded, replayed by prompt"}
+    if options.quick:
+        count = len(records("s2a")) + len(records("quoting"))
+        bench.row("recorded replies", count, "replies")
+        return bench.finish()
+    data = options.folder
+    report_selection(bench, data, own_llm)
+    report_rewriting(bench, data, own_llm)
+    report_answers(bench, data, own_llm)
+    report_judges(bench, read_cases(data), own_llm)
+    if own_llm is not None and own_llm.missing_prompts:
+        prompts_path = own_path.with_suffix(".prompts.jsonl")
+        prompts_path.write_text("\n".join(own_llm.missing_prompts), "utf-8")
+        raise SystemExit(
+            f"{len(own_llm.missing_prompts)} prompts have no reply. Have them answered, then run this again:\n"
+            f"rag-denoise record {prompts_path} {own_path} --llm http://host:port/v1#name"
+        )
+    return bench.finish()
+
+
+# -- recorded replies ------------------------------------------------------------------
+
+
+class SchemaLLM(RecordedLLM):
     """Recorded from a model that was held to a JSON schema, where ``structured`` says so."""
 
     def __init__(self, replies: Mapping[str, str], structured: bool = False) -> None:
@@ -60,290 +101,350 @@ class Held(RecordedLLM):
         return self.complete(messages)
 
 
-class ByMaterial(Held):
-    """Finds a reply by what the prompt encloses between its markers, whatever is said around it."""
+class EarlierLLM(SchemaLLM):
+    """Finds a reply by what the prompt has between its markers, whatever else it says."""
 
     @staticmethod
     def key(messages: Sequence[Message]) -> str:
         text = "\n".join(message.content for message in messages)
-        material = re.findall(r"^BEGIN (.*?)^END ", text, re.M | re.S)
-        return "".join(material)
+        return "".join(re.findall(r"^BEGIN (.*?)^END ", text, re.M | re.S))
+
+
+def current_records(kind: str) -> list[dict[str, Any]]:
+    return [record for record in records("s2a") if record["kind"] == kind]
+
+
+def earlier_records(data: Path, kind: str) -> list[dict[str, Any]]:
+    """Read the recordings of version 4, with the prompt that `EarlierLLM` finds them by."""
+    recordings = json_lines(data / "recorded" / f"{kind}.jsonl")
+    for recording in recordings:
+        messages = [Message(**message) for message in recording["messages"]]
+        recording["prompt"] = EarlierLLM.key(messages)
+    return recordings
+
+
+def replies_by_prompt(recordings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {recording["prompt"]: recording["reply"] for recording in recordings}
+
+
+# -- selection -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question over passages as they were shown, which of them are gold, and the model that was asked."""
+class SelectionQuestion:
+    """A question over passages as they were shown, and the model that selects."""
 
+    set_name: str
     text: str
     passages: list[Passage]
-    gold: set[str]
+    gold_ids: set[str]
     answers: list[str]
     llm: RecordedLLM
 
 
-def before(data: Path, kind: str) -> list[dict[str, Any]]:
-    """Recordings of version 4, keyed by their material."""
-    recordings = json_lines(data / "recorded" / f"{kind}.jsonl")
-    for recording in recordings:
-        messages = [Message(**message) for message in recording["messages"]]
-        recording["prompt"] = ByMaterial.key(messages)
-    return recordings
-
-
-def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]]:
-    """By set and prompts' version; passages have their title before the text."""
-    mine = {r["id"]: r for r in records("s2a") if r["kind"] == "select"}
-    replies = {r["prompt"]: r["reply"] for r in records("s2a") if r["kind"] == "select"}
-    for name, shown in SETS.items():
-        for q in (q for q in read_data_set(data, name) if q["id"] in mine):
+def current_questions(
+    data: Path, own_llm: RecordedLLM | None
+) -> list[SelectionQuestion]:
+    """Read the questions that were asked with the current prompts; a title is before each text."""
+    recordings = {recording["id"]: recording for recording in current_records("select")}
+    replies = replies_by_prompt(list(recordings.values()))
+    questions = []
+    for file_name, set_name in SETS.items():
+        for record in read_data_set(data, file_name):
+            if record["id"] not in recordings:
+                continue
             passages = []
-            gold = set()
-            for n, p in enumerate(q["passages"]):
-                passage = Passage(f"{p['title']}: {p['text']}", str(n))
-                passages.append(passage)
-                if p["is_gold"]:
-                    gold.add(passage.id)
-            llm = own or Held(replies, mine[q["id"]]["held"])
-            yield (
-                f"{shown}, {NOW}",
-                Asked(q["question"], passages, gold, q["answers"], llm),
+            gold_ids = set()
+            for number, row in enumerate(record["passages"]):
+                text = f"{row['title']}: {row['text']}"
+                passages.append(Passage(text, str(number)))
+                if row["is_gold"]:
+                    gold_ids.add(str(number))
+            is_held = recordings[record["id"]]["held"]
+            questions.append(
+                SelectionQuestion(
+                    f"{set_name}, {CURRENT}",
+                    record["question"],
+                    passages,
+                    gold_ids,
+                    record["answers"],
+                    own_llm or SchemaLLM(replies, is_held),
+                )
             )
-    replies = {r["prompt"]: r["reply"] for r in before(data, "select")}
-    for r in () if own else before(data, "select"):
-        passages = [Passage(text, str(n)) for n, text in enumerate(r["passages"])]
-        asked = Asked(
-            r["question"],
-            passages,
-            {str(n) for n in r["gold"]},
-            r["answers"],
-            ByMaterial(replies),
+    return questions
+
+
+def earlier_questions(data: Path) -> list[SelectionQuestion]:
+    recordings = earlier_records(data, "select")
+    llm = EarlierLLM(replies_by_prompt(recordings))
+    questions = []
+    for recording in recordings:
+        texts = enumerate(recording["passages"])
+        questions.append(
+            SelectionQuestion(
+                f"{SETS[recording['set']]}, {EARLIER}",
+                recording["question"],
+                [Passage(text, str(number)) for number, text in texts],
+                set(map(str, recording["gold"])),
+                recording["answers"],
+                llm,
+            )
         )
-        yield f"{SETS[r['set']]}, {BEFORE}", asked
+    return questions
 
 
-def holds(text: str, part: str) -> bool:
-    return " ".join(part.split()).casefold() in " ".join(text.split()).casefold()
+def report_selection(bench: Benchmark, data: Path, own_llm: RecordedLLM | None) -> None:
+    """Add what ``select``, the default and cosine keep of the questions of each set."""
+    questions = current_questions(data, own_llm)
+    if own_llm is None:
+        questions += earlier_questions(data)
+    for set_name in dict.fromkeys(question.set_name for question in questions):
+        of_set = [question for question in questions if question.set_name == set_name]
+        report_selected_set(bench.under(f"{set_name}: "), of_set)
 
 
-def counted(q: Asked, kept: Sequence[Passage]) -> tuple[float, float, float]:
-    """Shares of gold passages (any part) and of text that were kept, and whether the answer's words were."""
-    all_texts = [passage.text for passage in q.passages]
-    kept_texts = [passage.text for passage in kept]
-    answer_kept = np.nan
-    for answer in q.answers:
-        if not any(holds(text, answer) for text in all_texts):
+def report_selected_set(
+    bench: Benchmark, questions: Sequence[SelectionQuestion]
+) -> None:
+    is_current = questions[0].set_name.endswith(CURRENT)
+    most_changed = 0 if is_current else None
+    gold: dict[str, list[float]] = {}
+    has_answer: dict[str, list[bool]] = {}
+    text: dict[str, list[float]] = {}
+    is_absent = []
+    for question in questions:
+        selection = S2ADenoiser(question.llm).denoise(question.text, question.passages)
+        if selection.failures:
             continue
-        if any(holds(text, answer) for text in kept_texts):
-            answer_kept = 1.0
-        elif np.isnan(answer_kept):
-            answer_kept = 0.0
-    kept_ids = {passage.id for passage in kept}
-    gold_share = len(q.gold & kept_ids) / len(q.gold)
-    all_characters = sum(map(len, all_texts))
-    kept_characters = sum(map(len, kept_texts))
-    return gold_share, answer_kept, kept_characters / all_characters
-
-
-def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
-    ways: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    absences: dict[str, list[bool]] = {}
-    for name, q in questions(data, own):
-        selected = S2ADenoiser(q.llm).denoise(q.text, q.passages)
-        ways.setdefault((name, "prompts that have changed"), [])
-        if selected.failures:
-            ways[name, "prompts that have changed"].append((1, 1, 1))
-            continue
-        if NOW in name:
-            absent = absences.setdefault(name, [])
-            absent.append(selected.relevant is False)
-        kept = {"everything": q.passages, "select": selected.passages}
-        kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
-        for way in ("select", "the default"):
-            keep = TokenLimit(sum(len(p.text) for p in kept[way]), count=len)
-            by_cosine = ENDDenoiser(
-                embedding_scorer(), keep=keep, chunker=sentence_spans
-            )
-            kept[f"cosine, as much as {way}"] = by_cosine.denoise(
-                q.text, q.passages
-            ).passages
-        for way, of in kept.items():
-            ways.setdefault((name, way), []).append(counted(q, of))
-    for (name, way), rows in ways.items():
-        if way == "prompts that have changed":
-            bench.row(
-                f"{name}: {way}",
-                len(rows),
-                "questions",
-                at_most=0 if NOW in name else None,
-            )
-            continue
-        gold, answered, size = np.array(rows).T
-        if way == "everything":
-            bench.row(f"{name}: questions", len(rows), "questions")
-        bench.mean(f"{name}: gold passages kept, {way}", gold)
-        bench.mean(f"{name}: answer kept, {way}", answered[~np.isnan(answered)])
-        bench.mean(f"{name}: text kept, {way}", size)
-    for name, absent in absences.items():
-        bench.right(f"{name}: called absent, select", absent)
-
-
-def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
-    mine = [r for r in records("s2a") if r["kind"] == "rewrite"]
-    made = [(REWRITING, mine, Held)] + (
-        [] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)]
+        is_absent.append(selection.relevant is False)
+        for method, kept in keep_by_methods(question, selection).items():
+            kept_ids = {passage.id for passage in kept}
+            kept_gold = question.gold_ids & kept_ids
+            gold.setdefault(method, []).append(len(kept_gold) / len(question.gold_ids))
+            share = count_characters(kept) / count_characters(question.passages)
+            text.setdefault(method, []).append(share)
+            if has_any_answer(question.answers, question.passages):
+                is_there = has_any_answer(question.answers, kept)
+                has_answer.setdefault(method, []).append(is_there)
+    bench.row(
+        "prompts that have changed",
+        len(questions) - len(is_absent),
+        "questions",
+        at_most=most_changed,
     )
-    for version, found, model in made:
-        replies = {r["prompt"]: r["reply"] for r in found}
-        told = []
-        for r in found:
-            denoiser = S2ADenoiser(
-                own or model(replies, r.get("held", False)), variant="default"
-            )
-            result = denoiser.denoise(r["question"], [Passage(r["passage"], "p")])
-            told += [] if result.failures else result.reports
-        uncovered = sum(len(r.uncovered_sentences) for r in told)
-        bench.row(f"rewriting, {version}: documents", len(found), "documents")
-        bench.row(
-            f"rewriting, {version}: nothing written",
-            sum(not r.sentences for r in told),
-            "documents",
-        )
-        bench.row(
-            f"rewriting, {version}: sentences written",
-            sum(len(r.sentences) for r in told),
-            "sentences",
-        )
-        bench.row(
-            f"rewriting, {version}: sentences without a source", uncovered, "sentences"
-        )
-        bench.row(
-            f"rewriting, {version}: fell back",
-            len(found) - len(told),
-            "documents",
-            at_most=0,
-        )
+    bench.row("questions", len(is_absent), "questions")
+    for method in gold:
+        bench.mean(f"gold passages kept, {method}", gold[method])
+        bench.mean(f"answer kept, {method}", has_answer[method])
+        bench.mean(f"text kept, {method}", text[method])
+    if is_current:
+        bench.right("called absent, select", is_absent)
 
 
-def by_words(case: Case) -> float:
-    """The share of the answer's stems and numbers that its best passage has."""
-    answer_terms = terms(case.answer)
-    shared = max(len(answer_terms & terms(p.text_with_header)) for p in case.passages)
-    return shared / max(1, len(answer_terms))
-
-
-def terms(text: str) -> frozenset[str]:
-    """The stems of an English text's content words, and its numbers."""
-    found = tokenize_text(text)
-    stems = set(content_stems(found, "en"))
-    return frozenset(stems | {x.text for x in found if x.kind == "number"})
-
-
-def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) -> None:
-    """Right and wrong answers that each judge passes, on the half of every set that was only counted. The line of
-    the words is where it does best on the other half."""
-    labelled = [c for c in found if c.label in ("right", "wrong")]
-    words = [(c, by_words(c)) for c in labelled]
-    looked = [(score, c.label == "right") for c, score in words if c.half == "looked"]
-    line = max(
-        (s for s, _ in looked),
-        key=lambda at: sum((s >= at) == right for s, right in looked),
-    )
-    bench.about["words"] = f"passed from {line:.2f} on"
-    quoting = LLMJudge(own or RecordedLLM.from_file(FOLDER / "quoting.jsonl"))
-
-    def quoted(c: Case) -> bool:
-        with suppress(
-            KeyError
-        ):  # nobody has answered its prompt yet; ``main`` counts it
-            return check(c.question, c.answer, c.passages, judge=quoting).passed
-        return False
-
-    judges: dict[str, Callable[[Case], bool]] = {
-        "judge by units, prompts 2": quoted,
-        "words": lambda c: by_words(c) >= line,
+def keep_by_methods(
+    question: SelectionQuestion, selection: S2AResult
+) -> dict[str, Sequence[Passage]]:
+    """Return what each method keeps of a question's passages."""
+    default = default_denoiser().denoise(question.text, question.passages)
+    by_method: dict[str, Sequence[Passage]] = {
+        "everything": question.passages,
+        "select": selection.passages,
+        "the default": default.passages,
     }
+    for method in ("select", "the default"):
+        as_much = keep_by_cosine(
+            question.text, question.passages, count_characters(by_method[method])
+        )
+        by_method[f"cosine, as much as {method}"] = as_much
+    return by_method
+
+
+def keep_by_cosine(
+    query: str, passages: Sequence[Passage], characters: int
+) -> Sequence[Passage]:
+    """Keep the best sentences by cosine, up to so many characters."""
+    limit = TokenLimit(characters, count=len)
+    denoiser = ENDDenoiser(embedding_scorer(), keep=limit, chunker=sentence_spans)
+    return denoiser.denoise(query, passages).passages
+
+
+def count_characters(passages: Sequence[Passage]) -> int:
+    return sum(len(passage.text) for passage in passages)
+
+
+def has_any_answer(answers: Sequence[str], passages: Sequence[Passage]) -> bool:
+    """Whether a passage has an answer; letter case and white space do not count."""
+    for passage in passages:
+        text = normalize_text(passage.text)
+        if any(normalize_text(answer) in text for answer in answers):
+            return True
+    return False
+
+
+def normalize_text(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+# -- rewriting -------------------------------------------------------------------------
+
+
+def report_rewriting(bench: Benchmark, data: Path, own_llm: RecordedLLM | None) -> None:
+    recordings = current_records("rewrite")
+    replies = replies_by_prompt(recordings)
+    llms = []
+    for recording in recordings:
+        llms.append(own_llm or SchemaLLM(replies, recording["held"]))
+    report_rewrites(bench, CURRENT_REWRITING, recordings, llms)
+    if own_llm is None:
+        recordings = earlier_records(data, "rewrite")
+        llm = EarlierLLM(replies_by_prompt(recordings))
+        report_rewrites(bench, EARLIER, recordings, [llm] * len(recordings))
+
+
+def report_rewrites(
+    bench: Benchmark,
+    version: str,
+    recordings: Sequence[Mapping[str, Any]],
+    llms: Sequence[RecordedLLM],
+) -> None:
+    failed_count = empty_count = sentence_count = uncovered_count = 0
+    for recording, llm in zip(recordings, llms, strict=True):
+        passages = [Passage(recording["passage"], "p")]
+        denoiser = S2ADenoiser(llm, variant="default")
+        result = denoiser.denoise(recording["question"], passages)
+        if result.failures:
+            failed_count += 1
+            continue
+        for report in result.reports:
+            empty_count += not report.sentences
+            sentence_count += len(report.sentences)
+            uncovered_count += len(report.uncovered_sentences)
+    rows = bench.under(f"rewriting, {version}: ")
+    rows.row("documents", len(recordings), "documents")
+    rows.row("nothing written", empty_count, "documents")
+    rows.row("sentences written", sentence_count, "sentences")
+    rows.row("sentences without a source", uncovered_count, "sentences")
+    rows.row("fell back", failed_count, "documents", at_most=0)
+
+
+# -- answers about ordinary files ------------------------------------------------------
+
+
+def report_answers(bench: Benchmark, data: Path, own_llm: RecordedLLM | None) -> None:
+    """Answer every fourth question about ordinary files that its file answers, from shorter and shorter text."""
+    llm = own_llm or RecordedLLM.from_file(FOLDER / "answers.jsonl")
+    questions = []
+    for question in read_files(data / "ordinary", None):
+        if question.needed:
+            questions.append(question)
+    questions = questions[::QUESTION_STEP]
+    is_right: dict[str, list[bool]] = {}
+    text: dict[str, list[float]] = {}
+    for question in questions:
+        for source, passages in answer_sources(question).items():
+            is_right.setdefault(source, []).append(
+                is_answered_right(llm, question, passages)
+            )
+            share = count_characters(passages) / len(question.text)
+            text.setdefault(source, []).append(share)
+    rows = bench.under("ordinary files: ")
+    rows.row("asked", len(questions), "questions")
+    for source in is_right:
+        rows.right(f"answers right, from {source}", is_right[source])
+        rows.mean(f"text shown, {source}", text[source])
+
+
+def answer_sources(question: FileQuestion) -> dict[str, Sequence[Passage]]:
+    """Return what an answer is written from, by name."""
+    file_passages = [question.passage]
+    default = default_denoiser().denoise(question.question, file_passages).passages
+    as_much = keep_by_cosine(
+        question.question, file_passages, count_characters(default)
+    )
+    needed_text = "\n".join(question.needed)
+    return {
+        "the whole file": file_passages,
+        "what the default keeps": default,
+        "what cosine keeps in as much": as_much,
+        "the needed places": [Passage(needed_text, question.file)],
+    }
+
+
+def is_answered_right(
+    llm: RecordedLLM, question: FileQuestion, passages: Sequence[Passage]
+) -> bool:
+    """Whether the model's answer supports the known one; False for a prompt that has no reply yet."""
+    with suppress(KeyError):
+        answering = answer_from_passages(
+            llm, Prompts().answer, question.question, passages
+        )
+        reply_text, _ = run(answering)
+        header = f"The answer to: {question.question}"
+        evidence = [Passage(reply_text, "answer", header=header)]
+        judge = LLMJudge(llm)
+        verdict = check(question.question, question.answer, evidence, judge=judge)
+        return verdict.supported is True
+    return False
+
+
+# -- judges ----------------------------------------------------------------------------
+
+
+def report_judges(
+    bench: Benchmark, cases: Sequence[Case], own_llm: RecordedLLM | None
+) -> None:
+    """Add the right and wrong answers that each judge passes, on the half that was only counted.
+
+    An answer passes by its words from the share on that separates the other half best.
+    """
+    labelled_cases = [case for case in cases if case.label in ("right", "wrong")]
+    looked_cases = [case for case in labelled_cases if case.half == "looked"]
+    least_share = best_separation(looked_cases)
+    bench.about["words"] = f"passed from {least_share:.2f} on"
+    llm = own_llm or RecordedLLM.from_file(FOLDER / "quoting.jsonl")
     for label in ("right", "wrong"):
-        part = [c for c in labelled if c.half == "unseen" and c.label == label]
-        for name, passes in judges.items():
-            bench.right(f"{label} answers passed, {name}", [passes(c) for c in part])
-        bench.row(f"{label} answers", len(part), "answers")
+        passed_by_judge = []
+        passed_by_words = []
+        for case in labelled_cases:
+            if case.half == "unseen" and case.label == label:
+                passed_by_judge.append(is_passed(case, LLMJudge(llm)))
+                passed_by_words.append(shared_word_share(case) >= least_share)
+        rows = bench.under(f"{label} answers")
+        rows.right(" passed, judge by units, prompts 2", passed_by_judge)
+        rows.right(" passed, words", passed_by_words)
+        rows.row("", len(passed_by_judge), "answers")
 
 
-def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
-    """Answers to every fourth question of `ordinary` that its file answers."""
-    llm = own or RecordedLLM.from_file(FOLDER / "answers.jsonl")
-    right: dict[str, list[bool]] = {}
-    sizes: dict[str, list[float]] = {}
-    for asked in [a for a in ordinary(data / "ordinary", None) if a.needed][::4]:
-        kept = default_denoiser().denoise(asked.question, [asked.passage]).passages
-        keep = TokenLimit(sum(len(p.text) for p in kept), count=len)
-        by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentence_spans)
-        ways = {
-            "the whole file": (asked.passage,),
-            "what the default keeps": kept,
-            "what cosine keeps in as much": by_cosine.denoise(
-                asked.question, [asked.passage]
-            ).passages,
-            "the needed places": (Passage("\n".join(asked.needed), asked.file),),
-        }
-        for way, passages in ways.items():
-            good = False
-            with suppress(KeyError):  # as above
-                said, _ = run(
-                    answer_from_passages(
-                        llm, Prompts().answer, asked.question, passages
-                    )
-                )
-                shown = Passage(
-                    said, "answer", header=f"The answer to: {asked.question}"
-                )
-                told = check(asked.question, asked.answer, [shown], judge=LLMJudge(llm))
-                good = told.supported is True
-            right.setdefault(way, []).append(good)
-            sizes.setdefault(way, []).append(
-                sum(len(p.text) for p in passages) / len(asked.text)
-            )
-    bench.row("ordinary files: asked", len(right["the whole file"]), "questions")
-    for way, found in right.items():
-        bench.right(f"ordinary files: answers right, from {way}", found)
-        bench.mean(f"ordinary files: text shown, {way}", sizes[way])
+def is_passed(case: Case, judge: LLMJudge) -> bool:
+    with suppress(KeyError):  # the prompt has no reply yet; `main` counts it
+        verdict = check(case.question, case.answer, case.passages, judge=judge)
+        return verdict.passed
+    return False
 
 
-def main(argv: list[str] | None = None) -> Benchmark:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--own", type=Path)
-    options = arguments(__doc__ or "", argv, parser)
-    given = options.given
-    own = None
-    if given.own is not None:
-        own = (
-            RecordedLLM.from_file(given.own) if given.own.exists() else RecordedLLM({})
-        )
-    name = "real_model" if own is None else f"real_model.{given.own.stem}"
-    bench = Benchmark(name, options)
-    bench.about |= {
-        "model": "a large language model" if own is None else given.own.stem,
-        "date": "2026-11" if own is None else f"{datetime.date.today():%Y-%m}",
-        "replies": "recorded, replayed by prompt",
-    }
-    if bench.options.quick:
-        bench.row(
-            "recorded replies", len(records("s2a")) + len(records("quoting")), "replies"
-        )
-        return bench.finish()
-    data = bench.options.folder
-    select(bench, data, own)
-    rewrite(bench, data, own)
-    answering(bench, data, own)
-    judging(bench, [c for of in cases(data).values() for c in of], own)
-    if own is not None and own.missing_prompts:
-        prompts = given.own.with_suffix(".prompts.jsonl")
-        prompts.write_text("\n".join(own.missing_prompts), "utf-8")
-        raise SystemExit(
-            f"{len(own.missing_prompts)} prompts have no reply. Have them answered, then run this again:\n"
-            f"rag-denoise record {prompts} {given.own} --llm http://host:port/v1#name"
-        )
-    return bench.finish()
+def best_separation(cases: Sequence[Case]) -> float:
+    """Return the share of words from which on most answers are labelled right, and below it wrong."""
+    shares = np.array([shared_word_share(case) for case in cases])
+    is_right = np.array([case.label == "right" for case in cases])
+    hits = [int(((shares >= share) == is_right).sum()) for share in shares]
+    return float(shares[np.argmax(hits)])
+
+
+def shared_word_share(case: Case) -> float:
+    """Return the share of the answer's stems and numbers that its best passage has."""
+    answer_terms = text_terms(case.answer)
+    counts = []
+    for passage in case.passages:
+        shared_terms = answer_terms & text_terms(passage.text_with_header)
+        counts.append(len(shared_terms))
+    return max(counts) / max(1, len(answer_terms))
+
+
+def text_terms(text: str) -> set[str]:
+    """Return the stems of an English text's content words, and its numbers."""
+    lexemes = tokenize_text(text)
+    numbers = {lexeme.text for lexeme in lexemes if lexeme.kind == "number"}
+    return numbers | set(content_stems(lexemes, "en"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run all benchmarks, or those named by --only; the others' results stay as they are.
 
-A benchmark that needs real data is left out, and said so, when no --data is given.
+A benchmark that needs real data ends with a sentence when no --data is given.
 """
 
 from __future__ import annotations
@@ -11,58 +11,56 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-NOT_BENCHMARKS = {
-    "harness",
-    "run",
-    "engines",
-}  # the last needs an engine's environment: make engines
+FOLDER = Path(__file__).resolve().parent
+# `engines` needs an environment with an engine: make engines.
+NOT_BENCHMARKS = {"harness", "run", "engines"}
 
 
 def scripts() -> dict[str, Path]:
-    """Every benchmark by name; parts that several share are none."""
-    found = sorted(HERE.glob("*.py"), key=lambda p: p.stem)
-    return {
-        p.stem: p
-        for p in found
-        if p.stem not in NOT_BENCHMARKS and not p.stem.startswith("_")
-    }
+    """Return the path of every benchmark by name, without the modules that they share."""
+    paths = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        if path.stem not in NOT_BENCHMARKS and not path.stem.startswith("_"):
+            paths[path.stem] = path
+    return paths
 
 
 def environment() -> dict[str, str]:
-    """Where the harness is found."""
-    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    """Return this process's environment with the harness on the path."""
+    search_path = str(FOLDER)
+    if os.environ.get("PYTHONPATH"):
+        search_path += os.pathsep + os.environ["PYTHONPATH"]
+    return {**os.environ, "PYTHONPATH": search_path}
 
 
 def main() -> int:
-    every = scripts()
+    paths = scripts()
+    known_names = ", ".join(paths)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--only", default="", help="comma-separated names: " + ", ".join(every)
-    )
+    parser.add_argument("--only", default="", help=f"comma-separated: {known_names}")
     parser.add_argument("--data", default="", help="folder with the real data sets")
     parser.add_argument("--quick", action="store_true", help="small forms only")
-    given, more = parser.parse_known_args()  # what else a script takes is handed to it
-    wanted = [n for n in given.only.split(",") if n] or list(every)
-    unknown = sorted(set(wanted) - every.keys())
+    # Arguments that only a benchmark knows are passed on to it.
+    options, script_arguments = parser.parse_known_args()
+    if options.data:
+        script_arguments += ["--data", options.data]
+    if options.quick:
+        script_arguments.append("--quick")
+    names = [name for name in options.only.split(",") if name] or list(paths)
+    unknown = ", ".join(sorted(set(names) - paths.keys()))
     if unknown:
-        print(
-            f"unknown benchmark {', '.join(unknown)}; there are: {', '.join(every)}",
-            file=sys.stderr,
-        )
+        sys.stderr.write(f"unknown benchmark {unknown}; there are: {known_names}\n")
         return 2
-    failed = []
-    for name in wanted:
-        command = [sys.executable, str(every[name]), *more]
-        command += ["--data", given.data] if given.data else []
-        command += ["--quick"] if given.quick else []
+    failed_names = []
+    for name in names:
         print(f"== {name}", flush=True)
+        command = [sys.executable, str(paths[name]), *script_arguments]
         if subprocess.run(command, env=environment(), check=False).returncode:
-            failed.append(name)
-    if failed:
-        print(f"did not finish: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+            failed_names.append(name)
+    if failed_names:
+        sys.stderr.write(f"did not finish: {', '.join(failed_names)}\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

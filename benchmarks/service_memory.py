@@ -11,18 +11,16 @@ import os
 import random
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import httpx
 import numpy as np
-from _served import draw_request, read_megabytes, started
-from _words import WORDS
+from _served import draw_request, draw_words, read_megabytes, start_service
 from harness import Benchmark, arguments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -31,24 +29,29 @@ from growing_texts import TEXTS
 
 from denoise_core.service import ServiceLimits
 
-CLIENTS = 3
+CLIENT_COUNT = 3
 CACHE_BYTES = 2 * 2**20  # of each: they are full before ten minutes are over
 SAMPLE_SECONDS = 2.0
-LEFT_AFTER = 0.05  # seconds after which an impatient client leaves
+PRINT_STEP = 150  # samples between two lines of progress
+LEAVING_SECONDS = 0.05  # after which an impatient client leaves
 LONG_TEXT = 5_000  # characters
-Request = tuple[str, Any]  # path and body
+LEAST_AN_HOUR = 20_000  # requests
+
+Request: TypeAlias = tuple[str, Any]
+"""Path and body, JSON or bytes."""
 
 
 @dataclass
 class Load:
-    """What was asked of the service, and the memory that it had meanwhile."""
+    """Requests to the service so far, and the memory that it had meanwhile."""
 
-    statuses: Counter[str] = field(default_factory=Counter)
+    request_count: int = 0
+    error_count: int = 0
     minutes: list[float] = field(default_factory=list)
     megabytes: list[float] = field(default_factory=list)
 
-    def memory_around(self, minute: float, width: float) -> float:
-        """Median of the megabytes measured in ``width`` minutes before ``minute``."""
+    def memory_before(self, minute: float, width: float) -> float:
+        """Return the median of the megabytes in ``width`` minutes before ``minute``."""
         times = np.asarray(self.minutes)
         is_near = (times > minute - width) & (times <= minute)
         return float(np.median(np.asarray(self.megabytes)[is_near]))
@@ -64,182 +67,182 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "says that the caches may hold",
         "flags": f"--workers 1 --cache-bytes {CACHE_BYTES}",
     }
-    minutes = 0.2 if options.quick else options.given.minutes
-    early = min(10.0, minutes / 2)
-    flags = ["--workers", "1", "--cache-bytes", str(CACHE_BYTES)]
-    with started(*flags) as (url, process_id):
+    minutes = options.given.minutes
+    if options.quick:
+        minutes = 0.2
+    with start_service("--workers", "1", "--cache-bytes", str(CACHE_BYTES)) as service:
+        url, process_id = service
+        # What a part loads at its first use is not what requests leave behind.
         asyncio.run(ask_each_kind(url, options.seed))
         before = read_megabytes(process_id)
         load = asyncio.run(put_under_load(url, process_id, options.seed, minutes))
-        cache_megabytes = read_cache_bounds(url)
-    read_limit = ServiceLimits().max_read_bytes / 1e6
-    bound = before + cache_megabytes + read_limit
+        bound = before + read_cache_limits(url)
+    bound += ServiceLimits().max_read_bytes / 1e6
+    report_load(bench, load, minutes)
+    early = min(10.0, minutes / 2)
     width = min(1.0, early)
-    early_memory = load.memory_around(early, width)
-    late_memory = load.memory_around(minutes, width)
-    for status, count in sorted(load.statuses.items()):
-        bench.row(f"requests, {status}", count, "requests")
-    total = sum(load.statuses.values())
-    least = None if minutes < 60 else 20_000
-    bench.row(
-        f"requests in {minutes:g} minutes",
-        total,
-        "requests",
-        at_least=least,
-    )
-    failures = sum(load.statuses[name] for name in load.statuses if name[0] == "5")
-    bench.row(
-        "server errors",
-        failures,
-        "requests",
-        at_most=0,
-    )
+    early_memory = load.memory_before(early, width)
+    late_memory = load.memory_before(minutes, width)
+    growth = late_memory / early_memory
     bench.row("resident after a request of each kind", before, "MB")
     bench.row(f"resident after {early:g} minutes", early_memory, "MB")
     bench.row(f"resident after {minutes:g} minutes", late_memory, "MB")
+    bench.row("resident at the end over ten minutes'", growth, "ratio", at_most=1.05)
+    share_of_bound = max(load.megabytes) / bound
     bench.row(
-        "resident at the end over ten minutes'",
-        late_memory / early_memory,
-        "ratio",
-        at_most=1.05,
-    )
-    bench.row(
-        "resident at most over the flags' bound",
-        max(load.megabytes) / bound,
-        "ratio",
-        at_most=1,
+        "resident at most over the flags' bound", share_of_bound, "ratio", at_most=1
     )
     return bench.finish()
+
+
+def report_load(bench: Benchmark, load: Load, minutes: float) -> None:
+    least = LEAST_AN_HOUR if minutes >= 60 else None
+    bench.row(
+        f"requests in {minutes:g} minutes",
+        load.request_count,
+        "requests",
+        at_least=least,
+    )
+    bench.row("server errors", load.error_count, "requests", at_most=0)
+
+
+async def ask_each_kind(url: str, seed: int) -> None:
+    rng = random.Random(seed)
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+        for draw, _ in KINDS.values():
+            await post(client, draw(rng))
 
 
 async def put_under_load(url: str, process_id: int, seed: int, minutes: float) -> Load:
     """Ask mixed requests for so many minutes."""
     load = Load()
-    begin_time = time.monotonic()
-    end_time = begin_time + 60 * minutes
+    start_time = time.monotonic()
+    end_time = start_time + 60 * minutes
 
-    async def ask_on(client: httpx.AsyncClient, drawn: random.Random) -> None:
+    async def ask_on(client: httpx.AsyncClient, rng: random.Random) -> None:
         while time.monotonic() < end_time:
-            status = await ask_one(client, drawn)
-            load.statuses[status] += 1
+            status = await ask_one(client, rng)
+            load.request_count += 1
+            load.error_count += status >= 500
 
     async def measure() -> None:
         while time.monotonic() < end_time:
             await asyncio.sleep(SAMPLE_SECONDS)
-            load.minutes.append((time.monotonic() - begin_time) / 60)
-            load.megabytes.append(read_megabytes(process_id))
-            if len(load.minutes) % 150 == 0:
-                print(
-                    f"{load.minutes[-1]:.0f} min, {load.megabytes[-1]:.0f} MB, "
-                    f"{sum(load.statuses.values())} requests",
-                    flush=True,
-                )
+            minute = (time.monotonic() - start_time) / 60
+            megabytes = read_megabytes(process_id)
+            load.minutes.append(minute)
+            load.megabytes.append(megabytes)
+            if len(load.minutes) % PRINT_STEP == 0:
+                progress = f"{minute:.0f} min, {megabytes:.0f} MB"
+                print(f"{progress}, {load.request_count} requests", flush=True)
 
     async with httpx.AsyncClient(base_url=url, timeout=120) as client:
-        clients = (ask_on(client, random.Random(seed + n)) for n in range(CLIENTS))
+        clients = []
+        for number in range(CLIENT_COUNT):
+            clients.append(ask_on(client, random.Random(seed + number)))
         await asyncio.gather(measure(), *clients)
     return load
 
 
-async def ask_each_kind(url: str, seed: int) -> None:
-    """What a part loads at its first use is not what requests leave behind."""
-    drawn = random.Random(seed)
-    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
-        for path, body in [draw(drawn) for _, draw in KINDS.values()]:
-            if not isinstance(body, bytes):
-                await client.post(path, json=body)
+async def ask_one(client: httpx.AsyncClient, rng: random.Random) -> int:
+    """Ask a request of a kind drawn at random; return its status, 0 where the client left."""
+    weights = [weight for _, weight in KINDS.values()]
+    (kind,) = rng.choices(list(KINDS), weights)
+    draw, _ = KINDS[kind]
+    if kind != "client that leaves":
+        return await post(client, draw(rng))
+    try:
+        return await post(client, draw(rng), LEAVING_SECONDS)
+    except httpx.TimeoutException:
+        return 0
 
 
-async def ask_one(client: httpx.AsyncClient, drawn: random.Random) -> str:
-    """Ask one request of a kind drawn at random; return its status, or how it ended."""
-    kind = drawn.choices(list(KINDS), weights=[w for w, _ in KINDS.values()])[0]
-    path, body = KINDS[kind][1](drawn)
+async def post(
+    client: httpx.AsyncClient, request: Request, max_seconds: float = 120
+) -> int:
+    path, body = request
     if isinstance(body, bytes):
-        reply = await client.post(path, content=body)
-    elif kind == "client that leaves":
-        try:
-            reply = await client.post(path, json=body, timeout=LEFT_AFTER)
-        except httpx.TimeoutException:
-            return "left by the client"
+        reply = await client.post(path, content=body, timeout=max_seconds)
     else:
-        reply = await client.post(path, json=body)
-    return f"{reply.status_code}, {kind}"
+        reply = await client.post(path, json=body, timeout=max_seconds)
+    return reply.status_code
 
 
-def denoise_request(drawn: random.Random) -> Request:
-    count = drawn.choice([2, 3])
-    return "/v1/denoise", draw_request(drawn, count, drawn.choice([8, 15]))
+# -- kinds of request ------------------------------------------------------------------
 
 
-def rerank_request(drawn: random.Random) -> Request:
-    body = draw_request(drawn, 4, 10)
+def denoise_request(rng: random.Random) -> Request:
+    count = rng.choice([2, 3])
+    return "/v1/denoise", draw_request(rng, count, rng.choice([8, 15]))
+
+
+def rerank_request(rng: random.Random) -> Request:
+    body = draw_request(rng, 4, 10)
     return "/v1/rerank", {"query": body["query"], "documents": body["passages"]}
 
 
-def score_request(drawn: random.Random) -> Request:
-    body = draw_request(drawn, 3, 10)
+def score_request(rng: random.Random) -> Request:
+    body = draw_request(rng, 3, 10)
     return "/score", {"text_1": body["query"], "text_2": body["passages"]}
 
 
-def check_request(drawn: random.Random) -> Request:
-    body = draw_request(drawn, 3, 10)
-    answer = (
-        " ".join(drawn.choices(WORDS, k=12)).capitalize() + f" in {drawn.random():.4f}."
-    )
-    return "/v1/check", {
-        "question": body["query"],
-        "answer": answer,
-        "passages": [*body["passages"], answer],
-    }
+def check_request(rng: random.Random) -> Request:
+    """Draw an answer that its last passage has; the number keeps it out of every cache."""
+    body = draw_request(rng, 3, 10)
+    answer = f"{draw_words(rng, 12).capitalize()} in {rng.random():.4f}."
+    passages = [*body["passages"], answer]
+    check_body = {"question": body["query"], "answer": answer, "passages": passages}
+    return "/v1/check", check_body
 
 
-def long_request(drawn: random.Random) -> Request:
-    """One text of any form, with its own end, so that no cache has it."""
-    make = TEXTS[drawn.choice(list(TEXTS))]
-    text = make(drawn.randrange(1_000, LONG_TEXT))
-    return "/v1/denoise", {
-        "query": "Which item is one of two?",
-        "passages": [f"{text}\n{drawn.random()}"],
-    }
+def long_request(rng: random.Random) -> Request:
+    """Draw one text of any form; the number at its end keeps it out of every cache."""
+    make_text = TEXTS[rng.choice(list(TEXTS))]
+    text = make_text(rng.randrange(1_000, LONG_TEXT))
+    passages = [f"{text}\n{rng.random()}"]
+    return "/v1/denoise", {"query": "Which item is one of two?", "passages": passages}
 
 
-def repeated_request(drawn: random.Random) -> Request:
-    return denoise_request(random.Random(drawn.randrange(50)))
+def repeated_request(rng: random.Random) -> Request:
+    return denoise_request(random.Random(rng.randrange(50)))
 
 
-def wrong_request(drawn: random.Random) -> Request:
-    path = drawn.choice(["/v1/denoise", "/v1/rerank", "/v1/check", "/score"])
-    bodies: Sequence[Any] = [
+def wrong_request(rng: random.Random) -> Request:
+    path = rng.choice(["/v1/denoise", "/v1/rerank", "/v1/check", "/score"])
+    many_texts = [""] * 2_000
+    long_query = "q" * rng.randrange(10_001, 200_000)
+    bodies = [
         {"query": 3, "passages": "x"},
         {},
         [],
         b'{"query": "',
-        b"\xff" * drawn.randrange(10_000),
-        {"query": "q", "passages": [""] * 2_000, "documents": [""] * 2_000},
-        {"query": "q" * drawn.randrange(10_001, 200_000), "passages": ["a"]},
+        b"\xff" * rng.randrange(10_000),
+        {"query": "q", "passages": many_texts, "documents": many_texts},
+        {"query": long_query, "passages": ["a"]},
     ]
-    return path, drawn.choice(bodies)
+    return path, rng.choice(bodies)
 
 
-KINDS = {
-    "passages": (30, denoise_request),
-    "ranking": (15, rerank_request),
-    "scores": (10, score_request),
-    "answers": (10, check_request),
-    "a long text": (2, long_request),
-    "passages again": (23, repeated_request),
-    "wrong body": (8, wrong_request),
-    "client that leaves": (2, denoise_request),
-}  # by name: the weight, and what draws one
+# By name: what draws a request of the kind, and how often.
+KINDS: dict[str, tuple[Callable[[random.Random], Request], int]] = {
+    "passages": (denoise_request, 30),
+    "ranking": (rerank_request, 15),
+    "scores": (score_request, 10),
+    "answers": (check_request, 10),
+    "a long text": (long_request, 2),
+    "passages again": (repeated_request, 23),
+    "wrong body": (wrong_request, 8),
+    "client that leaves": (denoise_request, 2),
+}
 
 
-def read_cache_bounds(url: str) -> float:
-    """Megabytes that the service's caches may hold, as it says itself."""
-    total = 0.0
+def read_cache_limits(url: str) -> float:
+    """Return the megabytes that the service's caches may hold, by its own metrics."""
+    megabytes = 0.0
     for line in httpx.get(url + "/metrics").text.splitlines():
         if 'is_limit="yes"' in line:
-            total += float(line.split()[-1]) / 1e6
-    return total
+            megabytes += float(line.split()[-1]) / 1e6
+    return megabytes
 
 
 if __name__ == "__main__":

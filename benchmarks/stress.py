@@ -11,22 +11,21 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _stress_calls import calls
 from harness import Benchmark, arguments
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from _stress_service import measure_goodput, measure_shapes  # noqa: E402
-from outage_matrix import BOUNDARIES, run_outages  # noqa: E402
-from stress_runs import KINDS, Run, Tally, run_async, run_sync  # noqa: E402
+from _stress_service import report_goodput, report_text_forms
+from outage_matrix import BOUNDARIES, run_outages
+from stress_runs import KINDS, Run, Tally, run_async, run_sync
 
-FULL, QUICK = 100_000, 400
-WRONG = (
+FAILURES = (
     "lost",
     "unreported",
     "law broken",
@@ -34,105 +33,103 @@ WRONG = (
     "tasks left",
     "threads left",
 )
-SHAPE_SIZES = (10_000, 100_000, 1_000_000)
-SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
+FORM_SIZES = (10_000, 100_000, 1_000_000)  # characters, as are the next ones
+CALL_SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
+BATCH_SIZE = 100  # random runs, sync and then async
+CONCURRENT_RUNS = 20
+THREADS_SECONDS = 20  # in which threads may end
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     logging.getLogger("denoise").setLevel(logging.CRITICAL)
     bench = Benchmark("stress", options)
-    _slopes(
-        bench, SIZES[:3] if options.quick else SIZES, repeats=1 if options.quick else 3
-    )
-    measure_shapes(bench, (1_000, 4_000) if options.quick else SHAPE_SIZES)
-    measure_goodput(bench, 6 if options.quick else 60)
-    measure_outages(bench, 3 if options.quick else 20)
-    _random_runs(bench, QUICK if options.quick else FULL)
+    if options.quick:
+        report_slopes(bench, CALL_SIZES[:3], repeats=1)
+        report_text_forms(bench, (1_000, 4_000))
+        report_goodput(bench, seconds=6)
+        report_outages(bench, case_count=3)
+        report_random_runs(bench, run_count=400)
+    else:
+        report_slopes(bench, CALL_SIZES, repeats=3)
+        report_text_forms(bench, FORM_SIZES)
+        report_goodput(bench, seconds=60)
+        report_outages(bench, case_count=20)
+        report_random_runs(bench, run_count=100_000)
     return bench.finish()
 
 
-def measure_outages(bench: Benchmark, cases: int) -> None:
-    """Kills, hangs and flaps of each remote part; a lost call or one that is stuck raises."""
-    for boundary in BOUNDARIES:
-        _, recoveries = run_outages(boundary, cases)
-        bench.row(
-            f"outages of a {boundary}: slowest recovery of {cases}",
-            max(recoveries),
-            "s",
-            at_most=10,
-        )
-
-
-def _random_runs(bench: Benchmark, runs: int) -> None:
-    tally = Tally()
-    drawn = random.Random(bench.options.seed)
-    threads_before = threading.active_count()
-    while tally.runs < runs:
-        for _ in range(min(100, runs - tally.runs)):
-            run_sync(Run.draw(drawn), tally)
-        batch = [Run.draw(drawn) for _ in range(min(100, runs - tally.runs))]
-        asyncio.run(_many(batch, tally))
-    deadline = time.monotonic() + 20
-    while threading.active_count() > threads_before and time.monotonic() < deadline:
-        time.sleep(0.2)
-    tally.wrong["threads left"] = max(0, threading.active_count() - threads_before)
-    bench.row(
-        "random runs",
-        tally.runs,
-        "runs",
-        at_least=runs,
-    )
-    for part, number in sorted(tally.parts.items()):
-        bench.row(f"runs, {part}", number, "runs")
-    least = min(20, len(KINDS))
-    bench.row(
-        "kinds of fault injected",
-        len(tally.faults),
-        "kinds",
-        at_least=least,
-    )
-    bench.row("faults injected", sum(tally.faults.values()), "faults")
-    for name in WRONG:
-        bench.row(
-            name,
-            tally.wrong[name],
-            "runs",
-            at_most=0,
-        )
-    for line in tally.examples[:5]:
-        print(line)
-
-
-async def _many(some: Sequence[Run], tally: Tally) -> None:
-    for at in range(0, len(some), 20):
-        await asyncio.gather(*(run_async(r, tally) for r in some[at : at + 20]))
-    await asyncio.sleep(0)
-    left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-    tally.wrong["tasks left"] += len(left)
-
-
-def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
-    for name, make in calls().items():
-        best = []
+def report_slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
+    """Add the slope of the time of each whole call over the size of its text, both in logarithms."""
+    for name, make_call in calls().items():
+        seconds = []
         for size in sizes:
-            call = make(size)
-            taken = []
-            gc.disable()  # as timeit does: the collector walks all that the process holds
-            for _ in range(repeats):
-                began = time.thread_time()
-                call()
-                taken.append(time.thread_time() - began)
-            gc.enable()
-            best.append(min(taken))
-        slope = float(np.polyfit(np.log(sizes), np.log(np.maximum(best, 1e-6)), 1)[0])
+            seconds.append(least_seconds(make_call(size), repeats))
+        log_seconds = np.log(np.maximum(seconds, 1e-6))
+        slope = float(np.polyfit(np.log(sizes), log_seconds, 1)[0])
         bench.row(
             f"slope of time, {name}, to {sizes[-1]:,} characters",
             slope,
             "log/log",
             at_most=1.2,
         )
-        bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
+        bench.row(f"time, {name}, {sizes[-1]:,} characters", seconds[-1], "s")
+
+
+def least_seconds(call: Callable[[], Any], repeats: int) -> float:
+    """Return the least CPU time of the call; as in timeit, garbage is not collected meanwhile."""
+    seconds = []
+    gc.disable()
+    for _ in range(repeats):
+        start_time = time.thread_time()
+        call()
+        seconds.append(time.thread_time() - start_time)
+    gc.enable()
+    return min(seconds)
+
+
+def report_outages(bench: Benchmark, case_count: int) -> None:
+    """Kill, hang and flap each remote part; a call that is lost or stuck raises."""
+    for boundary in BOUNDARIES:
+        _, recovery_seconds = run_outages(boundary, case_count)
+        bench.row(
+            f"outages of a {boundary}: slowest recovery of {case_count}",
+            max(recovery_seconds),
+            "s",
+            at_most=10,
+        )
+
+
+def report_random_runs(bench: Benchmark, run_count: int) -> None:
+    tally = Tally()
+    rng = random.Random(bench.options.seed)
+    thread_count = threading.active_count()
+    while tally.runs < run_count:
+        for _ in range(BATCH_SIZE):
+            run_sync(Run.draw(rng), tally)
+        runs = [Run.draw(rng) for _ in range(BATCH_SIZE)]
+        asyncio.run(run_concurrently(runs, tally))
+    deadline = time.monotonic() + THREADS_SECONDS
+    while threading.active_count() > thread_count and time.monotonic() < deadline:
+        time.sleep(0.2)
+    tally.wrong["threads left"] = max(0, threading.active_count() - thread_count)
+    bench.row("random runs", tally.runs, "runs", at_least=run_count)
+    least = min(20, len(KINDS))
+    bench.row("kinds of fault injected", len(tally.faults), "kinds", at_least=least)
+    bench.row("faults injected", sum(tally.faults.values()), "faults")
+    for failure in FAILURES:
+        bench.row(failure, tally.wrong[failure], "runs", at_most=0)
+    for line in tally.examples[:5]:
+        print(line)
+
+
+async def run_concurrently(runs: Sequence[Run], tally: Tally) -> None:
+    for start in range(0, len(runs), CONCURRENT_RUNS):
+        batch = runs[start : start + CONCURRENT_RUNS]
+        await asyncio.gather(*(run_async(run, tally) for run in batch))
+    await asyncio.sleep(0)
+    other_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    tally.wrong["tasks left"] += len(other_tasks)
 
 
 if __name__ == "__main__":

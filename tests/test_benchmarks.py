@@ -47,10 +47,10 @@ def test_what_engines_serves_is_exported_and_what_is_missing_is_said(
 ):
     monkeypatch.syspath_prepend(str(FOLDER))
     import engines
-    from _engine_shapes import DECODERS, ENCODER, exported
+    from _engine_shapes import DECODERS, ENCODER, export_shape
 
     for shape in (*DECODERS, ENCODER):
-        scores = exported(shape, tmp_path / shape).score(
+        scores = export_shape(shape, tmp_path / shape).score(
             "who wrote it", ["Rain fell all day.", "A clerk did.", ""]
         )
         assert len(set(scores.tolist())) == 3
@@ -64,3 +64,20 @@ def test_what_engines_serves_is_exported_and_what_is_missing_is_said(
     assert "vllm" in record["about"]["engine"]
     parts = {row["measure"].split(":")[0] for row in record["rows"]}
     assert parts == {*DECODERS, ENCODER, "replicas"}
+
+
+@pytest.mark.parametrize("name", ["ours", "RetryQueryEngine"])
+def test_both_engines_repair_an_answer_that_the_rule_refutes(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from llama_index.core import Settings
+    from llamaindex_peers import (
+        RIGHT_ANSWER,
+        ScriptedModel,
+        answer_after_feedback,
+        ask_engine,
+    )
+
+    monkeypatch.setattr(Settings, "_llm", None)
+    model = ScriptedModel(reply=answer_after_feedback)
+    assert RIGHT_ANSWER in str(ask_engine(name, model))
+    assert model.calls == 2

@@ -107,7 +107,7 @@ CEILINGS = {
     "langchain_denoise": (13_200, 12_500),
     "llamaindex_denoise": (10_540, 10_500),
     "shared/lab": (21_510, 22_000),
-    "benchmarks": (29_700, 24_000),
+    "benchmarks": (27_700, 24_000),
     "tests": (152_380, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
@@ -115,7 +115,7 @@ NODES_PER_LINE = {  # of code; denser code is not smaller
     "langchain_denoise": 4.5,
     "llamaindex_denoise": 4.5,
     "shared/lab": 4.5,
-    "benchmarks": 5.12,
+    "benchmarks": 5.1,
     "tests": 4.68,
 }
 
