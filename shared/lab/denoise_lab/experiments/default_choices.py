@@ -18,8 +18,6 @@ from denoise_lab.experiments.real_sets import quick_questions
 from denoise_lab.split import NQ, POISONED_SETS, SETS, read_halves
 
 QUESTION_LIMIT = 80  # of each half of a set
-RESAMPLES = 2000
-SHARE_GRID = np.linspace(0.05, 0.99, 189)
 Mask = NDArray[np.bool_]
 
 
@@ -63,14 +61,6 @@ class ScoredQuestion:
         is_kept[ranking[:count]] = True
         return is_kept
 
-    def choose_share(self, passage_share: float) -> Mask:
-        """The best ``passage_share`` of the passages by the default, rounded up."""
-        count = int(np.ceil(passage_share * len(self.text_lengths) - 1e-9))
-        return self.choose_top("default", count)
-
-
-ScoredSets = Mapping[str, Sequence[ScoredQuestion]]
-
 
 def read_benchmark_sets(
     options: BenchmarkOptions,
@@ -108,67 +98,3 @@ def score_questions(
         }
         scored_questions.append(ScoredQuestion(question, scores))
     return scored_questions
-
-
-def gain_over_fixed_share(
-    sets: ScoredSets, set_names: Sequence[str], target_text_share: float
-) -> tuple[float, tuple[float, float], float]:
-    """Compare ``keep="auto"`` with the one share of passages for all sets that keeps as much text.
-
-    Args:
-        sets: The scored questions by set.
-        set_names: The sets to compare on; each counts the same.
-        target_text_share: The share of the text that both keep.
-
-    Returns:
-        The gain in mean gold kept, its 95 % interval over questions within sets, and the
-        fixed share of passages.
-    """
-    compared_sets = [sets[name] for name in set_names]
-    differences = []
-    for candidate_share in SHARE_GRID:
-        text_share = _mean_text_share(compared_sets, float(candidate_share))
-        differences.append(abs(text_share - target_text_share))
-    fixed_share = float(SHARE_GRID[np.argmin(differences)])
-    set_gains = []
-    for scored_questions in compared_sets:
-        gains = []
-        for scored_question in scored_questions:
-            auto_gold = scored_question.gold_share(scored_question.choose_auto())
-            fixed_gold = scored_question.gold_share(
-                scored_question.choose_share(fixed_share)
-            )
-            gains.append(auto_gold - fixed_gold)
-        set_gains.append(np.array(gains))
-    mean_gain = float(np.mean([gains.mean() for gains in set_gains]))
-    return mean_gain, _bootstrap_within_sets(set_gains), fixed_share
-
-
-def _mean_text_share(
-    compared_sets: Sequence[Sequence[ScoredQuestion]], fixed_share: float
-) -> float:
-    set_means = []
-    for scored_questions in compared_sets:
-        text_shares = []
-        for scored_question in scored_questions:
-            text_shares.append(
-                scored_question.text_share(scored_question.choose_share(fixed_share))
-            )
-        set_means.append(np.mean(text_shares))
-    return float(np.mean(set_means))
-
-
-def _bootstrap_within_sets(
-    set_gains: Sequence[NDArray[np.float64]],
-) -> tuple[float, float]:
-    """The 95 % interval of the mean over sets, with questions drawn anew within each set."""
-    rng = np.random.default_rng(0)
-    resampled_means = []
-    for _ in range(RESAMPLES):
-        set_means = []
-        for gains in set_gains:
-            sample_indices = rng.integers(0, len(gains), len(gains))
-            set_means.append(gains[sample_indices].mean())
-        resampled_means.append(np.mean(set_means))
-    low, high = np.quantile(resampled_means, [0.025, 0.975])
-    return float(low), float(high)
