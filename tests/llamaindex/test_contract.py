@@ -201,11 +201,6 @@ def test_any_text_survives(texts, name):
         assert any(hit.node.text.strip() for hit in out), "context was lost"
 
 
-def test_five_hundred_nodes():
-    out = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of(["red."] * 500))
-    assert len(out) == 500
-
-
 def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
     class Invents(Untouched):
         def denoise(self, query, passages):
@@ -224,7 +219,7 @@ def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
 
     out = both(DenoisePostprocessor(denoiser=Invents()), nodes_of())
     assert texts_of(out) == list(TEXTS)
-    assert "names a passage that was not given" in record(out[0].node)["fallback"]
+    assert "a passage 'new' that was not given" in record(out[0].node)["fallback"]
 
 
 @pytest.mark.parametrize("name", [n for n in DENOISERS if n.startswith(("end", "s2a"))])

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import sys
 import zipfile
 
@@ -191,13 +190,6 @@ def test_half_characters_are_replaced_and_said(tmp_path):
     assert "U+FFFD" in reading.warnings[0]
 
 
-PAGE = (
-    "<html><head><title>t</title><script>steal()</script></head><body><nav>Home</nav><h1>The tower</h1>"
-    "<p>The café tower was <b>finished</b> in <a href='x'>1889</a>, snake_case.</p><ul><li>one</li></ul>"
-    "<style>p {}</style></body></html>"
-)
-
-
 EMPTY_PDF = pdf_bytes("").replace(b"Tj", b"  ")
 
 
@@ -228,14 +220,12 @@ def docx(*paragraphs):
 
 def test_html_is_read_as_it_stands_without_an_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bs4", None)
-    (tmp_path / "a.html").write_text(PAGE, "utf-8")
+    page = (
+        "<html><head><script>a()</script></head><body><h1>The café</h1></body></html>"
+    )
+    (tmp_path / "a.html").write_text(page, "utf-8")
     (passage,) = read_passages(str(tmp_path)).passages
-    assert passage.text == PAGE
-    page = chunk_text(passage.text)
-    texts = [page.chunk_context_and_text(c) for c in page.chunks if not c.is_structural]
-    text = "The café tower was finished in 1889, snake_case."
-    assert ("The tower", text) in texts
-    assert not re.search("steal|Home|p {}|<", " ".join(text for _, text in texts))
+    assert passage.text == page
 
 
 def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):

@@ -195,7 +195,7 @@ def test_a_smaller_risk_keeps_more():
 
 
 def test_passages_of_another_question_are_said_not_to_fit():
-    first, second = sample_questions()[0], sample_questions()[1]
+    first = sample_questions()[0]
     assert default_denoiser().denoise(first.text, first.passages).relevant is None
     unrelated = default_denoiser(on_irrelevant="drop").denoise(
         first.text,
@@ -207,7 +207,6 @@ def test_passages_of_another_question_are_said_not_to_fit():
     )
     assert unrelated.relevant is False
     assert unrelated.passages == ()
-    assert second.passages
 
 
 class Framework:
@@ -350,18 +349,8 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
     assert small.embedding_cache.in_memory.total_weight <= 100_000
-    assert (
-        SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(
-            TEXTS
-        )
-        == 0
-    )
-    assert (
-        SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path).precompute(
-            TEXTS[:2]
-        )
-        == 2
-    )
+    other = SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path)
+    assert other.precompute(TEXTS[:2]) == 2
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():

@@ -138,12 +138,6 @@ def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(arou
     assert result_summary(passages, dropping)["relevant"] is False
 
 
-def test_the_trace_says_the_risk():
-    scoring = auto([1, 2, 3]).trace.events[0].effect
-    assert "at most 10 %" in scoring.guarantee
-    assert "NQ" in scoring.guarantee
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -112,12 +112,3 @@ def test_transformers_own_decision_pipeline_serves(words_tokenizer, is_pointwise
     scores = scorer.score("the sea", texts)
     assert ((scores > 0) & (scores < 1)).all()
     assert len(set(scores.tolist())) > 1
-
-
-def test_a_passage_above_the_window_is_a_request_alone():
-    decide = SeaDecisions()
-    texts = ["x" * 4000, "y" * 100, "z" * 200, "w" * 200]
-    DecisionScorer(decide, window_tokens=100).score("q", texts)
-    shown = [list(r["state"]["passages"].values()) for r in decide.requests]
-    assert shown[0] == texts[:1]
-    assert sum(map(len, shown)) == len(texts)
