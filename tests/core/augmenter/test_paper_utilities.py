@@ -28,17 +28,6 @@ def test_knowledge_f1_is_that_of_the_sentence_that_fits_best():
     assert judged("It has seats.", utility=KnowledgeF1()).kinds == {"empty_evidence"}
 
 
-def test_more_passages_never_lower_knowledge_f1():
-    alone = judged("It has 5,300 seats.", TEXT, utility=KnowledgeF1())
-    among = judged(
-        "It has 5,300 seats.",
-        TEXT,
-        "x " * 500,
-        utility=KnowledgeF1(),
-    )
-    assert among.score == alone.score
-
-
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
