@@ -1,7 +1,6 @@
 """LlamaIndex models and retrievers as the core's: roles, tokens, budget, and an event loop that stays free."""
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -12,7 +11,7 @@ from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextN
 from pydantic import BaseModel
 
 from denoise_core import Message, Usage
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
+from llamaindex_denoise import LlamaLLM
 from llamaindex_denoise.models.llm import reported_usage
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
@@ -74,21 +73,6 @@ def test_tokens_are_read_in_every_shape(raw, extra, expected):
         reported_usage(ChatResponse(message=message, raw=raw, additional_kwargs=extra))
         == expected
     )
-
-
-async def test_a_local_model_runs_on_a_thread(local):
-    threads = []
-
-    def reply(prompt):
-        threads.append(threading.get_ident())
-        return "1"
-
-    postprocessor = DenoisePostprocessor.from_llm(local(reply), on_error="raise")
-    hits = [NodeWithScore(node=TextNode(text="One fact. More."))]
-    kept = await postprocessor.apostprocess_nodes(hits, query_str="q")
-    assert kept[0].node.text == "One fact. "
-    assert threads
-    assert threading.get_ident() not in threads, "it blocked the event loop"
 
 
 class Found(BaseRetriever):

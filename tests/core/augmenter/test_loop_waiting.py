@@ -3,13 +3,12 @@
 import asyncio
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
+from augmenter_doubles import RIGHT, check_loop, scripted
 from faults import Hanging
 
 from denoise_core import Budget
 from denoise_core.augmenter import (
     Augmenter,
-    BM25Retriever,
     LoopLimits,
     Outcome,
     StopReason,
@@ -46,13 +45,3 @@ def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question
     )
     answer = asyncio.run(loop.aanswer(question))
     assert (answer.stop_reason, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
-
-
-async def test_no_part_of_the_loop_blocks_the_event_loop(passages, question):
-    from blockbuster import blockbuster_ctx
-
-    with blockbuster_ctx("denoise_core"):
-        answer = await Augmenter(
-            scripted(WRONG, RIGHT), BM25Retriever(passages)
-        ).aanswer(question)
-    assert answer.outcome is Outcome.SUPPORTED
