@@ -8,6 +8,7 @@ from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
+from growing_texts import passages_of
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import (
@@ -241,7 +242,7 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     ]
     result = denoiser.denoise(
         "Where in Porto is it?",
-        [Passage(text, str(number)) for number, text in enumerate(texts)],
+        passages_of(texts),
     )
     assert result.passages[0].id == "0"
     assert len(result.passages) == 2
@@ -270,7 +271,7 @@ def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost(
         "Das Brot ist dort nicht teuer.",
         "Der Fluss ist lang und breit.",
     ]
-    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
+    passages = passages_of(texts)
     result = default_denoiser(on_irrelevant="drop").denoise(
         "Wie hoch ist der Turm in der Stadt?", passages
     )

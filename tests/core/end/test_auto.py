@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ def test_a_smaller_risk_keeps_all_that_a_larger_one_does(scores):
 
 def test_laws_hold():
     texts = ["1", "", "2", " ", "-4", "0.5", "1.9", "-3"]
-    passages = [Passage(text, str(i)) for i, text in enumerate(texts)]
+    passages = passages_of(texts)
     check_denoiser(
         lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages
     )

@@ -8,12 +8,13 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from growing_texts import passages_of
 from local_server import answering, json_reply
 from readings import states_of
 from safetensors import safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from denoise_core import InputError, Passage, ProbeMismatch
+from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import (
     ENDDenoiser,
     HiddenReader,
@@ -221,7 +222,7 @@ def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(classifier, remo
 
 
 async def test_an_async_denoiser_awaits_the_server(remote, exported):
-    passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    passages = passages_of(TEXTS)
     denoiser = ENDDenoiser(remote(), keep=1)
     (kept,) = (await denoiser.adenoise("who?", passages)).passages
     (expected,) = ENDDenoiser(exported[1], keep=1).denoise("who?", passages).passages

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from growing_texts import passages_of
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, Usage
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
@@ -16,7 +17,7 @@ from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
 TEXTS = ("rain", "gold hall", "snow", "sun")
-PASSAGES = [Passage(text, str(number)) for number, text in enumerate(TEXTS)]
+PASSAGES = passages_of(TEXTS)
 GOLD = ENDDenoiser(FunctionScorer(lambda query, t: float("gold" in t)), keep=1)
 HELLO = [Message("user", "hello")]
 
