@@ -132,24 +132,22 @@ def secret_nodes():
     ]
 
 
+def noting(seen_prompts, text):
+    """A model that notes its prompts and always says the same."""
+
+    def reply(messages):
+        seen_prompts.append("\n".join(message.content for message in messages))
+        return text
+
+    return FunctionLLM(reply)
+
+
 def s2a(seen_prompts):
-    return S2ADenoiser(
-        FunctionLLM(
-            lambda messages: (
-                seen_prompts.append("\n".join(x.content for x in messages)) or "1"
-            )
-        ),
-        variant="select",
-    )
+    return S2ADenoiser(noting(seen_prompts, "1"), variant="select")
 
 
 def discrim(seen_prompts):
-    reply = FunctionLLM(
-        lambda messages: (
-            seen_prompts.append("\n".join(x.content for x in messages)) or "yes"
-        )
-    )
-    return ENDDenoiser(LLMDiscrim(reply), threshold=0.5)
+    return ENDDenoiser(LLMDiscrim(noting(seen_prompts, "yes")), threshold=0.5)
 
 
 def after_end(seen_prompts):
