@@ -190,7 +190,7 @@ def test_no_nodes_give_none(denoiser):
     assert both(DenoisePostprocessor(denoiser=denoiser), []) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.text(max_size=60), max_size=6), st.sampled_from(sorted(DENOISERS)))
 def test_any_text_survives(texts, name):
     nodes = nodes_of(texts)

@@ -176,6 +176,34 @@ def caption(llm):
     return inner(llm(always(RIGHT)), found)
 
 
+def sql(llm):
+    built = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
+    with built.begin() as connection:
+        connection.execute(
+            sqlalchemy.text("create table towers (name text, city text)")
+        )
+        connection.execute(
+            sqlalchemy.text("insert into towers values ('red tower', 'Porto')")
+        )
+    replies = llm(
+        lambda messages: (
+            "SELECT name, city FROM towers"
+            if "SQLQuery" in messages[-1].content
+            else RIGHT
+        )
+    )
+    return NLSQLTableQueryEngine(
+        SQLDatabase(built), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
+    )
+
+
+def hyde_around_router(llm):
+    """An engine without a retrieval of its own is asked whole."""
+    return TransformQueryEngine(
+        router(llm), HyDEQueryTransform(llm=llm(always("Lisbon.")))
+    )
+
+
 SUPPORTED = {
     "router": router,
     "citation": citation,
@@ -187,6 +215,8 @@ SUPPORTED = {
     "steps": multi_step,
     "sentence window": sentence_window,
     "caption": caption,
+    "rows of a database": sql,
+    "HyDE around a router": hyde_around_router,
 }
 
 
@@ -227,13 +257,6 @@ def test_a_query_transform_runs_once_whatever_the_drafts(scripted_llm, is_async)
     assert str(response) == RIGHT
     assert len(transforms) == 1
     assert len(drafts) == 2
-
-
-def test_a_transform_around_an_engine_without_retrieval_is_asked_whole(scripted_llm):
-    engine = TransformQueryEngine(
-        router(scripted_llm), HyDEQueryTransform(llm=scripted_llm(always("Lisbon.")))
-    )
-    assert outcome_of(checked(lambda: engine)) == "supported"
 
 
 def test_callbacks_see_one_query_event_as_of_llamaindexs_own(scripted_llm):
@@ -292,32 +315,6 @@ def test_structured_output_comes_back_as_the_object_and_is_checked(
     assert response.response.year == year
     assert response.response.city == "Porto"
     assert outcome_of(response) == expected
-
-
-def sql(llm):
-    built = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
-    with built.begin() as connection:
-        connection.execute(
-            sqlalchemy.text("create table towers (name text, city text)")
-        )
-        connection.execute(
-            sqlalchemy.text("insert into towers values ('red tower', 'Porto')")
-        )
-    replies = llm(
-        lambda messages: (
-            "SELECT name, city FROM towers"
-            if "SQLQuery" in messages[-1].content
-            else RIGHT
-        )
-    )
-    return NLSQLTableQueryEngine(
-        SQLDatabase(built), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
-    )
-
-
-def test_rows_of_a_database_are_evidence(scripted_llm):
-    response = Checked(sql(scripted_llm)).query(QUESTION)
-    assert outcome_of(response) == "supported", response.metadata["denoise"]["attempts"]
 
 
 @pytest.mark.parametrize("how", ["draft", "checked"])

@@ -121,7 +121,7 @@ def keep_sentences(chosen):
 PIECES = ["Red is on. ", "塔が立つ。", "برج أحمر. ", "Ok 🙂 so! ", "Same here. "]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=8),
     st.sets(st.integers(0, 7)),

@@ -49,7 +49,7 @@ def windows(order):
 
 
 @pytest.mark.parametrize("retrieved", [windows, overlapping])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.integers(0, 32),

@@ -112,7 +112,7 @@ def outcomes(kind):
 UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     outcomes(SERVED),
     outcomes(FOUND),

@@ -217,7 +217,7 @@ def test_a_link_through_a_hub_costs_more_than_a_rare_one():
     assert score_of_pair(rare) > score_of_pair(hub)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.text("ab c", max_size=8), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=12),

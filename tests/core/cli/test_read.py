@@ -166,7 +166,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
 
 @given(st.lists(st.text(max_size=30), max_size=6))
 @example(["line\u2028separator", "next\x85line", "\r\n"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_text_survives_json_lines(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("read")
     source = write(folder, "a.jsonl", *({"text": t} for t in texts))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from growing_texts import passages_of
 from local_server import answering, json_reply
-from readings import states_of
+from readings import SHORT_LAYOUT, states_of
 from safetensors import safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -29,9 +29,7 @@ from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_lab.export import export
 
-SHORT = ReadingSettings(
-    layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
-)
+SHORT = ReadingSettings(layout=SHORT_LAYOUT)
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
 NO_CLASS = (
     "cohere cohere2 granite ernie4_5 lfm2 llama4_text gemma4_text gemma4_text-plain"
@@ -39,11 +37,6 @@ NO_CLASS = (
 HAS_BIAS = """
     gpt2 gptj gpt_neo gpt_neox falcon falcon-alibi opt bloom phi starcoder2 stablelm nemotron persimmon
 """
-
-
-@pytest.fixture(scope="module")
-def tokenizer(byte_tokenizer):
-    return byte_tokenizer()
 
 
 def fitted(model, tokenizer, settings=SHORT, layer=3):

@@ -298,7 +298,7 @@ ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(ODD, ODD, ODD, ODD)
 def test_laws_of_any_check(question, answer, text, header):
     passages = [Passage(text, "p", header=header), TOWER]
