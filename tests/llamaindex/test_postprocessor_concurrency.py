@@ -18,7 +18,7 @@ class OnThreads(FunctionLLM):
 
 
 @pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("bound", [4, 10])
+@pytest.mark.parametrize("bound", [2, 4])
 async def test_calls_are_concurrent_up_to_our_bound(bound, sync, no_blocking):
     """Each call waits until ``bound`` calls are under way: fewer would never end, more are counted."""
     under_way, counts = [], set()
