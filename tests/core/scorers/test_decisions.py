@@ -46,7 +46,7 @@ def test_a_decision_scorer_takes_the_probability_of_true(is_pointwise):
     [
         ({}, 1),
         ({"is_pointwise": True}, 20),
-        ({"window_tokens": 20}, 3),  # ten texts of two tokens, and ten of three
+        ({"window_tokens": 12}, 5),  # ten texts of two tokens, and ten of three
         ({"window_tokens": 1}, 20),  # each longer than a window
     ],
 )
