@@ -19,6 +19,7 @@ def test_knowledge_f1_is_that_of_the_sentence_that_fits_best():
     verdict = judged(
         "It has 5,300 seats [1].",
         TEXT,
+        "Nothing alike.",
         utility=KnowledgeF1(),
     )
     assert (verdict.outcome, verdict.score) == ("pass", 1.0)
