@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from growing_texts import passages_of
 
-from denoise_core import Passage, default_denoiser
+from denoise_core import default_denoiser
 
 COOKBOOK = Path(__file__).parents[1] / "cookbook"
 RECIPES = {"ray": "ray_data_denoise.py", "datasets": "datasets_map_denoise.py"}
@@ -129,7 +130,7 @@ class Recipe:
                 assert row["line"] == (n % 5 + 1 if self.name == "ray" else n + 1)
                 continue
             asked = good_row(n)
-            given = unique_passages(asked["passages"])
+            given = passages_of(asked["passages"])
             kept = denoiser.denoise(asked["query"], given).passages
             texts = [{"id": p.id, "text": p.text} for p in kept]
             assert row == {"id": asked["id"], "passages": texts}
@@ -144,10 +145,6 @@ class Recipe:
         self.run()
         assert first.stat().st_mtime_ns == done_at, "a part was done again"
         self.check()
-
-
-def unique_passages(texts):
-    return [Passage(text, str(place)) for place, text in enumerate(texts)]
 
 
 def test_ray_does_each_row_once_and_goes_on(tmp_path):

@@ -51,10 +51,9 @@ UNNEEDED = ("ipykernel", "nbclient", "faiss-cpu", "datasets", "litellm", "ray")
 class Row:
     """One environment: what is asked of pip, and which tests run in it.
 
-    ``left_out`` maps a test module to the reason why it cannot exist there. ``without`` are requirements of the
-    test group that do not resolve there, or are not needed. ``shown`` are the packages whose versions the table
-    names. A row with an exact pin takes all other packages from ``constraints.txt``, apart from `FREE`; one
-    without takes the newest of everything.
+    ``without`` are requirements of the test group that do not resolve there, or are not needed. ``shown`` are the
+    packages whose versions the table names. A row with an exact pin takes all other packages from
+    ``constraints.txt``, apart from `FREE`; one without takes the newest of everything.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Row:
     shown: tuple[str, ...]
     tests: tuple[str, ...]
     without: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +213,7 @@ def run_row(row: Row, *, keep: bool) -> Result:
         (place / "made").touch()
     report = place / "tests.xml"
     report.unlink(missing_ok=True)
-    ignored = [f"--ignore={path}" for path in row.left_out]
-    command = [
-        python.with_name("pytest"),
-        "-q",
-        f"--junit-xml={report}",
-        *ignored,
-        *row.tests,
-    ]
+    command = [python.with_name("pytest"), "-q", f"--junit-xml={report}", *row.tests]
     subprocess.run(command, cwd=ROOT, env=environment(python), check=False)
     return counted(row, report, installed(row, python))
 
@@ -305,7 +296,7 @@ def counted(row: Row, report: Path, versions: Mapping[str, str]) -> Result:
     return Result(row, versions, passed, tuple(failed), skipped)
 
 
-HEAD = "| row | versions | passed | failed | skipped | left out |\n|---|---|---|---|---|---|"
+HEAD = "| row | versions | passed | failed | skipped |\n|---|---|---|---|---|"
 
 
 def line_of(result: Result) -> str:
@@ -314,11 +305,10 @@ def line_of(result: Result) -> str:
     versions = ", ".join(
         f"{name} {version}" for name, version in result.versions.items()
     )
-    gone = "; ".join(
-        f"`{path.rsplit('/', 1)[-1]}` ({why})" for path, why in row.left_out.items()
-    )
     failed = result.problem or str(len(result.failed))
-    return f"| {row.name} | {versions} | {result.passed} | {failed} | {result.skipped} | {gone or 'nothing'} |"
+    return (
+        f"| {row.name} | {versions} | {result.passed} | {failed} | {result.skipped} |"
+    )
 
 
 def write_tables(results: Sequence[Result]) -> None:

@@ -1,15 +1,13 @@
 """What only a real model can show: END finds what a question asks for, text is generated, and a reply that cannot
 be read costs no passage. The model is SmolLM2 with 135 million weights (`small_model`)."""
 
-import numpy as np
 import pytest
-from readings import short_questions, states_of
+from readings import short_questions
 from small_model import model_folder
 
 from denoise_core import Message, Passage
 from denoise_core.end import HeadReader, HiddenReader, LocalLLM, ReadingSettings
 from denoise_core.end.fit import fit_heads, fit_probe
-from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from denoise_lab.controls import with_random_blocks
@@ -75,24 +73,6 @@ def test_it_answers_and_streams_what_it_answers(llm):
     reply = llm.complete(asked)
     assert "Paris" in reply.text
     assert "".join(llm.stream(asked)) == reply.text
-
-
-def test_the_questions_tokens_pooled_do_not_depend_on_neighbours(reader):
-    """Cold, with kept prefixes, and alone."""
-    pooled = reader.with_pooling("last_mean_question")
-    question = QUESTIONS[0]
-    texts = [p.text for p in question.passages] + ["Bread is cheap."]
-    together = [states_of(pooled, question.text, texts, [8])[8] for _ in range(2)]
-    for i, text in enumerate(texts):
-        alone = HiddenReader(
-            reader.backbone.model,
-            tokenizer=reader.backbone.tokenizer,
-            settings=pooled.settings,
-            prefix=PrefixCache(0),
-        )
-        wanted = states_of(alone, question.text, [text], [8])[8][0]
-        for states in together:
-            assert np.abs(states[i] - wanted).max() < 1e-5 * np.abs(wanted).max()
 
 
 def test_a_selection_that_cannot_be_read_keeps_everything_and_ends(llm, caplog):

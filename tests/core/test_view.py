@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from bs4 import BeautifulSoup
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ TEXT = st.text(
 
 @given(st.lists(TEXT, max_size=4), st.data())
 def test_pieces_tile_every_passage(texts, data):
-    passages = [Passage(t, str(i)) for i, t in enumerate(texts)]
+    passages = passages_of(texts)
     kept, dropped = [], []
     for p in passages:
         spans = sentence_spans(p)

@@ -80,7 +80,9 @@ def test_the_loops_page(monkeypatch):
         lambda name: (shared_encoder().embed_texts, shared_encoder().embed_texts),
     )
     made = run("docs/augmenter.md", {"__name__": "docs"})
-    assert made["answer"].outcome.value == "supported"
+    answer = made["answer"]
+    assert (answer.outcome.value, answer.best.draft) == ("supported", 1)
+    assert answer.trace.usage.input_tokens == 620
     assert "completed" in made["page"]
 
 

@@ -17,6 +17,7 @@ from llama_index.core.instrumentation.span import SimpleSpan
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.llms import LLM, CustomLLM
 from llamaindex_denoisers import DENOISERS
+from llamaindex_doubles import ChatForms
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def event_log():
     root.span_handlers.remove(spans)
 
 
-class Scripted(LLM):
+class Scripted(ChatForms, LLM):
     """A chat model with its own async form, answering by a function of the last message."""
 
     reply: object
@@ -98,9 +99,6 @@ class Scripted(LLM):
             message=ChatMessage(role="assistant", content=text), raw=raw
         )
 
-    async def achat(self, messages, **kwargs):
-        return self.chat(messages, **kwargs)
-
     def stream_chat(self, messages, **kwargs):
         full_answer = self.chat(messages).message.content
         for end in range(1, len(full_answer) + 1):
@@ -108,32 +106,6 @@ class Scripted(LLM):
                 message=ChatMessage(role="assistant", content=full_answer[:end]),
                 delta=full_answer[end - 1 : end],
             )
-
-    async def astream_chat(self, messages, **kwargs):
-        async def pieces():
-            for piece in self.stream_chat(messages):
-                yield piece
-
-        return pieces()
-
-    def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(
-            text=self.chat([ChatMessage(role="user", content=prompt)]).message.content
-        )
-
-    async def acomplete(self, prompt, formatted=False, **kwargs):
-        return self.complete(prompt)
-
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        for piece in self.stream_chat([ChatMessage(role="user", content=prompt)]):
-            yield CompletionResponse(text=piece.message.content, delta=piece.delta)
-
-    async def astream_complete(self, prompt, formatted=False, **kwargs):
-        async def pieces():
-            for piece in self.stream_complete(prompt):
-                yield piece
-
-        return pieces()
 
 
 class Local(CustomLLM):

@@ -41,9 +41,15 @@ def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm):
         {"utility": Groundedness()},
         {"top_n": 2},
         {"unsupported": "abstain"},
+        {"budget": 3},
+        {"limits": 2},
+        {"judge": "gpt"},
+        {"judge": Groundedness},
     ],
 )
-def test_a_setting_that_nothing_reads_is_an_error(scripted_llm, setting):
+def test_an_unknown_setting_and_a_value_of_the_wrong_kind_are_errors(
+    scripted_llm, setting
+):
     for what in checkable(scripted_llm):
         with pytest.raises(InputError, match=next(iter(setting))):
             Checked(what, **setting)
@@ -114,21 +120,6 @@ def test_an_agent_that_takes_nothing_back_is_refused():
 
     with pytest.raises(InputError, match="ReActAgent"):
         Checked(Plain(llm=Calling(script=None)))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"budget": 3},
-        {"limits": 2},
-        {"judge": "gpt"},
-        {"judge": Groundedness},
-    ],
-)
-def test_values_of_the_wrong_kind_are_errors(scripted_llm, wrong):
-    for what in checkable(scripted_llm):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            Checked(what, **wrong)
 
 
 def test_an_augmenter_and_its_settings_are_not_both_given(scripted_llm):

@@ -1,7 +1,6 @@
 """LlamaIndex models and retrievers as the core's: roles, tokens, budget, and an event loop that stays free."""
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -11,11 +10,8 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 from pydantic import BaseModel
 
-from denoise_core import Budget, BudgetExceeded, Message, Usage, run
-from denoise_core.runtime.effects import complete
-from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import check_denoiser
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
+from denoise_core import Message, Usage
+from llamaindex_denoise import LlamaLLM
 from llamaindex_denoise.models.llm import reported_usage
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
@@ -77,48 +73,6 @@ def test_tokens_are_read_in_every_shape(raw, extra, expected):
         reported_usage(ChatResponse(message=message, raw=raw, additional_kwargs=extra))
         == expected
     )
-
-
-def test_the_budget_counts_reported_tokens(scripted_llm):
-    llm = LlamaLLM(
-        scripted_llm(
-            lambda messages: "x", {"prompt_tokens": 60, "completion_tokens": 50}
-        )
-    )
-
-    def twice():
-        yield from complete(ASKED, tag="a", llm=llm)
-        yield from complete(ASKED, tag="b", llm=llm)
-
-    with pytest.raises(BudgetExceeded, match="100 tokens"):
-        run(twice(), budget=Budget(tokens=100))
-
-
-async def test_a_local_model_runs_on_a_thread(local):
-    threads = []
-
-    def reply(prompt):
-        threads.append(threading.get_ident())
-        return "1"
-
-    postprocessor = DenoisePostprocessor.from_llm(local(reply), on_error="raise")
-    hits = [NodeWithScore(node=TextNode(text="One fact. More."))]
-    kept = await postprocessor.apostprocess_nodes(hits, query_str="q")
-    assert kept[0].node.text == "One fact. "
-    assert threads
-    assert threading.get_ident() not in threads, "it blocked the event loop"
-
-
-def test_adapters_keep_the_laws_of_a_denoiser(scripted_llm):
-    from denoise_core import Passage
-
-    llm = LlamaLLM(scripted_llm(lambda messages: "1"))
-    passages = [
-        Passage("One fact. Another.", "a"),
-        Passage("", "b"),
-        Passage("🙂 third. fourth.", "c"),
-    ]
-    check_denoiser(lambda: S2ADenoiser(llm, variant="select"), "q", passages)
 
 
 class Found(BaseRetriever):

@@ -5,7 +5,6 @@ import asyncio
 import copy
 import json
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -139,13 +138,6 @@ def test_what_is_no_list_of_tools_says_what_to_type():
             denoised(wrong, DENOISER)
 
 
-class NoState:
-    """The store of a context in which nothing is kept."""
-
-    async def get(self, key, default=None):
-        return default
-
-
 def result_of(denoiser, text):
     def look(query: str) -> str:
         """Looks things up."""
@@ -157,8 +149,7 @@ def result_of(denoiser, text):
 def output_of(denoiser, look, **settings):
     settings = {"min_characters": 0, **settings}
     (tool,) = denoised([FunctionTool.from_defaults(look)], denoiser, **settings)
-    ctx = SimpleNamespace(store=NoState())
-    return asyncio.run(tool.acall(query="Paris?", ctx=ctx))
+    return asyncio.run(tool.acall(query="Paris?"))
 
 
 class Town(BaseModel):

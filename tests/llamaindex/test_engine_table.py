@@ -34,7 +34,6 @@ from llama_index.core.query_engine import (
     CustomQueryEngine,
     MultiStepQueryEngine,
     NLSQLTableQueryEngine,
-    RetrieverQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
     TransformQueryEngine,
@@ -42,7 +41,6 @@ from llama_index.core.query_engine import (
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.retrievers import (
     AutoMergingRetriever,
-    BaseRetriever,
     QueryFusionRetriever,
 )
 from llama_index.core.schema import Document, ImageNode, NodeWithScore, TextNode
@@ -141,6 +139,71 @@ def graph(llm):
     return inner(llm(always(RIGHT)), retriever)
 
 
+def sub_question(llm, answer=RIGHT):
+    plan = json.dumps([{"sub_question": "Where is it?", "tool_name": "towers"}])
+    built = LLMQuestionGenerator.from_defaults(llm=llm(always(plan)))
+    engine = inner(llm(always(answer)))
+    synth = get_response_synthesizer(llm=llm(always(answer)))
+    return SubQuestionQueryEngine(built, synth, [tool(engine)], use_async=False)
+
+
+def multi_step(llm, answer=RIGHT):
+    asks = StepDecomposeQueryTransform(llm=llm(always(QUESTION)))
+    synth = get_response_synthesizer(llm=llm(always(answer)))
+    return MultiStepQueryEngine(
+        inner(llm(always(answer))), asks, synth, index_summary="towers", num_steps=1
+    )
+
+
+def sentence_window(llm):
+    parser = SentenceWindowNodeParser.from_defaults(window_size=1)
+    text = "There is a red tower. It is in Porto. Bread is cheap."
+    parsed = parser.get_nodes_from_documents([Document(text=text)])
+    index = VectorStoreIndex(parsed, embed_model=MockEmbedding(4))
+    window = MetadataReplacementPostProcessor(target_metadata_key="window")
+    return index.as_query_engine(
+        llm=llm(always("There is a red tower. It is in Porto.")),
+        node_postprocessors=[window],
+        similarity_top_k=3,
+    )
+
+
+def caption(llm):
+    picture = ImageNode(
+        text="The red tower is in Porto.", image_url="https://example.org/a.png"
+    )
+    found = Fixed([NodeWithScore(node=picture, score=1.0)])
+    return inner(llm(always(RIGHT)), found)
+
+
+def sql(llm):
+    built = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
+    with built.begin() as connection:
+        connection.execute(
+            sqlalchemy.text("create table towers (name text, city text)")
+        )
+        connection.execute(
+            sqlalchemy.text("insert into towers values ('red tower', 'Porto')")
+        )
+    replies = llm(
+        lambda messages: (
+            "SELECT name, city FROM towers"
+            if "SQLQuery" in messages[-1].content
+            else RIGHT
+        )
+    )
+    return NLSQLTableQueryEngine(
+        SQLDatabase(built), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
+    )
+
+
+def hyde_around_router(llm):
+    """An engine without a retrieval of its own is asked whole."""
+    return TransformQueryEngine(
+        router(llm), HyDEQueryTransform(llm=llm(always("Lisbon.")))
+    )
+
+
 SUPPORTED = {
     "router": router,
     "citation": citation,
@@ -148,6 +211,12 @@ SUPPORTED = {
     "fusion": fusion,
     "auto-merging": merging,
     "property graph": graph,
+    "sub-questions": sub_question,
+    "steps": multi_step,
+    "sentence window": sentence_window,
+    "caption": caption,
+    "rows of a database": sql,
+    "HyDE around a router": hyde_around_router,
 }
 
 
@@ -190,13 +259,6 @@ def test_a_query_transform_runs_once_whatever_the_drafts(scripted_llm, is_async)
     assert len(drafts) == 2
 
 
-def test_a_transform_around_an_engine_without_retrieval_is_asked_whole(scripted_llm):
-    engine = TransformQueryEngine(
-        router(scripted_llm), HyDEQueryTransform(llm=scripted_llm(always("Lisbon.")))
-    )
-    assert outcome_of(checked(lambda: engine)) == "supported"
-
-
 def test_callbacks_see_one_query_event_as_of_llamaindexs_own(scripted_llm):
     handler = LlamaDebugHandler(print_trace_on_end=False)
     manager = CallbackManager([handler])
@@ -213,50 +275,10 @@ def test_callbacks_see_one_query_event_as_of_llamaindexs_own(scripted_llm):
         assert len(pairs) == 2
 
 
-def sub_question(llm, answer):
-    plan = json.dumps([{"sub_question": "Where is it?", "tool_name": "towers"}])
-    built = LLMQuestionGenerator.from_defaults(llm=llm(always(plan)))
-    engine = inner(llm(always(answer)))
-    synth = get_response_synthesizer(llm=llm(always(answer)))
-    return SubQuestionQueryEngine(built, synth, [tool(engine)], use_async=False)
-
-
-def test_sub_questions_answers_are_no_evidence(scripted_llm):
-    right = Checked(sub_question(scripted_llm, RIGHT)).query(QUESTION)
-    assert outcome_of(right) == "supported"
-    made_up = Checked(sub_question(scripted_llm, WRONG)).query(QUESTION)
-    assert outcome_of(made_up) == "unsupported", (
-        "its own sub-answer was taken for evidence"
-    )
-
-
-def multi_step(llm, answer):
-    asks = StepDecomposeQueryTransform(llm=llm(always(QUESTION)))
-    synth = get_response_synthesizer(llm=llm(always(answer)))
-    return MultiStepQueryEngine(
-        inner(llm(always(answer))), asks, synth, index_summary="towers", num_steps=1
-    )
-
-
-def test_steps_answers_are_no_evidence(scripted_llm):
-    assert outcome_of(checked(lambda: multi_step(scripted_llm, RIGHT))) == "supported"
-    made_up = Checked(multi_step(scripted_llm, WRONG)).query(QUESTION)
-    assert outcome_of(made_up) == "unsupported", (
-        "the answer of a step was taken for evidence"
-    )
-
-
-def test_a_sentence_window_is_read_whole(scripted_llm):
-    parser = SentenceWindowNodeParser.from_defaults(window_size=1)
-    reply_text = "There is a red tower. It is in Porto. Bread is cheap."
-    index = VectorStoreIndex(
-        parser.get_nodes_from_documents([Document(text=reply_text)]),
-        embed_model=MockEmbedding(4),
-    )
-    window = MetadataReplacementPostProcessor(target_metadata_key="window")
-    llm = scripted_llm(always("There is a red tower. It is in Porto."))
-    settings = {"llm": llm, "node_postprocessors": [window], "similarity_top_k": 3}
-    assert outcome_of(checked(lambda: index.as_query_engine(**settings))) == "supported"
+@pytest.mark.parametrize("make", [sub_question, multi_step])
+def test_an_engines_own_answers_are_no_evidence(scripted_llm, make):
+    made_up = Checked(make(scripted_llm, WRONG)).query(QUESTION)
+    assert outcome_of(made_up) == "unsupported", "a step's answer was evidence"
 
 
 def test_an_engine_without_evidence_passes_its_answer_on(scripted_llm):
@@ -275,20 +297,9 @@ class Answered(BaseModel):
 
 
 def structured(llm, reply_text):
-    class Fields(BaseRetriever):
-        def _retrieve(self, query_bundle):
-            return [
-                NodeWithScore(
-                    node=TextNode(
-                        text="The red tower is in Porto. It was built in 1889."
-                    ),
-                    score=1.0,
-                )
-            ]
-
-    return RetrieverQueryEngine.from_args(
-        Fields(), llm=llm(always(reply_text)), output_cls=Answered
-    )
+    node = TextNode(text="The red tower is in Porto. It was built in 1889.")
+    found = Fixed([NodeWithScore(node=node, score=1.0)])
+    return inner(llm(always(reply_text)), found, output_cls=Answered)
 
 
 @pytest.mark.parametrize(
@@ -304,42 +315,6 @@ def test_structured_output_comes_back_as_the_object_and_is_checked(
     assert response.response.year == year
     assert response.response.city == "Porto"
     assert outcome_of(response) == expected
-
-
-def sql(llm):
-    built = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
-    with built.begin() as connection:
-        connection.execute(
-            sqlalchemy.text("create table towers (name text, city text)")
-        )
-        connection.execute(
-            sqlalchemy.text("insert into towers values ('red tower', 'Porto')")
-        )
-    replies = llm(
-        lambda messages: (
-            "SELECT name, city FROM towers"
-            if "SQLQuery" in messages[-1].content
-            else RIGHT
-        )
-    )
-    return NLSQLTableQueryEngine(
-        SQLDatabase(built), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
-    )
-
-
-def test_rows_of_a_database_are_evidence(scripted_llm):
-    response = Checked(sql(scripted_llm)).query(QUESTION)
-    assert outcome_of(response) == "supported", response.metadata["denoise"]["attempts"]
-
-
-def test_a_caption_is_evidence(scripted_llm):
-    picture = ImageNode(
-        text="The red tower is in Porto.", image_url="https://example.org/a.png"
-    )
-    engine = inner(
-        scripted_llm(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)])
-    )
-    assert outcome_of(Checked(engine).query(QUESTION)) == "supported"
 
 
 @pytest.mark.parametrize("how", ["draft", "checked"])

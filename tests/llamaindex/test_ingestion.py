@@ -43,9 +43,9 @@ def transform(scorer=says_red, cache_key=None, **settings):
     )
 
 
-def run_pipeline(step, cache=None, sync=True):
+def run_pipeline(*steps, cache=None, sync=True):
     pipeline = IngestionPipeline(
-        transformations=[step], cache=cache, disable_cache=cache is None
+        transformations=list(steps), cache=cache, disable_cache=cache is None
     )
     return (
         pipeline.run(documents=DOCUMENTS)
@@ -57,13 +57,8 @@ def run_pipeline(step, cache=None, sync=True):
 @pytest.mark.parametrize("sync", [True, False])
 def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
     parts = SentenceSplitter(chunk_size=100, chunk_overlap=0)
-    steps = [parts, transform(), MockEmbedding(embed_dim=4)]
-    pipeline = IngestionPipeline(transformations=steps, disable_cache=True)
-    nodes = (
-        pipeline.run(documents=DOCUMENTS)
-        if sync
-        else asyncio.run(pipeline.arun(documents=DOCUMENTS))
-    )
+    embedding = MockEmbedding(embed_dim=4)
+    nodes = run_pipeline(parts, transform(), embedding, sync=sync)
     assert [hit.text for hit in nodes] == [
         "A red cat. A red dog.",
         "All blue. ",
@@ -99,7 +94,8 @@ def test_the_cache_answers_under_the_same_key_and_settings_alone():
 
     def runs_the_scorer(**settings):
         before = len(seen)
-        run_pipeline(transform(lambda q, t: seen.append(t) or 1.0, **settings), cache)
+        step = transform(lambda q, t: seen.append(t) or 1.0, **settings)
+        run_pipeline(step, cache=cache)
         return len(seen) > before
 
     assert runs_the_scorer(cache_key="red, 1")
@@ -126,15 +122,13 @@ def test_a_fallback_is_never_cached(local, sync):
         )
 
     with pytest.raises(DenoisingFailure, match="model is down"):
-        run_pipeline(step(), cache, sync)
-    kept_items = run_pipeline(step(on_fallback="keep"), cache, sync)
+        run_pipeline(step(), cache=cache, sync=sync)
+    kept_items = run_pipeline(step(on_fallback="keep"), cache=cache, sync=sync)
     assert [hit.text for hit in kept_items] == [d.text for d in DOCUMENTS]
     is_down = False
     for settings in ({}, {"on_fallback": "keep"}):
-        assert [hit.text for hit in run_pipeline(step(**settings), cache, sync)] == [
-            "A red cat. ",
-            "All blue. ",
-        ]
+        hits = run_pipeline(step(**settings), cache=cache, sync=sync)
+        assert [hit.text for hit in hits] == ["A red cat. ", "All blue. "]
 
 
 def test_an_empty_result_is_no_failure(local):

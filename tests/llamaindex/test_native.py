@@ -14,7 +14,6 @@ from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
     DenoisePostprocessor,
     EmbeddedEmbedding,
-    record,
 )
 
 
@@ -23,13 +22,6 @@ def settings():
     """LlamaIndex's Settings, as a user sets them, and unset again."""
     yield Settings
     Settings._llm = Settings._embed_model = None
-
-
-def test_the_default_is_the_embedded_denoiser_and_works_offline():
-    pytest.importorskip("tokenizers")
-    out = both(DenoisePostprocessor(on_error="raise"), nodes_of())
-    assert any("red tower" in hit.node.text for hit in out)
-    assert record(out[0].node)["op"] == "ENDDenoiser"
 
 
 def test_the_embedded_encoder_as_an_embedding():

@@ -6,60 +6,44 @@ import threading
 import pytest
 from llamaindex_denoisers import QUESTION, AsksPerPassage, Untouched, nodes_of
 
+from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import DenoisePostprocessor
 
 
-class Counting:
-    """An LLM that releases nobody until ``expected`` calls are inside, and knows the most that ever were."""
-
-    def __init__(self, expected):
-        self.expected, self.inside, self.most = expected, 0, 0
-        self.lock = threading.Condition()
-        self.arrived = None
-
-    def complete(self, messages):
-        from denoise_core import Reply
-
-        with self.lock:
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-            self.lock.notify_all()
-            assert self.lock.wait_for(lambda: self.most >= self.expected, timeout=20), (
-                f"only {self.most} at once"
-            )
-            self.inside -= 1
-        return Reply("yes")
+class OnThreads(FunctionLLM):
+    """A model whose async form works on threads."""
 
     async def acomplete(self, messages):
-        from denoise_core import Reply
-
-        self.arrived = self.arrived or asyncio.Event()
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        if self.most >= self.expected:
-            self.arrived.set()
-        await asyncio.wait_for(self.arrived.wait(), 20)
-        await asyncio.sleep(0)
-        self.inside -= 1
-        return Reply("yes")
+        return await asyncio.to_thread(self.complete, messages)
 
 
-@pytest.mark.parametrize("bound", [3, 10])
-def test_calls_are_concurrent_up_to_our_bound_sync(bound):
-    llm = Counting(bound)
-    DenoisePostprocessor(
-        denoiser=AsksPerPassage(llm), max_concurrency=bound, on_error="raise"
-    ).postprocess_nodes(nodes_of(["red"] * 20), query_str=QUESTION)
-    assert llm.most == bound
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("bound", [2, 4])
+async def test_calls_are_concurrent_up_to_our_bound(bound, sync, no_blocking):
+    """Each call waits until ``bound`` calls are under way: fewer would never end, more are counted."""
+    under_way, counts = [], set()
+    full = threading.Barrier(bound)
 
+    def reply(messages):
+        under_way.append(1)
+        counts.add(len(under_way))
+        full.wait(timeout=20)
+        under_way.pop()
+        return "yes"
 
-@pytest.mark.parametrize("bound", [3, 10])
-async def test_calls_are_concurrent_up_to_our_bound_async(bound, no_blocking):
-    llm = Counting(bound)
-    await DenoisePostprocessor(
-        denoiser=AsksPerPassage(llm), max_concurrency=bound, on_error="raise"
-    ).apostprocess_nodes(nodes_of(["red"] * 20), query_str=QUESTION)
-    assert llm.most == bound
+    postprocessor = DenoisePostprocessor(
+        denoiser=AsksPerPassage(OnThreads(reply)),
+        max_concurrency=bound,
+        on_error="raise",
+    )
+    nodes = nodes_of(["red"] * 20)
+    if sync:
+        await asyncio.to_thread(
+            postprocessor.postprocess_nodes, nodes, query_str=QUESTION
+        )
+    else:
+        await postprocessor.apostprocess_nodes(nodes, query_str=QUESTION)
+    assert max(counts) == bound
 
 
 async def test_one_instance_serves_many_at_once(no_blocking, denoiser):

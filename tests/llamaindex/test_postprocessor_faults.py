@@ -7,18 +7,15 @@ from llama_index.core.schema import QueryBundle, TextNode
 from llamaindex_denoisers import (
     QUESTION,
     TEXTS,
-    AsksPerPassage,
     Fails,
     RedSentences,
     Untouched,
     both,
-    ids_of,
     nodes_of,
     texts_of,
 )
 
 from denoise_core import EmptyResult, InputError
-from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import DenoisePostprocessor, record
 
 
@@ -48,19 +45,6 @@ def test_on_empty(how):
     out = both(postprocessor, nodes)
     assert texts_of(out) == (["Not here.", "Not at all."] if how == "keep" else [])
     assert all("nothing was kept" in record(hit.node)["fallback"] for hit in out)
-
-
-def test_one_bad_reply_loses_no_other():
-    def reply(messages):
-        if "herring" in messages[-1].content:
-            raise TimeoutError("slow")
-        return "yes" if "red" in messages[-1].content else "no"
-
-    out = both(
-        DenoisePostprocessor(denoiser=AsksPerPassage(FunctionLLM(reply))), nodes_of()
-    )
-    assert ids_of(out) == ["n0", "n2", "n4"]
-    assert "1 replies failed" in record(out[0].node)["fallback"]
 
 
 def test_the_query_may_be_a_bundle_and_must_be_there():

@@ -66,20 +66,13 @@ RAISES = [401, 403]
 
 
 @pytest.mark.parametrize("status", [*RAISES, 408, 409, 429, 500, 503])
-def test_what_a_server_refuses_raises_and_what_fails_is_kept(server, status):
+def test_what_a_server_refuses_raises_and_what_fails_is_kept(server, client, status):
     """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
     server.faults = [status] * 99
-    llm = OpenAILike(
-        model="tiny",
-        api_base=server.url,
-        api_key="none",
-        max_retries=0,
-        is_chat_model=True,
-    )
     nodes = [
         NodeWithScore(node=TextNode(text=t)) for t in ("The tower is tall.", "Bananas.")
     ]
-    postprocessor = DenoisePostprocessor.from_llm(llm)
+    postprocessor = DenoisePostprocessor.from_llm(client())
     calls = (
         lambda: postprocessor.postprocess_nodes(nodes, query_str="How tall?"),
         lambda: asyncio.run(

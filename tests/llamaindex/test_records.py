@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kept_texts import Keeping
 from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.schema import (
@@ -19,21 +20,9 @@ from llamaindex_denoisers import (
     nodes_of,
 )
 
-from denoise_core import DenoiseResult
-from denoise_core.text.chunk import extract_spans, sentence_spans
-from denoise_core.types import Span
+from denoise_core import DenoiseResult, Passage
+from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, record
-
-
-class EveryOther(Untouched):
-    """Keeps every other character of the first 1,200."""
-
-    def denoise(self, query, passages):
-        parts = [
-            extract_spans(p, [Span(p.id, i, i + 1) for i in range(0, 1200, 2)])
-            for p in passages
-        ]
-        return DenoiseResult(query, tuple(p for p in parts if p))
 
 
 class AllAsOne(Untouched):
@@ -47,7 +36,8 @@ class AllAsOne(Untouched):
 
 def test_a_record_lists_every_range():
     text = "abcdefgh" * 150
-    (out,) = both(DenoisePostprocessor(denoiser=EveryOther()), nodes_of([text]))
+    every_other = Keeping(lambda text: [(i, i + 1) for i in range(0, 1200, 2)])
+    (out,) = both(DenoisePostprocessor(denoiser=every_other), nodes_of([text]))
     note = record(out.node)
     assert len(note["origin_spans"]) == 600
     assert kept_characters(text, note) == out.node.text
@@ -118,26 +108,20 @@ def test_after_metadata_replacement_spans_name_characters_of_the_window():
     assert out.node.end_char_idx is None
 
 
-class Keeps(Untouched):
-    """Keeps the sentences whose place in the text is in ``chosen``."""
+def keep_sentences(chosen):
+    """A denoiser of the sentences whose place in the text is in ``chosen``."""
 
-    def __init__(self, chosen):
-        self.chosen = chosen
+    def choose(text):
+        spans = sentence_spans(Passage(text, "p"))
+        return [(span.start, span.end) for i, span in enumerate(spans) if i in chosen]
 
-    def denoise(self, query, passages):
-        kept = []
-        for passage in passages:
-            spans = enumerate(sentence_spans(passage))
-            kept.append(
-                extract_spans(passage, [s for i, s in spans if i in self.chosen])
-            )
-        return DenoiseResult(query, tuple(filter(None, kept)))
+    return Keeping(choose)
 
 
 PIECES = ["Red is on. ", "塔が立つ。", "برج أحمر. ", "Ok 🙂 so! ", "Same here. "]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=8),
     st.sets(st.integers(0, 7)),
@@ -148,7 +132,7 @@ def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
     node = TextNode(text=text, id_="a", start_char_idx=50, end_char_idx=50 + len(text))
     nodes = [NodeWithScore(node=node)]
     for chosen in (first, second):
-        denoise = DenoisePostprocessor(denoiser=Keeps(chosen))
+        denoise = DenoisePostprocessor(denoiser=keep_sentences(chosen))
         nodes = denoise.postprocess_nodes(nodes, query_str="q")
     for hit in nodes:
         note = record(hit.node)

@@ -1,7 +1,6 @@
 """A place of a document is shown once, what must stay stays, and the events say what was left out."""
 
 import json
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -34,33 +33,23 @@ TEXT = "".join(
 )
 
 
-WINDOWS = SentenceWindowNodeParser.from_defaults(window_size=3)
-CHUNKS = SentenceSplitter(chunk_size=60, chunk_overlap=30)
+BOOK = [Document(text=TEXT, id_="book")]
+WINDOWS = SentenceWindowNodeParser.from_defaults(window_size=3)(BOOK)
+CHUNKS = SentenceSplitter(chunk_size=60, chunk_overlap=30)(BOOK)
 
 
-@cache
-def pieces_of(is_window):
-    parser = CHUNKS if not is_window else WINDOWS
-    return parser.get_nodes_from_documents([Document(text=TEXT, id_="book")])
-
-
-def windows(order):
-    replacement = MetadataReplacementPostProcessor(target_metadata_key="window")
-    return replacement.postprocess_nodes(hits_of(True, order))
-
-
-def overlapping(order):
-    return hits_of(False, order)
-
-
-def hits_of(is_window, order):
-    nodes = pieces_of(is_window)
+def overlapping(order, nodes=CHUNKS):
     copies = [nodes[n % len(nodes)].model_copy() for n in order]
     return [NodeWithScore(node=node, score=0.5) for node in copies]
 
 
+def windows(order):
+    replacement = MetadataReplacementPostProcessor(target_metadata_key="window")
+    return replacement.postprocess_nodes(overlapping(order, WINDOWS))
+
+
 @pytest.mark.parametrize("retrieved", [windows, overlapping])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.integers(0, 32),

@@ -26,7 +26,8 @@ def shadow(denoiser=None, **settings):
 
 @pytest.fixture
 def report(tmp_path):
-    handler = ShadowHandler(tmp_path / "shadow.jsonl")
+    (tmp_path / "reports").mkdir()
+    handler = ShadowHandler(tmp_path / "reports" / "shadow.jsonl")
     dispatcher = get_dispatcher()
     dispatcher.add_event_handler(handler)
     yield handler
@@ -123,21 +124,13 @@ def test_a_failure_is_counted(report):
 
 
 def test_a_report_that_cannot_be_written_is_logged_and_requests_stay_apart(
-    tmp_path, caplog
+    report, caplog
 ):
-    folder = tmp_path / "removed"
-    folder.mkdir()
-    handler = ShadowHandler(folder / "shadow.jsonl")
-    handler.log.path.unlink()
-    folder.rmdir()
-    dispatcher = get_dispatcher()
-    dispatcher.add_event_handler(handler)
-    try:
-        for _ in range(2):
-            shadow().postprocess_nodes(nodes_of(), query_str=QUESTION)
-    finally:
-        dispatcher.event_handlers.remove(handler)
-    assert handler.log.summary()["requests"] == 2
+    report.log.path.unlink()
+    report.log.path.parent.rmdir()
+    for _ in range(2):
+        shadow().postprocess_nodes(nodes_of(), query_str=QUESTION)
+    assert report.log.summary()["requests"] == 2
     assert "the request is not written" in caplog.text
 
 

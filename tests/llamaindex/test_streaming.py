@@ -63,38 +63,28 @@ both = pytest.mark.parametrize("sync", [True, False])
 
 
 @both
-async def test_a_draft_that_holds_is_all_that_is_shown(scripted_llm, sync):
-    shown_text, response = await streamed_text(
-        checked_draft(scripted_llm, always(RIGHT)), sync
-    )
-    assert shown_text == list(RIGHT)
-    assert outcome_of(response) == "supported"
-    assert response.source_nodes[0].node.node_id == "n0"
-
-
-@both
-async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted_llm, sync):
-    engine = checked_draft(scripted_llm, first_wrong_then_right)
-    shown_text, response = await streamed_text(engine, sync)
-    assert "".join(shown_text) == WRONG + NOTICE + RIGHT
-    assert shown_text[: len(WRONG)] == list(WRONG)
-    assert [a["outcome"] for a in response.metadata["denoise"]["attempts"]] == [
-        "fail",
-        "pass",
-    ]
+@pytest.mark.parametrize(
+    ("reply", "shown", "outcome"),
+    [
+        (always(RIGHT), RIGHT, "supported"),
+        (first_wrong_then_right, WRONG + NOTICE + RIGHT, "supported"),
+        (always(WRONG), WRONG, "unsupported"),
+    ],
+)
+async def test_a_draft_is_all_that_is_shown_unless_a_better_answer_follows(
+    scripted_llm, sync, reply, shown, outcome
+):
+    engine = checked_draft(scripted_llm, reply)
+    pieces, response = await streamed_text(engine, sync)
+    assert "".join(pieces) == shown
+    draft, _, final = shown.rpartition(NOTICE)
+    draft = draft or final
+    assert pieces[: len(draft)] == list(draft)
     answer = await full_answer(engine, sync)
-    assert answer.response == RIGHT
-    assert outcome_of(answer) == "supported"
-    assert answer.source_nodes[0].node.node_id == "n0"
-
-
-@both
-async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted_llm, sync):
-    shown_text, response = await streamed_text(
-        checked_draft(scripted_llm, always(WRONG)), sync
-    )
-    assert "".join(shown_text) == WRONG
-    assert outcome_of(response) == "unsupported"
+    assert answer.response == final
+    for told in (response, answer):
+        assert outcome_of(told) == outcome
+        assert told.source_nodes[0].node.node_id == "n0"
 
 
 @both

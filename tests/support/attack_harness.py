@@ -85,21 +85,16 @@ class Obeying:
         return f"Context: {reply}" if self.kind == "rewrite" else reply
 
 
-TRIED: dict[tuple[str, str], Outcome] = {}
-
-
 def tried(attack: dict[str, Any], method: str) -> Outcome:
-    """The attack against one method, with a model that obeys it; tried once."""
-    key = (attack["id"], method)
-    if key not in TRIED:
-        outcome = TRIED[key] = Outcome()
-        if method.startswith("s2a"):
-            _s2a(attack, method, "default", outcome, "source")
-            _s2a(attack, method, "default", outcome, "written")
-            _s2a(attack, method, "select", outcome)
-        else:
-            _augmenter(attack, method, outcome)
-    return TRIED[key]
+    """The attack against one method, with a model that obeys it."""
+    outcome = Outcome()
+    if method.startswith("s2a"):
+        _s2a(attack, method, "default", outcome, "source")
+        _s2a(attack, method, "default", outcome, "written")
+        _s2a(attack, method, "select", outcome)
+    else:
+        _augmenter(attack, method, outcome)
+    return outcome
 
 
 def _placed(attack: dict[str, Any]) -> dict[str, list[str]]:

@@ -67,6 +67,14 @@ class Down:
         return self.retrieve(query)
 
 
+def next_outcome(outcomes):
+    """Take the next of a list, of which the last stays for ever; raise it if it is an exception."""
+    outcome = outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 class Chain:
     """Plays drafts, the last for ever; counts what it did outside."""
 
@@ -77,10 +85,7 @@ class Chain:
 
     def draft(self, request):
         self.asked.append(request)
-        reply_text = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(reply_text, Exception):
-            raise reply_text
-        return reply_text
+        return next_outcome(self.left)
 
     async def adraft(self, request):
         return self.draft(request)
@@ -97,9 +102,7 @@ class Pieces:
         self.closed = 0
 
     def _draft(self):
-        reply_text = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(reply_text, Exception):
-            raise reply_text
+        reply_text = next_outcome(self.left)
         for at in range(0, len(reply_text), self.size):
             self.sent += 1
             yield reply_text[at : at + self.size]
@@ -126,17 +129,8 @@ class Pieces:
 
 def scripted(*replies):
     """A model that says these in turn, and the last one for ever; an exception among them is raised."""
-    remaining_text = list(replies)
-
-    def reply(messages):
-        reply_text = (
-            remaining_text.pop(0) if len(remaining_text) > 1 else remaining_text[0]
-        )
-        if isinstance(reply_text, Exception):
-            raise reply_text
-        return reply_text
-
-    return FunctionLLM(reply)
+    left = list(replies)
+    return FunctionLLM(lambda messages: next_outcome(left))
 
 
 def check_loop(make, question, history=()):

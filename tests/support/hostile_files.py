@@ -80,7 +80,8 @@ _DOCUMENT = """<?xml version="1.0"?>{doctype}
  xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"
  xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"
  xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing">
-<w:body><w:p><w:hyperlink r:id="r1"><w:r><w:t>The tower is old.{entity}</w:t></w:r></w:hyperlink></w:p>
+<w:body><w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>The tower</w:t></w:r></w:p>
+<w:p><w:hyperlink r:id="r1"><w:r><w:t>The tower is old.{entity}</w:t></w:r></w:hyperlink></w:p>
 <w:p><w:r><w:drawing><wp:inline><a:graphic><a:graphicData><a:blip r:link="r1"/><a:blip r:embed="r1"/>
 </a:graphicData></a:graphic></wp:inline></w:drawing></w:r></w:p>
 <w:altChunk r:id="r1"/></w:body></w:document>"""
@@ -106,13 +107,13 @@ def write_hostile_files(folder, marker):
     for number, address in enumerate(ADDRESSES):
         texts.update(_texts_with(address, number))
         for kind in DOCX_RELATIONS:
-            _write_docx(folder / f"{kind}-{number}.docx", kind, address)
+            write_docx(folder / f"{kind}-{number}.docx", kind, address)
         for n, action in enumerate(PDF_ACTIONS):
             path = folder / f"action{n}-{number}.pdf"
             path.write_bytes(pdf_bytes(action.format(address)))
         doctype = f'<!DOCTYPE a [<!ENTITY b SYSTEM "{address}">]>'
         path = folder / f"entity-{number}.docx"
-        _write_docx(
+        write_docx(
             path,
             "image",
             address,
@@ -151,7 +152,8 @@ def _texts_with(address, number):
     return texts
 
 
-def _write_docx(path, kind, target, doctype="", entity=""):
+def write_docx(path, kind, target, doctype="", entity=""):
+    """A heading, and a sentence that leads to the target."""
     mode = ' TargetMode="External"'
     relations = _RELATIONS.format(
         kind=kind,
@@ -206,7 +208,7 @@ def _write_pickles(folder, marker):
 
 def _write_bombs(folder):
     """Files that unpack to a thousand times their size."""
-    _write_docx(folder / "bomb.docx", "image", "a.png")
+    write_docx(folder / "bomb.docx", "image", "a.png")
     path = folder / "bomb.docx"
     with (
         zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as package,
@@ -218,9 +220,7 @@ def _write_bombs(folder):
     for n in range(1, 10):
         laughs += f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">'
     doctype = f"<!DOCTYPE w [{laughs}]>"
-    _write_docx(
-        folder / "laughs.docx", "image", "a.png", doctype=doctype, entity="&a9;"
-    )
+    write_docx(folder / "laughs.docx", "image", "a.png", doctype=doctype, entity="&a9;")
     (folder / "laughs.xml").write_text(f"{doctype}<w>&a9;</w>")
     (folder / "deep.html").write_text("<div>" * 50_000)
     (folder / "deep.json").write_text("[" * 50_000)

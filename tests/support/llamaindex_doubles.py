@@ -20,7 +20,39 @@ def calls(name, usage=None, **arguments):
     )
 
 
-class Calling(FunctionCallingLLM):
+class ChatForms:
+    """Before a class of LlamaIndex's with ``chat`` and ``stream_chat``: all other forms of asking, by these."""
+
+    async def achat(self, messages, **kwargs):
+        return self.chat(messages, **kwargs)
+
+    async def astream_chat(self, messages, **kwargs):
+        async def pieces():
+            for piece in self.stream_chat(messages, **kwargs):
+                yield piece
+
+        return pieces()
+
+    def complete(self, prompt, formatted=False, **kwargs):
+        reply = self.chat([ChatMessage(role="user", content=prompt)])
+        return CompletionResponse(text=reply.message.content)
+
+    async def acomplete(self, prompt, formatted=False, **kwargs):
+        return self.complete(prompt)
+
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        for piece in self.stream_chat([ChatMessage(role="user", content=prompt)]):
+            yield CompletionResponse(text=piece.message.content, delta=piece.delta)
+
+    async def astream_complete(self, prompt, formatted=False, **kwargs):
+        async def pieces():
+            for piece in self.stream_complete(prompt):
+                yield piece
+
+        return pieces()
+
+
+class Calling(ChatForms, FunctionCallingLLM):
     """``script(messages, tools=...)`` gives each message; streams hand it out in one piece."""
 
     script: object
@@ -36,34 +68,8 @@ class Calling(FunctionCallingLLM):
         message = self.script(list(messages), **kwargs)
         return ChatResponse(message=message, delta=message.content)
 
-    async def achat(self, messages, **kwargs):
-        return self.chat(messages, **kwargs)
-
     def stream_chat(self, messages, **kwargs):
         yield self.chat(messages, **kwargs)
-
-    async def astream_chat(self, messages, **kwargs):
-        async def pieces():
-            yield self.chat(messages, **kwargs)
-
-        return pieces()
-
-    def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(
-            text=self.chat([ChatMessage(role="user", content=prompt)]).message.content
-        )
-
-    async def acomplete(self, prompt, formatted=False, **kwargs):
-        return self.complete(prompt)
-
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        yield self.complete(prompt)
-
-    async def astream_complete(self, prompt, formatted=False, **kwargs):
-        async def pieces():
-            yield self.complete(prompt)
-
-        return pieces()
 
     def _prepare_chat_with_tools(
         self,

@@ -6,7 +6,10 @@ import numpy as np
 
 from denoise_core import Passage
 from denoise_core.embedded.sample import sample_questions
+from denoise_core.end import PASSAGE, QUERY, Layout
 from denoise_core.question import Question
+
+SHORT_LAYOUT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 
 
 def states_of(reader, query, texts, layers):

@@ -2,14 +2,7 @@
 tests are of what is done with verdicts; real judges have their own."""
 
 import pytest
-from judging import by_words
+from judging import let_words_judge
 from tiny_augmenter import passages, question  # noqa: F401
 
-
-@pytest.fixture(autouse=True)
-def words_judge(monkeypatch):
-    from denoise_core.augmenter.utility import Groundedness
-
-    monkeypatch.setattr(
-        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
-    )
+words_judge = pytest.fixture(autouse=True)(let_words_judge)

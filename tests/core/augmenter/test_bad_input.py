@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Down, check_loop, scripted
 from augmenter_laws import check_answer
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,7 +195,7 @@ texts = st.text("ab .\n语", max_size=1000)
 def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(
     results, tokens, about
 ):
-    rows = tuple(Passage(text, f"{n}") for n, text in enumerate(results))
+    rows = tuple(passages_of(results))
     kept_passages, dropped = truncate_to_budget(rows, tokens, about)
     assert count_tokens(kept_passages) <= tokens
     spans = [s for p in kept_passages for s in p.source_spans] + [

@@ -1,6 +1,6 @@
 """Fault injection: any effect may fail or return nonsense at any point: an answer, or a mistake that is raised."""
 
-from augmenter_doubles import check_loop
+from augmenter_doubles import check_loop, next_outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,10 +96,7 @@ class Outside:
         self.left = list(outcomes)
 
     def next(self, *_):
-        outcome = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        return next_outcome(self.left)
 
     async def anext(self, *_):
         return self.next()
@@ -115,7 +112,7 @@ def outcomes(kind):
 UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     outcomes(SERVED),
     outcomes(FOUND),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from augmenter_doubles import scripted
+from growing_texts import passages_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -216,14 +217,14 @@ def test_a_link_through_a_hub_costs_more_than_a_rare_one():
     assert score_of_pair(rare) > score_of_pair(hub)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.text("ab c", max_size=8), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=12),
     st.integers(0, 9),
 )
 def test_chains_are_paths_of_linked_passages_each_set_once(texts, pairs, tokens):
-    passages = tuple(Passage(t, str(n)) for n, t in enumerate(texts))
+    passages = tuple(passages_of(texts))
     links = [Link(Span(str(a), 0, 1), "x", str(b)) for a, b in pairs]
     linked = {frozenset(pair) for pair in pairs}
     term_scores = BM25Retriever(passages).term_scores("a b c")

@@ -56,25 +56,6 @@ def test_without_evidence_nothing_the_model_says_is_supported(
     assert at_hand.outcome is Outcome.SUPPORTED
 
 
-@pytest.mark.parametrize(
-    ("unsupported", "outcome"),
-    [("send", Outcome.UNSUPPORTED), ("abstain", Outcome.ABSTAINED)],
-)
-def test_what_an_unsupported_answer_becomes_is_a_choice(
-    passages, question, unsupported, outcome
-):
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(WRONG),
-            ListRetriever(passages),
-            limits=LoopLimits(unsupported=unsupported),
-        ),
-        question,
-    )
-    assert answer.outcome is outcome
-    assert (answer.text == WRONG) == (unsupported == "send")
-
-
 def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_again(
     passages, question
 ):

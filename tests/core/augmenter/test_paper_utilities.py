@@ -19,6 +19,7 @@ def test_knowledge_f1_is_that_of_the_sentence_that_fits_best():
     verdict = judged(
         "It has 5,300 seats [1].",
         TEXT,
+        "Nothing alike.",
         utility=KnowledgeF1(),
     )
     assert (verdict.outcome, verdict.score) == ("pass", 1.0)
@@ -26,17 +27,6 @@ def test_knowledge_f1_is_that_of_the_sentence_that_fits_best():
     assert half.score == pytest.approx(2 * 2 / (2 + 4))
     assert judged("Nothing alike.", TEXT, utility=KnowledgeF1()).outcome == "fail"
     assert judged("It has seats.", utility=KnowledgeF1()).kinds == {"empty_evidence"}
-
-
-def test_more_passages_never_lower_knowledge_f1():
-    alone = judged("It has 5,300 seats.", TEXT, utility=KnowledgeF1())
-    among = judged(
-        "It has 5,300 seats.",
-        TEXT,
-        "x " * 500,
-        utility=KnowledgeF1(),
-    )
-    assert among.score == alone.score
 
 
 @pytest.mark.parametrize(

@@ -91,19 +91,6 @@ def test_a_refusal_that_the_evidence_answers_is_written_again(
     assert tags == ["search", "draft", "judge", "draft", "judge"]
 
 
-def test_an_honest_abstention_is_sent_as_written(passages):
-    answer = Augmenter(
-        scripted("No lo sé."),
-        ListRetriever(passages),
-        judge=judge_of("1 no_claim\nabstains"),
-    ).answer("How heavy is the Eiffel Tower?")
-    assert (answer.text, answer.outcome, answer.stop_reason) == (
-        "No lo sé.",
-        Outcome.ABSTAINED,
-        StopReason.ABSTAINED,
-    )
-
-
 def test_a_falsehood_that_begins_with_we_is_judged(passages, question):
     judge = FunctionLLM(lambda messages: '1 contradicted 1.1 "no tower"\nanswers')
     loop = Augmenter(

@@ -119,7 +119,7 @@ def test_a_judge_that_is_the_drafting_model_is_not_shown():
     assert isinstance(results[-1], Finished)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.sampled_from([GOOD, HALF, BAD, "", "unknown", OSError("gone")]),

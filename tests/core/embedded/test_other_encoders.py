@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from growing_texts import passages_of
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
+from denoise_core import InputError, fit_denoiser, load_denoiser
 from denoise_core.question import Question
 from denoise_core.scorers import BM25Scorer, EmbeddingScorer
 
@@ -52,7 +53,7 @@ def test_a_fit_takes_another_encoder_with_its_prefixes_and_finds_it_again(
     questions = []
     for number in range(24):
         texts = [" ".join(generator.choice(WORDS, 5)) for _ in range(4)]
-        passages = tuple(Passage(text, str(i)) for i, text in enumerate(texts))
+        passages = tuple(passages_of(texts))
         questions.append(Question(f"{texts[0]} {number}", passages, frozenset({"0"})))
     fitted = fit_denoiser(questions, encoder=encoder_folder)
     assert fitted.stack.names == ("cosine", "bm25")

@@ -170,6 +170,16 @@ def byte_tokenizer():
     return build_tokenizer
 
 
+@pytest.fixture(scope="module")
+def llama(tiny):
+    return tiny("llama")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(byte_tokenizer):
+    return byte_tokenizer()
+
+
 @pytest.fixture(scope="session")
 def chat_template():
     return (

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def test_a_budget_never_takes_worse_ones_for_what_does_not_fit(keep, scores, kep
     texts = ["a" * 40, "b" * 400, "c" * 40]
     score_of_text = dict(zip(texts, scores, strict=True))
     scorer = FunctionScorer(lambda query, text: score_of_text[text])
-    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
+    passages = passages_of(texts)
     result = ENDDenoiser(scorer, keep=keep).denoise("q", passages)
     assert [int(passage.id) for passage in result.passages] == kept
 
@@ -107,7 +108,7 @@ def test_a_budget_never_takes_worse_ones_for_what_does_not_fit(keep, scores, kep
     st.lists(st.text(alphabet="ab. \n#", max_size=60), max_size=4), st.integers(1, 40)
 )
 def test_a_budget_holds_whatever_the_text_and_its_laws_too(texts, token_limit):
-    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
+    passages = passages_of(texts)
     scorer = FunctionScorer(lambda query, text: float(len(text) % 5))
 
     def make(**settings):

@@ -1,8 +1,6 @@
 """ENDDenoiser keeps every law of a denoiser, with any scorer, on any input."""
 
-import asyncio
 import math
-import threading
 
 import pytest
 from hypothesis import given
@@ -88,20 +86,6 @@ def test_chunks_without_text_never_reach_the_scorer_nor_displace_text():
     assert seen_texts == texts_of(result) == ["text"]
 
 
-def test_one_passage_stays():
-    assert texts_of(ENDDenoiser(BY_LENGTH).denoise("q", some("only"))) == ["only"]
-    strict = ENDDenoiser(BY_LENGTH, threshold=99, min_keep=0)
-    assert texts_of(strict.denoise("q", some("only"))) == []
-
-
-def test_a_passage_of_two_megabytes():
-    text = "A sentence that says little. " * 70_000 + "Here it is: needle."
-    denoiser = ENDDenoiser(BY_QUERY, keep=1, chunker=sentence_chunker(1000))
-    (kept,) = texts_of(denoiser.denoise("needle", some(text)))
-    assert "needle" in kept
-    assert len(kept) <= 1000
-
-
 def test_duplicate_ids_are_refused():
     with pytest.raises(InputError, match="unique_ids"):
         ENDDenoiser(BY_LENGTH).denoise("q", [Passage("a", "x"), Passage("b", "x")])
@@ -144,21 +128,6 @@ def test_the_trace_has_the_scores_and_their_time():
     assert (event.tag, event.reply) == ("score", (1.0, None, 3.0))
     assert [span.passage_id for span in event.effect.spans] == ["p0", "p1", "p2"]
     assert event.seconds >= 0
-
-
-async def test_the_event_loop_goes_on_while_chunks_are_scored():
-    go = threading.Event()
-
-    def wait_for_the_loop(asked_query, input_text):
-        assert go.wait(10), "the loop never ran: adenoise blocked it"
-        return 1.0
-
-    task = asyncio.create_task(
-        ENDDenoiser(FunctionScorer(wait_for_the_loop)).adenoise("q", some("a"))
-    )
-    await asyncio.sleep(0)
-    go.set()
-    assert len((await task).passages) == 1
 
 
 @pytest.mark.parametrize(

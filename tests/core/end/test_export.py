@@ -8,12 +8,13 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from growing_texts import passages_of
 from local_server import answering, json_reply
-from readings import states_of
+from readings import SHORT_LAYOUT, states_of
 from safetensors import safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from denoise_core import InputError, Passage, ProbeMismatch
+from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import (
     ENDDenoiser,
     HiddenReader,
@@ -28,9 +29,7 @@ from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_lab.export import export_probe
 
-SHORT = ReadingSettings(
-    layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
-)
+SHORT = ReadingSettings(layout=SHORT_LAYOUT)
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
 NO_CLASS = (
     "cohere cohere2 granite ernie4_5 lfm2 llama4_text gemma4_text gemma4_text-plain"
@@ -38,11 +37,6 @@ NO_CLASS = (
 HAS_BIAS = """
     gpt2 gptj gpt_neo gpt_neox falcon falcon-alibi opt bloom phi starcoder2 stablelm nemotron persimmon
 """
-
-
-@pytest.fixture(scope="module")
-def tokenizer(byte_tokenizer):
-    return byte_tokenizer()
 
 
 def fitted(model, tokenizer, settings=SHORT, layer=3):
@@ -223,7 +217,7 @@ def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(classifier, remo
 
 
 async def test_an_async_denoiser_awaits_the_server(remote, exported):
-    passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    passages = passages_of(TEXTS)
     denoiser = ENDDenoiser(remote(), keep=1)
     (kept,) = (await denoiser.adenoise("who?", passages)).passages
     (expected,) = ENDDenoiser(exported[1], keep=1).denoise("who?", passages).passages

@@ -76,11 +76,13 @@ def test_folds_keep_questions_whole_and_all_hold_golds():
     assert set(folds[labels]) == set(range(5))
 
 
-def test_few_questions_make_fewer_folds():
+def test_few_questions_make_fewer_folds_and_a_card_with_what_the_caller_says():
     states, labels, groups = some_states(questions=3)
     assert set(assign_folds(np.array(groups), labels, 5)) == {0, 1, 2}
-    probe = build_probe(fit_regression(states, labels, groups), READING, labels, groups)
-    assert probe.card["fit"]["questions"] == 3
+    line, card = fit_regression(states, labels, groups), {"data": "made up"}
+    probe = build_probe(line, READING, labels, groups, card=card)
+    assert probe.card["data"] == "made up"
+    assert probe.card["fit"]["questions"] == probe.card["fit"]["relevant chunks"] == 3
 
 
 def test_outranking_is_the_area_under_the_curve_within_each_question():
@@ -95,14 +97,6 @@ def test_outranking_is_the_area_under_the_curve_within_each_question():
     assert by_question == pytest.approx(np.mean(theirs))
     alone = question_auc(scores.ravel(), labels.ravel(), np.arange(60))
     assert alone == pytest.approx(roc_auc_score(labels.ravel(), scores.ravel()))
-
-
-def test_a_card_has_the_fit_and_what_the_caller_says():
-    states, labels, groups = some_states()
-    line, card = fit_regression(states, labels, groups), {"data": "made up"}
-    probe = build_probe(line, READING, labels, groups, card=card)
-    assert probe.card["data"] == "made up"
-    assert probe.card["fit"]["relevant chunks"] == 40
 
 
 STATES, GROUPS = np.ones((4, 2)), [1, 1, 2, 2]

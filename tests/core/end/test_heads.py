@@ -129,16 +129,12 @@ def test_a_text_beyond_the_window_is_read_in_parts(make_reader):
     assert np.isfinite(scorer.score(QUESTION, texts)).all()
 
 
-def test_empty_texts_and_questions_have_scores(make_reader):
+def test_empty_texts_and_questions_have_scores_and_no_texts_no_rows(make_reader):
     reader = make_reader()
     scorer = ProbeScorer(reader, make_probe(reader))
     assert np.isfinite(scorer.score(QUESTION, ["", *TEXTS])).all()
     assert np.isfinite(scorer.score("", TEXTS)).all()
     assert scorer.score(QUESTION, []).size == 0
-
-
-def test_no_texts_have_no_rows(make_reader):
-    reader = make_reader()
     states = reader.read([], [1, 3]).by_layer
     assert states[1].shape == states[3].shape == (0, 4)
     assert attention_of(reader.with_heads(HEADS), []).shape == (0, len(HEADS))

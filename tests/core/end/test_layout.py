@@ -35,7 +35,7 @@ def prompt_of(layout, tokenizer, question, passage):
     return bound.assemble(*bound.encode([passage, question]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     question=st.text(max_size=20),
     passage=st.text(max_size=40),
@@ -55,7 +55,7 @@ def test_the_spans_hold_the_texts_ids_and_nothing_is_retokenised(
     assert own_length == len(passage_ids) + len(question_ids)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     one=st.text(max_size=20), other=st.text(max_size=20), passage=st.text(max_size=40)
 )

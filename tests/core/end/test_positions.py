@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from readings import states_of
+from readings import SHORT_LAYOUT, states_of
 
-from denoise_core.end import PASSAGE, QUERY, HiddenReader, Layout, ReadingSettings
+from denoise_core.end import HiddenReader, ReadingSettings
 from denoise_core.local.batching import position_limit
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 
-SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 ORIGINAL = 48
 ROPE = {
     "longrope": {
@@ -44,7 +43,7 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(
         return HiddenReader(
             model,
             tokenizer=byte_tokenizer(),
-            settings=ReadingSettings(layout=SHORT),
+            settings=ReadingSettings(layout=SHORT_LAYOUT),
             prefix=PrefixCache(bytes_kept),
         )
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from readings import states_of
+from readings import SHORT_LAYOUT, states_of
 
 from denoise_core import InputError
 from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
@@ -19,12 +19,11 @@ from denoise_core.local.kv_cache.prefix_reader import PrefixReader
 from denoise_core.local.partial_forward import get_partial_forward
 from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
-SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]
 HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
 
 
-def pair_of_readers(model, tokenizer, layout=SHORT, prefix_cache=None):
+def pair_of_readers(model, tokenizer, layout=SHORT_LAYOUT, prefix_cache=None):
     """A reader that keeps prefixes, and one that keeps nothing."""
     return [
         HiddenReader(
@@ -68,16 +67,6 @@ def test_kept_prefixes_change_nothing_in_any_family(
         assert len(cache) == 0
     else:
         assert (why, cache.hits, cache.misses) == (None, 4, 4)
-
-
-@pytest.fixture(scope="module")
-def llama(tiny):
-    return tiny("llama")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(byte_tokenizer):
-    return byte_tokenizer()
 
 
 def test_random_ragged_trials_are_exact(llama, tokenizer):
@@ -147,7 +136,7 @@ def test_pooled_states_depend_on_no_neighbour_and_no_cache(
 
 def test_a_decoders_pooling_by_spans_depends_on_no_neighbour(llama, tokenizer):
     """Also where the passage's tokens are needed, and nothing can be kept."""
-    settings = ReadingSettings(layout=SHORT, pooling="cls_mean_question")
+    settings = ReadingSettings(layout=SHORT_LAYOUT, pooling="cls_mean_question")
     reader = HiddenReader(llama, tokenizer=tokenizer, settings=settings)
     together = states_of(reader, "who?", TEXTS, [3])[3]
     alone = [states_of(reader, "who?", [text], [3])[3][0] for text in TEXTS]
@@ -165,16 +154,16 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     prefix_cache = PrefixCache(1 << 24)
     other_layout = Layout("other", ("\nQuestion: ", QUERY), system=("Look:", PASSAGE))
     for model, layout, layer in (
-        (llama, SHORT, 3),
-        (llama, SHORT, 4),
+        (llama, SHORT_LAYOUT, 3),
+        (llama, SHORT_LAYOUT, 4),
         (llama, other_layout, 3),
-        (tiny("llama", seed=1), SHORT, 3),
-        (tiny("llama").to(torch.bfloat16), SHORT, 3),
+        (tiny("llama", seed=1), SHORT_LAYOUT, 3),
+        (tiny("llama").to(torch.bfloat16), SHORT_LAYOUT, 3),
     ):
         readers = pair_of_readers(model, tokenizer, layout, prefix_cache)
         check_equal(readers, ["who?"], layer=layer)
         assert prefix_cache.hits == 0, "an entry of something else was used"
-    later_reader, _ = pair_of_readers(llama, tokenizer, SHORT, prefix_cache)
+    later_reader, _ = pair_of_readers(llama, tokenizer, SHORT_LAYOUT, prefix_cache)
     states_of(later_reader, "who else?", TEXTS, [3])
     assert prefix_cache.hits == 4, "the same model under a new reader finds its entries"
 
@@ -218,7 +207,7 @@ def test_a_trial_that_nobody_waits_for_says_nothing_of_the_model(llama):
 
 
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
-    readers = pair_of_readers(llama, tokenizer, SHORT, PrefixCache(40_000))
+    readers = pair_of_readers(llama, tokenizer, SHORT_LAYOUT, PrefixCache(40_000))
     queries = ["who?", "why?", "when was it?"] * 2
 
     def work(number):

@@ -1,4 +1,4 @@
-"""A folder with a probe, on states or on heads, is taken by both adapters in the same way."""
+"""A folder with a probe, on states or on heads, is what a LangChain compressor keeps by."""
 
 import numpy as np
 import pytest
@@ -44,18 +44,3 @@ def test_langchain(probe_reader):
         [documents.Document(page_content=text) for text in TEXTS], QUESTION
     )
     assert [document.page_content for document in kept] == [best_text(reader, folder)]
-
-
-def test_llamaindex(probe_reader):
-    schema = pytest.importorskip("llama_index.core.schema")
-    from llamaindex_denoise import DenoisePostprocessor
-
-    reader, folder = probe_reader
-    scorer = ProbeScorer(reader, Probe.load(folder))
-    postprocessor = DenoisePostprocessor(denoiser=ENDDenoiser(scorer), keep=1)
-    nodes = [
-        schema.NodeWithScore(node=schema.TextNode(text=text), score=1.0)
-        for text in TEXTS
-    ]
-    kept = postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
-    assert [node.text for node in kept] == [best_text(reader, folder)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from readings import states_of
+from readings import SHORT_LAYOUT, states_of
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaModel
 
 from denoise_core import InputError, ProbeMismatch
@@ -13,21 +13,18 @@ from denoise_core.end import (
     SCQ,
     HeadReader,
     HiddenReader,
-    Layout,
     Probe,
     ProbeScorer,
     ReadingSettings,
 )
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.layout import PASSAGE, QUERY, TokenPrompt
+from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.loading import LoadOptions, load_model
 from denoise_core.local.partial_forward import get_partial_forward, model_inputs
 from denoise_core.testing import check_scorer
 from denoise_lab.layouts import SQC
 
-SHORT = ReadingSettings(
-    layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
-)
+SHORT = ReadingSettings(layout=SHORT_LAYOUT)
 TEXTS = [
     "alpha " * 9,
     "",
@@ -37,16 +34,6 @@ TEXTS = [
     "e" * 61,
     "a\ud800",
 ]
-
-
-@pytest.fixture(scope="module")
-def llama(tiny):
-    return tiny("llama")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(byte_tokenizer):
-    return byte_tokenizer()
 
 
 def probe_for(reader, layer=3):

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from growing_texts import passages_of
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, Usage
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
@@ -16,7 +17,7 @@ from denoise_core.support.answer_prompt import answer_messages
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
 TEXTS = ("rain", "gold hall", "snow", "sun")
-PASSAGES = [Passage(text, str(number)) for number, text in enumerate(TEXTS)]
+PASSAGES = passages_of(TEXTS)
 GOLD = ENDDenoiser(FunctionScorer(lambda query, t: float("gold" in t)), keep=1)
 HELLO = [Message("user", "hello")]
 
@@ -115,28 +116,26 @@ def test_messages_cannot_make_special_tokens(tokenizer, byte_tokenizer):
         assert tok.decode(wild).count(evil) == 1
 
 
-def test_a_template_without_a_system_role_gets_it_with_the_question(byte_tokenizer):
-    template = (
-        "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-        "<s>{{ m['content'] }}</s>{% endfor %}"
-    )
-    tok = byte_tokenizer(template=template)
-    messages = [Message("system", "S"), Message("user", "U")]
-    assert tok.decode(tokenize_messages(tok, messages)) == "<s>S\n\nU</s>"
-    with pytest.raises(InputError, match="refuses the messages"):
-        tokenize_messages(tok, messages[::-1])
+REFUSES_SYSTEM = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    "<s>{{ m['content'] }}</s>{% endfor %}"
+)
+LEAVES_SYSTEM_OUT = (
+    "{% for m in messages %}{% if m['role'] != 'system' %}"
+    "<s>{{ m['content'] }}</s>{% endif %}{% endfor %}"
+)
 
 
-def test_a_template_that_leaves_the_system_message_out_gets_it_with_the_question(
-    byte_tokenizer,
+@pytest.mark.parametrize("template", [REFUSES_SYSTEM, LEAVES_SYSTEM_OUT])
+def test_a_template_without_a_system_message_gets_it_with_the_question(
+    byte_tokenizer, template
 ):
-    template = (
-        "{% for m in messages %}{% if m['role'] != 'system' %}"
-        "<s>{{ m['content'] }}</s>{% endif %}{% endfor %}"
-    )
     tok = byte_tokenizer(template=template)
     messages = [Message("system", "S"), Message("user", "U")]
     assert tok.decode(tokenize_messages(tok, messages)) == "<s>S\n\nU</s>"
+    if template == REFUSES_SYSTEM:
+        with pytest.raises(InputError, match="refuses the messages"):
+            tokenize_messages(tok, messages[::-1])
 
 
 def test_a_passage_cannot_close_its_mark():

@@ -1,7 +1,5 @@
 """Each rule keeps what it says, ties go to the earlier chunk, and the limits hold for all of them."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,13 +48,6 @@ def test_a_share_is_rounded_up_and_never_led_astray_by_float_products(number, pe
     assert fraction_count(percent / 100, number) == -(-percent * number // 100)
 
 
-@given(scores_of_any_kind)
-def test_a_threshold_of_minus_infinity_keeps_all(chunk_scores):
-    assert kept_of(None, chunk_scores, threshold=-math.inf) == list(
-        range(len(chunk_scores))
-    )
-
-
 @given(scores_of_any_kind, st.floats(allow_nan=False))
 def test_a_threshold_keeps_what_reaches_it(chunk_scores, threshold):
     reference = [
@@ -77,13 +68,6 @@ def test_limits_hold_for_every_rule(chunk_scores, at_least, at_most, keep):
     at_most = max(at_most, at_least)
     kept_items = kept_of(keep, chunk_scores, min_keep=at_least, max_keep=at_most)
     assert min(at_least, len(chunk_scores)) <= len(kept_items) <= at_most
-
-
-@given(scores_of_any_kind, st.integers(1, 45))
-def test_more_kept_contains_less_kept(chunk_scores, key_name):
-    assert set(kept_of(key_name, chunk_scores)) <= set(
-        kept_of(key_name + 1, chunk_scores)
-    )
 
 
 def test_of_equal_scores_the_earlier_chunk_is_kept():

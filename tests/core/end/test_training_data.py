@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from growing_texts import passages_of
 
 from denoise_core import InputError, Passage
 from denoise_core.end.fit.data import questions_from_documents
@@ -67,4 +68,4 @@ def test_a_copy_of_the_relevant_passage_is_never_an_irrelevant_one():
 @pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["", " "]])
 def test_documents_that_give_nothing_are_named(texts):
     with pytest.raises(InputError):
-        questions_from_documents([Passage(t, str(i)) for i, t in enumerate(texts)])
+        questions_from_documents(passages_of(texts))

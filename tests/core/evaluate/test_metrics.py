@@ -55,11 +55,7 @@ def test_sizes_must_agree():
         recall_at([1, 2], [True], [0, 0], 0.5)
 
 
-def test_intervals_hold_the_value_and_shrink_with_more_questions():
-    low, high = wilson_interval(45, 50)
-    assert low < 0.9 < high
-    assert wilson_interval(900, 1000)[1] - wilson_interval(900, 1000)[0] < high - low
-    assert wilson_interval(0, 10)[0] == pytest.approx(0, abs=1e-9)
+def test_intervals_hold_the_value_and_need_one():
     values = np.array([1.0, 0.0, 1.0, 1.0] * 20)
     low, high = bootstrap_interval(values)
     assert low < 0.75 < high

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_server import reranking, words
 
-from denoise_core import Guard, InputError, Passage
+from denoise_core import Guard, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
@@ -124,7 +124,7 @@ def test_a_text_that_is_refused_drops_none(server, fault):
     scorer = RemoteReranker(server.url, batch=5)
     with pytest.raises(BadReply, match=rf"\({fault}\): a text may be too long"):
         scorer.score(QUERY, TEXTS)
-    passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    passages = passages_of(TEXTS)
     result = Guard(ENDDenoiser(scorer, keep=1)).denoise(QUERY, passages)
     assert result.passages == tuple(passages)
     assert f"({fault})" in result.fallback

@@ -19,6 +19,7 @@ from denoise_core.runtime.record import (
     result_summary,
     source_coverage,
 )
+from denoise_core.spans import merge_spans
 
 text = st.text(max_size=600)
 scores = st.none() | st.floats()
@@ -69,16 +70,6 @@ def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
     assert json.loads(json.dumps(record)) == record
 
 
-def join_ranges(ranges):
-    """Ranges in order, those that touch as one."""
-    joined = []
-    for start, end in ranges:
-        if joined and joined[-1][1] == start:
-            start, _ = joined.pop()
-        joined.append([start, end])
-    return joined
-
-
 @given(results())
 def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     passages, result = made
@@ -87,7 +78,7 @@ def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     expected = {}
     for passage_id, ranges in source_coverage(kept, passages)[0].items():
         if ranges:
-            expected[passage_id] = join_ranges(ranges)
+            expected[passage_id] = list(map(list, merge_spans(ranges)))
     listed = record["spans"]
     left_out = record.get("spans_left_out", 0)
     expected_count = sum(map(len, expected.values()))

@@ -130,6 +130,7 @@ TWINS = (PASSAGES[0], Passage(PASSAGES[0].text, "twin"))
         ("1-3\nANSWERED: no", PASSAGES, {"on_irrelevant": "keep"}),
         ("1-3\nANSWERED: no", PASSAGES, {"on_irrelevant": "drop"}),
         ("1, 3\nANSWERED: yes", TWINS, {}),
+        ("1\nANSWERED: yes", TWINS, {}),
     ],
 )
 def test_a_repeated_question_has_the_same_result_without_a_call(
@@ -142,12 +143,3 @@ def test_a_repeated_question_has_the_same_result_without_a_call(
     for _ in range(2):
         assert outcome(denoiser.denoise("How tall?", passages)) == outcome(first)
     assert call_count(llm) == 1
-
-
-def test_of_two_passages_of_one_text_what_is_kept_is_known_again(store):
-    llm = says("1\nANSWERED: yes")
-    denoiser = cached(llm, store)
-    first, second = (denoiser.denoise("How tall?", TWINS) for _ in range(2))
-    assert call_count(llm) == 1
-    assert first.passages[0] in second.passages
-    assert second.answered == "yes"

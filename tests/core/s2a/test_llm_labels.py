@@ -1,9 +1,9 @@
 """A model's selection labels questions, and END is calibrated on them."""
 
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from bs4 import BeautifulSoup
 from headless import chromium, told_by
 
 from denoise_core import InputError, Passage, calibrate
@@ -84,23 +84,6 @@ def test_what_the_model_fails_on_is_told_in_its_place():
 HOSTILE = '</script><script>alert(1)</script> <img src=x onerror="alert(2)"> {{ 7*7 }} \u2028\r\n&amp; ]]>'
 
 
-class PageParser(HTMLParser):
-    """Ticks, texts and tags in their order."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.ticks, self.texts, self.tags = [], [], []
-        self.feed(path.read_text("utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        if tag == "input":
-            self.ticks.append("checked" in dict(attrs))
-
-    def handle_data(self, data):
-        self.texts.append(" ".join(data.split()))
-
-
 def hostile(question):
     passages = [
         Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE})
@@ -120,17 +103,19 @@ def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_
 ):
     questions = list(map(hostile, ASKED.values()))
     write_labels(questions, tmp_path / "labels.jsonl")
-    page = PageParser(tmp_path / "labels.jsonl.html")
+    html = (tmp_path / "labels.jsonl.html").read_text("utf-8")
+    page = BeautifulSoup(html, "html.parser")
     expected_ticks = []
-    shown_texts = iter(page.texts)
+    shown_texts = (" ".join(text.split()) for text in page.find_all(string=True))
     for question in questions:
         expected_ticks += question.labels
         for text in (question.text, *(p.text_with_header for p in question.passages)):
             shown = " ".join(text.split())
             assert any(shown in shown_text for shown_text in shown_texts), text
-    assert page.ticks == expected_ticks
-    assert "img" not in page.tags
-    assert page.tags.count("script") == 2
+    ticks = [box.has_attr("checked") for box in page.find_all("input")]
+    assert ticks == expected_ticks
+    assert page.img is None
+    assert len(page.find_all("script")) == 2
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")

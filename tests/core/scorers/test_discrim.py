@@ -51,14 +51,6 @@ def test_every_text_is_asked_about_once_and_quoted():
     assert "Question: Q {passage}" in user.content, "braces in a question are text"
 
 
-def test_the_papers_baseline_keeps_what_is_said_yes_to():
-    texts = ("A tree.", "It is the sea.", "the sea is salty")
-    passages = [Passage(text, text) for text in texts]
-    denoiser = ENDDenoiser(LLMDiscrim(FunctionLLM(knows)), threshold=0.5)
-    kept = denoiser.denoise("What is salty?", passages).passages
-    assert [passage.text for passage in kept] == list(texts[1:])
-
-
 def test_a_failing_call_raises():
     def fails(messages):
         if "tree" in messages[-1].content:

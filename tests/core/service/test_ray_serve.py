@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from growing_texts import passages_of
 from ray_cluster import two_nodes
 
-from denoise_core import Passage
 from denoise_core.embedded import DefaultScorer, default_denoiser
 
 COOKBOOK = Path(__file__).parents[3] / "cookbook"
@@ -52,11 +52,7 @@ def post(url, path, **body):
 
 
 def test_answers_are_the_services_own(url):
-    expected = (
-        default_denoiser()
-        .denoise(QUERY, [Passage(t, str(n)) for n, t in enumerate(TEXTS)])
-        .as_json()
-    )
+    expected = default_denoiser().denoise(QUERY, passages_of(TEXTS)).as_json()
     assert (
         post(url, "/v1/denoise", query=QUERY, passages=TEXTS)["passages"]
         == expected["passages"]

@@ -5,6 +5,7 @@ import json
 import httpx
 import numpy as np
 import pytest
+from growing_texts import passages_of
 from judging import WordForWord
 from service_server import serving
 
@@ -27,7 +28,7 @@ TEXTS = [
     "A tower stands in the harbour.",
     "Rain fell all day.",
 ]
-PASSAGES = tuple(Passage(t, str(i)) for i, t in enumerate(TEXTS))
+PASSAGES = tuple(passages_of(TEXTS))
 LIMITS = ServiceLimits(max_body_bytes=20_000, max_passages=50, max_characters=10_000)
 
 

@@ -77,7 +77,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.one_of(MARKDOWN, st.text(max_size=200), JSON.map(json.dumps)))
 @example(
     answer="It was <think>so</think> in 1889."
@@ -135,7 +135,6 @@ FORMS = [
 ]
 
 
-@settings(deadline=None)
 @given(st.permutations(FORMS), st.integers(1, 3))
 def test_each_word_of_an_answer_is_in_exactly_one_unit(forms, count) -> None:
     words = [f"word{n}x" for n in range(3 * count)]

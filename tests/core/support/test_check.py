@@ -277,28 +277,6 @@ def test_a_field_that_the_question_asks_for_is_a_claim():
     assert not parse_answer(order, "Where is my order?").claims
 
 
-WORDS = st.sampled_from(
-    [
-        "The",
-        "tower",
-        "was",
-        "not",
-        "1889",
-        "$3.2",
-        "million",
-        "O'Brien",
-        ".",
-        "\n-",
-        "[1]",
-        "**",
-        "Yes,",
-        "?",
-        "小",
-        "塔",
-    ]
-)
-
-
 def test_a_name_of_particles_alone_is_a_name():
     """It left no words to compare: an IndexError."""
     assert not same_name("mo s", "da")
@@ -313,18 +291,15 @@ def test_a_name_of_particles_alone_is_a_name():
 PIECES = st.sampled_from(
     [*"ADESYU ,.-'’()[]%$°½²٣①…—\n\x00\u200b\u202e\u0301\ud83dİßﬁ塔米", "Al", "La", "DA", "Della", "Van", "Mo",
      "Tower", "tower", "1889", "1,000", "3:45 p.m.", "12/31/1999", "XIV", "not", "no", "[1]", "[2, 3]", "half",
-     "Dr.", "St.", "P.M.", "May", "der"]
+     "Dr.", "St.", "P.M.", "May", "der", "was", "$3.2", "million", "O'Brien", "\n-", "**", "Yes,", "?"]
 )  # fmt: skip
 ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14).map(
     "".join
 )
 
 
-ANY_TEXT = ODD | st.lists(WORDS, max_size=40).map(" ".join)
-
-
-@settings(deadline=None, max_examples=80)
-@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ODD)
+@settings(max_examples=80)
+@given(ODD, ODD, ODD, ODD)
 def test_laws_of_any_check(question, answer, text, header):
     passages = [Passage(text, "p", header=header), TOWER]
     results = check(question, answer, passages)

@@ -1,6 +1,7 @@
 """What a provider cites along with an answer's text counts as a bracket in it does."""
 
 import pytest
+from augmenter_doubles import Chain
 
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter, LoopLimits
@@ -25,6 +26,12 @@ ANSWER = f"{FIRST} {SECOND}"
 def cite(words, cited_text, answer=ANSWER):
     start = answer.index(words)
     return ProviderCitation(start, start + len(words), cited_text)
+
+
+def citing_drafter(*citations):
+    """A drafter whose model's provider cites this with its drafts, one after the other."""
+    found = (RetrievedEvidence(PASSAGES, QUESTION),)
+    return Chain(*(DraftReply(ANSWER, retrieved=found, citations=c) for c in citations))
 
 
 def labels(citations, answer=ANSWER):
@@ -64,7 +71,7 @@ def test_a_passage_over_the_token_limit_may_have_had_what_is_cited():
         judge=lambda question, evidence, claim: True,
         limits=LoopLimits(evidence_tokens=14),
     )
-    answer = loop.answer(QUESTION, drafter=Cited(citations))
+    answer = loop.answer(QUESTION, drafter=citing_drafter(citations))
     texts = [passage.text for passage in answer.memory.evidence]
     assert texts.count("") == 1
     assert answer.outcome == "supported"
@@ -152,27 +159,6 @@ def test_quotations_show_a_cited_text_that_is_nowhere():
     assert statuses == [(words, "nowhere"), (SECOND, "verbatim")]
 
 
-class Cited:
-    """A drafter whose model's provider cites."""
-
-    repeatable = True
-
-    def __init__(self, *citations):
-        self.citations = citations
-
-    def draft(self, request):
-        evidence = RetrievedEvidence(PASSAGES, request.question)
-        citations = self.citations[min(request.attempt, len(self.citations) - 1)]
-        return DraftReply(
-            ANSWER,
-            retrieved=(evidence,),
-            citations=citations,
-        )
-
-    async def adraft(self, request):
-        return self.draft(request)
-
-
 async def test_the_loop_drafts_again_and_keeps_what_was_cited():
     judge = CitationJudge(
         FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
@@ -180,8 +166,9 @@ async def test_the_loop_drafts_again_and_keeps_what_was_cited():
     right = (cite(FIRST, FIRST), cite(SECOND, SECOND))
     wrong = (cite(SECOND, "Visitors pay 14 euros."),)
     loop = Augmenter(judge=judge)
-    answer = loop.answer(QUESTION, drafter=Cited(wrong, right))
-    async_answer = await loop.aanswer(QUESTION, drafter=Cited(wrong, right))
+    answer = loop.answer(QUESTION, drafter=citing_drafter(wrong, right))
+    drafter = citing_drafter(wrong, right)
+    async_answer = await loop.aanswer(QUESTION, drafter=drafter)
     assert (async_answer.text, async_answer.memory) == (answer.text, answer.memory)
     assert (answer.text, answer.outcome) == (ANSWER, "supported")
     assert [a.verdict.outcome for a in answer.memory.attempts] == ["fail", "pass"]

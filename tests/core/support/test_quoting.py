@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from augmenter_doubles import scripted
 from envelopes import enclosed
+from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge_prompt
@@ -264,7 +265,7 @@ def test_everything_that_is_not_ours_is_in_an_envelope_and_on_a_line_with_a_labe
 
 @given(st.lists(st.text(max_size=80), max_size=3))
 def test_labels_are_exact_ranges_and_lose_no_word(texts):
-    passages = [Passage(text, str(n)) for n, text in enumerate(texts)]
+    passages = passages_of(texts)
     evidence = LabelledEvidence(passages)
     for number, passage in enumerate(passages, 1):
         covered = set()

@@ -14,7 +14,6 @@ from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import Document, MetadataMode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llamaindex_engines import outcome_of
-from llamaindex_words import Words
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
@@ -23,11 +22,13 @@ from llamaindex_denoise import (
     Checked,
     DenoisePostprocessor,
     DenoiseTransform,
+    EmbeddedEmbedding,
     record,
 )
 
 QUESTION = "In which city is the red tower?"
 ANSWER = "The red tower is in Porto."
+EMBEDDING = EmbeddedEmbedding()
 PAGES = {
     "red tower": "The red tower is in Porto. Bread is cheap there.",
     "blue bridge": "The blue bridge crosses the river. It is old.",
@@ -51,7 +52,7 @@ def simple():
 def faiss():
     library = pytest.importorskip("faiss")
     module = pytest.importorskip("llama_index.vector_stores.faiss")
-    return module.FaissVectorStore(faiss_index=library.IndexFlatL2(64))
+    return module.FaissVectorStore(faiss_index=library.IndexFlatL2(384))
 
 
 def qdrant():
@@ -84,14 +85,19 @@ def index_of(store, transformations=()):
         StorageContext.from_defaults(vector_store=store) if store is not None else None
     )
     index = VectorStoreIndex.from_documents(
-        DOCUMENTS, embed_model=Words(), storage_context=storage, transformations=steps
+        DOCUMENTS,
+        embed_model=EMBEDDING,
+        storage_context=storage,
+        transformations=steps,
     )
     if getattr(store, "_aclient", None) is not None:
         nodes = steps[0](DOCUMENTS)
         for step in steps[1:]:
             nodes = step(nodes)
         for n in nodes:
-            n.embedding = Words()._get_text_embedding(n.get_content(MetadataMode.EMBED))
+            n.embedding = EMBEDDING.get_text_embedding(
+                n.get_content(MetadataMode.EMBED)
+            )
         asyncio.run(store.async_add(nodes))
     return index
 
