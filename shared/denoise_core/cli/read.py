@@ -114,9 +114,7 @@ class _PassageReader:
         name = file.name
         try:
             text, encoding = _file_text(file)
-            records = None
-            if not self.keeps_json or file.suffix in _RECORD_SUFFIXES:
-                records = _split_records(file, text)
+            records = self._records(file, text)
         except (OSError, UnicodeDecodeError, csv.Error, InputError) as error:
             message = f"cannot read {name!r} as text: {error}"
             if file.is_in_folder:
@@ -142,6 +140,11 @@ class _PassageReader:
             except InputError as error:
                 self._reject(f"{name}, {record_location}: {error}")
         return True
+
+    def _records(self, file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:
+        if self.keeps_json and file.suffix not in _RECORD_SUFFIXES:
+            return None
+        return _split_records(file, text)
 
     def _add(self, passage_id: str | None, passage: Passage) -> None:
         if self.visible_text:
