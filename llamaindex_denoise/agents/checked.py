@@ -113,6 +113,14 @@ def checked_workflow(
             "workflow check what a step returns with Checked(engine)"
         )
     _check_tool_names(no_evidence, [workflow] if agents is None else agents.values())
+    return _with_checks(workflow, augmenter, frozenset(no_evidence))
+
+
+def _with_checks(
+    workflow: WorkflowT, augmenter: Augmenter, no_evidence: frozenset[str]
+) -> WorkflowT:
+    """A checked copy of a workflow and of its agents, of which one may lack a tool."""
+    agents = getattr(workflow, "agents", None)
     checks: type = FinalOutputChecks
     if agents is None:
         checks = AgentAnswerChecks
@@ -122,12 +130,12 @@ def checked_workflow(
     Workflow.__init__(checked_copy, **{n: getattr(workflow, f"_{n}") for n in names})
     # Agents are pydantic models, which refuse attributes that are no fields.
     object.__setattr__(checked_copy, "augmenter", augmenter)
-    object.__setattr__(checked_copy, "no_evidence", frozenset(no_evidence))
+    object.__setattr__(checked_copy, "no_evidence", no_evidence)
     if agents is not None:
         checked_agents = {}
         for name, agent in agents.items():
             if not isinstance(agent, FinalOutputChecks):
-                agent = checked_workflow(agent, augmenter, no_evidence)
+                agent = _with_checks(agent, augmenter, no_evidence)
             checked_agents[name] = agent
         object.__setattr__(checked_copy, "agents", checked_agents)
     return checked_copy
@@ -345,10 +353,11 @@ class AgentAnswerChecks(FinalOutputChecks):
     async def finalize(
         self, ctx: Context, output: AgentOutput, memory: BaseMemory
     ) -> AgentOutput:
-        """Run LlamaIndex's step, and judge what a tool returns directly.
+        """Forget rejected drafts, and judge what a tool returns directly.
 
         The result of a tool with ``return_direct`` is judged by its own sources and
-        sent whatever the verdict.
+        sent whatever the verdict. A handoff ends here too: the next agent keeps other
+        notes, and has not written those drafts.
         """
         for tool_call in await _stored(ctx, "current_tool_calls", []):
             if not tool_call.return_direct or tool_call.tool_output.is_error:
@@ -359,6 +368,7 @@ class AgentAnswerChecks(FinalOutputChecks):
                 draft = DraftReply(text, retrieved=evidence)
                 await self._publish(ctx, await self._judge_draft(ctx, draft))
             break
+        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
         final_output: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
         return final_output

@@ -334,7 +334,8 @@ class _Conversion:
             }
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
-        return NodeWithScore(node=node, score=to_float(source_nodes[0].score))
+        known_scores = [s.score for s in source_nodes if s.score is not None]
+        return NodeWithScore(node=node, score=to_float(max(known_scores, default=None)))
 
     def sources(self, kept: Passage) -> list[Passage]:
         """The input passages of a text: the one of the same id, or those it covers."""

@@ -111,6 +111,19 @@ def test_a_name_that_no_tool_has_is_refused(is_workflow, tool_name):
         Checked(agent, no_evidence={tool_name})
 
 
+def test_a_tool_of_one_agent_among_several_may_be_named():
+    def notes(query: str) -> str:
+        """Reads the notebook."""
+        return query
+
+    llm = Calling(script=None)
+    reader = FunctionAgent(name="reader", description="", tools=[notes], llm=llm)
+    guide = FunctionAgent(name="guide", description="", llm=llm)
+    workflow = AgentWorkflow(agents=[reader, guide], root_agent="guide")
+    checked = Checked(workflow, no_evidence={"notes"})
+    assert all(agent.no_evidence == {"notes"} for agent in checked.agents.values())
+
+
 def test_an_agent_that_takes_nothing_back_is_refused():
     class Plain(BaseWorkflowAgent):
         async def take_step(self, ctx, llm_input, tools, memory):

@@ -169,6 +169,19 @@ async def test_every_agent_of_a_workflow_is_checked_across_a_handoff():
     assert WRONG not in run.streamed_text
 
 
+async def test_an_agent_reads_no_feedback_on_the_draft_of_another(scripted_llm):
+    handoff = calls("handoff", to_agent="guide", reason="x")
+    desk = function_agent(
+        Says(LOOK, WRONG, handoff), name="desk", description="", can_handoff_to=None
+    )
+    guide_says = Says(LOOK_IN_REACT, RIGHT)
+    guide = react_agent(guide_says, scripted_llm, description="", can_handoff_to=[])
+    workflow = AgentWorkflow(agents=[desk, guide], root_agent="desk")
+    run = await ask(Checked(workflow))
+    assert run.text == RIGHT
+    assert WRONG not in guide_says.seen_prompts[0]
+
+
 @pytest.mark.parametrize(
     ("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")]
 )

@@ -4,7 +4,7 @@ import pytest
 from broken_parts import TWO_SENTENCES as TEXT
 from broken_parts import Uncopied, Unspeakable, first_sentence
 from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_denoisers import ids_of
+from llamaindex_denoisers import Joins, ids_of
 
 from denoise_core.runtime import fallbacks
 from denoise_core.s2a import S2ADenoiser
@@ -100,3 +100,15 @@ def test_a_question_that_could_not_be_cleared_is_said_beside_each_node():
     assert all(
         "no part that asks" in record(hit.node)["question_note"] for hit in kept_items
     )
+
+
+@pytest.mark.parametrize("scores", [(0.2, 0.9), (None, 0.9), (0.9, 0.2), (None, None)])
+def test_text_of_several_nodes_has_their_best_score(scores):
+    scored_nodes = []
+    for id_, score in zip("ab", scores, strict=True):
+        node = TextNode(text=f"Tower {id_}.", id_=id_)
+        scored_nodes.append(NodeWithScore(node=node, score=score))
+    denoiser = DenoisePostprocessor(denoiser=Joins())
+    [joint] = denoiser.postprocess_nodes(scored_nodes, query_str="q")
+    expected = 0.9 if 0.9 in scores else None
+    assert joint.score == expected

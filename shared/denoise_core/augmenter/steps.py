@@ -22,7 +22,7 @@ from denoise_core.augmenter.drafting.drafter import (
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.consolidate import (
     Consolidator,
-    merge_apart,
+    merge_both_kinds,
     merge_new,
 )
 from denoise_core.augmenter.knowledge.evidence_budget import (
@@ -306,7 +306,7 @@ def _with_draft_evidence(
     if not draft_reply.retrieved:
         return memory
     counted, excluded = split_evidence(draft_reply, memory)
-    new_counted, new_excluded = merge_apart(memory, [counted], [excluded])
+    new_counted, new_excluded = merge_both_kinds(memory, [counted], [excluded])
     topic = f"{memory.question} {candidate}"
     evidence = _within_limit((*memory.evidence, *new_counted), limits, topic)
     return replace(

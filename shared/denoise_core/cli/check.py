@@ -68,7 +68,7 @@ def check_command(
     Ends with status 0 if the passages support it, 3 if they do not or only in part, and
     4 if that is unknown, or nothing is claimed. Without --llm no judge reads it: each
     claim gets the sentence that shares most of its words, if at least half, and the
-    numbers, dates and names that no passage has; each quotation, whether it is verbatim.
+    numbers, dates and names that it lacks; each quotation, whether it is verbatim.
     Lines of HTML, PDF and docx are those of their text, as its reader sees it.
 
     **Example**

@@ -21,6 +21,7 @@ from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
 NOT_JSON = object()  # `None` is a JSON value
+_RECORD_SUFFIXES = (".csv", ".tsv", ".jsonl")
 _HTML_SUFFIXES = (".html", ".htm")
 _MAX_CELL_CHARACTERS = 2**31 - 1  # the most that the csv module takes everywhere
 
@@ -97,8 +98,11 @@ def read_passages(
 class _PassageReader:
     """Collects passages and warnings, file by file."""
 
-    def __init__(self, skip_bad: bool, visible_text: bool) -> None:
+    def __init__(
+        self, skip_bad: bool, visible_text: bool, *, keeps_json: bool = False
+    ) -> None:
         self.skip_bad = skip_bad
+        self.keeps_json = keeps_json
         self.visible_text = visible_text
         self.warnings: list[str] = []
         self._left_out_count = 0
@@ -110,7 +114,7 @@ class _PassageReader:
         name = file.name
         try:
             text, encoding = _file_text(file)
-            records = _split_records(file, text)
+            records = self._records(file, text)
         except (OSError, UnicodeDecodeError, csv.Error, InputError) as error:
             message = f"cannot read {name!r} as text: {error}"
             if file.is_in_folder:
@@ -136,6 +140,11 @@ class _PassageReader:
             except InputError as error:
                 self._reject(f"{name}, {record_location}: {error}")
         return True
+
+    def _records(self, file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:
+        if self.keeps_json and file.suffix not in _RECORD_SUFFIXES:
+            return None
+        return _split_records(file, text)
 
     def _add(self, passage_id: str | None, passage: Passage) -> None:
         if self.visible_text:
@@ -184,13 +193,19 @@ class _PassageReader:
 def read_answer(source: str) -> tuple[str, Sequence[str]]:
     """Return the text of an answer, and what the user should know about its file.
 
+    JSON is read whole, except for JSON lines: an answer may be an object, of which each
+    field is checked.
+
     Args:
         source: A file, or ``-`` for standard input.
 
     Raises:
         InputError: It cannot be read, or has several texts.
     """
-    loaded = read_passages(source, visible_text=True)
+    reader = _PassageReader(skip_bad=False, visible_text=True, keeps_json=True)
+    for file in _source_files(source):
+        reader.add_file(file)
+    loaded = reader.finish()
     if len(loaded.passages) > 1:
         raise InputError(
             f"--answer {source}: expected one text, got {len(loaded.passages)}; the "
@@ -228,7 +243,8 @@ def is_html(passage: Passage) -> bool:
 
     A part of a page may be well-formed XML, too.
     """
-    suffix = PurePath(passage.metadata.get("file", "")).suffix.lower()
+    file_name = str(passage.metadata.get("file", ""))  # a record's own may be anything
+    suffix = PurePath(file_name).suffix.lower()
     return suffix in _HTML_SUFFIXES or chunk_text(passage.text).text_format == "html"
 
 

@@ -131,10 +131,26 @@ def time_limit(seconds: float | None, meter: Meter | None) -> float | None:
 
 
 def timeout_error(
-    limit: float | None, meter: Meter | None, server: str = ""
+    limit: float | None,
+    meter: Meter | None,
+    server: str = "",
+    *,
+    is_budget_limit: bool = False,
 ) -> Exception:
-    """Return the budget's end if that has come, else the call's own."""
+    """Return the budget's end if that has come, else the call's own.
+
+    Args:
+        limit: The seconds that were up.
+        meter: What has been spent.
+        server: Names the server in the message.
+        is_budget_limit: Whether the budget set the limit. A timer may end before the
+            meter's clock does (uvloop's counts in milliseconds): the clock alone does
+            not tell.
+    """
     refusal = meter.refusal(0) if meter else None
+    if refusal is None and meter and limit is not None and is_budget_limit:
+        budget_seconds = meter.budget.seconds or limit
+        return BudgetExceeded("seconds", budget_seconds, meter.seconds)
     return refusal or TimeoutError(f"no reply{server} within {limit or 0.0:.3g} s")
 
 

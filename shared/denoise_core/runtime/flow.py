@@ -207,7 +207,10 @@ async def _aexecute_call(runner: FlowRunner[Any], call: EffectCall) -> Any:
         except TimeoutError as error:
             if not deadline.expired():
                 raise  # the server's own time-out, not ours
-            raise timeout_error(limit, call.meter) from error
+            is_budget_limit = limit != runner.call_seconds
+            raise timeout_error(
+                limit, call.meter, is_budget_limit=is_budget_limit
+            ) from error
     except BaseException as error:
         return call.fail(error)
 
@@ -223,7 +226,8 @@ def _with_timeout(seconds: float, meter: Meter | None, function: Callable[[], T]
     except TimeoutError as error:
         if future.done():
             raise  # the server's own time-out, not ours
-        raise timeout_error(limit, meter) from error
+        is_budget_limit = limit != seconds
+        raise timeout_error(limit, meter, is_budget_limit=is_budget_limit) from error
     finally:
         if not future.done():
             cancel_token.cancel()

@@ -124,8 +124,10 @@ def _judge_answer(
     has_evidence = any(map(has_words, passages))
     verdict_of_form = verdict_without_claims(question, answer, parsed_answer)
     if verdict_of_form is not None:
-        is_open = _is_open(verdict_of_form, parsed_answer, answer_judge)
-        if not (is_open and has_evidence):
+        is_left_to_judge = _is_left_to_judge(
+            verdict_of_form, parsed_answer, answer_judge
+        )
+        if not (is_left_to_judge and has_evidence):
             return verdict_of_form
     if not has_evidence:
         return EMPTY_EVIDENCE
@@ -142,7 +144,7 @@ def _judge_answer(
     return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
 
 
-def _is_open(
+def _is_left_to_judge(
     verdict_of_form: AnswerVerdict, parsed: ParsedAnswer, judge: Judge | None
 ) -> bool:
     """Whether a judge is asked about an answer of this form all the same.

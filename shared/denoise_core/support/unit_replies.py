@@ -47,9 +47,8 @@ _DETAIL_KINDS: Mapping[str, frozenset[str]] = {
 }
 _QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“", "«": "»"}
 _FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
-_SEPARATORS = str.maketrans(
-    ",:/'’`", "      "
-)  # that a number or a word may have inside
+# Marks that a number or a word may have inside: blanks, or a dash between two tokens.
+_SEPARATORS = str.maketrans(",:/'’`_-‐‑", "       –––")
 _MAX_LINES = 2000
 _MAX_DIGITS = 12
 _MAX_RANGE = 60  # labels of one range
@@ -199,8 +198,7 @@ def _tokenize_line(line: str) -> Iterator[_Token]:
             for number_text in lexeme.text.split():
                 yield _Token(_number_kind(number_text), number_text)
         elif lexeme.kind != "mark":
-            for word in lexeme.folded_text.replace("-", "_").split("_"):
-                yield _Token("word", word)
+            yield _Token("word", lexeme.folded_text)
         elif lexeme.text in _SIGN_KINDS:
             yield _Token(_SIGN_KINDS[lexeme.text], lexeme.text)
 

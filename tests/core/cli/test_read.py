@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import check_tiling
 
 from denoise_core import InputError, Passage
-from denoise_core.cli.read import read_passages
+from denoise_core.cli.read import is_html, read_answer, read_passages
 from denoise_core.errors import MissingExtra
 from denoise_core.text.structural import chunk_text, structural_chunker
 
@@ -111,6 +111,22 @@ def test_standard_input_is_json_lines_or_text(monkeypatch):
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         assert [p.text for p in read_passages("-").passages] == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ['{\n "total": "8 euros."\n}', '{"text": "8", "note": "9."}', '[{"text": "8"}]'],
+)
+def test_an_answer_in_json_is_read_whole(monkeypatch, tmp_path, answer):
+    (tmp_path / "answer.json").write_text(answer)
+    assert read_answer(str(tmp_path / "answer.json"))[0] == answer
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert read_answer("-")[0] == answer
+
+
+@pytest.mark.parametrize("name", [None, 7, "a.txt"])
+def test_a_field_called_file_may_be_anything(name):
+    assert not is_html(Passage("Just words.", "a", metadata={"file": name}))
 
 
 BAD_LINES = {

@@ -32,7 +32,7 @@ from denoise_core.evaluate.datasets import (
 )
 from denoise_core.evaluate.metrics import exact_match
 from denoise_core.question import Question
-from denoise_core.testing import FunctionScorer
+from denoise_core.testing import FunctionLLM, FunctionScorer
 from denoise_core.types import Reply, Span
 
 TOWER = "The Eiffel Tower was finished in 1889."
@@ -198,6 +198,21 @@ def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
         assert (figures.questions, figures.failures) == (5, failures)
         assert figures.needed_kept.count == 6, "what was kept is known all the same"
     assert "failed on 1 questions, first line 3" in " ".join(summary_lines(evaluation))
+
+
+def test_what_a_failed_denoiser_passed_on_is_no_figure_of_its():
+    def fail(messages):
+        raise ConnectionError("the model is away")
+
+    s2a = Strategy("S2A", {"kind": "s2a", "variant": "select"})
+    reader = YearReader()
+    evaluation = evaluate(TOWERS[:6], [s2a], answerer=reader, llm=FunctionLLM(fail))
+    figures = evaluation.figures_for("S2A")
+    assert (figures.questions, len(figures.failures)) == (0, 6)
+    assert figures.needed_kept is None
+    assert figures.accuracy is None
+    assert evaluation.recommendation.name == "everything"
+    assert "S2A failed" in evaluation.recommendation.reason
 
 
 def test_a_mistake_raises():

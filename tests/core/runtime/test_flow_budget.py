@@ -111,6 +111,25 @@ def test_the_deadline_ends_an_async_call_in_the_middle_and_refuses_the_next_sync
         run_flow(asking(), llm=Hanging(), budget=Budget(seconds=0))
 
 
+class EarlyTimers(asyncio.SelectorEventLoop):
+    """Timers end 50 ms early; those of uvloop, which counts in milliseconds, up to one."""
+
+    def call_at(self, when, *arguments, **options):
+        return super().call_at(when - 0.05, *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("call_seconds", "expected"), [(None, BudgetExceeded), (0.1, TimeoutError)]
+)
+def test_the_budgets_end_is_told_from_a_calls_whenever_the_timer_ends(
+    call_seconds, expected
+):
+    budget = Budget(seconds=0.2)
+    settings = {"llm": Hanging(), "budget": budget, "call_seconds": call_seconds}
+    with asyncio.Runner(loop_factory=EarlyTimers) as runner, pytest.raises(expected):
+        runner.run(arun_flow(asking(), **settings))
+
+
 @drivers
 def test_the_outsides_own_timeout_stays_a_timeout(drive):
     def fail(messages):

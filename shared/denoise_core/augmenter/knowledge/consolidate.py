@@ -164,10 +164,10 @@ def merge_new(
     """
     counted_lists = [[p for p in results if p.counts] for results in result_lists]
     other_lists = [[p for p in results if not p.counts] for results in result_lists]
-    return merge_apart(memory, counted_lists, other_lists)
+    return merge_both_kinds(memory, counted_lists, other_lists)
 
 
-def merge_apart(
+def merge_both_kinds(
     memory: WorkingMemory,
     counted_lists: Sequence[Sequence[Passage]],
     excluded_lists: Sequence[Sequence[Passage]],

@@ -673,9 +673,9 @@ def _denoise(
         if is_user_error(error):
             raise
         return QuestionOutcome(case, error=format_error(error))
+    if len(result.failures) == len(question.passages):  # it denoised nothing
+        return QuestionOutcome(case, error=result.fallback)
     outcome = measure_outcome(case, result, count_tokens)
-    if len(result.failures) == len(question.passages):
-        outcome = replace(outcome, error=result.fallback)
     return replace(outcome, seconds=seconds if is_timed else None)
 
 
