@@ -29,7 +29,7 @@ EXTRA_PURPOSES = {
     "remote": "remote rerankers",
     "serve": "the HTTP service",
     "mcp": "the MCP server",
-    "evaluate": "the laboratory's plots",
+    "evaluate": "fits on your questions, the laboratory's plots",
 }
 
 

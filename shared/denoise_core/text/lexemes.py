@@ -31,6 +31,11 @@ _PLAIN_MARKS = str.maketrans(
     dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-")
 )
 _BROKEN_WORD = re.compile(rf"[{_HYPHENS}]\n[ \t]{{0,9}}|\u00ad")
+# 1,234.5 and 12,34,567; 1.234,5 and 3,5. Anything else with a comma is a row of cells.
+_COMMA_NUMBER = re.compile(
+    r"\d+(?:,\d{2,3})*,\d{3}(?:\.\d+)?|\d+(?:[.'’\u00a0\u202f]\d{3})*,\d+|.*[:/].*"
+)
+_ROW_PART = re.compile(r"[^,]+|,")
 _SPACED_NUMBER = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.,:/]*\d)")
 _PADDING = 5
 
@@ -78,22 +83,42 @@ def pad_lexemes(lexemes: Lexemes) -> list[Lexeme]:
 def tokenize_text(text: str) -> list[Lexeme]:
     """Return the lexemes of a text in order, without white space.
 
-    Linear in the length of the text.
+    Linear in the length of the text. Numbers in the cells of a row without spaces are
+    one lexeme each.
+
+    >>> [lexeme.text for lexeme in tokenize_text("10.9,1590,9 or 1,234.5")]
+    ['10.9', ',', '1590', ',', '9', 'or', '1,234.5']
     """
     lexemes: list[Lexeme] = []
     previous_end = 0
     while match := _LEXEME.search(text, previous_end):
         kind: LexemeKind = match.lastgroup  # type: ignore[assignment]
         start, end = match.span()
+        starts_line = not lexemes or "\n" in text[previous_end:start]
+        is_row = kind == "number" and "," in match[0]
+        if is_row and not _COMMA_NUMBER.fullmatch(match[0]):
+            lexemes += _split_row(match[0], start, starts_line=starts_line)
+            previous_end = end
+            continue
         if kind == "number" and end - start <= 3:
             spaced_number = _SPACED_NUMBER.match(text, start)
             if spaced_number is not None:
                 end = spaced_number.end()
         raw_text = text[start:end]
         folded_text = raw_text if kind == "mark" else fold_case(raw_text)
-        starts_line = not lexemes or "\n" in text[previous_end:start]
         lexemes.append(Lexeme(raw_text, folded_text, kind, start, end, starts_line))
         previous_end = end
+    return lexemes
+
+
+def _split_row(row_text: str, start: int, *, starts_line: bool) -> list[Lexeme]:
+    """Return the numbers and commas of a row of cells that begins at ``start``."""
+    lexemes = []
+    for cell in _ROW_PART.finditer(row_text):
+        kind: LexemeKind = "mark" if cell[0] == "," else "number"
+        first, last = start + cell.start(), start + cell.end()
+        lexemes.append(Lexeme(cell[0], cell[0], kind, first, last, starts_line))
+        starts_line = False
     return lexemes
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -131,6 +132,13 @@ def test_dense_finds_the_nearest_and_embeds_once():
     assert results[0].score == pytest.approx(1.0, abs=0.05)
     assert calls == [len(CORPUS), 1, 1]
     assert DenseRetriever([], embed).retrieve("x") == ()
+
+
+def test_dense_search_needs_no_extra_and_equal_cosines_keep_the_order(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    passages = [Passage("ab", "1"), Passage("zz", "2"), Passage("ab", "3")]
+    retriever = DenseRetriever(passages, letters, k=10)
+    assert [passage.id for passage in retriever.retrieve("ab")] == ["1", "3", "2"]
 
 
 @pytest.mark.parametrize(

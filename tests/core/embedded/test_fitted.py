@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from denoise_core.embedded.fitted import (
     percentile_interval,
 )
 from denoise_core.end.calibration import required_text_fraction
+from denoise_core.errors import MissingExtra
 
 QUESTIONS = short_questions(24, 5, 200)
 UNRELATED = [Passage("Bread is cheap.", "a"), Passage("It rained.", "b")]
@@ -150,6 +152,15 @@ def test_slips_say_what_to_do(tmp_path):
     (tmp_path / "denoiser.json").write_text(json.dumps({"format": "something else"}))
     with pytest.raises(InputError, match="not a denoiser of this release"):
         load_denoiser(tmp_path)
+
+
+def test_a_fit_without_a_model_needs_the_small_extra(monkeypatch):
+    for module in ("sklearn", "torch", "transformers"):
+        monkeypatch.setitem(sys.modules, module, None)
+    fit_denoiser(QUESTIONS)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(MissingExtra, match=r"rag-denoise\[evaluate\]"):
+        fit_denoiser(QUESTIONS)
 
 
 def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted_denoiser):

@@ -92,6 +92,9 @@ EQUIVALENT_TEXTS = [
     ("It weighs 2 kg.", "It weighs 2000 g."),
     ("Clean it with lukewarm water.", "Clean it with luke-\nwarm water."),
     ("He crossed the Iron Bridge.", "He crossed an iron bridge."),
+    ("The Heron G weighs 10.9 kg.", "model,kg,price_eur,stock\nHeron G,10.9,1590,9"),
+    ("The Heron G costs 1590 euros.", "model,kg,price_eur,stock\nHeron G,10.9,1590,9"),
+    ("The Heron G costs 1590 euros.", "model | price_eur\nHeron G | 1590"),
 ]
 DIFFERENT_TEXTS = [
     ("It cost $3.2 billion.", "It cost $3.2 million.", "number"),
@@ -102,6 +105,8 @@ DIFFERENT_TEXTS = [
     ("It was founded in 1954.", "It was founded in the 1950s.", "date"),
     ("It was the work of Charles I.", "It was the work of Charles II.", "name"),
     ("Luc Berger built it.", "Jean-Luc Berger built it.", "name"),
+    ("The Heron G costs 1690 euros.", "Heron G,10.9,1590,9", "number"),
+    ("It costs 20.9 euros.", "Heron G,20,339,17", "number"),
 ]
 
 

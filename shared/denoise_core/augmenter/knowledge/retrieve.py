@@ -6,12 +6,11 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
 from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
@@ -92,9 +91,10 @@ class BM25Retriever:
 
 
 class DenseRetriever:
-    """The passages closest to the query by cosine (a flat FAISS index, extra ``dense``).
+    """The passages closest to the query by cosine.
 
-    The search is exact. Nothing is loaded or embedded before the first one.
+    The search is exact; equal cosines keep the passages' order. Nothing is loaded or
+    embedded before the first one.
 
     Args:
         passages: The passages to search.
@@ -120,26 +120,23 @@ class DenseRetriever:
         self.k = k
         self._scorer = EmbeddingScorer(embed)
         self._lock = threading.Lock()
-        self._index: Any = None
+        self._vectors: NDArray[np.float32] | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """The closest passages, with their cosines."""
         if not self.passages:
             return ()
         with self._lock:  # models are rarely safe to call from two threads
-            if self._index is None:
-                vectors = self._scorer.text_vectors(
-                    [with_title_line(p) for p in self.passages]
-                )
-                faiss = require("faiss", extra="dense")
-                self._index = faiss.IndexFlatIP(vectors.shape[1])
-                self._index.add(vectors)
-            query_vector = self._scorer.query_vector(query, self._index.d)
-        count = min(self.k, len(self.passages))
-        scores, indexes = self._index.search(query_vector[None], count)
+            if self._vectors is None:
+                texts = [with_title_line(passage) for passage in self.passages]
+                self._vectors = self._scorer.text_vectors(texts)
+            width = self._vectors.shape[1]
+            query_vector = self._scorer.query_vector(query, width)
+        cosines = self._vectors @ query_vector
+        best_first = np.argsort(-cosines, kind="stable")[: self.k]
         return tuple(
-            replace(self.passages[index], score=float(score))
-            for score, index in zip(scores[0], indexes[0], strict=True)
+            replace(self.passages[index], score=float(cosines[index]))
+            for index in best_first
         )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:

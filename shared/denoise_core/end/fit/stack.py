@@ -107,7 +107,7 @@ def _fit_weights(
             2 * RIDGE * trial_weights + expected_features - target_features,
         )
 
-    optimize = require("scipy.optimize", extra="end")
+    optimize = require("scipy.optimize", extra="evaluate")
     signal_count = standard_signals.shape[1]
     best_solution = optimize.minimize(
         loss_and_gradient,

@@ -127,9 +127,8 @@ def _is_stated(fact: Fact, source_facts: Sequence[Fact]) -> bool:
 def _same_number(fact: Fact, other: Fact) -> bool:
     has_values = bool(fact.values and other.values)
     if other.kind != "number" or not has_values:
-        if fact.unit or other.kind not in ("number", "date"):
-            return False
-        return fact.norm == other.norm
+        # A cell such as 1590, with its unit in the header row, may be read as a year.
+        return other.kind in ("number", "date") and fact.norm == other.norm
     factors = unit_factors(fact.unit, other.unit)
     if factors is None:
         return False
