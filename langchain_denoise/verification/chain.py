@@ -44,7 +44,7 @@ from langchain_denoise.observe import (
     Record,
     RecordedCall,
     RecordedRunnable,
-    RunRecords,
+    RunRecord,
     aemit_record,
     emit_record,
 )
@@ -269,9 +269,8 @@ class ChainDrafter(RecordedCall):
         )
 
     @override
-    def records(self, result: Answer) -> RunRecords:
-        record = answer_record(result)
-        return {"question": self.question}, record, record
+    def record(self, result: Answer) -> RunRecord:
+        return {"question": self.question}, answer_record(result)
 
     @property
     def repeatable(self) -> bool:
@@ -449,7 +448,7 @@ class _TracedStream:
             self.last_event = next(events, None)
         while self.last_event is not None:
             if isinstance(self.last_event, (Finished, Revised)):
-                emit_record(run_manager, *call.records(self.last_event.answer))
+                emit_record(run_manager, *call.record(self.last_event.answer))
             yield self.text
             self.last_event = next(events, None)
 
@@ -467,8 +466,8 @@ class _TracedStream:
         async with aclosing(events):
             while self.last_event is not None:
                 if isinstance(self.last_event, (Finished, Revised)):
-                    records = call.records(self.last_event.answer)
-                    await aemit_record(run_manager, *records)
+                    run_record = call.record(self.last_event.answer)
+                    await aemit_record(run_manager, *run_record)
                 yield self.text
                 if self.is_left:
                     return
