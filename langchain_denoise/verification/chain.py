@@ -284,17 +284,13 @@ class ChainDrafter(RecordedCall):
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             output = chain.invoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """`draft` for async."""
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             output = await chain.ainvoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
@@ -307,9 +303,7 @@ class ChainDrafter(RecordedCall):
             yield self.draft(request)
             return
         output = None
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             for chunk in chain.stream(self.chain_input, config, **self.options):
                 output, text = self._add_chunk(output, chunk)
                 if text:
@@ -322,9 +316,7 @@ class ChainDrafter(RecordedCall):
             yield await self.adraft(request)
             return
         output = None
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             async for chunk in chain.astream(self.chain_input, config, **self.options):
                 output, text = self._add_chunk(output, chunk)
                 if text:
@@ -349,16 +341,19 @@ class ChainDrafter(RecordedCall):
             return chunk, ""
 
     @contextmanager
-    def _observe_run(self) -> Iterator[EvidenceHandler]:
-        """The handler of one run; notes whether tools ran, and an error.
+    def _prepare_run(
+        self, request: DraftRequest
+    ) -> Iterator[tuple[AnyRunnable, RunnableConfig, EvidenceHandler]]:
+        """The chain of one run, its config and handler; notes tools' calls and an error.
 
         An `InputError`, which the user has to fix, is raised again without another run.
         """
         if isinstance(self.error, InputError):
             raise self.error
         handler = EvidenceHandler()
+        config = merge_configs(internal_config(), {"callbacks": [handler]})
         try:
-            yield handler
+            yield self._chain_for(request), config, handler
         except Exception as error:
             self.error = error
             raise
@@ -381,20 +376,19 @@ class ChainDrafter(RecordedCall):
 
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
-        retrieved = handler.retrieved
+        retrieved: Sequence[RetrievedEvidence] = handler.retrieved
         claims = extract_output_claims(output, settings.answer)
         chain_values.attach_record(output, {})  # raises where there is no room for it
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
             key = settings.answer if isinstance(settings.answer, str) else None
             chain_values.replace_answer(output, claims.text, key)
-        has_passages = any(evidence.passages for evidence in retrieved)
+        has_passages = any(evidence.passages for evidence in handler.retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
-            passages = chain_values.extract_evidence(
+            retrieved = chain_values.extract_evidence(
                 self.chain_input, output, settings.evidence
             )
-            retrieved = [RetrievedEvidence(passages)] if passages else []
         return DraftReply(
             claims.text,
             handler.usage,
@@ -416,8 +410,7 @@ class ChainDrafter(RecordedCall):
         if result.text != best.candidate:
             key = settings.answer if isinstance(settings.answer, str) else None
             output = chain_values.replace_answer(output, result.text, key)
-        record = record_for_output(result, answer_record(result))
-        return chain_values.attach_record(output, record)
+        return chain_values.attach_record(output, record_for_output(result))
 
 
 @dataclass
@@ -480,10 +473,6 @@ class _TracedStream:
             return self.last_event.text
         is_revised = isinstance(self.last_event, Revised)
         return self.last_event.answer.text if is_revised else ""
-
-
-def _draft_config(handler: EvidenceHandler) -> RunnableConfig:
-    return merge_configs(internal_config(), {"callbacks": [handler]})
 
 
 def answer_chunk(chunk: Any, selector: ValueSelector) -> str:
