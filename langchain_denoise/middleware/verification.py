@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
 from langchain.agents.middleware import (
@@ -29,7 +29,6 @@ from langchain_core.runnables.config import (
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.types import Command
-from pydantic import BaseModel
 from typing_extensions import override
 
 from denoise_core import InputError, Passage, Reply
@@ -40,6 +39,7 @@ from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert.chain_values import (
     EVIDENCE_KEYS,
+    as_mapping,
     attach_record,
     documents_evidence,
     extract_messages,
@@ -343,7 +343,7 @@ def final_claims(
     """What is judged of a final answer; None if it calls tools or has no text."""
     structured = response.structured_response
     if structured is not None:
-        if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
+        if isinstance(as_mapping(structured), Mapping):
             return extract_output_claims(structured, answer)
         return ClaimedOutput(json.dumps(structured, default=str))
     # Several messages are a call of tools in progress, not an answer.

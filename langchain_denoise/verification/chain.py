@@ -241,6 +241,7 @@ class ChainDrafter(RecordedCall):
     ) -> None:
         self.settings = settings
         self.loop = settings._loop
+        self.answer_key = settings.answer if isinstance(settings.answer, str) else None
         self.chain_input = chain_input
         self.options = options
         self.tool_calls = 0
@@ -381,8 +382,7 @@ class ChainDrafter(RecordedCall):
         chain_values.attach_record(output, {})  # raises where there is no room for it
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
-            key = settings.answer if isinstance(settings.answer, str) else None
-            chain_values.replace_answer(output, claims.text, key)
+            chain_values.replace_answer(output, claims.text, self.answer_key)
         has_passages = any(evidence.passages for evidence in handler.retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
@@ -402,14 +402,12 @@ class ChainDrafter(RecordedCall):
     @override
     def build_output(self, result: Answer) -> Any:
         """The output that gave the answer, with the record of the run."""
-        settings = self.settings
         best = result.best
         if best is None:
             raise self.error or RuntimeError(f"no draft: {result.text}")
         output = best.origin
         if result.text != best.candidate:
-            key = settings.answer if isinstance(settings.answer, str) else None
-            output = chain_values.replace_answer(output, result.text, key)
+            output = chain_values.replace_answer(output, result.text, self.answer_key)
         return chain_values.attach_record(output, record_for_output(result))
 
 
