@@ -108,7 +108,7 @@ def _without_raw(output: Any) -> Any:
 
 
 def _answer_key(state: Mapping[str, Any]) -> str | None:
-    """The key of the answer; beside messages, only that of a text or a message."""
+    """The key of the answer; next to messages, only that of a text or a message."""
     for key in ANSWER_KEYS:
         value = state.get(key)
         if isinstance(value, (str, BaseMessage)):
