@@ -80,11 +80,12 @@ def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput
             value = select_value(value, selector, (), "answer")
     state = as_mapping(value)
     while isinstance(state, Mapping):
-        key = _answer_key(state)
+        is_chat = isinstance(value, Mapping) and MESSAGES_KEY in value
+        key = _answer_key(state, only_text=is_chat)
         if key is None:
+            has_answer_key = not state.keys().isdisjoint(ANSWER_KEYS)
             # `find_answer` raises the error for an answer of a wrong type.
-            has_wrong_type = not state.keys().isdisjoint(ANSWER_KEYS)
-            if MESSAGES_KEY in state or (has_wrong_type and isinstance(value, Mapping)):
+            if is_chat or (has_answer_key and isinstance(value, Mapping)):
                 break
             names = [name for name in state if name not in NON_CLAIM_FIELDS]
             return _fields_output({name: state[name] for name in names})
@@ -107,12 +108,12 @@ def _without_raw(output: Any) -> Any:
     return output
 
 
-def _answer_key(state: Mapping[str, Any]) -> str | None:
-    """The key of the answer; next to messages, only that of a text or a message."""
+def _answer_key(state: Mapping[str, Any], *, only_text: bool) -> str | None:
+    """The key of the answer: a text, a message or, unless ``only_text``, an object."""
     for key in ANSWER_KEYS:
         value = state.get(key)
         if isinstance(value, (str, BaseMessage)):
             return key
-        if MESSAGES_KEY not in state and isinstance(as_mapping(value), Mapping):
+        if not only_text and isinstance(as_mapping(value), Mapping):
             return key
     return None
