@@ -13,6 +13,7 @@ from typing_extensions import TypedDict, override
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage
 from denoise_core.ranking import keep_top, may_fill, order_by_score
+from denoise_core.runtime.record import result_summary
 from langchain_denoise.convert.documents import (
     describe_value,
     passages_from_documents,
@@ -24,8 +25,7 @@ from langchain_denoise.observe import (
     Record,
     RecordedCall,
     RecordedRunnable,
-    RunRecords,
-    result_summaries,
+    RunRecord,
 )
 from langchain_denoise.settings import Denoise, request_settings
 
@@ -54,7 +54,7 @@ class DenoiseCompressor(
     the reason when the input was returned instead. All of it is flat, so that stores
     accept it, and holds no query. ``metadata["relevance_score"]`` is set when the method
     scores. What was dropped and why is in the span ``denoise_record``, which every tracer
-    shows, and complete in the custom event ``denoise``.
+    shows, and in the custom event ``denoise``.
 
     One request may use other settings:
     ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``, or as usual
@@ -199,7 +199,7 @@ class _CompressorCall(RecordedCall):
         )
 
     @override
-    def records(self, result: DenoiseResult) -> RunRecords:
+    def record(self, result: DenoiseResult) -> RunRecord:
         if self.settings.shadow:
             from denoise_core.shadow import ShadowCall
             from langchain_denoise.shadow import report_call
@@ -207,7 +207,7 @@ class _CompressorCall(RecordedCall):
             run = self.callback_run
             shadow_call = ShadowCall.from_result(self.passages, result)
             report_call(run.handlers, run.run_id, shadow_call)
-        return (self.run_inputs, *result_summaries(self.passages, result))
+        return self.run_inputs, result_summary(self.passages, result)
 
 
 def _validate_input(input: Any, kwargs: Record) -> DenoiseInput:

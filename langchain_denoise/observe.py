@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 from langchain_core.callbacks import (
@@ -17,17 +16,15 @@ from langchain_core.runnables.utils import Input, Output
 from pydantic import ConfigDict
 from typing_extensions import override
 
-from denoise_core import DenoiseResult, Passage
 from denoise_core._frameworks import cache_signature
 from denoise_core.runtime.budget import limit_concurrency
-from denoise_core.runtime.record import bounded_result_summary, result_summary
 
 EVENT_NAME = "denoise"
 SPAN_NAME = "denoise_record"
 
 Record = dict[str, Any]
-RunRecords: TypeAlias = tuple[Record, Record, Record]
-"""The arguments of `emit_record`: the inputs, the brief and the complete record."""
+RunRecord: TypeAlias = tuple[Record, Record]
+"""The arguments of `emit_record`: what went in, and the record of what came of it."""
 AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager
 
 
@@ -47,7 +44,7 @@ class RecordedCall(ABC):
         """The runnable's output."""
 
     @abstractmethod
-    def records(self, result: Any) -> RunRecords:
+    def record(self, result: Any) -> RunRecord:
         """What is recorded of a result."""
 
 
@@ -87,9 +84,9 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
         with limit_concurrency(config.get("max_concurrency")):
             result = call.run()
         output = call.build_output(result)
-        # Building the records costs time, so it is skipped when nothing listens.
+        # Building the record costs time, so it is skipped when nothing listens.
         if result is not None and has_listeners(run_manager):
-            emit_record(run_manager, *call.records(result))
+            emit_record(run_manager, *call.record(result))
         return cast("Output", output)
 
     @cache_signature
@@ -105,39 +102,29 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
             result = await call.arun()
         output = call.build_output(result)
         if result is not None and has_listeners(run_manager):
-            await aemit_record(run_manager, *call.records(result))
+            await aemit_record(run_manager, *call.record(result))
         return cast("Output", output)
 
 
-def emit_record(
-    run: ParentRunManager, inputs: Record, brief: Record, complete: Record
-) -> None:
-    """Write ``brief`` as a child span, ``complete`` as a custom event.
+def emit_record(run: ParentRunManager, inputs: Record, record: Record) -> None:
+    """Write the record as a child span and as a custom event.
 
     The span exists because tracers ignore custom events.
     """
     child_run = run.get_child()
     span = child_run.on_chain_start({"name": SPAN_NAME}, inputs, name=SPAN_NAME)
-    span.on_chain_end(brief)
-    # Handlers get the complete record, which may be too large for a tracer.
-    dispatch_custom_event(EVENT_NAME, complete)
+    span.on_chain_end(record)
+    dispatch_custom_event(EVENT_NAME, record)
 
 
 async def aemit_record(
-    run: AsyncParentRunManager, inputs: Record, brief: Record, complete: Record
+    run: AsyncParentRunManager, inputs: Record, record: Record
 ) -> None:
     """`emit_record` for async."""
     child_run = run.get_child()
     span = await child_run.on_chain_start({"name": SPAN_NAME}, inputs, name=SPAN_NAME)
-    await span.on_chain_end(brief)
-    await adispatch_custom_event(EVENT_NAME, complete)
-
-
-def result_summaries(
-    passages: Sequence[Passage], result: DenoiseResult
-) -> tuple[Record, Record]:
-    """The bounded summary of a denoising, for the span, and the complete one."""
-    return bounded_result_summary(passages, result), result_summary(passages, result)
+    await span.on_chain_end(record)
+    await adispatch_custom_event(EVENT_NAME, record)
 
 
 def has_listeners(run: AnyRunManager) -> bool:

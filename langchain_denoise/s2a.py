@@ -6,11 +6,12 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import field_validator
+from pydantic import PrivateAttr, field_validator
 from typing_extensions import override
 
 from denoise_core import DenoiseResult, InputError, Passage
 from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.record import result_summary
 from denoise_core.s2a.message import MessageDenoiser, NeutralMessage
 from denoise_core.s2a.options import OnError, Variant
 from denoise_core.s2a.question import MESSAGE_ID
@@ -28,10 +29,9 @@ from langchain_denoise.observe import (
     Record,
     RecordedCall,
     RecordedRunnable,
-    RunRecords,
-    result_summaries,
+    RunRecord,
 )
-from langchain_denoise.settings import LLMLike
+from langchain_denoise.settings import BuiltDenoiser, LLMLike
 
 
 class S2AMessages(RecordedRunnable[Any, list[BaseMessage]]):
@@ -52,6 +52,8 @@ class S2AMessages(RecordedRunnable[Any, list[BaseMessage]]):
     model: LLMLike
     variant: Variant = "select"
     on_error: OnError = "keep"
+
+    _built: BuiltDenoiser = PrivateAttr(default_factory=BuiltDenoiser)
 
     @field_validator("model")
     @classmethod
@@ -74,9 +76,13 @@ class S2AMessages(RecordedRunnable[Any, list[BaseMessage]]):
         if messages is None:
             type_name = type(input).__name__
             raise InputError(f"expected messages or a prompt, got {type_name}")
-        llm = as_llm(self.model)
-        denoiser = MessageDenoiser(llm, variant=self.variant, on_error=self.on_error)
+        settings = [self.model, self.variant, self.on_error]
+        denoiser = self._built.denoiser_for(settings, self._build_denoiser)
         return _MessageCall(messages, denoiser)
+
+    def _build_denoiser(self) -> MessageDenoiser:
+        llm = as_llm(self.model)
+        return MessageDenoiser(llm, variant=self.variant, on_error=self.on_error)
 
 
 class _MessageCall(RecordedCall):
@@ -120,11 +126,10 @@ class _MessageCall(RecordedCall):
         return conversation
 
     @override
-    def records(self, result: NeutralMessage) -> RunRecords:
+    def record(self, result: NeutralMessage) -> RunRecord:
         original = Passage(result.source, MESSAGE_ID)
         kept = Passage(result.text, MESSAGE_ID, is_rewritten=True)
         denoised = DenoiseResult(
             result.question, (kept,), result.dropped, result.trace, result.fallback
         )
-        summaries = result_summaries([original], denoised)
-        return ({"question": result.source}, *summaries)
+        return {"question": result.source}, result_summary([original], denoised)

@@ -7,7 +7,7 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
@@ -81,11 +81,22 @@ class RequestSettings(TypedDict, total=False):
 
 
 class BuiltDenoiser:
-    """The denoiser of some settings, with their values; a copy of it is empty."""
+    """The denoiser of some settings, with their values; a copy of it is empty.
+
+    It is built once, because a denoiser learns what its model's replies look like.
+    """
 
     def __init__(self) -> None:
-        self.values: list[Any] = []
-        self.denoiser: Any = None
+        # Replaced as one: threads of two copies with other settings share this object.
+        self._values_and_denoiser: tuple[list[Any], Any] = ([], None)
+
+    def denoiser_for(self, values: list[Any], build: Callable[[], Any]) -> Any:
+        """The denoiser that was built for these values, or a new one for other values."""
+        built_values, denoiser = self._values_and_denoiser
+        if values != built_values:
+            denoiser = build()
+            self._values_and_denoiser = (values, denoiser)
+        return denoiser
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BuiltDenoiser)  # settings are equal by their values
@@ -156,7 +167,6 @@ class Denoise(BaseModel):
     """Return what came in, unchanged, and only count what would be dropped: for a
     `ShadowReport` among the callbacks. No failure of the denoiser raises then."""
 
-    # Built once, because a denoiser learns what its model's replies look like.
     _built: BuiltDenoiser = PrivateAttr(default_factory=BuiltDenoiser)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -202,10 +212,9 @@ class Denoise(BaseModel):
             InputError: For a setting that does not fit the denoiser.
         """
         values = [getattr(self, name) for name in Denoise.model_fields]
-        if values != self._built.values:
-            self._built.denoiser = self._build_denoiser(self._keep_settings({}))
-            self._built.values = values
-        built = self._built.denoiser
+        built = self._built.denoiser_for(
+            values, lambda: self._build_denoiser(self._keep_settings({}))
+        )
         denoiser: Denoiser = built
         if not overrides.keys().isdisjoint(KeepSettings._fields):
             request_denoiser = self._build_denoiser(self._keep_settings(overrides))

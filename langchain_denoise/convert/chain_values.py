@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -18,7 +17,9 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from denoise_core import InputError, Passage
+from denoise_core.augmenter.drafting import RetrievedEvidence
 from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
@@ -53,15 +54,10 @@ def as_mapping(value: Any) -> Any:
     framework_types = (BaseMessage, PromptValue, Document)
     if isinstance(value, BaseModel) and not isinstance(value, framework_types):
         return {name: getattr(value, name) for name in type(value).model_fields}
-    if is_dataclass_instance(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: getattr(value, name) for name in names}
     return value
-
-
-def is_dataclass_instance(value: Any) -> bool:
-    """Whether the value is an instance of a dataclass, not the class."""
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def extract_question(chain_input: Any, selector: ValueSelector) -> str:
@@ -71,94 +67,80 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
     of `QUESTION_KEYS`.
     """
     if callable(selector):
-        question = selector(chain_input)
-    else:
-        state = as_mapping(chain_input)
-        messages = extract_messages(state)
-        if selector is not None:
-            question = value_under_key(state, selector, "question")
-        elif isinstance(state, str):
-            question = state
-        elif messages is not None:
+        return value_text(selector(chain_input), "the question")
+    question = chain_input
+    if selector is not None or not isinstance(chain_input, str):
+        messages = extract_messages(as_mapping(chain_input))
+        if selector is None and messages is not None:
             question = ConversationTurn.from_messages(messages).question
         else:
-            question = _first_value(state, QUESTION_KEYS, "question")
-    return _require_text(question, "the question")
+            question = select_value(chain_input, selector, QUESTION_KEYS, "question")
+    return value_text(question, "the question")
 
 
-def find_answer(output: Any) -> str | BaseMessage:
+def find_answer(output: Any) -> Any:
     """The answer in an output that is no structured object.
 
-    The output itself, or the last AI message of a state.
+    The output itself, the last AI message of a state ("" without one), or the value under
+    one of `ANSWER_KEYS`.
     """
-    messages = None
-    if not isinstance(output, (str, BaseMessage)):
-        messages = extract_messages(output)
-        if messages is None:
-            output = _first_value(output, ANSWER_KEYS, "answer")
-    if messages is not None:
-        position = last_position(messages, AIMessage)
-        output = "" if position is None else messages[position]
-    _require_text(output, "the answer")
-    return cast("str | BaseMessage", output)
-
-
-def has_answer_text(output: Any) -> bool:
-    """Whether a string or a message is under one of `ANSWER_KEYS`."""
-    if not isinstance(output, Mapping):
-        return False
-    return any(isinstance(output.get(key), (str, BaseMessage)) for key in ANSWER_KEYS)
+    if isinstance(output, (str, BaseMessage)):
+        return output
+    messages = extract_messages(output)
+    if messages is None:
+        return select_value(output, None, ANSWER_KEYS, "answer")
+    position = last_position(messages, AIMessage)
+    return "" if position is None else messages[position]
 
 
 def extract_evidence(
     chain_input: Any, output: Any, selector: ValueSelector
-) -> tuple[Passage, ...]:
+) -> tuple[RetrievedEvidence, ...]:
     """The evidence, from the output or else from the input.
 
     Documents under one of `EVIDENCE_KEYS`, or what the tools of this turn returned;
     there may be none.
     """
     if callable(selector):
-        return evidence_passages(selector(chain_input, output))
+        return documents_evidence(selector(chain_input, output))
     if selector is not None:
         is_in_output = isinstance(output, Mapping) and selector in output
         source = output if is_in_output else chain_input
-        return evidence_passages(value_under_key(source, selector, "evidence"))
+        return documents_evidence(select_value(source, selector, (), "evidence"))
     for source in (as_mapping(output), as_mapping(chain_input)):
         if not isinstance(source, Mapping):
             continue
         key = _first_key(source, EVIDENCE_KEYS)
         if key is not None:
-            return evidence_passages(source[key])
-        tool_calls = list_tool_calls(extract_messages(source) or ())
-        passages = tuple(chain.from_iterable(results for _, results in tool_calls))
-        if passages:
-            return passages
+            return documents_evidence(source[key])
+        evidence = tools_evidence(extract_messages(source) or ())
+        if evidence:
+            return evidence
     return ()
 
 
-def list_tool_calls(
+def tools_evidence(
     messages: Sequence[BaseMessage], *, all_turns: bool = False
-) -> list[tuple[Any, tuple[Passage, ...]]]:
-    """For each tool call in order its arguments, and what the tool returned as passages.
+) -> tuple[RetrievedEvidence, ...]:
+    """What each tool call brought, in order, with the words that it searched.
 
-    The documents of a tool if it kept them, else its text; arguments are None if
-    unknown. Of the current turn, or of the whole conversation.
+    The documents of a tool if it kept them, else its text. Of the current turn, or of
+    the whole conversation.
     """
-    arguments: Record = {}
+    queries: dict[str, str] = {}
     for message in messages:
         if isinstance(message, AIMessage):
             for call in message.tool_calls:
-                arguments[call["id"] or ""] = call["args"]
-    results: list[tuple[Any, tuple[Passage, ...]]] = []
-    replies = (
-        messages if all_turns else ConversationTurn.from_messages(messages).replies
-    )
-    for message in replies:
+                queries[call["id"] or ""] = arguments_text(call["args"])
+    evidence = []
+    turn_messages = ConversationTurn.from_messages(messages).replies
+    for message in messages if all_turns else turn_messages:
         if isinstance(message, ToolMessage):
-            call_arguments = arguments.get(message.tool_call_id)
-            results.append((call_arguments, tool_output_passages(message)))
-    return results
+            passages = tool_output_passages(message)
+            query = queries.get(message.tool_call_id)
+            if passages:
+                evidence.append(RetrievedEvidence(passages, query))
+    return tuple(evidence)
 
 
 def tool_output_passages(
@@ -203,8 +185,8 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
     return documents
 
 
-def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
-    """Documents, strings, or a single one of either, as passages.
+def documents_evidence(evidence: Any) -> tuple[RetrievedEvidence, ...]:
+    """Documents, strings, or a single one of either, as evidence; () for none of them.
 
     Raises:
         InputError: For anything else.
@@ -215,7 +197,9 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
             Document(page_content=item) if isinstance(item, str) else item
             for item in items
         ]
-    return passages_from_documents(read_documents(items, "evidence"), HEADER_KEYS)
+    documents = read_documents(items, "evidence")
+    passages = passages_from_documents(documents, HEADER_KEYS)
+    return (RetrievedEvidence(passages),) if passages else ()
 
 
 def replace_answer(output: Any, text: str, key: str | None = None) -> Any:
@@ -306,8 +290,10 @@ def extract_messages(value: Any) -> list[BaseMessage] | None:
     return read_messages(value)
 
 
-def value_under_key(value: Any, key: str, argument: str) -> Any:
-    """The value under the user's key, in a mapping, pydantic object or dataclass.
+def select_value(
+    value: Any, selector: str | None, keys: Sequence[str], argument: str
+) -> Any:
+    """The value under the user's key, or else under the first of ``keys`` that exists.
 
     Raises:
         InputError: If there is no such key; ``argument`` names the setting.
@@ -315,40 +301,29 @@ def value_under_key(value: Any, key: str, argument: str) -> Any:
     state = as_mapping(value)
     if not isinstance(state, Mapping):
         raise InputError(
-            f"{argument}={key!r} names a key, and this is a {type(state).__name__}; "
-            "pass a function"
+            f"no {argument} in a {type(state).__name__}; "
+            f"pass {argument}= a function that finds it"
         )
-    if key not in state:
-        raise InputError(
-            f"{argument}={key!r}: there is no such key; keys: {_key_names(state)}"
-        )
-    return state[key]
+    key = _first_key(state, keys) if selector is None else selector
+    if key in state:
+        return state[key]
+    missing = f"{argument}={selector!r}: there is no such key"
+    if selector is None:
+        missing = f"no {argument} under any of {keys}"
+    key_names = sorted(map(str, state))
+    raise InputError(f"{missing}; keys: {key_names}; pass {argument}='key'")
 
 
 def _first_key(state: Mapping[str, Any], keys: Sequence[str]) -> str | None:
     return next((key for key in keys if key in state), None)
 
 
-def _first_value(state: Any, keys: Sequence[str], argument: str) -> Any:
-    if not isinstance(state, Mapping):
-        raise InputError(
-            f"no {argument} in a {type(state).__name__}; "
-            f"pass {argument}= a function that finds it"
-        )
-    key = _first_key(state, keys)
-    if key is None:
-        raise InputError(
-            f"no {argument} under any of {keys}; keys: {_key_names(state)}; "
-            f"pass {argument}='key'"
-        )
-    return state[key]
+def value_text(value: Any, name: str) -> str:
+    """The text of a string or a message.
 
-
-def _key_names(state: Mapping[Any, Any]) -> list[str]:
-    return sorted(map(str, state))
-
-
-def _require_text(value: Any, name: str) -> str:
+    Raises:
+        InputError: For anything else; ``name`` says what it is.
+    """
     if isinstance(value, BaseMessage):
         return str(value.text)
     if not isinstance(value, str):

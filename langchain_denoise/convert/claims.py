@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.prompt_values import PromptValue
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from denoise_core.support.judging import ProviderCitation
@@ -26,9 +23,8 @@ from langchain_denoise.convert.chain_values import (
     ValueSelector,
     as_mapping,
     find_answer,
-    has_answer_text,
-    is_dataclass_instance,
-    value_under_key,
+    select_value,
+    value_text,
 )
 from langchain_denoise.convert.messages import message_citations
 
@@ -81,20 +77,24 @@ def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput
     else:
         value = _without_raw(output)
         if selector is not None:
-            value = value_under_key(value, selector, "answer")
-    while _is_structured(value):
-        state = as_mapping(value)
-        key = _answer_key(state)
+            value = select_value(value, selector, (), "answer")
+    state = as_mapping(value)
+    while isinstance(state, Mapping):
+        is_chat = isinstance(value, Mapping) and MESSAGES_KEY in value
+        key = _answer_key(state, only_text=is_chat)
         if key is None:
-            if isinstance(value, Mapping) and not state.keys().isdisjoint(ANSWER_KEYS):
-                break  # `find_answer` raises the error for an answer of a wrong type
+            has_answer_key = not state.keys().isdisjoint(ANSWER_KEYS)
+            # `find_answer` raises the error for an answer of a wrong type.
+            if is_chat or (has_answer_key and isinstance(value, Mapping)):
+                break
             names = [name for name in state if name not in NON_CLAIM_FIELDS]
             return _fields_output({name: state[name] for name in names})
         value = state[key]
-    answer = find_answer(value)
-    if isinstance(answer, str):
-        return ClaimedOutput(answer)
-    return ClaimedOutput(str(answer.text), citations=message_citations(answer))
+        state = as_mapping(value)
+    answer = find_answer(state)
+    is_message = isinstance(answer, BaseMessage)
+    citations = message_citations(answer) if is_message else ()
+    return ClaimedOutput(value_text(answer, "the answer"), citations=citations)
 
 
 def _fields_output(fields: Mapping[str, Any]) -> ClaimedOutput:
@@ -108,17 +108,12 @@ def _without_raw(output: Any) -> Any:
     return output
 
 
-def _is_structured(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return MESSAGES_KEY not in value or has_answer_text(value)
-    if isinstance(value, BaseModel):
-        return not isinstance(value, (BaseMessage, PromptValue, Document))
-    return is_dataclass_instance(value)
-
-
-def _answer_key(state: Mapping[str, Any]) -> str | None:
+def _answer_key(state: Mapping[str, Any], *, only_text: bool) -> str | None:
+    """The key of the answer: a text, a message or, unless ``only_text``, an object."""
     for key in ANSWER_KEYS:
         value = state.get(key)
-        if isinstance(value, (str, BaseMessage)) or _is_structured(value):
+        if isinstance(value, (str, BaseMessage)):
+            return key
+        if not only_text and isinstance(as_mapping(value), Mapping):
             return key
     return None

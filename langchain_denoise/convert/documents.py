@@ -113,18 +113,18 @@ def restore_documents(
     restored: list[Document] = []
     for kept_passage in result.passages:
         record = passage_record(kept_passage, original_passages, result)
-        metadata = flatten_record(record, scores=scores)
+        record = flatten_record(record, scores=scores)
+        score = kept_passage.score if scores else None
         original = original_documents.get(kept_passage.id)
         if original is None:
-            document = _joint_document(
-                kept_passage, original_documents, metadata, scores
-            )
+            document = _joint_document(kept_passage, original_documents, record, score)
         else:
-            old_score = original_passages[kept_passage.id].score
-            has_new_score = scores and kept_passage.score not in (None, old_score)
-            document = _shortened_document(
-                kept_passage, original, metadata, has_new_score
-            )
+            if score == original_passages[kept_passage.id].score:
+                score = None  # it is in the metadata, in the form the user gave it
+            metadata = _merge_metadata(original.metadata, record, score)
+            # A copy keeps the type and extra fields of a user's own document class.
+            update = {"page_content": kept_passage.text, "metadata": metadata}
+            document = copy_model(original, update)
         restored.append(document)
     return restored
 
@@ -228,18 +228,11 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
     return metadata
 
 
-def _shortened_document(
-    passage: Passage, original: Document, record: Record, has_new_score: bool
-) -> Document:
-    metadata = {**_without_record(original.metadata), **record}
-    if has_new_score and passage.score is not None:
-        metadata[SCORE_KEY] = float(passage.score)
-    # A copy keeps the type and extra fields of a user's own document class.
-    return copy_model(original, {"page_content": passage.text, "metadata": metadata})
-
-
 def _joint_document(
-    passage: Passage, originals: Mapping[str, Document], record: Record, scores: bool
+    passage: Passage,
+    originals: Mapping[str, Document],
+    record: Record,
+    score: float | None,
 ) -> Document:
     """One text rewritten from several documents, with the metadata they agree on."""
     sources = []
@@ -254,14 +247,21 @@ def _joint_document(
             other.get(key, _ABSENT) == value for other in other_documents
         ):
             shared_metadata[key] = value
-    metadata = {**_without_record(shared_metadata), **record}
-    if scores and passage.score is not None:
-        metadata[SCORE_KEY] = float(passage.score)
+    metadata = _merge_metadata(shared_metadata, record, score)
     return Document(page_content=passage.text, id=passage.id, metadata=metadata)
 
 
 _ABSENT = object()
 
 
-def _without_record(metadata: Mapping[str, Any]) -> Record:
-    return {key: value for key, value in metadata.items() if key not in RECORD_KEYS}
+def _merge_metadata(
+    metadata: Mapping[str, Any], record: Record, score: float | None
+) -> Record:
+    """The metadata with this record instead of an earlier one, and with a score if any."""
+    kept_metadata = {
+        key: value for key, value in metadata.items() if key not in RECORD_KEYS
+    }
+    new_metadata = {**kept_metadata, **record}
+    if score is not None:
+        new_metadata[SCORE_KEY] = float(score)
+    return new_metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
 from langchain.agents.middleware import (
@@ -29,23 +29,21 @@ from langchain_core.runnables.config import (
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.types import Command
-from pydantic import BaseModel
 from typing_extensions import override
 
 from denoise_core import InputError, Passage, Reply
-from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.tool_results import arguments_text
 from langchain_denoise.convert.chain_values import (
     EVIDENCE_KEYS,
+    as_mapping,
     attach_record,
-    evidence_passages,
+    documents_evidence,
     extract_messages,
-    list_tool_calls,
+    tools_evidence,
 )
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
@@ -162,13 +160,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         if final_claims(first_response) is None:
             return first_response
         drafter = ModelDrafter(self, request, first_response, prompts, handler)
-
-        def judge_answer(question: str) -> Record:
-            answer = drafter.loop.answer(question, drafter.history, drafter=drafter)
-            return drafter.record_answer(answer)
-
-        runnable = RunnableLambda(judge_answer, name=self.name)
-        runnable.invoke(drafter.question, internal_config())
+        drafter.traced_loop().invoke(drafter.question, internal_config())
         return drafter.response()
 
     @override
@@ -182,15 +174,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         if final_claims(first_response) is None:
             return first_response
         drafter = ModelDrafter(self, request, first_response, prompts, handler)
-
-        async def judge_answer(question: str) -> Record:
-            loop = drafter.loop
-            history = drafter.history
-            answer = await loop.aanswer(question, history, drafter=drafter)
-            return drafter.record_answer(answer)
-
-        runnable = RunnableLambda(judge_answer, name=self.name)
-        await runnable.ainvoke(drafter.question, internal_config())
+        await drafter.traced_loop().ainvoke(drafter.question, internal_config())
         return drafter.response()
 
     def _first_draft_context(self, request: AgentRequest, prompts: PromptReader) -> Any:
@@ -241,6 +225,7 @@ class ModelDrafter:
         prompts: PromptReader,
         handler: Callable[[AgentRequest], Any],
     ) -> None:
+        self.name = settings.name
         self.request = request
         self.answer_function = settings.answer
         self.first_response = first_response
@@ -262,7 +247,7 @@ class ModelDrafter:
             evidence += (RetrievedEvidence((prompt,)),)
         self.evidence = (*evidence, *earlier_evidence(messages))
         if not self.evidence:
-            log_fallback(settings.name, NO_EVIDENCE, "the answer cannot be checked")
+            log_fallback(self.name, NO_EVIDENCE, "the answer cannot be checked")
         loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
         state: Mapping[str, Any] = request.state
@@ -308,11 +293,17 @@ class ModelDrafter:
             citations=claims.citations,
         )
 
-    def record_answer(self, answer: Answer) -> Record:
-        """Store the answer that the loop ended with, and return its record."""
-        self.answer = answer
-        self.record = answer_record(self.answer)
-        return self.record
+    def traced_loop(self) -> RunnableLambda[str, Record]:
+        """The loop as a span from the question to the record of the answer."""
+        return RunnableLambda(self._run_loop, self._arun_loop, name=self.name)
+
+    def _run_loop(self, question: str) -> Record:
+        self.answer = self.loop.answer(question, self.history, drafter=self)
+        return answer_record(self.answer)
+
+    async def _arun_loop(self, question: str) -> Record:
+        self.answer = await self.loop.aanswer(question, self.history, drafter=self)
+        return answer_record(self.answer)
 
     def response(self) -> VerifiedResponse:
         """The model's response with the answer, with the record in its message.
@@ -320,7 +311,7 @@ class ModelDrafter:
         Calls beyond the one that LangChain counts are added to its counts.
         """
         response = self.tool_response or self._answer_response()
-        record = record_for_output(self.answer, self.record)
+        record = record_for_output(self.answer)
         response = _change_last_message(
             response, lambda message: attach_record(message, record)
         )
@@ -352,7 +343,7 @@ def final_claims(
     """What is judged of a final answer; None if it calls tools or has no text."""
     structured = response.structured_response
     if structured is not None:
-        if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
+        if isinstance(as_mapping(structured), Mapping):
             return extract_output_claims(structured, answer)
         return ClaimedOutput(json.dumps(structured, default=str))
     # Several messages are a call of tools in progress, not an answer.
@@ -376,29 +367,23 @@ def collect_evidence(
     Without the results of a search for the words of an earlier rejected draft.
     """
     if callable(source):
-        passages = evidence_passages(source(messages))
-        return (RetrievedEvidence(passages),) if passages else ()
-    results: list[RetrievedEvidence] = []
-    all_turns = source == "conversation"
-    for arguments, passages in list_tool_calls(messages, all_turns=all_turns):
-        query = None if arguments is None else arguments_text(arguments)
-        if passages:
-            results.append(RetrievedEvidence(passages, query))
+        return documents_evidence(source(messages))
+    evidence = tools_evidence(messages, all_turns=source == "conversation")
     user_texts = []
     for message in messages:
         if isinstance(message, HumanMessage):
             user_texts.append(str(message.text))
-    return drop_contaminated_searches(" ".join(user_texts), results, rejected)
+    return drop_contaminated_searches(" ".join(user_texts), evidence, rejected)
 
 
 def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
     """The documents that another middleware put into the agent's state."""
-    results = []
+    evidence: list[RetrievedEvidence] = []
     for key in EVIDENCE_KEYS:
         if state.get(key):
             with suppress(InputError):  # another middleware's value of this name
-                results.append(RetrievedEvidence(evidence_passages(state[key])))
-    return tuple(results)
+                evidence += documents_evidence(state[key])
+    return tuple(evidence)
 
 
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:

@@ -44,7 +44,7 @@ from langchain_denoise.observe import (
     Record,
     RecordedCall,
     RecordedRunnable,
-    RunRecords,
+    RunRecord,
     aemit_record,
     emit_record,
 )
@@ -241,6 +241,7 @@ class ChainDrafter(RecordedCall):
     ) -> None:
         self.settings = settings
         self.loop = settings._loop
+        self.answer_key = settings.answer if isinstance(settings.answer, str) else None
         self.chain_input = chain_input
         self.options = options
         self.tool_calls = 0
@@ -269,9 +270,8 @@ class ChainDrafter(RecordedCall):
         )
 
     @override
-    def records(self, result: Answer) -> RunRecords:
-        record = answer_record(result)
-        return {"question": self.question}, record, record
+    def record(self, result: Answer) -> RunRecord:
+        return {"question": self.question}, answer_record(result)
 
     @property
     def repeatable(self) -> bool:
@@ -285,17 +285,13 @@ class ChainDrafter(RecordedCall):
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             output = chain.invoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """`draft` for async."""
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             output = await chain.ainvoke(self.chain_input, config, **self.options)
             return self._read_reply(output, handler)
 
@@ -308,9 +304,7 @@ class ChainDrafter(RecordedCall):
             yield self.draft(request)
             return
         output = None
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             for chunk in chain.stream(self.chain_input, config, **self.options):
                 output, text = self._add_chunk(output, chunk)
                 if text:
@@ -323,9 +317,7 @@ class ChainDrafter(RecordedCall):
             yield await self.adraft(request)
             return
         output = None
-        with self._observe_run() as handler:
-            chain = self._chain_for(request)
-            config = _draft_config(handler)
+        with self._prepare_run(request) as (chain, config, handler):
             async for chunk in chain.astream(self.chain_input, config, **self.options):
                 output, text = self._add_chunk(output, chunk)
                 if text:
@@ -350,16 +342,19 @@ class ChainDrafter(RecordedCall):
             return chunk, ""
 
     @contextmanager
-    def _observe_run(self) -> Iterator[EvidenceHandler]:
-        """The handler of one run; notes whether tools ran, and an error.
+    def _prepare_run(
+        self, request: DraftRequest
+    ) -> Iterator[tuple[AnyRunnable, RunnableConfig, EvidenceHandler]]:
+        """The chain of one run, its config and handler; notes tools' calls and an error.
 
         An `InputError`, which the user has to fix, is raised again without another run.
         """
         if isinstance(self.error, InputError):
             raise self.error
         handler = EvidenceHandler()
+        config = merge_configs(internal_config(), {"callbacks": [handler]})
         try:
-            yield handler
+            yield self._chain_for(request), config, handler
         except Exception as error:
             self.error = error
             raise
@@ -382,20 +377,18 @@ class ChainDrafter(RecordedCall):
 
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
-        retrieved = handler.retrieved
+        retrieved: Sequence[RetrievedEvidence] = handler.retrieved
         claims = extract_output_claims(output, settings.answer)
         chain_values.attach_record(output, {})  # raises where there is no room for it
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
-            key = settings.answer if isinstance(settings.answer, str) else None
-            chain_values.replace_answer(output, claims.text, key)
-        has_passages = any(evidence.passages for evidence in retrieved)
+            chain_values.replace_answer(output, claims.text, self.answer_key)
+        has_passages = any(evidence.passages for evidence in handler.retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
-            passages = chain_values.extract_evidence(
+            retrieved = chain_values.extract_evidence(
                 self.chain_input, output, settings.evidence
             )
-            retrieved = [RetrievedEvidence(passages)] if passages else []
         return DraftReply(
             claims.text,
             handler.usage,
@@ -409,16 +402,13 @@ class ChainDrafter(RecordedCall):
     @override
     def build_output(self, result: Answer) -> Any:
         """The output that gave the answer, with the record of the run."""
-        settings = self.settings
         best = result.best
         if best is None:
             raise self.error or RuntimeError(f"no draft: {result.text}")
         output = best.origin
         if result.text != best.candidate:
-            key = settings.answer if isinstance(settings.answer, str) else None
-            output = chain_values.replace_answer(output, result.text, key)
-        record = record_for_output(result, answer_record(result))
-        return chain_values.attach_record(output, record)
+            output = chain_values.replace_answer(output, result.text, self.answer_key)
+        return chain_values.attach_record(output, record_for_output(result))
 
 
 @dataclass
@@ -449,7 +439,7 @@ class _TracedStream:
             self.last_event = next(events, None)
         while self.last_event is not None:
             if isinstance(self.last_event, (Finished, Revised)):
-                emit_record(run_manager, *call.records(self.last_event.answer))
+                emit_record(run_manager, *call.record(self.last_event.answer))
             yield self.text
             self.last_event = next(events, None)
 
@@ -467,8 +457,8 @@ class _TracedStream:
         async with aclosing(events):
             while self.last_event is not None:
                 if isinstance(self.last_event, (Finished, Revised)):
-                    records = call.records(self.last_event.answer)
-                    await aemit_record(run_manager, *records)
+                    run_record = call.record(self.last_event.answer)
+                    await aemit_record(run_manager, *run_record)
                 yield self.text
                 if self.is_left:
                     return
@@ -481,10 +471,6 @@ class _TracedStream:
             return self.last_event.text
         is_revised = isinstance(self.last_event, Revised)
         return self.last_event.answer.text if is_revised else ""
-
-
-def _draft_config(handler: EvidenceHandler) -> RunnableConfig:
-    return merge_configs(internal_config(), {"callbacks": [handler]})
 
 
 def answer_chunk(chunk: Any, selector: ValueSelector) -> str:

@@ -22,7 +22,7 @@ from denoise_core.augmenter.drafting.conversation import (
     conversation_evidence,
 )
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.traces.record import claims_record
+from denoise_core.augmenter.traces.record import answer_record, claims_record
 from denoise_core.augmenter.utility import JUDGE_OFF, When, as_utility
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
@@ -115,10 +115,13 @@ def earlier_evidence(
     return conversation_evidence(states)
 
 
-def record_for_output(answer: Answer, record: Record) -> Record:
+def record_for_output(answer: Answer) -> Record:
     """The record as an output has it: with the verdict on each claim and what is cited."""
-    claims = claims_record(answer)
-    return {**record, "claims": claims, CITED_KEY: cited_state(answer)}
+    return {
+        **answer_record(answer),
+        "claims": claims_record(answer),
+        CITED_KEY: cited_state(answer),
+    }
 
 
 def stored_record(message: BaseMessage) -> Record:

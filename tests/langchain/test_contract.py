@@ -309,6 +309,9 @@ async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_k
     [(name, data, run_id)] = recorder.events
     assert (name, recorder.runs[run_id].name) == ("denoise", "DenoiseCompressor")
     assert json.loads(json.dumps(data, allow_nan=False)) == data
+    chain_runs = recorder.of_kind("chain")
+    [span] = [traced for traced in chain_runs if traced.name == "denoise_record"]
+    assert span.output == data
 
 
 @both_ways

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.prompts import ChatPromptTemplate
 
 from denoise_core.runtime import fallbacks
+from denoise_core.s2a.replies import MAX_UNREADABLE
 from langchain_denoise import S2AMessages
 
 LEADING = "I am sure it is Lyon, but what is the capital of France?"
@@ -87,6 +88,19 @@ def test_an_unreadable_reply_changes_nothing(test_kit):
             message for message in run_output if "denoise" in message.response_metadata
         ] == [run_output[6]]
         assert reason in run_output[6].response_metadata["denoise"]["fallback"]
+
+
+def test_what_is_learned_of_the_model_holds_for_the_next_call(test_kit):
+    model = test_kit.chat(lambda message: "🤷")
+    step = S2AMessages(model=model, variant="default")
+    for _ in range(2 * MAX_UNREADABLE):
+        step.invoke(CONVERSATION)
+    asked_count = len(model.calls)
+    both(step, CONVERSATION)
+    assert len(model.calls) == asked_count  # the model was given up
+    other_model = test_kit.chat(lambda message: "🤷")
+    step.model_copy(update={"model": other_model}).invoke(CONVERSATION)
+    assert other_model.calls
 
 
 def test_a_question_put_in_the_users_mouth_is_refused(test_kit):

@@ -142,6 +142,20 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
     assert message_text.fields == {"finished": 1889}
 
 
+def test_messages_that_an_object_writes_are_fields_and_those_of_a_state_are_a_chat():
+    class Letters(BaseModel):
+        messages: list[str]
+        result: dict[str, int]
+
+    output = Letters(messages=["The tower is open."], result={"visitors": 3})
+    assert extract_output_claims(output, None).fields == {"visitors": 3}
+    state = {"messages": [AIMessage("In 1889.")], "result": {"visitors": 3}}
+    assert extract_output_claims(state, None).text == "In 1889."
+    output = output.model_copy(update={"result": None})
+    fields = {"messages": ["The tower is open."], "result": None}
+    assert extract_output_claims(output, None).fields == fields
+
+
 def test_functions_get_the_very_object(judged):
     verifier, recorder = judged
     got = []

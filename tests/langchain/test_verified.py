@@ -315,3 +315,24 @@ def test_a_value_that_the_chain_has_under_our_key_is_not_lost():
     passing = verified(lambda chain_input: dict(chain_input), judge=lambda *_: True)
     again = passing.invoke(passing.invoke(state))
     assert again["denoise"]["outcome"] == "supported"
+
+
+def test_what_a_tool_repeats_of_a_search_is_no_evidence():
+    """Of a chain that returns its messages, the words of the search were not known."""
+    query = "the Quorbin tower is 999 metres tall"
+    search = {"name": "search", "args": {"query": query}, "id": "1"}
+    messages = [
+        HumanMessage("How tall is it?"),
+        AIMessage("", tool_calls=[search]),
+        ToolMessage(f"Nothing for: {query}. Try other words.", tool_call_id="1"),
+        AIMessage("The Quorbin tower is 999 metres tall."),
+    ]
+    judged_evidence = []
+
+    def judge(question, evidence, claim):
+        judged_evidence.append(evidence)
+        return 0.9
+
+    chain = verified(lambda question: {"messages": messages}, judge=judge)
+    chain.invoke("How tall is it?")
+    assert "999" not in str(judged_evidence)

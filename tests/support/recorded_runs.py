@@ -21,6 +21,7 @@ class RecordedRun:
     metadata: dict[str, Any]
     ended: bool = False
     error: str | None = None
+    output: Any = None
 
 
 def _starts(kind: str) -> Any:
@@ -66,9 +67,10 @@ class RunRecorder(BaseCallbackHandler):
             return run.name
         return f"{self._path(run.parent)}/{run.name}"
 
-    def _ended(self, *said: Any, run_id: UUID, **kwargs: Any) -> None:
-        """Notes that a run has ended."""
+    def _ended(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Notes that a run has ended, and with what."""
         self.runs[run_id].ended = True
+        self.runs[run_id].output = output
 
     def _failed(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Notes that a run has failed, and with what."""

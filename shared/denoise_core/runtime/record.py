@@ -27,9 +27,6 @@ The events of a run list every scored chunk.
 RECORD_BYTES = 2048
 """The largest size of a ``"spans"`` record, as JSON in UTF-8."""
 
-SUMMARY_ROWS = 50
-"""How many passages, kept and dropped chunks `bounded_result_summary` lists, each."""
-
 _MAX_TEXT_BYTES = 200  # of an id, a query or a reason, as JSON
 _MAX_NOTE_BYTES = 600
 _BYTES_PER_CHARACTER = 6  # at most: "\u0000"
@@ -212,7 +209,7 @@ def _json_size(value: Any) -> int:
 def result_summary(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> dict[str, Any]:
-    """Return the whole result without any passage text, for a custom event or a log."""
+    """Return the whole result without any passage text, for a trace, an event or a log."""
     passage_rows = []
     for passage in result.passages:
         row = {
@@ -229,34 +226,6 @@ def result_summary(
         "failures": dict(result.failures),
         **run_costs(result.trace),
     }
-
-
-def bounded_result_summary(
-    passages: Sequence[Passage], result: DenoiseResult
-) -> dict[str, Any]:
-    """Return `result_summary` for a trace: lists of at most `SUMMARY_ROWS`.
-
-    ``left_out`` says how many more there were. Passages are listed without their
-    spans, which their own records hold.
-    """
-    summary = result_summary((), result)
-    omitted_counts = {}
-    for name in ("passages", "kept", "dropped"):
-        rows = summary[name][:SUMMARY_ROWS]
-        omitted_count = len(summary[name]) - len(rows)
-        if omitted_count:
-            omitted_counts[name] = omitted_count
-        summary[name] = rows
-        for row in rows:
-            row["id"] = short_id(row["id"])
-            if "reason" in row:
-                row["reason"] = cut_text(row["reason"])
-            row.pop("spans", None)
-    for name in ("query", "note", "fallback", "question_note"):
-        if summary[name]:
-            summary[name] = cut_text(summary[name], _MAX_NOTE_BYTES)
-    del summary["failures"]
-    return summary | {"given": len(passages), "left_out": omitted_counts}
 
 
 def run_costs(trace: Trace) -> dict[str, Any]:

@@ -6,15 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
 from denoise_core.runtime.record import (
     RECORD_BYTES,
-    SUMMARY_ROWS,
-    bounded_result_summary,
     passage_record,
     result_summary,
     source_coverage,
@@ -122,25 +119,12 @@ def test_a_record_says_what_was_kept_and_the_scores():
     assert passage_record(kept, {"p": passage}, result) == spans
 
 
-def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out():
-    passages = tuple(passages_of(["abc"] * (SUMMARY_ROWS + 7)))
-    drops = tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages)
-    result = DenoiseResult("q", passages, drops)
-    short = bounded_result_summary(passages, result)
-    whole = result_summary(passages, result)
-    assert len(short["passages"]) == SUMMARY_ROWS
-    assert short["dropped"] == whole["dropped"][:SUMMARY_ROWS]
-    assert short["left_out"] == {"passages": 7, "dropped": 7}
-    assert short["given"] == len(whole["given"])
-
-
 def test_a_question_that_was_not_cleared_is_said_in_every_record():
     passage = Passage("The tower is 330 m tall.", "a")
     result = DenoiseResult("q", (passage,), question_note="kept: it asks nothing")
     for record in (
         passage_record(passage, {"a": passage}, result),
         result_summary([passage], result),
-        bounded_result_summary([passage], result),
     ):
         assert record["question_note"] == result.question_note
     cleared = replace(result, question_note=None)
