@@ -95,29 +95,6 @@ def strip_fence(text: str) -> str:
     return text
 
 
-def fenced_blocks(text: str) -> list[str]:
-    """The contents of the code fences in ``text``, in order; an open one at the end is none."""
-    block_texts: list[str] = []
-    lines: list[str] = []
-    fence_mark = ""
-    for line in text.split("\n"):
-        stripped_line = line.strip(" \t")
-        if fence_mark and stripped_line.endswith(
-            fence_mark
-        ):  # models close a fence behind their last line, too
-            lines.append(stripped_line.removesuffix(fence_mark))
-            block_texts.append("\n".join(lines).strip())
-            fence_mark = ""
-        elif fence_mark:
-            lines.append(line)
-        elif stripped_line.startswith(("```", "~~~")) and _is_language(
-            language := stripped_line.lstrip(stripped_line[0])
-        ):
-            fence_mark = stripped_line.removesuffix(language)
-            lines = []
-    return block_texts
-
-
 def _is_language(text: str) -> bool:
     """Whether a line is what comes after the mark that opens a fence: one word, or nothing."""
     return not text.strip() or text.strip().translate(_NO_SIGNS).isalnum()
@@ -141,20 +118,6 @@ def parse_whole_json(text: str) -> Any:
         if json_value is None
         else json_value
     )
-
-
-def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
-    """The last JSON object in a text, and where it begins."""
-    end = text.rfind("}")
-    start = text.rfind("{", 0, max(0, end))
-    for _ in range(20):  # a reply has its object at the end, with few braces inside
-        if start < 0:
-            break
-        json_value = _load_json(text[start : end + 1])
-        if isinstance(json_value, dict):
-            return json_value, start
-        start = text.rfind("{", max(0, start - 2000), start)
-    return None, 0
 
 
 _NUMBER_SEPARATORS = {
@@ -191,16 +154,6 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
         else:
             return None
     return ranges if text[:1].isdecimal() and text[-1:].isdecimal() else None
-
-
-def unparsable_reply(expected_form: str, reply: str) -> UnparsableReply:
-    """The error that says what was expected and how the reply begins."""
-    reply_start = reply.strip()[:80]
-    return UnparsableReply(
-        f"{expected_form}; the reply begins {reply_start!r}"
-        if reply_start
-        else "the reply is empty"
-    )
 
 
 _TYPOGRAPHIC_MARKS = str.maketrans(
