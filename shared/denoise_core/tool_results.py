@@ -203,25 +203,26 @@ class ToolResult:
             passage = self.passages[n]
             characters += len(passage.text)
         new_texts = {}
+        source_spans: dict[str, Ranges] = {}
+        if result is not None:
+            source_spans, _ = _kept_by_id(result)
         if characters > max_characters:
             for n in sorted(shown_numbers):
                 limit = max_characters * len(self.passages[n].text) // characters
-                new_texts[n] = self._cap_text(n, limit, has_recall, result)
+                new_texts[n] = self._cap_text(n, limit, has_recall, source_spans)
         reduced = self._replace_texts(new_texts)
         if not omitted_numbers:
             return reduced
         return self._omit_texts(reduced, omitted_numbers, has_recall)
 
     def _cap_text(
-        self, n: int, limit: int, has_recall: bool, result: DenoiseResult | None
+        self, n: int, limit: int, has_recall: bool, source_spans: Mapping[str, Ranges]
     ) -> _NewText:
         """Return the n-th text with its head and its tail."""
         chunked = self.chunked_texts[n]
         pinned_spans = self._pinned_spans(chunked)
-        kept_spans: Ranges = [(0, len(chunked.text))]
-        if result is not None:
-            source_spans, _ = _kept_by_id(result)
-            kept_spans = merge_spans(source_spans.get(self.passages[n].id, kept_spans))
+        whole_text = [(0, len(chunked.text))]
+        kept_spans = merge_spans(source_spans.get(self.passages[n].id, whole_text))
         spans = _head_and_tail(chunked, limit, kept_spans) + pinned_spans
         new_text = self._cut_text(n, spans, has_recall)
         is_too_long = new_text.length > limit + MAX_NOTE_CHARACTERS

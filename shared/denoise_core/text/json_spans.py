@@ -252,13 +252,6 @@ def _removed_items(items: Ranges, kept_spans: Ranges) -> Ranges:
     return removed_spans
 
 
-class JsonCuts(NamedTuple):
-    """What leaves a JSON text: items of lists, rows of tables, parts of strings."""
-
-    list_cuts: list[ListCut]
-    string_spans: Ranges
-
-
 def object_fields(value: Any) -> dict[str, Any] | None:
     """Return the fields of a dataclass or pydantic object; None for any other value."""
     names: Iterable[str]

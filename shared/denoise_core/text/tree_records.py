@@ -214,16 +214,12 @@ class _RefusedDeclaration(ValueError):
 
 @dataclass(slots=True)
 class XmlElement:
-    """An element: its name, its range in the UTF-8 text, and its elements.
-
-    ``is_record`` says that it repeats the name of its siblings.
-    """
+    """An element: its name, its range in the UTF-8 text, and its elements."""
 
     name: str
     start: int
     end: int = 0
     has_attributes: bool = False
-    is_record: bool = False
     children: list[XmlElement] = field(default_factory=list)
 
 
@@ -307,15 +303,14 @@ def _collect_xml_records(root: XmlElement) -> list[XmlElement]:
     pending = [root]
     while pending:
         element = pending.pop()
-        if element.is_record:
-            records.append(element)
-            continue
         names = Counter(child.name for child in element.children)
-        for child in reversed(element.children):
+        for child in element.children:
             has_parts = bool(child.children) or child.has_attributes
-            child.is_record = has_parts and names[child.name] > 2
-            pending.append(child)
-    return records
+            if has_parts and names[child.name] > 2:
+                records.append(child)
+            else:
+                pending.append(child)
+    return sorted(records, key=lambda record: record.start)
 
 
 def xml_chunks(text: str) -> list[TextChunk] | None:
