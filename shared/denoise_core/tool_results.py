@@ -536,17 +536,14 @@ def _kept_by_id(
     source_spans: dict[str, Ranges] = {}
     rewritten_texts: dict[str, list[str]] = {}
     for passage in result.passages:
-        rewritten_ids = set()
+        if passage.is_rewritten:
+            source_ids = {span.passage_id for span in passage.source_spans}
+            for passage_id in source_ids | {passage.id}:
+                rewritten_texts.setdefault(passage_id, []).append(passage.text)
+            continue
         for span in passage.source_spans:
-            if passage.is_rewritten:
-                rewritten_ids.add(span.passage_id)
-                continue
             passage_spans = source_spans.setdefault(span.passage_id, [])
             passage_spans.append((span.start, span.end))
-        if passage.is_rewritten:
-            rewritten_ids.add(passage.id)
-        for passage_id in rewritten_ids:
-            rewritten_texts.setdefault(passage_id, []).append(passage.text)
     return source_spans, rewritten_texts
 
 

@@ -121,8 +121,6 @@ def field_ranges(text: str, start: int, end: int) -> Ranges | None:
     position = skip_space(text, start)
     if text[position : position + 1] == '"':
         position = text.find("{", start, end)
-    if position < 0:
-        return None
     if text[position : position + 1] != "{":
         return None
     field_starts = []

@@ -307,15 +307,17 @@ class _JsonChunker:
 
         Each part has the others as context, so a row is kept as a whole.
         """
-        part_spans = _member_spans(self.text, start, table_rows)
+        members = _row_members(self.text, start, table_rows)
         parts = []
         list_spans: dict[JsonPath, Ranges] = {}
         for row_paths in table_rows:
-            spans = [part_spans[part_path] for part_path in row_paths]
+            spans = []
             row_values = {}
             for part_path in row_paths:
+                member = members[part_path]
+                spans.append((member.start, member.end))
                 column_name = str(part_path[0])
-                row_values[column_name] = _value_at(value, part_path)
+                row_values[column_name] = member.value
             row_text = _render_row(value, row_values)
             for n, part_path in enumerate(row_paths):
                 other_spans = tuple(span for span in spans if span != spans[n])
@@ -415,33 +417,27 @@ class _JsonChunker:
             self.chunks.append(chunk)
 
 
-def _member_spans(
+def _row_members(
     text: str, start: int, table_rows: TableRows
-) -> dict[JsonPath, Range]:
-    """Return the range of each part of each row, names of fields included."""
+) -> dict[JsonPath, JsonMember]:
+    """Return each part of each row by its path."""
     wanted_paths = set(chain.from_iterable(table_rows))
     open_paths: set[JsonPath] = set()
     for path in wanted_paths:
         for n in range(len(path)):
             outer_path = path[:n]
             open_paths.add(outer_path)
-    part_spans: dict[JsonPath, Range] = {}
+    row_members: dict[JsonPath, JsonMember] = {}
     pending: list[tuple[JsonPath, int]] = [((), start)]
     while pending:
         path, position = pending.pop()
         for member in json_members(text, position):
             member_path = (*path, member.name)
             if member_path in wanted_paths:
-                part_spans[member_path] = (member.start, member.end)
+                row_members[member_path] = member
             elif member_path in open_paths:
                 pending.append((member_path, member.value_start))
-    return part_spans
-
-
-def _value_at(value: Any, path: JsonPath) -> Any:
-    for step in path:
-        value = value[step]
-    return value
+    return row_members
 
 
 def _render_row(table: Any, row_values: dict[str, Any]) -> str:
@@ -534,9 +530,10 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
 
 def find_item_lists(text: str) -> list[ItemList]:
     """Return the lists and tables of a JSON text, or the one list that Python printed."""
-    row_spans = find_python_rows(text)
-    if row_spans is not None:
+    value = load_json(text)
+    if value is None:
+        row_spans = find_python_rows(text) or []
         return [ItemList(text.find("["), [row_spans])]
     chunker = _JsonChunker(text, lambda string: [])
-    chunker.add_container(skip_space(text, 0), load_json(text), (), ())
+    chunker.add_container(skip_space(text, 0), value, (), ())
     return chunker.item_lists

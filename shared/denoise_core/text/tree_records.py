@@ -40,16 +40,10 @@ def detect_tree_format(text: str) -> str:
         is_page = text_head.startswith(("<!doctype html", "<html"))
         if is_page:
             return ""
-        xml_records = find_xml_records(text)
-        if xml_records is None:
-            return ""
-        return "xml"
-    if not _looks_like_yaml(text):
-        return ""
-    yaml_nodes = load_yaml_nodes(text)
-    if yaml_nodes is None:
-        return ""
-    return "yaml"
+        return "" if parse_xml(text) is None else "xml"
+    if _looks_like_yaml(text) and load_yaml_nodes(text) is not None:
+        return "yaml"
+    return ""
 
 
 # --- YAML
@@ -168,10 +162,7 @@ def yaml_chunks(text: str) -> list[TextChunk] | None:
     item_spans = _find_yaml_items(text)
     if not item_spans:
         return [TextChunk(0, len(text), is_atomic=True)]
-    chunks = []
-    for start, end in sorted(item_spans):
-        chunk = TextChunk(start, end, is_atomic=True)
-        chunks.append(chunk)
+    chunks = [TextChunk(*span, is_atomic=True) for span in sorted(item_spans)]
     return fill_gaps(text, chunks)
 
 
