@@ -1,6 +1,6 @@
 """Chunk any text by its own structure.
 
-Comes in: a string, bytes, or a JSON-like value. Goes out: a `ChunkedText`, whose
+Comes in: a string or a JSON-like value. Goes out: a `ChunkedText`, whose
 `TextChunk` list tiles the text. Markdown and plain text are cut at headings,
 paragraphs, list items, table rows and code blocks; mail by message and quoted reply;
 HTML by block; CSV by row; JSON by the records of its lists; logs by entry;
@@ -50,7 +50,7 @@ from denoise_core.text.text_chunk import (
     line_spans,
     merge_small_chunks,
 )
-from denoise_core.types import Passage, Span, replace_surrogates
+from denoise_core.types import Passage, Span
 from denoise_core.weighted_cache import cache_by_bytes
 
 MAX_CONTEXT_SPANS = 6
@@ -173,7 +173,7 @@ class ChunkedText:
             Merged ranges in order, which cover at least ``kept_spans``.
         """
         ranges, context_spans = self._kept_and_context(kept_spans)
-        if self._is_container:
+        if self.source_value is not None:
             return [(0, len(self.text))]  # it could not be read as JSON
         if self.text_format in _TREE_FORMATS:
             all_spans = merge_spans([*ranges, *context_spans])
@@ -228,17 +228,9 @@ class ChunkedText:
 
     def apply(self, edits: Sequence[TextEdit]) -> Any:
         """Return the source value with edits of its text, in the type it had."""
-        if not edits:
-            if self.source_value is None:
-                return self.text
-            return self.source_value
-        if self._is_container:
-            return edit_value(self.source_value, self.text, edits)
-        if isinstance(self.source_value, bytes):
-            source_text = self.source_value.decode("utf-8", "surrogateescape")
-            edited_text = apply_edits(source_text, edits)
-            return edited_text.encode("utf-8", "surrogateescape")
-        return apply_edits(self.text, edits)
+        if self.source_value is None:
+            return apply_edits(self.text, edits)
+        return edit_value(self.source_value, self.text, edits)
 
     def _kept_and_context(
         self, kept_spans: Iterable[Range]
@@ -271,13 +263,9 @@ class ChunkedText:
         inner_text = raw_text.strip()[1:-1]
         return "<" in inner_text
 
-    @property
-    def _is_container(self) -> bool:
-        return not isinstance(self.source_value, str | bytes | None)
-
 
 def chunk_text(source_value: Any) -> ChunkedText:
-    """Chunk a text, UTF-8 bytes, or a list or dict such as a tool's result.
+    """Chunk a text, or a list or dict such as a tool's result.
 
     `denoise_core.tool_results.read_result` cuts such a result and says what is missing.
 
@@ -286,12 +274,6 @@ def chunk_text(source_value: Any) -> ChunkedText:
     """
     if isinstance(source_value, str):
         return _chunk_string(source_value)
-    if isinstance(source_value, bytes):
-        # An invalid byte becomes one character, so text offsets are byte positions
-        # of the decoded source.
-        decoded_text = source_value.decode("utf-8", "surrogateescape")
-        chunked = _chunk_string(replace_surrogates(decoded_text))
-        return replace(chunked, source_value=source_value)
     try:
         is_object = object_fields(source_value) is not None
         if not is_object and not isinstance(source_value, dict | list | tuple):
@@ -301,7 +283,7 @@ def chunk_text(source_value: Any) -> ChunkedText:
         return replace(chunked, source_value=source_value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            "chunk_text: expected a text, bytes, or a list or dict that JSON holds, "
+            "chunk_text: expected a text, or a list or dict that JSON holds, "
             f"got {type(source_value).__name__}: {error}"
         ) from error
 
