@@ -117,11 +117,7 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
         return load_json(new_text) is not None
     if chunked.text_format == "yaml":
         # A list of YAML without items would be read as null.
-        empty_values = count_empty_values(new_text)
-        if empty_values is None:
-            return False
-        empty_values_before = count_empty_values(chunked.text)
-        return empty_values == empty_values_before
+        return count_empty_values(new_text) == count_empty_values(chunked.text)
     if chunked.text_format == "xml":
         return parse_xml(new_text) is not None
     return True
@@ -160,9 +156,7 @@ def _saved_characters(edits: Iterable[TextEdit]) -> int:
     """Return by how many characters the edits make a text shorter."""
     saved_characters = 0
     for edit in edits:
-        removed_characters = edit.end - edit.start
-        saved_characters += removed_characters
-        saved_characters -= len(edit.replacement)
+        saved_characters += edit.end - edit.start - len(edit.replacement)
     return saved_characters
 
 
