@@ -216,7 +216,10 @@ def _join_group(
 ) -> Iterator[tuple[JoinedText, Sequence[PlacedPiece]]]:
     """Yield the joined texts of one document, each with the passages' own pieces."""
     runs = _split_runs(group)
-    joined_texts = [_join_run(run) for run in runs]
+    joined_texts = []
+    for run in runs:
+        joined_text = _join_run(run)
+        joined_texts.append(joined_text)
     titles = []
     for joined_text, run in zip(joined_texts, runs, strict=True):
         title_span = _title_span(joined_text.chunked)

@@ -163,7 +163,11 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
     """Count the non-empty starts that occur more than once."""
     counts = Counter(filter(None, line_starts))
-    return Counter({start: count for start, count in counts.items() if count > 1})
+    repeated: Counter[str] = Counter()
+    for start, count in counts.items():
+        if count > 1:
+            repeated[start] = count
+    return repeated
 
 
 def _speaker(line: str) -> str:

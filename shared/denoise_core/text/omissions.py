@@ -156,7 +156,9 @@ def _saved_characters(edits: Iterable[TextEdit]) -> int:
     """Return by how many characters the edits make a text shorter."""
     saved_characters = 0
     for edit in edits:
-        saved_characters += edit.end - edit.start - len(edit.replacement)
+        removed_characters = edit.end - edit.start
+        saved_characters += removed_characters
+        saved_characters -= len(edit.replacement)
     return saved_characters
 
 

@@ -465,11 +465,15 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         if block.kind != "para" or not is_short:
             continue
         bare_text = block_text.translate(_WITHOUT_PUNCTUATION)
+        wording = ""
+        first_number = ""
         words = bare_text.split()
-        numbers = [word for word in words if word.isdecimal()]
-        wording = "".join(word for word in words if not word.isdecimal())
+        for word in words:
+            if not word.isdecimal():
+                wording += word
+            elif not first_number:
+                first_number = word
         if words:
-            first_number = "".join(numbers[:1])
             same_wording = similar_blocks.setdefault(wording, [])
             same_wording.append((first_number, block))
     for numbered_blocks in similar_blocks.values():

@@ -195,8 +195,11 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
 
 
 def _is_header_row(cells: Sequence[str]) -> bool:
-    has_number = any(cell[:1].isdigit() for cell in cells)
-    return not has_number and len(set(cells)) == len(cells)
+    for cell in cells:
+        if cell[:1].isdigit():
+            return False
+    different_cells = set(cells)
+    return len(different_cells) == len(cells)
 
 
 # --- JSON

@@ -251,7 +251,9 @@ class ChunkedText:
 
     def _whole_chunks(self, ranges: Ranges) -> Ranges:
         """Return the chunks that merged ranges touch, and the header row, merged."""
-        whole_spans = [chunk.span for chunk in self._touched_chunks(ranges)]
+        whole_spans = []
+        for chunk in self._touched_chunks(ranges):
+            whole_spans.append(chunk.span)
         if self.text_format == "csv":
             whole_spans += [chunk.span for chunk in self.chunks if chunk.is_structural]
         return merge_spans(whole_spans)

@@ -162,7 +162,10 @@ def yaml_chunks(text: str) -> list[TextChunk] | None:
     item_spans = _find_yaml_items(text)
     if not item_spans:
         return [TextChunk(0, len(text), is_atomic=True)]
-    chunks = [TextChunk(*span, is_atomic=True) for span in sorted(item_spans)]
+    chunks = []
+    for start, end in sorted(item_spans):
+        chunk = TextChunk(start, end, is_atomic=True)
+        chunks.append(chunk)
     return fill_gaps(text, chunks)
 
 
