@@ -159,10 +159,10 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         description="END: what is scored: nodes 'whole', 'sentences', or chunks of at "
         "most so many characters.",
     )
-    must_keep: str | dict[str, str] | None = Field(
+    must_keep: str | None = Field(
         default=None,
         description="Nodes that are returned whole: those with a match of a regular "
-        "expression, or of fields with one, such as {'status': 'failed'}.",
+        "expression, such as 'status: failed' for a field of a record.",
     )
     context: bool = Field(
         default=True,

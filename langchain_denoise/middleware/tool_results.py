@@ -108,9 +108,9 @@ class DenoiseToolResults(ViewMiddleware):
             min_characters: A shorter result passes unchanged.
             hard_cap: Characters that any tool's result may have, named or not. A longer
                 one keeps its head and its tail, and says what is missing.
-            must_keep: What is always shown: a regular expression, fields with an
-                expression for their value (``{"status": "failed"}``), or a function of
-                the text of a record, paragraph or document.
+            must_keep: What is always shown: a regular expression, such as
+                ``"status: failed"`` for a field of a record, or a function of the text
+                of a record, paragraph or document.
             where: ``"view"`` or ``"state"``, as above.
             recall: Let the agent read again what was left out: notes name an id, and the
                 agent has a tool ``recall(id)``. The text is in the state under

@@ -61,8 +61,8 @@ def denoised(
         denoiser: Any denoiser; None is the embedded default, which keeps three eighths
             of a text of 1,000 characters or more.
         min_characters: A shorter result passes unchanged.
-        must_keep: What is always shown: a regular expression, fields with an expression
-            for their value (``{"status": "failed"}``), or a function of a text.
+        must_keep: What is always shown: a regular expression, such as
+            ``"status: failed"`` for a field of a record, or a function of a text.
         recall: Whether notes name an id, and the agent gets a tool ``recall(id)``. The
             removed text is in the agent's state and never in the prompt.
         on_error: What a failure returns.

@@ -35,7 +35,7 @@ from denoise_core.text.json_spans import (
 )
 from denoise_core.text.omissions import cut_text, left_out_text
 from denoise_core.text.structural import ChunkedText, chunk_text
-from denoise_core.types import Passage, replace_surrogates
+from denoise_core.types import Passage
 
 EMPTY_RESULT_TEXT = "(No part of this result helps with the question.)"
 """Replaces a result of which nothing is kept: models reject an empty tool message."""
@@ -91,9 +91,9 @@ _QUERY_ARGUMENTS = (
 )
 
 
-Pin: TypeAlias = str | re.Pattern[str] | Mapping[str, str] | Callable[[str], bool]
-"""What is always shown: a regular expression, fields with a regular expression for
-their value, or a function of the text of a record or paragraph."""
+Pin: TypeAlias = str | re.Pattern[str] | Callable[[str], bool]
+"""What is always shown: a regular expression, or a function of the text of a record or
+paragraph. A record is also read as its fields: ``status: failed``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,7 @@ class ToolResult:
                 spans = self._kept_spans(n, kept_spans)
                 new_texts[n] = self._cut_text(n, spans, has_recall)
                 continue
-            new_value: Any = "\n\n".join(texts)
-            if isinstance(self.chunked_texts[n].source_value, bytes):
-                new_value = replace_surrogates(new_value).encode()
-            new_texts[n] = _NewText(new_value, passage.text)
+            new_texts[n] = _NewText("\n\n".join(texts), passage.text)
         return self._replace_texts(new_texts)
 
     def cap(
@@ -203,29 +200,30 @@ class ToolResult:
             passage = self.passages[n]
             characters += len(passage.text)
         new_texts = {}
+        source_spans: dict[str, Ranges] = {}
+        if result is not None:
+            source_spans, _ = _kept_by_id(result)
         if characters > max_characters:
             for n in sorted(shown_numbers):
                 limit = max_characters * len(self.passages[n].text) // characters
-                new_texts[n] = self._cap_text(n, limit, has_recall, result)
+                new_texts[n] = self._cap_text(n, limit, has_recall, source_spans)
         reduced = self._replace_texts(new_texts)
         if not omitted_numbers:
             return reduced
         return self._omit_texts(reduced, omitted_numbers, has_recall)
 
     def _cap_text(
-        self, n: int, limit: int, has_recall: bool, result: DenoiseResult | None
+        self, n: int, limit: int, has_recall: bool, source_spans: Mapping[str, Ranges]
     ) -> _NewText:
         """Return the n-th text with its head and its tail."""
         chunked = self.chunked_texts[n]
         pinned_spans = self._pinned_spans(chunked)
-        kept_spans: Ranges = [(0, len(chunked.text))]
-        if result is not None:
-            source_spans, _ = _kept_by_id(result)
-            kept_spans = merge_spans(source_spans.get(self.passages[n].id, kept_spans))
+        whole_text = [(0, len(chunked.text))]
+        kept_spans = merge_spans(source_spans.get(self.passages[n].id, whole_text))
         spans = _head_and_tail(chunked, limit, kept_spans) + pinned_spans
         new_text = self._cut_text(n, spans, has_recall)
         is_too_long = new_text.length > limit + MAX_NOTE_CHARACTERS
-        is_string = isinstance(chunked.source_value, str | bytes | None)
+        is_string = chunked.source_value is None
         recall_id = self.passages[n].id if has_recall else ""
         middle_edit = _middle_edit(chunked, limit, recall_id)
         omitted_length = middle_edit.end - middle_edit.start
@@ -368,32 +366,13 @@ def read_pin(must_keep: Pin | None) -> Callable[[str], bool] | None:
     if must_keep is None or callable(must_keep):
         return must_keep
     try:
-        if isinstance(must_keep, str | re.Pattern):
-            re.search(must_keep, "")
-            return lambda text: re.search(must_keep, text) is not None
-        if isinstance(must_keep, Mapping):
-            for expression in must_keep.values():
-                re.search(expression, "")
-            return lambda text: _has_field(text, must_keep)
+        re.search(must_keep, "")
     except (re.error, TypeError) as error:
-        raise InputError(f"must_keep={must_keep!r}: {error}") from error
-    raise InputError(
-        f"must_keep={must_keep!r}: expected a regular expression, a dict such as "
-        "{'status': 'failed'}, or a function of a text"
-    )
-
-
-def _has_field(text: str, expressions: Mapping[str, str]) -> bool:
-    """Whether a record, rendered as ``name: value`` lines, has such a field."""
-    text_lines = text.replace("; ", "\n")
-    for line in text_lines.split("\n"):
-        item = line.strip().removeprefix("- ")
-        path, _, value = item.partition(": ")
-        _, _, name = path.rpartition(".")
-        expression = expressions.get(name)
-        if expression is not None and re.search(expression, value):
-            return True
-    return False
+        raise InputError(
+            f"must_keep={must_keep!r}: expected a regular expression, such as "
+            f"'status: failed' for a field, or a function of a text: {error}"
+        ) from error
+    return lambda text: re.search(must_keep, text) is not None
 
 
 def read_result(
@@ -402,10 +381,10 @@ def read_result(
     """Read the texts in what a tool returned.
 
     Args:
-        value: A text, bytes or JSON value is one text. A list of content blocks, or
-            the blocks and the structured content of an MCP result, are several. A
-            value without text has no passages, and `ToolResult.reduce` returns it
-            unchanged.
+        value: A text or JSON value is one text. A list of content blocks, or the
+            blocks and the structured content of an MCP result, are several. A value
+            without text, such as bytes, has no passages, and `ToolResult.reduce`
+            returns it unchanged.
         name: Prefix of the passage ids; a number follows.
         must_keep: Records and paragraphs that are shown, whatever a denoiser says.
     """
@@ -438,7 +417,7 @@ def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
         for key in _MCP_CONTENT_KEYS:
             for path, chunked in _find_texts(value.get(key) or None):
                 yield (key, *path), chunked
-    elif isinstance(value, str | bytes):
+    elif isinstance(value, str):
         yield (), chunk_text(value)
     elif (isinstance(value, dict | list | tuple) and value) or object_fields(value):
         try:
@@ -535,17 +514,14 @@ def _kept_by_id(
     source_spans: dict[str, Ranges] = {}
     rewritten_texts: dict[str, list[str]] = {}
     for passage in result.passages:
-        rewritten_ids = set()
+        if passage.is_rewritten:
+            source_ids = {span.passage_id for span in passage.source_spans}
+            for passage_id in source_ids | {passage.id}:
+                rewritten_texts.setdefault(passage_id, []).append(passage.text)
+            continue
         for span in passage.source_spans:
-            if passage.is_rewritten:
-                rewritten_ids.add(span.passage_id)
-                continue
             passage_spans = source_spans.setdefault(span.passage_id, [])
             passage_spans.append((span.start, span.end))
-        if passage.is_rewritten:
-            rewritten_ids.add(passage.id)
-        for passage_id in rewritten_ids:
-            rewritten_texts.setdefault(passage_id, []).append(passage.text)
     return source_spans, rewritten_texts
 
 

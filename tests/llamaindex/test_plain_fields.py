@@ -30,7 +30,7 @@ NAMED = [
     {},
     {"keep": 0.5, "record": "none"},
     {"keep": "auto", "risk": 0.05, "on_irrelevant": "drop"},
-    {"max_tokens": 60, "must_keep": {"status": "failed"}, "chunks": "sentences"},
+    {"max_tokens": 60, "must_keep": "status: failed", "chunks": "sentences"},
     {"threshold": 0.5, "top_n": 2, "order": "score", "cache_key": "mine"},
 ]
 

@@ -59,7 +59,6 @@ SLOW = 0.004  # seconds for 4,000 characters: a quadratic pattern takes ten time
 LOCAL = {
     "'(' + mark_pattern + ')'",
     "must_keep",
-    "expression",
     "f'(?:(?:{labels.ADJECTIVES})[ _])?(?:{names})'",
 }
 

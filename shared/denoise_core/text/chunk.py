@@ -95,21 +95,26 @@ def sentence_chunker(max_characters: int = 1000) -> Chunker:
         raise InputError(f"max_characters={max_characters}: expected 1 or more")
 
     def chunk_passage(passage: Passage) -> tuple[Span, ...]:
-        boundaries = []
-        chunk_start = chunk_end = 0
-        for _, sentence_end in sentence_ranges(passage.text):
-            if sentence_end - chunk_start > max_characters and chunk_end > chunk_start:
-                boundaries.append(chunk_end)
-                chunk_start = chunk_end
-            while sentence_end - chunk_start > max_characters:
-                limit = chunk_start + max_characters
-                chunk_start = _last_break(passage.text, chunk_start, limit)
-                boundaries.append(chunk_start)
-            chunk_end = sentence_end
-        ranges = tile_spans(boundaries, 0, len(passage.text))
+        ranges = pack_sentences(passage.text, max_characters, 0, len(passage.text))
         return passage_spans(passage.id, ranges)
 
     return chunk_passage
+
+
+def pack_sentences(text: str, max_characters: int, start: int, end: int) -> Ranges:
+    """Pack the sentences of ``text[start:end]`` into ranges of so many characters."""
+    boundaries = []
+    chunk_start = chunk_end = start
+    for _, sentence_end in sentence_ranges(text, start, end):
+        if sentence_end - chunk_start > max_characters and chunk_end > chunk_start:
+            boundaries.append(chunk_end)
+            chunk_start = chunk_end
+        while sentence_end - chunk_start > max_characters:
+            limit = chunk_start + max_characters
+            chunk_start = _last_break(text, chunk_start, limit)
+            boundaries.append(chunk_start)
+        chunk_end = sentence_end
+    return tile_spans(boundaries, start, end)
 
 
 def extract_spans(passage: Passage, kept_spans: Iterable[Span]) -> Passage | None:

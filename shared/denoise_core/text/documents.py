@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias, cast
 
 from denoise_core.spans import Range, Ranges
@@ -24,8 +25,11 @@ _MAX_GAP = 4  # characters, line breaks, that a splitter strips between two piec
 _TITLE_MARKS = ("# ", "<h1")
 _ADDRESS_MARKS = frozenset("/\\.")  # a path, an address or a file's name holds one
 
-Run: TypeAlias = list[tuple[int | None, Passage]]
-"""Passages that follow each other, with their places in the document."""
+Group: TypeAlias = list[tuple[int | None, Passage]]
+"""Passages of one document, with their places in it if these are known."""
+
+Run: TypeAlias = list[tuple[int, Passage]]
+"""Passages that follow each other, with their places; one without a place is at 0."""
 
 
 class PlacedPiece(NamedTuple):
@@ -198,8 +202,8 @@ def _document_place(
     return document, position
 
 
-def _group_by_document(passages: Iterable[Passage]) -> Iterable[Run]:
-    groups: dict[Hashable, Run] = {}
+def _group_by_document(passages: Iterable[Passage]) -> Iterable[Group]:
+    groups: dict[Hashable, Group] = {}
     for passage in passages:
         document, position = _document_place(passage)
         group = groups.setdefault(document, [])
@@ -208,7 +212,7 @@ def _group_by_document(passages: Iterable[Passage]) -> Iterable[Run]:
 
 
 def _join_group(
-    group: Run,
+    group: Group,
 ) -> Iterator[tuple[JoinedText, Sequence[PlacedPiece]]]:
     """Yield the joined texts of one document, each with the passages' own pieces."""
     runs = _split_runs(group)
@@ -220,8 +224,7 @@ def _join_group(
     for joined_text, run in zip(joined_texts, runs, strict=True):
         title_span = _title_span(joined_text.chunked)
         first_position, _ = run[0]
-        may_be_first = first_position in (0, None)
-        if title_span is not None and may_be_first:
+        if title_span is not None and first_position == 0:
             titles.append((joined_text, title_span))
     if len(titles) != 1:
         for joined_text in joined_texts:
@@ -252,22 +255,17 @@ def _title_span(chunked: ChunkedText) -> Range | None:
     return title.span
 
 
-def _split_runs(
-    group: Run,
-) -> list[Run]:
+def _split_runs(group: Group) -> list[Run]:
     """Group the pieces that follow each other; each by itself if places are unknown."""
-    if any(position is None for position, _ in group):
-        single_runs: list[Run] = []
-        for _, passage in group:
-            single_run: Run = [(None, passage)]
-            single_runs.append(single_run)
-        return single_runs
+    placed_passages: Run = []
+    for position, passage in group:
+        if position is None:
+            return [[(0, passage)] for _, passage in group]
+        placed_passages.append((position, passage))
     runs: list[Run] = []
     run_text = ""
     run_start = 0
-    for placed_passage in sorted(group, key=_position_of):
-        position = _position_of(placed_passage)
-        passage = placed_passage[1]
+    for position, passage in sorted(placed_passages, key=itemgetter(0)):
         run_end = run_start + len(run_text)
         gap = position - run_end
         run_offset = position - run_start
@@ -285,13 +283,6 @@ def _split_runs(
             gap = 0
         run_text = _append_piece(run_text, gap, passage.text)
     return runs
-
-
-def _position_of(
-    placed_passage: tuple[int | None, Passage],
-) -> int:
-    position, _ = placed_passage
-    return position or 0
 
 
 def _append_piece(joined_text: str, gap: int, piece_text: str) -> str:
@@ -325,11 +316,10 @@ def _join_run(
         )
         pieces.append(title_piece)
         joined_text += "\n"
-    run_start = _position_of(run[0])
+    run_start, _ = run[0]
     base = len(joined_text) - run_start
-    for placed_passage in run:
-        _, passage = placed_passage
-        joined_start = base + _position_of(placed_passage)
+    for position, passage in run:
+        joined_start = base + position
         gap = joined_start - len(joined_text)
         piece = PlacedPiece(
             passage_id=passage.id,

@@ -10,7 +10,7 @@ import copy
 import json
 import re
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -121,8 +121,6 @@ def field_ranges(text: str, start: int, end: int) -> Ranges | None:
     position = skip_space(text, start)
     if text[position : position + 1] == '"':
         position = text.find("{", start, end)
-    if position < 0:
-        return None
     if text[position : position + 1] != "{":
         return None
     field_starts = []
@@ -252,13 +250,6 @@ def _removed_items(items: Ranges, kept_spans: Ranges) -> Ranges:
     return removed_spans
 
 
-class JsonCuts(NamedTuple):
-    """What leaves a JSON text: items of lists, rows of tables, parts of strings."""
-
-    list_cuts: list[ListCut]
-    string_spans: Ranges
-
-
 def object_fields(value: Any) -> dict[str, Any] | None:
     """Return the fields of a dataclass or pydantic object; None for any other value."""
     names: Iterable[str]
@@ -309,16 +300,17 @@ class _ValueEditor:
 
     def edit_part(self, part: Any, start: int, end: int) -> Any:
         start = skip_space(self.text, start)
-        if not self._has_edit(start, end):
+        inner_edits = self._edits_in(start, end)
+        if not inner_edits:
             return part
         if isinstance(part, str):
-            edited_text = self._edited_text(start, end)
+            edited_text = apply_edits(self.text, inner_edits, start, end)
             return _DECODER.decode(edited_text)
         if isinstance(part, dict):
-            return self.edit_fields(part, start)
+            return self.edit_fields(part, start, inner_edits[0])
         value_fields = object_fields(part)
         if value_fields is not None:
-            edited_fields = self.edit_fields(value_fields, start)
+            edited_fields = self.edit_fields(value_fields, start, inner_edits[0])
             return _with_fields(part, edited_fields)
         if isinstance(part, tuple):
             return tuple(self.edit_elements(part, start))
@@ -326,39 +318,22 @@ class _ValueEditor:
             return list(self.edit_elements(part, start))
         return part
 
-    def _edits_from(self, position: int) -> int:
-        """Return the index of the first edit that ends after this position."""
-        return bisect_right(self.edits, position, key=lambda edit: edit.end)
-
-    def _has_edit(self, start: int, end: int) -> bool:
-        index = self._edits_from(start)
-        if index == len(self.edits):
-            return False
-        return self.edits[index].start < end
-
-    def _edited_text(self, start: int, end: int) -> str:
-        inner_edits = []
-        first_index = self._edits_from(start)
-        for edit in self.edits[first_index:]:
-            if edit.start >= end:
-                break
-            inner_edits.append(edit)
-        return apply_edits(self.text, inner_edits, start, end)
+    def _edits_in(self, start: int, end: int) -> Sequence[TextEdit]:
+        """Return the edits that touch this range."""
+        first = bisect_right(self.edits, start, key=lambda edit: edit.end)
+        after = bisect_left(self.edits, end, key=lambda edit: edit.start)
+        return self.edits[first:after]
 
     def _removing_edit(self, member: JsonMember) -> TextEdit | None:
-        index = self._edits_from(member.start)
-        if index == len(self.edits):
-            return None
-        edit = self.edits[index]
-        holds_member = edit.start <= member.start and member.end <= edit.end
-        if holds_member:
-            return edit
+        for edit in self._edits_in(member.start, member.end):
+            if edit.start <= member.start and member.end <= edit.end:
+                return edit
         return None
 
-    def edit_fields(self, value_fields: dict[Any, Any], start: int) -> dict[Any, Any]:
+    def edit_fields(
+        self, value_fields: dict[Any, Any], start: int, first_edit: TextEdit
+    ) -> dict[Any, Any]:
         edited_fields: dict[Any, Any] = {}
-        first_index = self._edits_from(start)
-        first_edit = self.edits[first_index]
         is_addition = first_edit.start == first_edit.end == start + 1
         if is_addition:
             added_members = first_edit.replacement.rstrip(", ")

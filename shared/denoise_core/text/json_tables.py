@@ -23,11 +23,7 @@ def find_table_rows(value: Any) -> TableRows | None:
     """Return the rows of a JSON value that is a table; None for any other value."""
     if not isinstance(value, dict):
         return None
-    for find_rows in (_matrix_rows, _parallel_rows):
-        rows = find_rows(value)
-        if rows:
-            return rows
-    return None
+    return _matrix_rows(value) or _parallel_rows(value)
 
 
 def find_tied_lists(value: Any) -> frozenset[str]:

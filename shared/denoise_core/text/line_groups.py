@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from denoise_core.spans import Range, Ranges, RangeTuple
-from denoise_core.text.chunk import sentence_chunker
+from denoise_core.text.chunk import pack_sentences
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
     line_spans,
 )
-from denoise_core.types import Passage
 
 MAX_CODE_CHARACTERS = 1600
 """A longer code block is split at its lines."""
@@ -57,14 +56,9 @@ def split_long(
         if part_end - part_start <= max_characters:
             short_ranges.append((part_start, part_end))
         else:
-            short_ranges += _sentence_packs(text, part_start, part_end)
+            half = MAX_CHUNK_CHARACTERS // 2
+            short_ranges += pack_sentences(text, half, part_start, part_end)
     return [TextChunk(*part, context_spans) for part in short_ranges]
-
-
-def _sentence_packs(text: str, start: int, end: int) -> Ranges:
-    chunker = sentence_chunker(MAX_CHUNK_CHARACTERS // 2)
-    spans = chunker(Passage(text[start:end], ""))
-    return [(start + part.start, start + part.end) for part in spans]
 
 
 def pack_lines(text: str, start: int, end: int) -> Ranges:

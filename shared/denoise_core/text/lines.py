@@ -18,6 +18,7 @@ from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
 PLAIN_TEXT = "text"
 SOURCE_CODE = "code"
 LOG_ENTRIES = "entries"
+LINE_FORMATS = (PLAIN_TEXT, SOURCE_CODE, LOG_ENTRIES)
 
 _MIN_LINES = 5  # lines from which on a text may be a log or source code
 _MIN_INDENTED = 0.4  # share of indented lines in source code

@@ -261,14 +261,14 @@ class _HtmlBlockReader:
         if level:
             self.open_headings.append((level, len(self.chunks)))
             self.list_lead = self.table_header = ()
-        elif is_header_row:
-            context_spans += self.list_lead
-            self.table_header = span
-        elif row_cells:
-            context_spans += self.list_lead + self.table_header
         else:
             context_spans += self.list_lead
-            if block_text.endswith(":") and len(block_text) <= MAX_CHUNK_CHARACTERS:
+            is_short = len(block_text) <= MAX_CHUNK_CHARACTERS
+            if is_header_row:
+                self.table_header = span
+            elif row_cells:
+                context_spans += self.table_header
+            elif block_text.endswith(":") and is_short:
                 self.list_lead = span
         self.chunks.append(
             TextChunk(

@@ -21,7 +21,6 @@ from denoise_core.spans import (
 )
 from denoise_core.text import lines, markup
 from denoise_core.text.json_spans import (
-    JsonCuts,
     ListCut,
     TextEdit,
     apply_edits,
@@ -41,8 +40,6 @@ LEFT_OUT_KEY = "left_out"
 """Name of the note in an object of JSON."""
 
 _MAX_LINE_CHARACTERS = 240  # a longer line is a paragraph and may be cut inside
-_LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
-_WHOLE_CHUNK_FORMATS = ("csv", "jsonl", "html")
 _UNITS = {"csv": "rows", "rows": "rows", "jsonl": "records", "yaml": "records"}
 _NOTE_FORMS = {
     "csv": "# {}",
@@ -82,10 +79,10 @@ def cut_text(
         recall_id: What a reader passes to ``recall`` for the parts left out; ``""`` if
             they cannot be recalled.
     """
-    if chunked.text_format in _LINE_FORMATS and _is_broken_json(chunked.text):
+    if chunked.text_format in lines.LINE_FORMATS and _is_broken_json(chunked.text):
         return []
     if chunked.text_format in ("json", "rows"):
-        edits = _list_edits(chunked, chunked.list_cuts(kept_spans), recall_id)
+        edits = _list_edits(chunked, kept_spans, recall_id)
     else:
         edits = _text_edits(chunked, list(kept_spans), recall_id)
     if not edits:
@@ -118,39 +115,26 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
     """Whether a parser of the format reads the text as it read the one before."""
     if chunked.text_format == "json":
         return load_json(new_text) is not None
-    if chunked.text_format == "jsonl":
-        unread_lines = _count_unread_lines(new_text)
-        return unread_lines <= _count_unread_lines(chunked.text)
     if chunked.text_format == "yaml":
         # A list of YAML without items would be read as null.
-        empty_values = count_empty_values(new_text)
-        if empty_values is None:
-            return False
-        empty_values_before = count_empty_values(chunked.text)
-        return empty_values == empty_values_before
+        return count_empty_values(new_text) == count_empty_values(chunked.text)
     if chunked.text_format == "xml":
         return parse_xml(new_text) is not None
     return True
 
 
-def _count_unread_lines(text: str) -> int:
-    """Return how many lines hold something else than a JSON value."""
-    count = 0
-    for line in text.split("\n"):
-        if line.strip() and load_json(line) is None:
-            count += 1
-    return count
-
-
 # --- JSON, and lists that Python printed
 
 
-def _list_edits(chunked: ChunkedText, cuts: JsonCuts, recall_id: str) -> list[TextEdit]:
+def _list_edits(
+    chunked: ChunkedText, kept_spans: Iterable[Range], recall_id: str
+) -> list[TextEdit]:
     """Return the edits of the lists whose cut is longer than its note."""
+    list_cuts, string_spans = chunked.list_cuts(kept_spans)
     edits: list[TextEdit] = []
     removed_spans: Ranges = []
     noted_id = recall_id
-    for list_cut in sorted(cuts.list_cuts, key=lambda cut: cut.start):
+    for list_cut in sorted(list_cuts, key=lambda cut: cut.start):
         if not list_cut.dropped_count:
             continue
         new_edits = _edits_of_list(chunked, list_cut, noted_id)
@@ -159,7 +143,7 @@ def _list_edits(chunked: ChunkedText, cuts: JsonCuts, recall_id: str) -> list[Te
             removed_spans += list_cut.removed_spans
             noted_id = ""
     removed_spans = merge_spans(removed_spans)
-    for start, end in cuts.string_spans:
+    for start, end in string_spans:
         is_inner = bool(clip_spans(removed_spans, start, end))
         gap_edit = TextEdit(start, end, GAP_MARK)
         is_shorter = _saved_characters([gap_edit]) > 0
@@ -234,11 +218,9 @@ def _text_edits(
     chunked: ChunkedText, kept_spans: Ranges, recall_id: str
 ) -> list[TextEdit]:
     text = chunked.text
-    is_in_lines = chunked.text_format in _LINE_FORMATS
+    is_in_lines = chunked.text_format in lines.LINE_FORMATS
     if is_in_lines:
         kept_spans = _whole_lines(text, kept_spans)
-    elif chunked.text_format in _WHOLE_CHUNK_FORMATS:
-        kept_spans = _whole_chunks(chunked, kept_spans)
     retained_spans = chunked.retained_spans(kept_spans)
     if is_in_lines:
         retained_lines = _whole_lines(text, retained_spans)
@@ -292,17 +274,6 @@ def _with_last_line(text: str, edits: list[TextEdit], note: str) -> list[TextEdi
         note_line = f"{note_line}\n"
     note_edit = last_edit._replace(replacement=note_line)
     return [*edits, note_edit]
-
-
-def _whole_chunks(chunked: ChunkedText, spans: Ranges) -> Ranges:
-    """Return the ranges of the chunks that the ranges touch, and of the header row."""
-    merged_spans = merge_spans(spans)
-    touched_spans = []
-    for chunk in chunked.chunks:
-        is_header = chunk.is_structural and chunked.text_format == "csv"
-        if is_header or clip_spans(merged_spans, *chunk.span):
-            touched_spans.append(chunk.span)
-    return touched_spans
 
 
 def _whole_lines(text: str, spans: Iterable[Range]) -> Ranges:

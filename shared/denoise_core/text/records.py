@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, groupby
 from typing import Any, TypeAlias
 
-from denoise_core.spans import Range, Ranges, RangeTuple, clip_spans, merge_spans
+from denoise_core.spans import Range, Ranges, RangeTuple
 from denoise_core.text.json_spans import (
     ItemList,
-    JsonCuts,
     JsonMember,
     JsonPath,
-    ListCut,
     json_members,
     load_json,
     map_string_offsets,
@@ -62,7 +60,7 @@ def detect_record_format(text: str) -> str:
     if first_character in ("{", "["):
         if load_json(text) is not None:
             return "json"
-        if first_character == "[" and parse_python_rows(text) is not None:
+        if first_character == "[" and find_python_rows(text) is not None:
             return "rows"
         first_characters = set()
         for line in text[start:].split("\n"):
@@ -78,14 +76,13 @@ def detect_record_format(text: str) -> str:
 # --- Rows as a database client prints them
 
 
-def parse_python_rows(text: str) -> list[TextChunk] | None:
-    """Chunk a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``.
+def find_python_rows(text: str) -> Ranges | None:
+    """Return the rows of a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``.
 
-    Returns:
-        One chunk for each row; None if brackets or quotation marks do not close, or
-        if it is no list of at least two rows.
+    None if brackets or quotation marks do not close, or if it is no list of at least
+    two rows.
     """
-    rows = []
+    row_spans: Ranges = []
     depth = 0
     row_start = 0
     list_start = text.find("[") + 1
@@ -99,12 +96,19 @@ def parse_python_rows(text: str) -> list[TextChunk] | None:
         elif symbol in ")]}":
             depth -= 1
             if not depth:
-                rows.append(TextChunk(row_start, token.end(), is_atomic=True))
+                row_spans.append((row_start, token.end()))
         elif token.lastindex or (not depth and symbol.strip(", \t\r\n")):
             return None
-    if len(rows) > 1 and not depth:
-        return fill_gaps(text, rows)
+    if len(row_spans) > 1 and not depth:
+        return row_spans
     return None
+
+
+def python_row_chunks(text: str) -> list[TextChunk]:
+    """Chunk a list as Python prints it: one chunk a row."""
+    row_spans = find_python_rows(text) or []
+    rows = [TextChunk(*span, is_atomic=True) for span in row_spans]
+    return fill_gaps(text, rows)
 
 
 # --- CSV
@@ -303,15 +307,17 @@ class _JsonChunker:
 
         Each part has the others as context, so a row is kept as a whole.
         """
-        part_spans = _member_spans(self.text, start, table_rows)
+        members = _row_members(self.text, start, table_rows)
         parts = []
         list_spans: dict[JsonPath, Ranges] = {}
         for row_paths in table_rows:
-            spans = [part_spans[part_path] for part_path in row_paths]
+            spans = []
             row_values = {}
             for part_path in row_paths:
+                member = members[part_path]
+                spans.append((member.start, member.end))
                 column_name = str(part_path[0])
-                row_values[column_name] = _value_at(value, part_path)
+                row_values[column_name] = member.value
             row_text = _render_row(value, row_values)
             for n, part_path in enumerate(row_paths):
                 other_spans = tuple(span for span in spans if span != spans[n])
@@ -411,33 +417,27 @@ class _JsonChunker:
             self.chunks.append(chunk)
 
 
-def _member_spans(
+def _row_members(
     text: str, start: int, table_rows: TableRows
-) -> dict[JsonPath, Range]:
-    """Return the range of each part of each row, names of fields included."""
+) -> dict[JsonPath, JsonMember]:
+    """Return each part of each row by its path."""
     wanted_paths = set(chain.from_iterable(table_rows))
     open_paths: set[JsonPath] = set()
     for path in wanted_paths:
         for n in range(len(path)):
             outer_path = path[:n]
             open_paths.add(outer_path)
-    part_spans: dict[JsonPath, Range] = {}
+    row_members: dict[JsonPath, JsonMember] = {}
     pending: list[tuple[JsonPath, int]] = [((), start)]
     while pending:
         path, position = pending.pop()
         for member in json_members(text, position):
             member_path = (*path, member.name)
             if member_path in wanted_paths:
-                part_spans[member_path] = (member.start, member.end)
+                row_members[member_path] = member
             elif member_path in open_paths:
                 pending.append((member_path, member.value_start))
-    return part_spans
-
-
-def _value_at(value: Any, path: JsonPath) -> Any:
-    for step in path:
-        value = value[step]
-    return value
+    return row_members
 
 
 def _render_row(table: Any, row_values: dict[str, Any]) -> str:
@@ -525,62 +525,15 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
             yield str(value)
 
 
-# --- What is removed from a list, a table or a string
+# --- What may leave: items of lists, rows of tables
 
 
-def row_list_cut(
-    text: str,
-    chunks: Sequence[TextChunk],
-    kept_spans: Ranges,
-) -> ListCut:
-    """Return the rows without a kept character of a list that Python printed.
-
-    Args:
-        text: The printed list.
-        chunks: Its chunks.
-        kept_spans: Merged ranges of the text.
-    """
-    row_spans = []
-    for chunk in chunks:
-        if chunk.is_structural:
-            continue
-        raw_row = chunk.text_of(text)
-        row_text = raw_row.rstrip(", \t\r\n")
-        row_end = chunk.start + len(row_text)
-        row_spans.append((chunk.start, row_end))
-    list_start = text.find("[")
-    rows = ItemList(list_start, [row_spans])
-    return rows.cut(kept_spans)
-
-
-def json_cuts(
-    text: str,
-    chunks: Sequence[TextChunk],
-    kept_spans: Ranges,
-) -> JsonCuts:
-    """Return the list elements, table rows and string parts without a kept character.
-
-    What is left is valid JSON, and every kept character is unchanged.
-
-    Args:
-        text: The JSON.
-        chunks: Its chunks.
-        kept_spans: Merged ranges of the text.
-    """
-    string_spans = []
-    for chunk in chunks:
-        string_span = chunk.string_span
-        if string_span is not None and not clip_spans(kept_spans, *string_span):
-            string_spans.append(string_span)
-    chunker = _JsonChunker(text, lambda string: [])
+def find_item_lists(text: str) -> list[ItemList]:
+    """Return the lists and tables of a JSON text, or the one list that Python printed."""
     value = load_json(text)
-    value_start = skip_space(text, 0)
-    chunker.add_container(value_start, value, (), ())
-    list_cuts = []
-    for item_list in chunker.item_lists:
-        outer_span = item_list.outer_span
-        if outer_span is None or clip_spans(kept_spans, *outer_span):
-            list_cut = item_list.cut(kept_spans)
-            list_cuts.append(list_cut)
-    merged_spans = merge_spans(string_spans)
-    return JsonCuts(list_cuts, merged_spans)
+    if value is None:
+        row_spans = find_python_rows(text) or []
+        return [ItemList(text.find("["), [row_spans])]
+    chunker = _JsonChunker(text, lambda string: [])
+    chunker.add_container(skip_space(text, 0), value, (), ())
+    return chunker.item_lists

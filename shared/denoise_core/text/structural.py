@@ -1,6 +1,6 @@
 """Chunk any text by its own structure.
 
-Comes in: a string, bytes, or a JSON-like value. Goes out: a `ChunkedText`, whose
+Comes in: a string or a JSON-like value. Goes out: a `ChunkedText`, whose
 `TextChunk` list tiles the text. Markdown and plain text are cut at headings,
 paragraphs, list items, table rows and code blocks; mail by message and quoted reply;
 HTML by block; CSV by row; JSON by the records of its lists; logs by entry;
@@ -35,7 +35,7 @@ from denoise_core.text import lines, markup, records, tree_records
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.entries import answering_turns
 from denoise_core.text.json_spans import (
-    JsonCuts,
+    ListCut,
     TextEdit,
     apply_edits,
     edit_value,
@@ -50,7 +50,7 @@ from denoise_core.text.text_chunk import (
     line_spans,
     merge_small_chunks,
 )
-from denoise_core.types import Passage, Span, replace_surrogates
+from denoise_core.types import Passage, Span
 from denoise_core.weighted_cache import cache_by_bytes
 
 MAX_CONTEXT_SPANS = 6
@@ -59,8 +59,8 @@ MAX_CONTEXT_SPANS = 6
 MAX_CONTEXT_CHARACTERS = 1000
 """Characters of them."""
 
-_LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
 _TREE_FORMATS = ("xml", "yaml")
+_WHOLE_CHUNK_FORMATS = ("csv", "jsonl", "html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class ChunkedText:
                 later_chunk = self.chunks[later_index]
                 ranges += later_chunk.context_spans
                 ranges.append(later_chunk.span)
-            if self.text_format in _LINE_FORMATS:
+            if self.text_format in lines.LINE_FORMATS:
                 ranges += lines.antecedent_sentence(self.text, chunk)
         return ranges
 
@@ -161,9 +161,10 @@ class ChunkedText:
         """Return what is left of a text without lists if these spans are kept.
 
         YAML and XML can be parsed as before: records without a kept character leave,
-        and all else (counts, cursors, ids) stays. CSV keeps its header row, and HTML
-        the tags around what is kept. In any other text each kept span keeps its
-        context. For lists see `list_cuts`.
+        and all else (counts, cursors, ids) stays. Rows of CSV, JSON lines and blocks of
+        HTML stay whole; CSV keeps its header row, and HTML the tags around what is
+        kept. In any other text each kept span keeps its context. For lists see
+        `list_cuts`.
 
         Args:
             kept_spans: Half-open ranges of the text, in any order.
@@ -172,12 +173,14 @@ class ChunkedText:
             Merged ranges in order, which cover at least ``kept_spans``.
         """
         ranges, context_spans = self._kept_and_context(kept_spans)
-        if self._is_container:
+        if self.source_value is not None:
             return [(0, len(self.text))]  # it could not be read as JSON
         if self.text_format in _TREE_FORMATS:
             all_spans = merge_spans([*ranges, *context_spans])
             dropped_spans = self._dropped_records(all_spans)
             return complement_spans(dropped_spans, 0, len(self.text))
+        if self.text_format in _WHOLE_CHUNK_FORMATS:
+            ranges = self._whole_chunks(ranges)
         # A chunk kept only as context brings no further context.
         main_chunks = []
         for chunk in self._touched_chunks(ranges):
@@ -201,28 +204,33 @@ class ChunkedText:
                 dropped_spans.append(chunk.span)
         return merge_spans(dropped_spans)
 
-    def list_cuts(self, kept_spans: Iterable[Range]) -> JsonCuts:
-        """Return what leaves the lists of JSON, or of a list that Python printed."""
+    def list_cuts(self, kept_spans: Iterable[Range]) -> tuple[list[ListCut], Ranges]:
+        """Return what leaves JSON, or a list that Python printed.
+
+        What is left is valid, and every kept character is unchanged.
+
+        Returns:
+            The cuts of lists and tables, and the merged parts of strings that leave.
+        """
         ranges, context_spans = self._kept_and_context(kept_spans)
-        if self.text_format == "rows":
-            row_cut = records.row_list_cut(self.text, self.chunks, ranges)
-            return JsonCuts([row_cut], [])
         all_spans = merge_spans([*ranges, *context_spans])
-        return records.json_cuts(self.text, self.chunks, all_spans)
+        list_cuts = []
+        for item_list in records.find_item_lists(self.text):
+            outer_span = item_list.outer_span
+            if outer_span is None or clip_spans(all_spans, *outer_span):
+                list_cuts.append(item_list.cut(all_spans))
+        string_spans = []
+        for chunk in self.chunks:
+            string_span = chunk.string_span
+            if string_span is not None and not clip_spans(all_spans, *string_span):
+                string_spans.append(string_span)
+        return list_cuts, merge_spans(string_spans)
 
     def apply(self, edits: Sequence[TextEdit]) -> Any:
         """Return the source value with edits of its text, in the type it had."""
-        if not edits:
-            if self.source_value is None:
-                return self.text
-            return self.source_value
-        if self._is_container:
-            return edit_value(self.source_value, self.text, edits)
-        if isinstance(self.source_value, bytes):
-            source_text = self.source_value.decode("utf-8", "surrogateescape")
-            edited_text = apply_edits(source_text, edits)
-            return edited_text.encode("utf-8", "surrogateescape")
-        return apply_edits(self.text, edits)
+        if self.source_value is None:
+            return apply_edits(self.text, edits)
+        return edit_value(self.source_value, self.text, edits)
 
     def _kept_and_context(
         self, kept_spans: Iterable[Range]
@@ -241,6 +249,15 @@ class ChunkedText:
                 touched_chunks.append(chunk)
         return touched_chunks
 
+    def _whole_chunks(self, ranges: Ranges) -> Ranges:
+        """Return the chunks that merged ranges touch, and the header row, merged."""
+        whole_spans = []
+        for chunk in self._touched_chunks(ranges):
+            whole_spans.append(chunk.span)
+        if self.text_format == "csv":
+            whole_spans += [chunk.span for chunk in self.chunks if chunk.is_structural]
+        return merge_spans(whole_spans)
+
     def _has_inner_tags(self, chunk: TextChunk) -> bool:
         if self.text_format != "html":
             return False
@@ -248,13 +265,9 @@ class ChunkedText:
         inner_text = raw_text.strip()[1:-1]
         return "<" in inner_text
 
-    @property
-    def _is_container(self) -> bool:
-        return not isinstance(self.source_value, str | bytes | None)
-
 
 def chunk_text(source_value: Any) -> ChunkedText:
-    """Chunk a text, UTF-8 bytes, or a list or dict such as a tool's result.
+    """Chunk a text, or a list or dict such as a tool's result.
 
     `denoise_core.tool_results.read_result` cuts such a result and says what is missing.
 
@@ -263,12 +276,6 @@ def chunk_text(source_value: Any) -> ChunkedText:
     """
     if isinstance(source_value, str):
         return _chunk_string(source_value)
-    if isinstance(source_value, bytes):
-        # An invalid byte becomes one character, so text offsets are byte positions
-        # of the decoded source.
-        decoded_text = source_value.decode("utf-8", "surrogateescape")
-        chunked = _chunk_string(replace_surrogates(decoded_text))
-        return replace(chunked, source_value=source_value)
     try:
         is_object = object_fields(source_value) is not None
         if not is_object and not isinstance(source_value, dict | list | tuple):
@@ -278,7 +285,7 @@ def chunk_text(source_value: Any) -> ChunkedText:
         return replace(chunked, source_value=source_value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            "chunk_text: expected a text, bytes, or a list or dict that JSON holds, "
+            "chunk_text: expected a text, or a list or dict that JSON holds, "
             f"got {type(source_value).__name__}: {error}"
         ) from error
 
@@ -387,7 +394,7 @@ _FORMAT_CHUNKERS: dict[str, Callable[[str], list[TextChunk] | None]] = {
     "json": lambda text: records.json_chunks(text, _chunk_embedded),
     "jsonl": records.json_line_chunks,
     "csv": records.csv_chunks,
-    "rows": records.parse_python_rows,
+    "rows": records.python_row_chunks,
     "html": markup.html_chunks,
     "xml": tree_records.xml_chunks,
     "yaml": tree_records.yaml_chunks,

@@ -40,16 +40,10 @@ def detect_tree_format(text: str) -> str:
         is_page = text_head.startswith(("<!doctype html", "<html"))
         if is_page:
             return ""
-        xml_records = find_xml_records(text)
-        if xml_records is None:
-            return ""
-        return "xml"
-    if not _looks_like_yaml(text):
-        return ""
-    yaml_nodes = load_yaml_nodes(text)
-    if yaml_nodes is None:
-        return ""
-    return "yaml"
+        return "" if parse_xml(text) is None else "xml"
+    if _looks_like_yaml(text) and load_yaml_nodes(text) is not None:
+        return "yaml"
+    return ""
 
 
 # --- YAML
@@ -214,16 +208,12 @@ class _RefusedDeclaration(ValueError):
 
 @dataclass(slots=True)
 class XmlElement:
-    """An element: its name, its range in the UTF-8 text, and its elements.
-
-    ``is_record`` says that it repeats the name of its siblings.
-    """
+    """An element: its name, its range in the UTF-8 text, and its elements."""
 
     name: str
     start: int
     end: int = 0
     has_attributes: bool = False
-    is_record: bool = False
     children: list[XmlElement] = field(default_factory=list)
 
 
@@ -307,15 +297,14 @@ def _collect_xml_records(root: XmlElement) -> list[XmlElement]:
     pending = [root]
     while pending:
         element = pending.pop()
-        if element.is_record:
-            records.append(element)
-            continue
         names = Counter(child.name for child in element.children)
-        for child in reversed(element.children):
+        for child in element.children:
             has_parts = bool(child.children) or child.has_attributes
-            child.is_record = has_parts and names[child.name] > 2
-            pending.append(child)
-    return records
+            if has_parts and names[child.name] > 2:
+                records.append(child)
+            else:
+                pending.append(child)
+    return sorted(records, key=lambda record: record.start)
 
 
 def xml_chunks(text: str) -> list[TextChunk] | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kept_texts import TEXTS, VALUES, Keeping, ranges_in
 from tool_payloads import SHAPES, tables
 
-from denoise_core import DenoiseResult, InputError, Passage
+from denoise_core import InputError
 from denoise_core.runtime import fallbacks
 from denoise_core.tool_results import read_result
 
@@ -121,14 +121,14 @@ def test_a_pinned_row_is_shown_whatever_a_denoiser_says(shape, rows, data):
     pinned = data.draw(st.sampled_from(rows))
     pins = [rf"\b{pinned[0]}\b"]
     if shape == "json records":
-        pins.append({"place": rf"^{pinned[1]}$"})
+        pins.append(rf"(?m)^place: {pinned[1]}$")
         pins.append(lambda text: f"{pinned[1]}\n" in text)
     for must_keep in pins:
         after = reduced(write(rows), keep_nothing, must_keep=must_keep)
         assert pinned in read(after)
 
 
-@pytest.mark.parametrize("must_keep", ["(", {"place": "("}, 3, {"place": 3}])
+@pytest.mark.parametrize("must_keep", ["(", 3, {"place": "wet"}])
 def test_a_pin_that_cannot_be_read_is_refused(must_keep):
     with pytest.raises(InputError, match="must_keep"):
         read_result("text", must_keep=must_keep)
@@ -174,19 +174,6 @@ def test_a_cap_never_drops_a_pinned_part():
     after = read_result(text, must_keep="FAILED").cap(1000).value
     assert len(after) < len(text) / 2
     assert "left out" in after
-
-
-def test_bytes_stay_bytes_in_a_cap_and_where_a_model_rewrote_them():
-    source = b'{"name": "\xff\xfe", "numbers": %s}' % json.dumps(NUMBERS).encode()
-    after = read_result(source).cap(1000).value
-    assert after.startswith(source[:400])
-    assert after.endswith(source[-400:])
-    assert b"characters left out here" in after
-    tool_result = read_result(source)
-    (passage,) = tool_result.passages
-    rewritten = Passage("Short. \ud83d", passage.id, is_rewritten=True)
-    after = tool_result.reduce(DenoiseResult("q", (rewritten,)))
-    assert after.value == "Short. \ufffd".encode()
 
 
 def test_an_object_without_a_list_stays_longer_than_its_cap_and_it_is_logged():

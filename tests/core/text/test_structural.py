@@ -266,7 +266,7 @@ def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
 def test_a_value_that_is_neither_text_nor_json_is_an_error():
     with pytest.raises(
         InputError,
-        match="expected a text, bytes, or a list or dict that JSON holds, got object",
+        match="expected a text, or a list or dict that JSON holds, got object",
     ):
         chunk_text(object())
 

@@ -8,7 +8,7 @@ benchmark is no longer here) a missing date indicates a wrong claim 2.7 to 1, a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from denoise_core.text.facts.dates import covers_date, find_dates
@@ -93,16 +93,11 @@ def find_differences(
         if fact.kind == "name" and _is_stated(fact, known_facts):
             continue
         claimed_text = claim[fact.start : fact.end]
-        difference = Difference(fact.kind, claimed_text, "", fact.start, fact.end)
         rival = _find_rival(fact, parsed_source.facts)
-        if rival is not None:
-            source_text = source[rival.start : rival.end]
-            difference = replace(
-                difference,
-                source_text=source_text,
-                source_start=rival.start,
-                source_end=rival.end,
-            )
+        source_text = source[rival.start : rival.end] if rival else ""
+        difference = Difference(
+            fact.kind, claimed_text, source_text, fact.start, fact.end
+        )
         differences.append(difference)
     return tuple(differences)
 
@@ -111,17 +106,14 @@ def _is_stated(fact: Fact, source_facts: Sequence[Fact]) -> bool:
     """Whether the facts of a source support ``fact``."""
     if fact.kind == "number":
         return any(_same_number(fact, other) for other in source_facts)
-    norms: dict[str, list[str]] = {fact.kind: [], "number": []}
-    for other in source_facts:
-        if other.kind in norms:
-            norms[other.kind].append(other.norm)
-    same_kind = norms[fact.kind]
+    same_kind = [other.norm for other in source_facts if other.kind == fact.kind]
     if fact.kind == "name":
         return any(same_name(fact.norm, other_norm) for other_norm in same_kind)
     if covers_date(fact.norm, same_kind):
         return True
     # A year may have been read as a number.
-    return fact.norm in norms["number"]
+    numbers = [other.norm for other in source_facts if other.kind == "number"]
+    return fact.norm in numbers
 
 
 def _same_number(fact: Fact, other: Fact) -> bool:
