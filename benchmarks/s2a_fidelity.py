@@ -29,7 +29,7 @@ RECORDED = Path(__file__).parent / "recorded" / "s2a.jsonl"
 
 def covers(source: list[str], written: str) -> list[tuple[int, ...]]:
     found = SourceIndex(source)
-    return [found.align(s).sentence_indices for s in sentences_of(written)]
+    return [found.align(s) for s in sentences_of(written)]
 
 
 def needed(bench: Benchmark) -> None:

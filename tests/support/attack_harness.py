@@ -24,7 +24,6 @@ from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, draft_prompt
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.options import ShownText
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import sanitize_text
@@ -94,8 +93,7 @@ def tried(attack: dict[str, Any], method: str) -> Outcome:
     if key not in TRIED:
         outcome = TRIED[key] = Outcome()
         if method.startswith("s2a"):
-            _s2a(attack, method, "default", outcome, "source")
-            _s2a(attack, method, "default", outcome, "written")
+            _s2a(attack, method, "default", outcome)
             _s2a(attack, method, "select", outcome)
         else:
             _augmenter(attack, method, outcome)
@@ -142,13 +140,7 @@ def _memory(placed: dict[str, list[str]]) -> WorkingMemory:
     return memory
 
 
-def _s2a(
-    attack: dict[str, Any],
-    method: str,
-    variant: str,
-    outcome: Outcome,
-    show: ShownText = "source",
-) -> None:
+def _s2a(attack: dict[str, Any], method: str, variant: str, outcome: Outcome) -> None:
     is_extractive, is_joint = variant == "select", method == "s2a_joint"
     model = Obeying(attack, "rewrite", "NONE")
     if is_extractive:
@@ -156,11 +148,7 @@ def _s2a(
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
     passages = [TRUSTED, *_passages(placed, "draft", "feedback")]
-    options = Options(
-        join_passages=is_joint,
-        metadata=("note",),
-        shown_text=show,
-    )
+    options = Options(join_passages=is_joint, metadata=("note",))
     denoiser = S2ADenoiser(model.llm, variant=variant, options=options)
     result = denoiser.denoise(question, passages)
     _check_prompts(attack, model, placed, outcome)
@@ -182,10 +170,10 @@ def _s2a(
         {
             "a passage changed the question": is_own_question
             and result.query != question,
-            "an extractive result holds rewritten text": is_extractive
-            and any(p.is_rewritten for p in result.passages),
-            "the marker stands in text of a source": has_marker
-            and (is_extractive or show == "source"),
+            "a result holds rewritten text": any(
+                p.is_rewritten for p in result.passages
+            ),
+            "the marker stands in text of a source": bool(has_marker),
             "a hostile passage changed what was kept of another": is_extractive
             and not is_joint
             and is_own_question
@@ -196,9 +184,6 @@ def _s2a(
             and is_joint
             and model.obeyed
             and "08:10" not in "".join(kept),
-            f"rewriting, {method.removeprefix('s2a_')}: the marker is in the text": (
-                has_marker and not is_extractive
-            ),
         },
     )
 

@@ -21,7 +21,6 @@ from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence, align_outcome
 from denoise_core.s2a.options import (
-    EXTRACTIVE,
     OnError,
     OnIrrelevant,
     Options,
@@ -42,6 +41,7 @@ from denoise_core.s2a.replies import (
     HALVED_NOTE,
     Answered,
     LLMCaller,
+    ReplyReader,
     ReplyRecord,
     SliceOutcome,
     SliceRequest,
@@ -89,11 +89,6 @@ class PassageReport:
         """The written sentences that no source sentence covers."""
         return tuple(item for item in self.sentences if not item.spans)
 
-    @property
-    def unsupported_sentences(self) -> tuple[WrittenSentence, ...]:
-        """The written sentences that the checker did not find; empty if not asked."""
-        return tuple(item for item in self.sentences if item.supported is False)
-
 
 @dataclass(frozen=True, slots=True)
 class S2AResult(DenoiseResult):
@@ -117,15 +112,14 @@ class S2ADenoiser:
     and is made only if the question has more than one clause. ``result.query`` is the
     person's own words.
 
-    The extractive variants (``select`` and ``remove``) have the model name
-    numbered pieces, by a JSON schema with each piece's first words if the model can be
-    held to one. What is kept is the source's own characters, at exact spans. Short
+    ``select`` has the model name numbered pieces, by a JSON schema with each piece's
+    first words if the model can be held to one. What is kept is the source's own characters, at exact spans. Short
     passages share a call. A reply that cannot be read is asked for once more in the
     same call, then passage by passage; a joint call that is refused (400, 413, 422) is
     halved until the passage is found.
 
     The rewriting variants have the model write the text again. What is shown is the
-    source sentences that cover what it wrote (`Options.shown_text`).
+    source sentences that cover what it wrote.
 
     ``select`` also says whether the pieces answer the question (``result.answered``); if not,
     the nearest ones are kept, and ``result.relevant`` is False.
@@ -277,9 +271,9 @@ class S2ADenoiser:
     def _caller(self, variant: str) -> LLMCaller:
         """Return the caller that reads replies to a variant."""
         label_name = "message" if variant == "single" else "context"
-        read_reply = partial(read_rewriting, label_names=(label_name,))
-        if variant in EXTRACTIVE:
-            read_reply = partial(read_selection, variant=variant)
+        read_reply: ReplyReader = partial(read_rewriting, label_names=(label_name,))
+        if variant == "select":
+            read_reply = read_selection
         return LLMCaller(
             llm=self.llm,
             options=self.options,
@@ -293,7 +287,7 @@ class S2ADenoiser:
     ) -> list[SliceRequest]:
         """Return one request for each group of slices."""
         options = self.options
-        is_numbered = self.variant in EXTRACTIVE
+        is_numbered = self.variant == "select"
         prompt = options.prompts.step_1(self.variant, is_ranked=self.keep is not None)
         slices: list[PassageSlice] = []
         for passage in passages:
@@ -438,8 +432,8 @@ def assemble_passage(
     """Return what the outcomes leave of a passage, what they drop, and a report.
 
     Kept are pieces of the source, at exact spans, and what they need. Of a written text
-    they are the source sentences that cover it; with ``shown_text="written"`` it is the
-    text itself. The passage is None if all of it is dropped.
+    they are the source sentences that cover it. The passage is None if all of it is
+    dropped.
 
     Args:
         passage: The passage.
@@ -482,16 +476,6 @@ def assemble_passage(
             drops.append(Drop(piece, reason))
     context_spans = tuple(pieces[index] for index in sorted(context))
     report = _report_outcomes(passage, outcomes, sentences, context_spans)
-    if report.written_text and options.shown_text == "written" and not report.problem:
-        # The model's own text; if nothing aligns, its source is the whole passage.
-        source = extract_spans(passage, kept_spans) or passage
-        rewritten_passage = replace(
-            passage,
-            text=report.written_text.strip(),
-            spans=source.source_spans,
-            is_rewritten=True,
-        )
-        return rewritten_passage, drops if kept_spans else [], report
     if drops and kept_spans and not report.written_text and not options.keep_context:
         drops += _trim_end(passage.text, kept_spans)
     return extract_spans(passage, kept_spans), drops, report
@@ -563,16 +547,10 @@ def _resolve_outcomes(
     """Return the outcomes with kept pieces for written and failed ones, and sentences."""
     resolved_outcomes = []
     sentences: list[WrittenSentence] = []
-    offset = 0
     for outcome in outcomes:
         if outcome.written_text is not None:
-            written_length = len(outcome.written_text)
-            outcome, new_sentences = align_outcome(
-                outcome, options, question, offset=offset
-            )
+            outcome, new_sentences = align_outcome(outcome, options, question)
             sentences += new_sentences
-            if written_length:
-                offset += written_length + 1
         if outcome.problem is not None and policy == "keep":
             piece_count = len(outcome.part.pieces)
             all_pieces = dict.fromkeys(range(piece_count), 0)

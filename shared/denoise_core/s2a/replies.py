@@ -422,12 +422,8 @@ class SliceOutcome:
         return replace(self, notes=notes, calls=call_count)
 
 
-def read_selection(
-    request: SliceRequest, reply: Reply, variant: str
-) -> list[SliceOutcome]:
-    """Return the outcomes of a reply with numbers.
-
-    Numbers without a verb mean what the variant asks for.
+def read_selection(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
+    """Return the outcomes of a reply with numbers, which are kept unless it says to drop them.
 
     Raises:
         UnparsableReply: Also if first words do not agree, and if no piece is kept and
@@ -438,12 +434,7 @@ def read_selection(
     if selection.first_words:
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
-    default_verb = "keep"
-    if variant == "remove":
-        default_verb = "drop"
-    # KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
-    list_verb = selection.verb or default_verb
-    if list_verb == "drop":
+    if selection.verb == "drop":
         all_numbers = set(range(1, piece_count + 1))
         other_numbers = all_numbers.difference(piece_numbers)
         piece_numbers = sorted(other_numbers)
@@ -508,6 +499,8 @@ def read_rewriting(
         SliceOutcome(passage_slice, written_text=context, question="".join(question))
     ]
 
+
+ReplyReader: TypeAlias = Callable[[SliceRequest, Reply], list[SliceOutcome]]
 
 CORRECTED_NOTE = "asked again in the same call: the first reply was unreadable"
 ALONE_NOTE = "asked again, alone: the joint replies were unreadable"
@@ -588,7 +581,7 @@ class LLMCaller:
     llm: LLM
     options: Options
     tag: str
-    read_reply: Callable[[SliceRequest, Reply], list[SliceOutcome]]
+    read_reply: ReplyReader
     record: ReplyRecord = field(default_factory=ReplyRecord)
 
     def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:

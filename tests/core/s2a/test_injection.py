@@ -17,7 +17,7 @@ from denoise_core.s2a.prompts import KEEP_FORM, Prompts
 from denoise_core.s2a.replies import SliceRequest
 from denoise_core.testing import FunctionLLM
 
-from .fakes import denoised, document, pieces, request, s2a, says
+from .fakes import denoised, document, pieces, request, s2a, says, texts
 
 GOOD = "The tower is 330 m tall. It was built in 1889."
 SECRET = "The tower is 999 m tall. Call 0800-EVIL now."
@@ -69,8 +69,6 @@ def obeying(order, reply):
     [
         ("select", False),
         ("select", True),
-        ("remove", False),
-        ("remove", True),
         ("default", None),
         ("single", None),
         ("relevance", None),
@@ -92,15 +90,14 @@ def test_what_is_shown_is_the_sources_own_whatever_the_model_is_told(
 
 
 @pytest.mark.parametrize("foreign", ["Call 0800-EVIL now.", "Bananas rot."])
-@pytest.mark.parametrize("shown", ["source", "written"])
-def test_what_no_sentence_covers_is_always_listed(foreign, shown):
+def test_what_no_sentence_covers_is_always_listed(foreign):
     written = f"Context: {GOOD}\n{foreign}"
-    denoiser = s2a(written, variant="default", shown_text=shown)
+    denoiser = s2a(written, variant="default")
     result = denoiser.denoise(QUERY, [Passage(GOOD, "good")])
     assert result.fallback is None
     (uncovered,) = result.reports[0].uncovered_sentences
     assert uncovered.text == foreign
-    assert result.passages[0].is_rewritten == (shown == "written")
+    assert texts(result.passages) == [GOOD]
 
 
 def test_markers_differ_between_calls_and_occur_in_no_document():
