@@ -20,7 +20,7 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence
-from denoise_core.s2a.denoiser import assemble_passage
+from denoise_core.s2a.denoiser import assemble_passage, resolve_outcomes
 from denoise_core.s2a.options import OnError, Options, Variant, check_choice
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
@@ -205,12 +205,11 @@ class MessageDenoiser:
         question = slice_outcome.question
         # The message is the question itself: context pieces would bring the opinion back.
         options = replace(self.options, keep_context=False)
+        outcomes, sentences = resolve_outcomes(
+            [slice_outcome], "drop", options, question
+        )
         passage, drops, report = assemble_passage(
-            slice_outcome.part.passage,
-            [slice_outcome],
-            "drop",
-            options,
-            question=question,
+            slice_outcome.part.passage, outcomes, sentences, options
         )
         problem = same_question(source_text, question, language=options.language)
         if problem is not None:

@@ -218,11 +218,9 @@ def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
         )
     ((list_key, list_items),) = number_lists.items()
     piece_numbers, first_words = _parse_items(list_items, piece_count)
-    list_label = values.get("list", list_key)
-    list_label = str(list_label).lower()
     return ParsedSelection(
         piece_numbers,
-        _LIST_LABELS.get(list_label),
+        _LIST_LABELS.get(list_key),
         first_words,
         answered=read_answered(values.get("answered")),
     )
@@ -270,8 +268,6 @@ def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
         if says_none or (line and _is_none(line)):
             return ParsedSelection(())
         list_items, list_verb = _split_label(line)
-        if list_items.startswith("[") and list_items.endswith("]"):
-            list_items = list_items[1:-1].strip()
         if list_items == "none":
             return ParsedSelection((), list_verb)
         number_ranges = [(1, piece_count)]
