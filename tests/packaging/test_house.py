@@ -103,7 +103,7 @@ def test_no_circle():
 # Syntax nodes (expressions and statements): what a package may have, and its goal. A
 # ceiling above its goal is a debt and may only fall.
 CEILINGS = {
-    "shared/denoise_core": (134_660, 105_000),
+    "shared/denoise_core": (134_650, 105_000),
     "langchain_denoise": (13_200, 12_500),
     "llamaindex_denoise": (10_540, 10_500),
     "shared/lab": (21_510, 22_000),

@@ -54,8 +54,6 @@ class Options:
             row its header, a list item its lead, a pronoun the sentence before.
             Without it, the white space after the last piece is dropped too.
         cache: Saves calls.
-        use_json_schema: Whether to ask for JSON by a schema if the model can be held to
-            one.
         language: ISO 639-1 code, which decides abbreviations when sentences are cut.
 
     Raises:
@@ -71,7 +69,6 @@ class Options:
     neutralize_question: bool = True
     keep_context: bool = True
     cache: Cache | None = None
-    use_json_schema: bool = True
     language: str = "en"
 
     def __post_init__(self) -> None:

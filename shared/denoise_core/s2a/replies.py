@@ -652,10 +652,7 @@ class LLMCaller:
             requests: What to ask.
             retry_depth: Rounds since a call came through.
         """
-        options = self.options
-        is_schema_unknown = (
-            options.use_json_schema and supports_schema(self.llm) is None
-        )
+        is_schema_unknown = supports_schema(self.llm) is None
         first_count = len(requests)
         if is_schema_unknown or self.record.is_doubtful:
             first_count = 1
@@ -728,7 +725,7 @@ class LLMCaller:
     ) -> Complete:
         llm = self.llm
         options = self.options
-        is_held = options.use_json_schema and supports_schema(llm) is not False
+        is_held = supports_schema(llm) is not False
         if is_held:
             llm = with_schema(llm, request.form.schema)
         if options.cache is not None:
