@@ -140,7 +140,7 @@ def cover_sentences(source: str, written_text: str) -> list[tuple[int, ...]]:
     index = SourceIndex(split_sentences(source))
     covers = []
     for sentence in split_sentences(written_text):
-        covers.append(index.align(sentence).sentence_indices)
+        covers.append(index.align(sentence))
     return covers
 
 

@@ -142,7 +142,6 @@ DENOISERS = {
         FunctionScorer(overlap), threshold=2.0, chunker=sentence_spans
     ),
     "s2a-select": s2a,
-    "s2a-remove": lambda: s2a(lambda message: "1", variant="remove"),
     "s2a-default": lambda: s2a(
         lambda message: "Context: Paris is in France.", variant="default"
     ),

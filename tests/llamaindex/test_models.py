@@ -36,7 +36,7 @@ def fill(*, usage=None, **fields):
     return Calling(script=script), seen
 
 
-@pytest.mark.parametrize("variant", ["select", "remove", "default"])
+@pytest.mark.parametrize("variant", ["select", "default"])
 def test_a_schema_goes_out_as_the_tools_parameters(variant):
     model, seen = fill(keep=[1])
     reply = LlamaLLM(model).complete_json(ASKED, reply_schema(variant))
@@ -58,7 +58,6 @@ def test_a_schema_goes_out_as_the_tools_parameters(variant):
     ("variant", "fields", "kept_items"),
     [
         ("select", {"keep": [2]}, "Bread is cheap."),
-        ("remove", {"drop": ["2"]}, "Paris is in France. "),
         ("default", {"context": "Paris is in France."}, "Paris is in France. "),
     ],
 )

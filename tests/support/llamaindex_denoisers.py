@@ -140,11 +140,9 @@ def s2a_model(variant):
             .split("\nEND ", 1)[0]
         )
         red = [s for s in document.split(". ") if "red" in s]
-        if variant in ("select", "remove"):
+        if variant == "select":
             pieces = re.findall(r"^(\d+) (.*)", document, re.MULTILINE)
-            named = [
-                n for n, piece in pieces if ("red" in piece) != (variant == "remove")
-            ]
+            named = [n for n, piece in pieces if "red" in piece]
             return ", ".join(named)
         if variant == "single":
             return ". ".join([*red, QUESTION])
@@ -169,7 +167,6 @@ DENOISERS = {
         s2a_model("default"), variant="keep_original"
     ),
     "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
-    "s2a_remove": lambda: S2ADenoiser(s2a_model("remove"), variant="remove"),
     "untouched": Untouched,
     "extractive": RedSentences,
     "generative": Shouts,

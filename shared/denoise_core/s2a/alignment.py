@@ -16,7 +16,6 @@ from rapidfuzz.distance import JaroWinkler
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import split_pieces
 from denoise_core.s2a.replies import SliceOutcome
-from denoise_core.support import check
 from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.stems import stem_word
 from denoise_core.text.wordlists import FUNCTION_WORDS
@@ -46,42 +45,25 @@ class WrittenSentence:
 
     Attributes:
         text: The sentence.
-        start: First character in the model's own text.
-        end: Character after the last one.
         spans: The source sentences that cover it; none if nothing does.
-        covered_fraction: How much of its words they cover, by weight, in 0..1.
-        supported: The checker's verdict; None if it was not asked or does not know.
-        reason: Why the checker says so.
     """
 
     text: str
-    start: int
-    end: int
     spans: tuple[Span, ...] = ()
-    covered_fraction: float = 0.0
-    supported: bool | None = None
-    reason: str = ""
 
 
 def align_outcome(
-    outcome: SliceOutcome, options: Options, question: str, *, offset: int = 0
+    outcome: SliceOutcome, options: Options, question: str
 ) -> tuple[SliceOutcome, list[WrittenSentence]]:
     """Return a written outcome with the pieces to keep, and its own sentences.
 
     Kept are the source sentences that cover what was written. A sentence that only
     repeats the question is left out.
-
-    Args:
-        outcome: With a written text.
-        options: Settings.
-        question: The question that was asked.
-        offset: Where the text begins in all that was written for the passage.
     """
     passage = outcome.part.passage
     pieces = outcome.part.pieces
     written_text = outcome.written_text or ""
     source_index = SourceIndex(outcome.part.piece_texts, options.language)
-    is_checked = options.check_sentences or options.shown_text == "written"
     written_sentences: list[WrittenSentence] = []
     kept_places: dict[int, int] = {}
     for span in split_pieces(
@@ -94,37 +76,12 @@ def align_outcome(
             or sentence_text.casefold().split() == question.casefold().split()
         ):
             continue
-        alignment = source_index.align(sentence_text)
-        kept_places.update(dict.fromkeys(alignment.sentence_indices, 0))
-        is_supported = None
-        check_reason = ""
-        if is_checked:
-            source = Passage(outcome.part.text, passage.id)
-            verdict = check("", sentence_text, [source])
-            missing_facts = [
-                str(difference)
-                for claim in verdict.claims
-                for difference in claim.differences
-            ]
-            if missing_facts:
-                is_supported = False
-            check_reason = "; ".join(missing_facts) or verdict.reason
-        start = offset + span.start
-        end = offset + span.end
+        covering_indices = source_index.align(sentence_text)
+        kept_places.update(dict.fromkeys(covering_indices, 0))
         spans = []
-        for index in alignment.sentence_indices:
+        for index in covering_indices:
             spans.append(pieces[index])
-        written_sentences.append(
-            WrittenSentence(
-                sentence_text,
-                start,
-                end,
-                tuple(spans),
-                alignment.covered_fraction,
-                is_supported,
-                check_reason,
-            )
-        )
+        written_sentences.append(WrittenSentence(sentence_text, tuple(spans)))
     problem = None
     if written_sentences and not kept_places and options.shown_text == "source":
         problem = "no sentence of the text covers anything that was written"
@@ -132,19 +89,6 @@ def align_outcome(
     return replace(
         outcome, kept_places=kept_places, problem=problem, drop_reasons=drop_reasons
     ), written_sentences
-
-
-@dataclass(frozen=True, slots=True)
-class SourceAlignment:
-    """The source sentences that cover a written one.
-
-    Attributes:
-        sentence_indices: Indices of source sentences, in order.
-        covered_fraction: What they cover of the words, by weight, in 0..1.
-    """
-
-    sentence_indices: tuple[int, ...]
-    covered_fraction: float
 
 
 class SourceIndex:
@@ -166,8 +110,11 @@ class SourceIndex:
         self.source_terms = frozenset().union(*self.sentence_terms)
         self.similar_terms: dict[str, frozenset[str]] = {}
 
-    def align(self, written_text: str) -> SourceAlignment:
-        """Return the sentences that cover the text; none if the best covers too little."""
+    def align(self, written_text: str) -> tuple[int, ...]:
+        """Return the indices of the sentences that cover the text, in order.
+
+        None does if the best covers too little.
+        """
         wanted_terms = list(dict.fromkeys(_content_terms(written_text, self.language)))[
             :_MAX_SENTENCE_TERMS
         ]
@@ -183,21 +130,14 @@ class SourceIndex:
             term: _term_weight(term, sum(term in h for h in covering_terms))
             for term in wanted_terms
         }
-        sentence_indices, covered_terms, covered_fraction = _choose_sentences(
-            covering_terms, term_weights
-        )
-        sentence_indices += (
-            [
-                n
-                for n in self._copied_sentences(written_text, covered_terms)
-                if n not in sentence_indices
-            ]
-            if sentence_indices
-            else []
-        )
-        return SourceAlignment(
-            tuple(sorted(sentence_indices)), min(1.0, covered_fraction)
-        )
+        chosen_indices = _choose_sentences(covering_terms, term_weights)
+        if not chosen_indices:
+            return ()
+        covered_terms: set[str] = set()
+        for index in chosen_indices:
+            covered_terms.update(covering_terms[index])
+        copied_indices = self._copied_sentences(written_text, covered_terms)
+        return tuple(sorted({*chosen_indices, *copied_indices}))
 
     def _copied_sentences(
         self, written_text: str, covered_terms: set[str]
@@ -247,15 +187,14 @@ class SourceIndex:
 
 def _choose_sentences(
     covering_terms: list[list[str]], term_weights: dict[str, float]
-) -> tuple[list[int], set[str], float]:
-    """Return the sentences that cover most, what they cover, and its share by weight.
+) -> list[int]:
+    """Return the sentences that cover most by weight.
 
     The best comes first; further ones follow while each adds enough.
     """
     total_weight = sum(term_weights.values())
     sentence_indices: list[int] = []
     covered_terms: set[str] = set()
-    covered_fraction = 0.0
     while (
         total_weight
         and covering_terms
@@ -277,8 +216,7 @@ def _choose_sentences(
             break
         sentence_indices.append(best_index)
         covered_terms.update(covering_terms[best_index])
-        covered_fraction += coverage_gains[best_index]
-    return sentence_indices, covered_terms, covered_fraction
+    return sentence_indices
 
 
 def _term_weight(term: str, sentence_count: int) -> float:

@@ -5,6 +5,7 @@ Section 2.2 of the paper (arXiv 2311.11829).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,6 @@ from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence, align_outcome
 from denoise_core.s2a.options import (
-    EXTRACTIVE,
     OnError,
     OnIrrelevant,
     Options,
@@ -42,6 +42,7 @@ from denoise_core.s2a.replies import (
     HALVED_NOTE,
     Answered,
     LLMCaller,
+    ReplyReader,
     ReplyRecord,
     SliceOutcome,
     SliceRequest,
@@ -89,11 +90,6 @@ class PassageReport:
         """The written sentences that no source sentence covers."""
         return tuple(item for item in self.sentences if not item.spans)
 
-    @property
-    def unsupported_sentences(self) -> tuple[WrittenSentence, ...]:
-        """The written sentences that the checker did not find; empty if not asked."""
-        return tuple(item for item in self.sentences if item.supported is False)
-
 
 @dataclass(frozen=True, slots=True)
 class S2AResult(DenoiseResult):
@@ -117,9 +113,8 @@ class S2ADenoiser:
     and is made only if the question has more than one clause. ``result.query`` is the
     person's own words.
 
-    The extractive variants (``select`` and ``remove``) have the model name
-    numbered pieces, by a JSON schema with each piece's first words if the model can be
-    held to one. What is kept is the source's own characters, at exact spans. Short
+    ``select`` has the model name numbered pieces, by a JSON schema with each piece's
+    first words if the model can be held to one. What is kept is the source's own characters, at exact spans. Short
     passages share a call. A reply that cannot be read is asked for once more in the
     same call, then passage by passage; a joint call that is refused (400, 413, 422) is
     halved until the passage is found.
@@ -232,7 +227,7 @@ class S2ADenoiser:
             )
         if self.keep is not None:
             # One token budget is for the whole context, so the rule sees all passages.
-            outcomes = apply_rule(self.keep, outcomes)
+            outcomes = apply_rule(self.keep, passages, outcomes, self.options)
         answered = combine_answers(outcomes)
         selecting_slices = [outcome for outcome in outcomes if outcome.kept_places]
         if answered == "no" and not is_one_call and len(selecting_slices) > 1:
@@ -277,9 +272,9 @@ class S2ADenoiser:
     def _caller(self, variant: str) -> LLMCaller:
         """Return the caller that reads replies to a variant."""
         label_name = "message" if variant == "single" else "context"
-        read_reply = partial(read_rewriting, label_names=(label_name,))
-        if variant in EXTRACTIVE:
-            read_reply = partial(read_selection, variant=variant)
+        read_reply: ReplyReader = partial(read_rewriting, label_names=(label_name,))
+        if variant == "select":
+            read_reply = read_selection
         return LLMCaller(
             llm=self.llm,
             options=self.options,
@@ -293,7 +288,7 @@ class S2ADenoiser:
     ) -> list[SliceRequest]:
         """Return one request for each group of slices."""
         options = self.options
-        is_numbered = self.variant in EXTRACTIVE
+        is_numbered = self.variant == "select"
         prompt = options.prompts.step_1(self.variant, is_ranked=self.keep is not None)
         slices: list[PassageSlice] = []
         for passage in passages:
@@ -323,11 +318,16 @@ class S2ADenoiser:
         outcomes: list[SliceOutcome],
         answered: Answered | None,
     ) -> S2AResult:
-        by_passage = _outcomes_by_passage(outcomes)
+        by_passage: dict[str, list[SliceOutcome]] = {}
+        sentences: dict[str, list[WrittenSentence]] = {}
+        for passage_id, passage_outcomes in _outcomes_by_passage(outcomes).items():
+            by_passage[passage_id], sentences[passage_id] = resolve_outcomes(
+                passage_outcomes, self.on_error, self.options, question.text
+            )
         identity_ranges: dict[str, Ranges] = {}
-        # A budget counts what it keeps; titles and dates on top would exceed it.
-        if self.options.keep_context and self.keep is None:
-            identity_ranges = find_identity_ranges(passages, outcomes)
+        if self.options.keep_context:
+            resolved_outcomes = itertools.chain.from_iterable(by_passage.values())
+            identity_ranges = find_identity_ranges(passages, resolved_outcomes)
         kept_passages: list[Passage] = []
         drops: list[Drop] = []
         reports: list[PassageReport] = []
@@ -337,9 +337,8 @@ class S2ADenoiser:
             kept_passage, passage_drops, report = assemble_passage(
                 passage,
                 passage_outcomes,
-                self.on_error,
+                sentences.get(passage.id, ()),
                 self.options,
-                question=question.text,
                 identity_ranges=identity_ranges.get(passage.id, ()),
             )
             if kept_passage is not None:
@@ -429,10 +428,9 @@ def _describe_fallbacks(failures: Mapping[str, str], policy: OnError) -> str | N
 def assemble_passage(
     passage: Passage,
     outcomes: Sequence[SliceOutcome],
-    policy: OnError,
+    sentences: Sequence[WrittenSentence],
     options: Options,
     *,
-    question: str = "",
     identity_ranges: Sequence[Range] = (),
 ) -> tuple[Passage | None, list[Drop], PassageReport]:
     """Return what the outcomes leave of a passage, what they drop, and a report.
@@ -443,10 +441,10 @@ def assemble_passage(
 
     Args:
         passage: The passage.
-        outcomes: Those of its slices, in order; none for a blank passage.
-        policy: What happens to a slice with a problem.
+        outcomes: Those of its slices, in order, from `resolve_outcomes`; none for a
+            blank passage.
+        sentences: What a model wrote of it.
         options: Settings.
-        question: What a written sentence may repeat without saying anything.
         identity_ranges: Merged ranges that say what kept pieces, also of other
             passages, are about. They are kept in any case.
     """
@@ -455,7 +453,6 @@ def assemble_passage(
         blank_drop = Drop(whole_span, "blank")
         blank_report = PassageReport(passage.id, call_count=0)
         return None, [blank_drop], blank_report
-    outcomes, sentences = _resolve_outcomes(outcomes, policy, options, question)
     pieces: list[Span] = []
     piece_texts: list[str] = []
     drop_reasons: list[str] = []
@@ -546,6 +543,8 @@ def find_identity_ranges(
     reader = DocumentReader(passages)
     ranges: dict[str, Ranges] = {}
     for outcome in outcomes:
+        if outcome.problem is not None:
+            continue
         for piece_index in outcome.kept_places or ():
             piece = outcome.part.pieces[piece_index]
             for span in reader.context_of(piece):
@@ -554,7 +553,7 @@ def find_identity_ranges(
     return {passage_id: merge_spans(ranges[passage_id]) for passage_id in ranges}
 
 
-def _resolve_outcomes(
+def resolve_outcomes(
     outcomes: Iterable[SliceOutcome],
     policy: OnError,
     options: Options,
@@ -563,16 +562,10 @@ def _resolve_outcomes(
     """Return the outcomes with kept pieces for written and failed ones, and sentences."""
     resolved_outcomes = []
     sentences: list[WrittenSentence] = []
-    offset = 0
     for outcome in outcomes:
         if outcome.written_text is not None:
-            written_length = len(outcome.written_text)
-            outcome, new_sentences = align_outcome(
-                outcome, options, question, offset=offset
-            )
+            outcome, new_sentences = align_outcome(outcome, options, question)
             sentences += new_sentences
-            if written_length:
-                offset += written_length + 1
         if outcome.problem is not None and policy == "keep":
             piece_count = len(outcome.part.pieces)
             all_pieces = dict.fromkeys(range(piece_count), 0)
@@ -592,33 +585,35 @@ def _trim_end(text: str, kept_spans: list[Span]) -> list[Drop]:
     return [Drop(replace(last_span, start=end), NOT_NEEDED)]
 
 
-def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceOutcome]:
+def apply_rule(
+    rule: PieceRule,
+    passages: Sequence[Passage],
+    outcomes: Sequence[SliceOutcome],
+    options: Options,
+) -> list[SliceOutcome]:
     """Return the outcomes with only the kept pieces that the rule chooses.
 
     A piece's score is its place in the reply that named it: the first pieces of all
-    replies come before the second ones. It is measured with what it cannot be read
-    without. Outcomes with a problem stay as they are.
+    replies come before the second ones. It is measured with the context that no better
+    piece has brought. Outcomes with a problem stay as they are.
     """
-    candidate_texts: list[str] = []
-    reply_places: list[int] = []
+    reply_places: dict[Span, int] = {}
     for outcome in outcomes:
-        piece_texts = outcome.part.piece_texts
         for piece_index, reply_place in (outcome.kept_places or {}).items():
-            shown_pieces = find_context_pieces(piece_texts, {piece_index})
-            shown_pieces.add(piece_index)
-            shown_texts = [piece_texts[n] for n in sorted(shown_pieces)]
-            candidate_texts.append("".join(shown_texts))
-            reply_places.append(reply_place)
-    if not candidate_texts:
+            reply_places[outcome.part.pieces[piece_index]] = reply_place
+    if not reply_places:
         return list(outcomes)
-    scores = -np.array(reply_places, dtype=np.float32)
-    rule_mask = iter(rule.choose(scores, candidate_texts))
+    candidates = sorted(reply_places, key=reply_places.__getitem__)
+    candidate_texts = _measured_texts(candidates, passages, outcomes, options)
+    scores = -np.array([reply_places[piece] for piece in candidates], dtype=np.float32)
+    rule_mask = rule.choose(scores, candidate_texts)
+    chosen_pieces = set(itertools.compress(candidates, rule_mask))
     narrowed_outcomes = []
     for outcome in outcomes:
         kept: dict[int, int] = {}
         reasons: dict[int, str] = {}
         for piece_index, reply_place in (outcome.kept_places or {}).items():
-            if next(rule_mask):
+            if outcome.part.pieces[piece_index] in chosen_pieces:
                 kept[piece_index] = reply_place
             else:
                 reasons[piece_index] = rule.reason()
@@ -626,3 +621,34 @@ def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceO
             outcome = replace(outcome, kept_places=kept, drop_reasons=reasons)
         narrowed_outcomes.append(outcome)
     return narrowed_outcomes
+
+
+def _measured_texts(
+    candidates: Sequence[Span],
+    passages: Sequence[Passage],
+    outcomes: Iterable[SliceOutcome],
+    options: Options,
+) -> list[str]:
+    """Return each piece's text, with the context that none before it has brought."""
+    context_spans: dict[Span, list[Span]] = {piece: [piece] for piece in candidates}
+    if options.keep_context:
+        reader = DocumentReader(passages)
+        for outcome in outcomes:
+            pieces = outcome.part.pieces
+            piece_texts = outcome.part.piece_texts
+            for index in outcome.kept_places or ():
+                spans = context_spans[pieces[index]]
+                needed_indices = find_context_pieces(piece_texts, {index})
+                spans += [pieces[n] for n in needed_indices]
+                spans += reader.context_of(pieces[index])
+    passage_texts = {passage.id: passage.text for passage in passages}
+    measured_spans: set[Span] = set()
+    candidate_texts: list[str] = []
+    for piece in candidates:
+        candidate_text = ""
+        for span in context_spans[piece]:
+            if span not in measured_spans:
+                candidate_text += passage_texts[span.passage_id][span.start : span.end]
+        measured_spans.update(context_spans[piece])
+        candidate_texts.append(candidate_text)
+    return candidate_texts

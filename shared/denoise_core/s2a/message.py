@@ -20,8 +20,8 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence
-from denoise_core.s2a.denoiser import assemble_passage
-from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, check_choice
+from denoise_core.s2a.denoiser import assemble_passage, resolve_outcomes
+from denoise_core.s2a.options import OnError, Options, Variant, check_choice
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
 from denoise_core.s2a.question import (
@@ -74,7 +74,7 @@ class NeutralMessage:
 class MessageDenoiser:
     """Clears a person's message of opinion before a model answers it.
 
-    System 2 Attention, section 2.2. ``select`` and ``remove`` have the model
+    System 2 Attention, section 2.2. ``select`` has the model
     name the clauses that are the request and what it depends on, so that every
     character is the person's own. ``default`` and ``relevance`` have it divide the
     message into facts and request, ``single`` write it as one, as in the paper: the
@@ -127,7 +127,7 @@ class MessageDenoiser:
         source_text = message if isinstance(message, str) else _join_user_turns(message)
         if not source_text.strip():
             return NeutralMessage("", source_text, source_text)
-        if self.variant in EXTRACTIVE:
+        if self.variant == "select":
             return (yield from self._select_clauses(source_text))
         return (yield from self._rewrite_message(source_text))
 
@@ -205,12 +205,11 @@ class MessageDenoiser:
         question = slice_outcome.question
         # The message is the question itself: context pieces would bring the opinion back.
         options = replace(self.options, keep_context=False)
+        outcomes, sentences = resolve_outcomes(
+            [slice_outcome], "drop", options, question
+        )
         passage, drops, report = assemble_passage(
-            slice_outcome.part.passage,
-            [slice_outcome],
-            "drop",
-            options,
-            question=question,
+            slice_outcome.part.passage, outcomes, sentences, options
         )
         problem = same_question(source_text, question, language=options.language)
         if problem is not None:

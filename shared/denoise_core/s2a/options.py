@@ -11,7 +11,6 @@ from denoise_core.s2a.prompts import Prompts
 
 Variant = Literal[
     "select",
-    "remove",
     "default",
     "single",
     "keep_original",
@@ -21,8 +20,6 @@ Variant = Literal[
 OnError = Literal["keep", "drop", "raise"]
 OnIrrelevant = Literal["keep", "drop"]
 ShownText = Literal["source", "written"]
-
-EXTRACTIVE = ("select", "remove")
 
 
 class PieceRule(Protocol):
@@ -43,8 +40,8 @@ class Options:
 
     Attributes:
         prompts: What the model is asked.
-        join_passages: Whether one call asks about several passages. None does so in the
-            extractive variants for passages of at most ``max_joint_characters``; the
+        join_passages: Whether one call asks about several passages. None does so in
+            ``select`` for passages of at most ``max_joint_characters``; the
             rewriting variants always ask about one.
         max_characters: Characters of one call; a longer passage is split between
             pieces.
@@ -59,11 +56,8 @@ class Options:
             Without it, the white space after the last piece is dropped too.
         shown_text: What the rewriting variants give: ``"source"``, the source sentences
             that cover what was written, or ``"written"``, the model's own text as in
-            the paper, marked as rewritten, with the checker's verdict on each sentence.
-        check_sentences: Whether the checker also judges what the source covers.
+            the paper, marked as rewritten.
         cache: Saves calls.
-        use_json_schema: Whether to ask for JSON by a schema if the model can be held to
-            one.
         language: ISO 639-1 code, which decides abbreviations when sentences are cut.
 
     Raises:
@@ -80,9 +74,7 @@ class Options:
     neutralize_question: bool = True
     keep_context: bool = True
     shown_text: ShownText = "source"
-    check_sentences: bool = False
     cache: Cache | None = None
-    use_json_schema: bool = True
     language: str = "en"
 
     def __post_init__(self) -> None:
@@ -92,8 +84,9 @@ class Options:
                 raise InputError(f"Options({name}={value}): expected 1 or more")
         if self.shown_text not in get_args(ShownText):
             raise InputError(
-                f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "  # noqa: E501
-                "is named by Options(metadata=('title',))"
+                f"Options(shown_text={self.shown_text!r}): expected 'source' or "
+                "'written'; metadata that the model is to see is named by "
+                "Options(metadata=('title',))"
             )
         if isinstance(self.metadata, str):
             raise InputError(

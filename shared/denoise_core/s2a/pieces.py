@@ -3,9 +3,9 @@
 How a passage is cut, shown with numbers, and completed after the choice. A piece is a
 sentence, a table row, a list item, a code block or a dialogue turn, with the white space
 after it. The pieces of a passage tile it. A kept piece may need others to be understood:
-a table row needs the table's header, a list item the line that opens the list, a
-sentence that begins with a pronoun or a connective the sentence before it, an indented
-line the lines that it belongs to.
+a sentence that begins with a pronoun or a connective the sentence before it, an indented
+line the lines that it belongs to; titles, a table's header and a list's lead are what
+`DocumentReader` finds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ _DIALOGUE_TURN = re.compile(
 )
 _QUESTION_END = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _SENTENCE_END = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
-_TABLE_RULE = re.compile(r"[\s|:+=-]+$")
 
-# Pieces before a row, an item or a line in which its header or opening is looked for.
+# Pieces before an indented line in which the lines that it belongs to are looked for.
 _MAX_LOOK_BACK = 200
 _MAX_CHAINED_SENTENCES = 2  # sentences brought by pronouns, one after the other
 _POINTS_BACK = re.compile(
@@ -332,10 +331,8 @@ def _needed_before(
     index: int, piece_texts: Sequence[str], kept_indices: set[int]
 ) -> list[int]:
     text = piece_texts[index]
-    if _TABLE_ROW.match(text.rstrip()):
-        return _table_header(index, piece_texts)
-    if _LIST_ITEM.match(text):
-        return _list_opening(index, piece_texts)
+    if _TABLE_ROW.match(text.rstrip()) or _LIST_ITEM.match(text):
+        return []  # `DocumentReader` knows a table's header and a list's lead
     if text[:1] in (" ", "\t") and text.strip():
         return _outer_lines(index, piece_texts)
     indices_before = range(index - _MAX_CHAINED_SENTENCES, index)
@@ -359,51 +356,13 @@ def _needed_before(
     return needed_indices
 
 
-def _table_header(row_index: int, piece_texts: Sequence[str]) -> list[int]:
-    """Return the first row of a row's table, and the rule under it."""
-    first_index = row_index
-    while first_index and row_index - first_index < _MAX_LOOK_BACK:
-        previous_text = piece_texts[first_index - 1]
-        blank_line_follows = (
-            previous_text.count("\n") - previous_text.rstrip().count("\n") > 1
-        )
-        if blank_line_follows or not _TABLE_ROW.match(previous_text.rstrip()):
-            break
-        first_index -= 1
-    if first_index == row_index or row_index - first_index >= _MAX_LOOK_BACK:
-        return []
-    if first_index + 1 < row_index and _TABLE_RULE.match(
-        piece_texts[first_index + 1].strip()
-    ):
-        return [first_index, first_index + 1]
-    return [first_index]
-
-
-def _list_opening(item_index: int, piece_texts: Sequence[str]) -> list[int]:
-    """Return the line that opens the list, and the items that this one is part of."""
-    outer_items = _outer_lines(item_index, piece_texts, _LIST_ITEM)
-    stop_index = max(-1, item_index - _MAX_LOOK_BACK)
-    for index in range(item_index - 1, stop_index, -1):
-        text = piece_texts[index]
-        if _LIST_ITEM.match(text):
-            continue
-        if text.rstrip().endswith((":", "：", "؛", ";")):
-            outer_items.append(index)
-        break
-    return outer_items
-
-
-def _outer_lines(
-    line: int, piece_texts: Sequence[str], line_kind: re.Pattern[str] | None = None
-) -> list[int]:
-    """Return the less indented lines that a line belongs to, of one kind if given."""
+def _outer_lines(line: int, piece_texts: Sequence[str]) -> list[int]:
+    """Return the less indented lines that a line belongs to."""
     needed_indices: list[int] = []
     indent_width = _indent_width(piece_texts[line])
     stop_line = max(-1, line - _MAX_LOOK_BACK)
     for previous_line in range(line - 1, stop_line, -1):
         text = piece_texts[previous_line]
-        if line_kind is not None and not line_kind.match(text):
-            break
         if text.strip() and _indent_width(text) < indent_width:
             needed_indices.append(previous_line)
             indent_width = _indent_width(text)

@@ -131,10 +131,6 @@ _RANK_TASK = f"""\
 {_NUMBERED_NOTE} Which pieces does one need to answer the question below fairly ({_TOGETHER_RULE}), and which of them most? \
 Leave out mere opinion. {_DOUBT_RULE} The most important comes first. {_ANSWERED_RULE}"""
 
-_REMOVE_TASK = f"""\
-{_NUMBERED_NOTE} Which pieces should be left out, because they have nothing to do with the question below or only \
-push an opinion? A piece that another one needs stays, in any language. {_DOUBT_RULE}"""
-
 _QUESTION_TASK = f"""\
 This is what a person wrote, cut into numbered pieces. Part them in two. The request: what is asked, and the \
 facts, conditions, limits and answer choices that it depends on. The opinion: what the person believes, guesses, \
@@ -191,7 +187,6 @@ _PIECES_SCHEMA: dict[str, Any] = {
 _ANSWERED_SCHEMA: dict[str, Any] = {"type": "string", "enum": ["yes", "partly", "no"]}
 
 _ITEMS_EXAMPLE = '[{{"n": 2, "starts": "its first three words"}}]'
-_NUMBERS_ALONE = "Reply with the numbers alone, such as: 2, 5-7"
 _ANSWERED_REQUEST = """\
 or, if no piece is near: NONE
 Then one of: ANSWERED: yes, ANSWERED: partly, ANSWERED: no"""
@@ -209,12 +204,6 @@ _RANKED_FORM = replace(
     KEEP_FORM,
     ask_plain="Reply with two lines. First the numbers alone, without ranges, such as: 6, 2, 7\n"
     f"{_ANSWERED_REQUEST}",
-)
-DROP_FORM = ReplyForm(
-    _object_schema(drop=_PIECES_SCHEMA),
-    f'Reply with JSON: {{{{"drop": {_ITEMS_EXAMPLE}}}}}, an empty list if all stay.',
-    f"{_NUMBERS_ALONE}\nor, if all should stay: NONE\nor, if none should: ALL",
-    '{"drop": [numbers]}, {"drop": []} for none',
 )
 REQUEST_FORM = ReplyForm(
     _object_schema(request=_NUMBERS_SCHEMA, opinion=_NUMBERS_SCHEMA),
@@ -243,7 +232,6 @@ MESSAGE_FORM = ReplyForm(
 
 REPLY_FORMS = {
     "select": KEEP_FORM,
-    "remove": DROP_FORM,
     "single": MESSAGE_FORM,
 }
 """By variant, of replies about documents; `CONTEXT` for the others."""
@@ -295,7 +283,6 @@ _SHIPPED_PROMPTS = {
         _document_prompt("relevance", _RELEVANCE_TASK, CONTEXT_FORM),
         _selection_prompt("select", _SELECT_TASK, KEEP_FORM, version=SELECT_VERSION),
         _selection_prompt("rank", _RANK_TASK, _RANKED_FORM, version=SELECT_VERSION),
-        _selection_prompt("remove", _REMOVE_TASK, DROP_FORM),
         _message_prompt(
             "question", _QUESTION_TASK, REQUEST_FORM, system=_SELECTION_SYSTEM
         ),
@@ -328,7 +315,7 @@ _SHIPPED_PROMPTS = {
 class Prompts:
     """Every prompt of the method. Replace one with ``dataclasses.replace(Prompts(), select=Prompt(...))``.
 
-    ``default`` to ``remove`` ask about documents, each variant by its own; ``rank`` is ``select`` with an order of
+    ``default`` to ``rank`` ask about documents, each variant by its own; ``rank`` is ``select`` with an order of
     importance. ``question`` parts a person's words,
     ``message...`` write them again, one for each variant that differs in step 1; ``answer...`` are step 2, where
     ``{context}`` is the reference text with its delimiters, or nothing. Raises `InputError` when a prompt lacks a
@@ -340,7 +327,6 @@ class Prompts:
     relevance: Prompt = _SHIPPED_PROMPTS["relevance"]
     select: Prompt = _SHIPPED_PROMPTS["select"]
     rank: Prompt = _SHIPPED_PROMPTS["rank"]
-    remove: Prompt = _SHIPPED_PROMPTS["remove"]
     question: Prompt = _SHIPPED_PROMPTS["question"]
     message: Prompt = _SHIPPED_PROMPTS["message"]
     message_single: Prompt = _SHIPPED_PROMPTS["message_single"]

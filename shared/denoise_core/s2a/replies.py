@@ -218,11 +218,9 @@ def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
         )
     ((list_key, list_items),) = number_lists.items()
     piece_numbers, first_words = _parse_items(list_items, piece_count)
-    list_label = values.get("list", list_key)
-    list_label = str(list_label).lower()
     return ParsedSelection(
         piece_numbers,
-        _LIST_LABELS.get(list_label),
+        _LIST_LABELS.get(list_key),
         first_words,
         answered=read_answered(values.get("answered")),
     )
@@ -270,8 +268,6 @@ def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
         if says_none or (line and _is_none(line)):
             return ParsedSelection(())
         list_items, list_verb = _split_label(line)
-        if list_items.startswith("[") and list_items.endswith("]"):
-            list_items = list_items[1:-1].strip()
         if list_items == "none":
             return ParsedSelection((), list_verb)
         number_ranges = [(1, piece_count)]
@@ -422,12 +418,8 @@ class SliceOutcome:
         return replace(self, notes=notes, calls=call_count)
 
 
-def read_selection(
-    request: SliceRequest, reply: Reply, variant: str
-) -> list[SliceOutcome]:
-    """Return the outcomes of a reply with numbers.
-
-    Numbers without a verb mean what the variant asks for.
+def read_selection(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
+    """Return the outcomes of a reply with numbers, which are kept unless it says to drop them.
 
     Raises:
         UnparsableReply: Also if first words do not agree, and if no piece is kept and
@@ -438,12 +430,7 @@ def read_selection(
     if selection.first_words:
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
-    default_verb = "keep"
-    if variant == "remove":
-        default_verb = "drop"
-    # KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
-    list_verb = selection.verb or default_verb
-    if list_verb == "drop":
+    if selection.verb == "drop":
         all_numbers = set(range(1, piece_count + 1))
         other_numbers = all_numbers.difference(piece_numbers)
         piece_numbers = sorted(other_numbers)
@@ -508,6 +495,8 @@ def read_rewriting(
         SliceOutcome(passage_slice, written_text=context, question="".join(question))
     ]
 
+
+ReplyReader: TypeAlias = Callable[[SliceRequest, Reply], list[SliceOutcome]]
 
 CORRECTED_NOTE = "asked again in the same call: the first reply was unreadable"
 ALONE_NOTE = "asked again, alone: the joint replies were unreadable"
@@ -588,7 +577,7 @@ class LLMCaller:
     llm: LLM
     options: Options
     tag: str
-    read_reply: Callable[[SliceRequest, Reply], list[SliceOutcome]]
+    read_reply: ReplyReader
     record: ReplyRecord = field(default_factory=ReplyRecord)
 
     def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
@@ -663,10 +652,7 @@ class LLMCaller:
             requests: What to ask.
             retry_depth: Rounds since a call came through.
         """
-        options = self.options
-        is_schema_unknown = (
-            options.use_json_schema and supports_schema(self.llm) is None
-        )
+        is_schema_unknown = supports_schema(self.llm) is None
         first_count = len(requests)
         if is_schema_unknown or self.record.is_doubtful:
             first_count = 1
@@ -739,7 +725,7 @@ class LLMCaller:
     ) -> Complete:
         llm = self.llm
         options = self.options
-        is_held = options.use_json_schema and supports_schema(llm) is not False
+        is_held = supports_schema(llm) is not False
         if is_held:
             llm = with_schema(llm, request.form.schema)
         if options.cache is not None:

@@ -71,7 +71,6 @@ DENOISERS = {
     "embedding": (with_embedding, "score"),
     "decision": (with_decision, "score"),
     "select": (S2ADenoiser, "complete"),
-    "remove": (lambda part: S2ADenoiser(part, variant="remove"), "complete"),
     "discrim": (lambda part: scoring(LLMDiscrim(part)), "complete"),
     "store": (cached, "get"),
 }
@@ -142,7 +141,7 @@ def hang(kind, part):
 
 
 @pytest.mark.parametrize(
-    "kind", [*OTHERS, "scorer", "cross-encoder", "select", "remove", "store"]
+    "kind", [*OTHERS, "scorer", "cross-encoder", "select", "store"]
 )
 def test_a_part_that_hangs_holds_up_no_loop(kind):
     check_hang(partial(hang, kind))

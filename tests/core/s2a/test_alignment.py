@@ -31,7 +31,7 @@ def sentences(text):
 def covering(source, written):
     """For each written sentence, the numbers of the source's sentences that cover it."""
     index = SourceIndex(sentences(source))
-    return [set(index.align(text).sentence_indices) for text in sentences(written)]
+    return [set(index.align(text)) for text in sentences(written)]
 
 
 def rewritten(written, **settings):
@@ -86,29 +86,6 @@ def test_when_nothing_written_has_a_source_it_is_a_failure():
     assert dropped.failures
 
 
-def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
-    written = "The drug has been approved by the FDA."
-    llm = says(f"Context: {written}")
-    result = check_denoiser(
-        lambda: s2a(llm, variant="default", shown_text="written"), "Who?", [VELTRIN]
-    )
-    (passage,) = result.passages
-    assert passage.text == written
-    assert passage.is_rewritten is True
-    (sentence,) = result.reports[0].sentences
-    assert sentence.supported is not True
-
-
-def test_flag_adds_the_checkers_word_to_the_source():
-    written = "She took over the programme in 2019."
-    plain = rewritten(written)
-    flagged = rewritten(written, check_sentences=True)
-    assert plain.passages == flagged.passages
-    assert plain.reports[0].sentences[0].reason == ""
-    (report,) = flagged.reports
-    assert report.unsupported_sentences == report.sentences
-
-
 @given(
     st.lists(
         st.sampled_from(
@@ -121,3 +98,14 @@ def test_sentences_of_the_source_cover_themselves(written):
     text = " ".join(written)
     for sentence, covers in zip(written, covering(text, text), strict=True):
         assert sentence in {written[number] for number in covers}
+
+
+def test_written_text_is_shown_as_it_is_and_marked():
+    written = "The drug has been approved by the FDA."
+    llm = says(f"Context: {written}")
+    result = check_denoiser(
+        lambda: s2a(llm, variant="default", shown_text="written"), "Who?", [VELTRIN]
+    )
+    (passage,) = result.passages
+    assert passage.text == written
+    assert passage.is_rewritten is True

@@ -54,7 +54,7 @@ def test_a_second_run_makes_no_call_and_gives_the_same(store):
         ("select", "Two?", PASSAGES[0], "m"),
         ("select", "One?", PASSAGES[1], "m"),
         ("select", "One?", PASSAGES[0], "n"),
-        ("remove", "One?", PASSAGES[0], "m"),
+        ("single", "One?", PASSAGES[0], "m"),
     ],
 )
 def test_another_question_text_model_or_wording_is_another_call(

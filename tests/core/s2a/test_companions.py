@@ -198,3 +198,31 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(
         for passage in result.passages:
             assert not passage.is_rewritten
         check_result(passages, result)
+
+
+SHEET = f"{TITLE}{TABLE}"
+
+
+@pytest.mark.parametrize("limit", [8, 30, 60, 100])
+def test_a_piece_brings_its_context_within_the_budget_and_it_counts_once(limit):
+    llm = FunctionLLM(
+        lambda messages: ", ".join(
+            str(n) for n, text in pieces(messages).items() if "000" in text
+        )
+    )
+    budget = TokenLimit(limit, len)
+    result = denoised(llm, [Passage(SHEET, "p")], keep=budget)
+    kept_text = "".join(texts(result.passages))
+    assert len(kept_text) <= limit
+    assert ("Pump" in kept_text) == ("City" in kept_text) == ("Ulm" in kept_text)
+    assert ("Ulm" in kept_text) == (limit >= 60)
+    assert ("Graz" in kept_text) == (limit >= 100)
+
+
+@pytest.mark.parametrize("text", [TABLE, LIST])
+def test_a_rewritten_row_or_item_brings_its_header_or_lead(text):
+    lines = text.splitlines(keepends=True)
+    result = denoised(f"Context: {lines[3]}", [Passage(text, "p")], variant="default")
+    (kept_text,) = texts(result.passages)
+    assert kept_text.startswith(lines[0])
+    assert lines[3] in kept_text

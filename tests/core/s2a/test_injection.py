@@ -69,8 +69,6 @@ def obeying(order, reply):
     [
         ("select", False),
         ("select", True),
-        ("remove", False),
-        ("remove", True),
         ("default", None),
         ("single", None),
         ("relevance", None),

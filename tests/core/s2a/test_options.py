@@ -58,9 +58,7 @@ def test_joint_and_single_calls_select_the_same(joint, calls):
     assert call_count(llm) == calls
 
 
-@given(
-    st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"])
-)
+@given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "default"]))
 def test_any_window_keeps_the_laws(window, joint, variant):
     llm = copies() if variant == "default" else keeps(lambda text: "here" in text)
     denoiser = s2a(llm, variant=variant, max_characters=window, join_passages=joint)
@@ -89,7 +87,7 @@ def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     assert len(document(llm.received_messages[0])) < 200
 
 
-@pytest.mark.parametrize("variant", ["select", "remove", "default"])
+@pytest.mark.parametrize("variant", ["select", "default"])
 def test_a_structured_model_is_held_to_the_schema(variant):
     def reply(messages, schema):
         list_name, *other_names = schema["properties"]
@@ -152,8 +150,8 @@ def test_braces_in_values_mean_nothing():
     [
         {"max_characters": 0},
         {"metadata": "title"},
-        {"shown_text": ("title",)},
         {"max_pieces": 0},
+        {"shown_text": ("title",)},
     ],
 )
 def test_bad_options_are_refused(bad):

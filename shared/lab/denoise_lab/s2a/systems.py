@@ -22,7 +22,6 @@ VARIANTS = (
     "not_instructed",
     "relevance",
     "select",
-    "remove",
 )
 
 
