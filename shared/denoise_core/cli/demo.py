@@ -93,8 +93,10 @@ def demo(
     for name, row_label in _COUNT_LABELS.items():
         good_count = counts[name]
         low, high = wilson_interval(good_count, len(report_items))
-        count_text = f"{good_count} of {len(report_items)} ({good_count / len(report_items):.0%})"
-        rows.append([row_label, count_text, f"{low:.0%} to {high:.0%}"])
+        good_share = good_count / len(report_items)
+        count_text = f"{good_count} of {len(report_items)} ({good_share:.0%})"
+        interval_text = f"{low:.0%} to {high:.0%}"
+        rows.append([row_label, count_text, interval_text])
     print_table(console, rows)
     print_line(console, f"verdicts of the judge: {reply_source}")
     before = token_counts["before"] / len(report_items)

@@ -198,7 +198,10 @@ def _print_report(console: Console, denoiser: FittedDenoiser, out: Path) -> None
     weight_texts = []
     for name, weight in zip(stack.names, stack.weight, strict=True):
         weight_texts.append(f"{name} {weight:.2f}")
-    risk_text = ", ".join(f"{100 * risk:g} %" for risk in sorted(scale.margins))
+    risk_texts = []
+    for risk in sorted(scale.margins):
+        risk_texts.append(f"{100 * risk:g} %")
+    risk_text = ", ".join(risk_texts)
     print_line(console, f"weights: {', '.join(weight_texts)}")
     print_line(console, str(denoiser.evaluation))
     print_line(

@@ -335,7 +335,10 @@ def print_kept_text(
 
 
 def _count_noun(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    ending = "s"
+    if count == 1:
+        ending = ""
+    return f"{count:,} {noun}{ending}"
 
 
 def _passage_title(passage: Passage) -> str:

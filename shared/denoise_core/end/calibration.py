@@ -133,7 +133,8 @@ def _mean_loss_limit(
     last_of_ties = np.searchsorted(sorted_cost, sorted_cost, side="right") - 1
     mean_losses = np.clip(1 - kept_weight[last_of_ties], 0, 1)
     # With one more question that loses all, the mean must be within the risk.
-    is_safe = n / (n + 1) * mean_losses + 1 / (n + 1) <= risk + 1e-12
+    total_losses = n * mean_losses + 1
+    is_safe = total_losses / (n + 1) <= risk + 1e-12
     return float(sorted_cost[np.argmax(is_safe)])  # monotone, and the last is safe
 
 

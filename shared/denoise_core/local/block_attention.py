@@ -312,7 +312,8 @@ class AttentionReader(TorchFunctionMode):
         if not is_attention or block is None:
             return
         with torch._C.DisableTorchFunction():
-            self.weights[block] = self.reduction(weights[0, :, :, : self.keys].float())
+            key_weights = weights[0, :, :, : self.keys]
+            self.weights[block] = self.reduction(key_weights.float())
         if block == max(self.blocks):
             raise StopForward
 

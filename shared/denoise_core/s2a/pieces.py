@@ -240,7 +240,10 @@ class PassageSlice:
             text = text.rstrip()
             if len(text) > self.window:
                 half_length = max(1, self.window // 2)
-                text = f"{text[:half_length]} (... {len(text) - 2 * half_length} characters ...) {text[-half_length:]}"  # noqa: E501
+                first_half = text[:half_length]
+                last_half = text[-half_length:]
+                hidden_length = len(text) - 2 * half_length
+                text = f"{first_half} (... {hidden_length} characters ...) {last_half}"
             piece_line = _CONTINUATION_BREAK.join(text.splitlines())
             lines.append(f"{number} {piece_line}")
         return lines

@@ -153,7 +153,9 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
             is_range = True
         else:
             return None
-    return ranges if text[:1].isdecimal() and text[-1:].isdecimal() else None
+    if not text[:1].isdecimal() or not text[-1:].isdecimal():
+        return None
+    return ranges
 
 
 _TYPOGRAPHIC_MARKS = str.maketrans(

@@ -141,8 +141,10 @@ class DenseRetriever:
             indexes = np.argsort(-all_cosines, kind="stable")[:count]
             cosines = all_cosines[indexes]
         else:
-            found = self._faiss_index.search(query_vector[None], count)
-            cosines, indexes = found[0][0], found[1][0]
+            query_vectors = query_vector[None]
+            all_cosines, all_indexes = self._faiss_index.search(query_vectors, count)
+            cosines = all_cosines[0]
+            indexes = all_indexes[0]
         return tuple(
             replace(self.passages[index], score=float(cosine))
             for cosine, index in zip(cosines, indexes, strict=True)

@@ -131,7 +131,8 @@ class MeanInterval:
         """A difference in percentage points, with its interval."""
         low = 100 * self.low
         high = 100 * self.high
-        return f"{100 * self.value:+.1f} points ({low:+.1f} to {high:+.1f})"
+        points = 100 * self.value
+        return f"{points:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
 @dataclass(frozen=True, slots=True)

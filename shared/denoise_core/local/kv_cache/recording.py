@@ -135,8 +135,9 @@ class _PastLayer(PlaceholderCache):
             row_start = self.layout.row_starts[row]
             columns = slice(row_start + start, row_start + end)
             # Copies, or every kept prefix would hold on to its whole padded batch.
-            kept_pair = keys[row, :, columns].clone(), values[row, :, columns].clone()
-            self.kept.append(kept_pair)
+            kept_keys = keys[row, :, columns].clone()
+            kept_values = values[row, :, columns].clone()
+            self.kept.append((kept_keys, kept_values))
         if self.is_last:
             raise StopForward
         return keys, values
