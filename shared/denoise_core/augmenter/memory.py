@@ -166,7 +166,9 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     best = max(attempts, key=attempt_rank, default=None)
     if best is None or best.verdict.outcome in ("pass", "partial"):
         return best
-    return attempts[-1] if attempts[-1].is_abstention else best
+    if attempts[-1].is_abstention:
+        return attempts[-1]
+    return best
 
 
 def attempt_rank(attempt: Attempt) -> tuple[bool, int, float]:

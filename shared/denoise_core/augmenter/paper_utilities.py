@@ -90,7 +90,9 @@ def _reference_texts(passage: Passage) -> list[str]:
 def _unigram_f1(words: Counter[str], reference: Counter[str]) -> float:
     shared_count = (words & reference).total()
     total_count = words.total() + reference.total()
-    return 2 * shared_count / total_count if total_count else 0.0
+    if total_count:
+        return 2 * shared_count / total_count
+    return 0.0
 
 
 class SelfCriticism:

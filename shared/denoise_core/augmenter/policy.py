@@ -179,7 +179,9 @@ class Rules:
             return Search()
         if self._may_widen(memory):
             return Search(wide=True)
-        return Readmit(self.readmit) if self.readmit and memory.dropped else None
+        if self.readmit and memory.dropped:
+            return Readmit(self.readmit)
+        return None
 
     def _more_evidence(self, memory: WorkingMemory) -> Action | None:
         if self.readmit and memory.dropped:

@@ -68,7 +68,9 @@ class Groundedness:
             self.judge,
             citations=memory.draft_citations,
         )
-        return unjudged_verdict() if verdict.kind == NO_CLAIMS else verdict
+        if verdict.kind == NO_CLAIMS:
+            return unjudged_verdict()
+        return verdict
 
 
 def unjudged_verdict() -> AnswerVerdict:
@@ -99,7 +101,9 @@ def as_utility(judge: Any = None, llm: LLM | None = None) -> Utility:
 def utility_name(utility: Utility) -> str:
     """The utility's ``name``, or the name of its class."""
     name = getattr(utility, "name", "")
-    return name if isinstance(name, str) and name else type(utility).__name__
+    if isinstance(name, str) and name:
+        return name
+    return type(utility).__name__
 
 
 def without_effects(value: T) -> Flow[T]:

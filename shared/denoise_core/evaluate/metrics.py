@@ -94,7 +94,9 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 def _joined_tokens(text: str) -> str:
     # The separator on both sides keeps "ann" from matching inside "joann".
     text_tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).casefold())
-    return "\0" + "\0".join(text_tokens) + "\0" if text_tokens else ""
+    if text_tokens:
+        return "\0" + "\0".join(text_tokens) + "\0"
+    return ""
 
 
 def exact_match(text: str, answers: Iterable[str]) -> bool:

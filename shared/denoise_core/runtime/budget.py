@@ -73,7 +73,9 @@ class Meter:
         if self.budget.seconds is None:
             return parent_seconds
         remaining = max(0.0, self.budget.seconds - self.seconds)
-        return remaining if parent_seconds is None else min(remaining, parent_seconds)
+        if parent_seconds is None:
+            return remaining
+        return min(remaining, parent_seconds)
 
     def reserve(self, calls: int = 1) -> None:
         """Count ``calls`` calls, or raise `BudgetExceeded` and count none.
@@ -126,7 +128,9 @@ def time_limit(seconds: float | None, meter: Meter | None) -> float | None:
     """Return the smaller of ``seconds`` and what the meter has left; None for neither."""
     remaining = meter.remaining_seconds() if meter else None
     if seconds is None or remaining is None:
-        return remaining if seconds is None else seconds
+        if seconds is None:
+            return remaining
+        return seconds
     return min(seconds, remaining)
 
 
@@ -186,4 +190,6 @@ def effective_concurrency(concurrency: int | None) -> int | None:
         return outer_limit
     if concurrency < 1:
         raise InputError(f"max_concurrency={concurrency}: expected 1 or more")
-    return concurrency if outer_limit is None else min(concurrency, outer_limit)
+    if outer_limit is None:
+        return concurrency
+    return min(concurrency, outer_limit)

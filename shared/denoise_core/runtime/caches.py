@@ -138,7 +138,9 @@ class SqliteStore:
     def get(self, key: str) -> str | None:
         """Return the text under ``key``; None where there is none."""
         data = self.get_many([key]).get(key)
-        return None if data is None else data.decode("utf-8", "surrogatepass")
+        if data is None:
+            return None
+        return data.decode("utf-8", "surrogatepass")
 
     def put(self, key: str, text: str) -> None:
         """Store ``text`` under ``key``; replaces an earlier one."""

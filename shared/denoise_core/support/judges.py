@@ -224,7 +224,9 @@ def _named_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
         names = tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # some functions written in C have no signature
         return ()
-    return names if set(names) <= set(_PARAMETERS) else ()
+    if set(names) <= set(_PARAMETERS):
+        return names
+    return ()
 
 
 def _await_result(result: Any) -> Any:

@@ -330,7 +330,9 @@ class AnswerVerdict:
         """The share of the claims that are supported; 0 without claims."""
         claims = self.claims
         supported_count = sum(claim.supported is True for claim in claims)
-        return supported_count / len(claims) if claims else 0.0
+        if claims:
+            return supported_count / len(claims)
+        return 0.0
 
     @property
     def passed(self) -> bool:

@@ -191,7 +191,9 @@ def _fold_character(text: str, position: int) -> str:
         changes_number = not before.isalnum()
     else:
         changes_number = character in ".,:/" and before.isdecimal()
-    return character if changes_number and after.isdecimal() else " "
+    if changes_number and after.isdecimal():
+        return character
+    return " "
 
 
 def find_words(words: str, text: str) -> Range | None:

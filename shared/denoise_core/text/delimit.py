@@ -136,7 +136,9 @@ def _marker_of(line: str) -> str:
     """The marker of a line BEGIN or END with a label; "" of any other."""
     words = line.split()
     is_delimiter = line.startswith(("BEGIN ", "END ")) and len(words) > 2
-    return words[-1] if is_delimiter and _is_marker(words[-1]) else ""
+    if is_delimiter and _is_marker(words[-1]):
+        return words[-1]
+    return ""
 
 
 def may_copy_envelope(line_start: str) -> bool:

@@ -323,7 +323,9 @@ def _unmeasured_reason(figures: Sequence[StrategyFigures]) -> str:
 
 
 def _needed_share(figures_row: StrategyFigures) -> float:
-    return 0.0 if figures_row.needed_kept is None else figures_row.needed_kept.value
+    if figures_row.needed_kept is None:
+        return 0.0
+    return figures_row.needed_kept.value
 
 
 def _chosen_reason(
