@@ -181,11 +181,6 @@ def rerank_request(rng: random.Random) -> Request:
     return "/v1/rerank", {"query": body["query"], "documents": body["passages"]}
 
 
-def score_request(rng: random.Random) -> Request:
-    body = draw_request(rng, 3, 10)
-    return "/score", {"text_1": body["query"], "text_2": body["passages"]}
-
-
 def check_request(rng: random.Random) -> Request:
     """Draw an answer that its last passage has; the number keeps it out of every cache."""
     body = draw_request(rng, 3, 10)
@@ -208,7 +203,7 @@ def repeated_request(rng: random.Random) -> Request:
 
 
 def wrong_request(rng: random.Random) -> Request:
-    path = rng.choice(["/v1/denoise", "/v1/rerank", "/v1/check", "/score"])
+    path = rng.choice(["/v1/denoise", "/v1/rerank", "/v1/check"])
     many_texts = [""] * 2_000
     long_query = "q" * rng.randrange(10_001, 200_000)
     bodies = [
@@ -226,8 +221,7 @@ def wrong_request(rng: random.Random) -> Request:
 # By name: what draws a request of the kind, and how often.
 KINDS: dict[str, tuple[Callable[[random.Random], Request], int]] = {
     "passages": (denoise_request, 30),
-    "ranking": (rerank_request, 15),
-    "scores": (score_request, 10),
+    "ranking": (rerank_request, 25),
     "answers": (check_request, 10),
     "a long text": (long_request, 2),
     "passages again": (repeated_request, 23),
