@@ -35,7 +35,10 @@ def final_response(
     """
     text = answer.text
     record = run_record(answer)
-    error = _find_failure(answer, drafter)
+    error = None
+    if answer.outcome is Outcome.FAILED and answer.stop_reason is StopReason.LLM_ERROR:
+        # The engine itself knows of no error if the loop's time for a call was up.
+        error = drafter.last_error or TimeoutError(answer.text)
     if drafter.is_retrieval_only:  # sources without text claim nothing
         text = ""
         record.update(outcome="unknown", stopped_because="unjudged")
@@ -51,12 +54,3 @@ def final_response(
     if isinstance(draft, PydanticResponse):
         return PydanticResponse(draft.response, nodes, metadata)
     return Response(text, nodes, metadata)
-
-
-def _find_failure(answer: Answer, drafter: EngineDrafter) -> Exception | None:
-    """The error that prevented an answer; a spent budget is none."""
-    is_failed = answer.outcome is Outcome.FAILED
-    if is_failed and answer.stop_reason is StopReason.LLM_ERROR:
-        # The engine itself knows of no error if the loop's time for a call was up.
-        return drafter.last_error or TimeoutError(answer.text)
-    return None

@@ -144,7 +144,7 @@ def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
 def _joined_ranges(ranges: Ranges) -> Ranges:
     """The ranges with adjacent ones joined."""
     merged = merge_spans((start, end) for start, end in ranges)
-    return [[start, end] for start, end in merged]
+    return [list(joined_range) for joined_range in merged]
 
 
 def to_float(score: Any) -> float | None:

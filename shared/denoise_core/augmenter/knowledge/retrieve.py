@@ -133,18 +133,15 @@ class DenseRetriever:
                 texts = [with_title_line(passage) for passage in self.passages]
                 self._vectors = self._scorer.text_vectors(texts)
                 self._faiss_index = _flat_index(self._vectors)
-            width = self._vectors.shape[1]
-            query_vector = self._scorer.query_vector(query, width)
+            query_vector = self._scorer.query_vector(query, self._vectors.shape[1])
         count = min(self.k, len(self.passages))
         if self._faiss_index is None:
             all_cosines = self._vectors @ query_vector
             indexes = np.argsort(-all_cosines, kind="stable")[:count]
             cosines = all_cosines[indexes]
         else:
-            query_vectors = query_vector[None]
-            all_cosines, all_indexes = self._faiss_index.search(query_vectors, count)
-            cosines = all_cosines[0]
-            indexes = all_indexes[0]
+            one_query = query_vector[None]
+            (cosines,), (indexes,) = self._faiss_index.search(one_query, count)
         return tuple(
             replace(self.passages[index], score=float(cosine))
             for cosine, index in zip(cosines, indexes, strict=True)
