@@ -95,7 +95,8 @@ def as_utility(judge: Any = None, llm: LLM | None = None) -> Utility:
         return Groundedness()
     if isinstance(judge, Utility) and not isinstance(judge, type):
         return judge
-    return Groundedness(judge)
+    own_judge: Any = judge
+    return Groundedness(own_judge)
 
 
 def utility_name(utility: Utility) -> str:

@@ -321,8 +321,10 @@ class _JsonChunker:
             row_text = _render_row(value, row_values)
             for n, part_path in enumerate(row_paths):
                 other_spans = tuple(span for span in spans if span != spans[n])
+                part_start, part_end = spans[n]
                 part = TextChunk(
-                    *spans[n],
+                    part_start,
+                    part_end,
                     (*context_spans, *other_spans),
                     _path_header(path),
                     row_text,

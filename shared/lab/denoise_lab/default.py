@@ -296,7 +296,7 @@ def index_questions(rows: Sequence[QuestionSignals]) -> NDArray[np.intp]:
 
 def expand_stack(stack: Stack, names: Sequence[str]) -> Stack:
     """The stack over all signals of the encoder; signals that were not chosen have the weight 0."""
-    all_names = list(SentenceEncoder.names)
+    all_names: list[str] = list(SentenceEncoder.names)
     for name in names:
         if name not in all_names:
             all_names.append(name)

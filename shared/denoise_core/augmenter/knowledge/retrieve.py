@@ -140,8 +140,7 @@ class DenseRetriever:
             indexes = np.argsort(-all_cosines, kind="stable")[:count]
             cosines = all_cosines[indexes]
         else:
-            one_query = query_vector[None]
-            (cosines,), (indexes,) = self._faiss_index.search(one_query, count)
+            (cosines,), (indexes,) = self._faiss_index.search(query_vector[None], count)
         return tuple(
             replace(self.passages[index], score=float(cosine))
             for cosine, index in zip(cosines, indexes, strict=True)
