@@ -46,9 +46,10 @@ def start_token_ids(tokenizer: Any) -> list[int]:
     """What the tokenizer puts before a single text: a start token, or nothing."""
     ids_with_special = list(tokenizer("a", add_special_tokens=True)["input_ids"])
     plain_parts = list(tokenizer("a", add_special_tokens=False)["input_ids"])
-    for start_ids in range(len(ids_with_special)):
-        if ids_with_special[start_ids : start_ids + len(plain_parts)] == plain_parts:
-            return ids_with_special[:start_ids]
+    for start_count in range(len(ids_with_special)):
+        end = start_count + len(plain_parts)
+        if ids_with_special[start_count:end] == plain_parts:
+            return ids_with_special[:start_count]
     return []
 
 

@@ -449,3 +449,11 @@ def test_tables_have_a_row_per_strategy_and_no_empty_columns():
 )
 def test_answers_are_compared_by_squads_rules(reply_text, answers, exact):
     assert exact_match(reply_text, answers) is exact
+
+
+def test_a_question_without_passages_is_measured_as_every_other():
+    passages = (Passage("Ada wrote it.", "a"), Passage("Bananas.", "b"))
+    found = Question("who wrote it?", passages, frozenset({"a"}))
+    evaluation = evaluate([found, Question("what?", (), frozenset())])
+    for outcomes in evaluation.outcomes.values():
+        assert all(outcome.result is not None for outcome in outcomes)

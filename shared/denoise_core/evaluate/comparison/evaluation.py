@@ -675,7 +675,8 @@ def _denoise(
         if is_user_error(error):
             raise
         return QuestionOutcome(case, error=format_error(error))
-    if len(result.failures) == len(question.passages):  # it denoised nothing
+    failure_count = len(result.failures)
+    if 0 < failure_count == len(question.passages):  # it denoised nothing
         return QuestionOutcome(case, error=result.fallback)
     outcome = measure_outcome(case, result, count_tokens)
     return replace(outcome, seconds=seconds if is_timed else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Ids = Sequence[int]
 
 
-class PrefixReader:
+class PrefixReader(ABC):
     """One model's use of a `PrefixCache`. Call under the model's lock.
 
     Args:
@@ -72,9 +73,9 @@ class PrefixReader:
         self._problems[layer] = problem
         return problem
 
+    @abstractmethod
     def _try_layer(self, layer: int) -> str | None:
         """Read random tokens both ways; returns how the values differ, or None."""
-        raise NotImplementedError
 
     def read_prefixes(
         self, past: CachedPrefix, past_ids: Ids, texts: Sequence[Ids], layer: int
