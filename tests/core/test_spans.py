@@ -27,16 +27,11 @@ def test_merged_ranges_are_the_same_characters_in_order_and_apart(ranges):
 def test_clipped_and_remaining_ranges_tile_the_window(ranges, start, end):
     merged_ranges = merge_spans(ranges)
     window_positions = set(range(start, end))
-    inner_ranges, outer_ranges = (
-        clip_spans(merged_ranges, start, end),
-        complement_spans(merged_ranges, start, end),
-    )
-    assert (
-        covered_positions(inner_ranges) == covered_positions(ranges) & window_positions
-    )
-    assert covered_positions(outer_ranges) == window_positions - covered_positions(
-        ranges
-    )
+    covered = covered_positions(ranges)
+    inner_ranges = clip_spans(merged_ranges, start, end)
+    outer_ranges = complement_spans(merged_ranges, start, end)
+    assert covered_positions(inner_ranges) == covered & window_positions
+    assert covered_positions(outer_ranges) == window_positions - covered
     assert all(start < end for start, end in inner_ranges + outer_ranges)
 
 
@@ -44,10 +39,6 @@ def test_clipped_and_remaining_ranges_tile_the_window(ranges, start, end):
 def test_ranges_between_cuts_tile_the_text(cuts, length):
     tile_ranges = tile_spans(cuts, 0, length)
     assert covered_positions(tile_ranges) == set(range(length))
-    assert [start for start, _ in tile_ranges[1:]] == [
-        end for _, end in tile_ranges[:-1]
-    ]
-    assert {start for start, _ in tile_ranges} == {
-        0,
-        *(cut for cut in cuts if cut < length),
-    } - ({0} if not length else set())
+    assert all(span[1] == next_span[0] for span, next_span in pairwise(tile_ranges))
+    starts = {start for start, _ in tile_ranges}
+    assert starts == {cut for cut in (0, *cuts) if cut < length}

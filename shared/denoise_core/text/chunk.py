@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from denoise_core.cancellation import stop_if_abandoned
 from denoise_core.errors import ContractViolation, InputError
 from denoise_core.spans import (
     Ranges,
@@ -73,10 +74,8 @@ def sentence_ranges(
     """Return the sentences of ``text[start:end]`` as ranges of ``text``."""
     text_end = min(end, len(text))
     boundaries = _sentence_boundaries(text, start, text_end, language)
-    sentence_starts = []
-    for sentence_start, sentence_end in tile_spans(boundaries, start, text_end):
-        if text[sentence_start:sentence_end].strip():
-            sentence_starts.append(sentence_start)
+    pieces = tile_spans(boundaries, start, text_end)
+    sentence_starts = [first for first, after in pieces if text[first:after].strip()]
     # Blank lines belong to the sentence before them.
     return tile_spans(sentence_starts[1:], start, text_end)
 
@@ -149,15 +148,13 @@ def _sentence_boundaries(text: str, start: int, end: int, language: str) -> list
     """
     boundaries = []
     while start < end:
+        stop_if_abandoned()
         block_end = end
         if end - start > _BLOCK_CHARACTERS:
             block_end = _last_break(text, start, start + _BLOCK_CHARACTERS)
-        candidates = _split_block(text[start:block_end], language)
         block_size = block_end - start
-        inner_ends = []
-        for candidate in candidates:
-            if 0 < candidate < block_size:
-                inner_ends.append(start + candidate)
+        cuts = _split_block(text[start:block_end], language)
+        inner_ends = [start + cut for cut in cuts if 0 < cut < block_size]
         if block_end < end and inner_ends:
             block_end = max(inner_ends)
         boundaries += [*inner_ends, block_end]

@@ -64,12 +64,12 @@ _OUR_DELIMITER = re.compile(
     r"metadata|passage|material|query|answer|piece|input|finding|context|message|"
     r"reply)s?\b)"
 )
-_CONTROL_TAG = re.compile(
+_CONTROL_WORD = re.compile(
     r"<(?=[\s<|]{0,8}/?[\s|]{0,8}(?:begin|bos|bot|eos|eot|eom|end|s>|sys|system|user|"
     r"assistant|tool|think|im_|start|inst|document|evidence|history|draft|feedback|"
     r"question|metadata|title|untrusted|passage|piece|data\b))"
+    r"|\[(?=/?(?:inst|sys)\])"
 )
-_CHAT_TURN = re.compile(r"\[(?=/?(?:inst|sys)\])")
 
 
 def _code_points(runs: str) -> Iterator[int]:
@@ -205,25 +205,19 @@ def new_marker(texts: Iterable[str]) -> str:
 def _sanitize_line(line: str) -> str:
     folded_line = fold_look_alikes(line)
     has_delimiter = _OUR_DELIMITER.match(folded_line) is not None
-    if _has_control_words(folded_line):
+    if _CONTROL_WORD.search(folded_line):
         # Folding may change the length. Then the brackets cannot be located in the
         # line itself, and its folded form is shown.
         base_line = line
         if len(folded_line) != len(line):
             base_line = folded_line
         symbols = list(base_line)
-        for pattern in (_CONTROL_TAG, _CHAT_TURN):
-            for match in pattern.finditer(folded_line):
-                symbols[match.start()] = "("
+        for match in _CONTROL_WORD.finditer(folded_line):
+            symbols[match.start()] = "("
         line = "".join(symbols)
-        if _has_control_words(fold_look_alikes(line)):
-            without_tags = _CONTROL_TAG.sub("(", fold_look_alikes(line))
-            line = _CHAT_TURN.sub("(", without_tags)
+        folded_line = fold_look_alikes(line)
+        if _CONTROL_WORD.search(folded_line):
+            line = _CONTROL_WORD.sub("(", folded_line)
     if has_delimiter and not line.startswith("| "):
         return f"| {line}"
     return line
-
-
-def _has_control_words(folded_line: str) -> bool:
-    has_tag = _CONTROL_TAG.search(folded_line) is not None
-    return has_tag or _CHAT_TURN.search(folded_line) is not None

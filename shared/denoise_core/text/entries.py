@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import groupby
 from string import ascii_letters, digits
+from typing import NamedTuple
 
-from denoise_core.spans import Ranges
+from denoise_core.spans import Range, RangeTuple
 from denoise_core.text.line_groups import group_lines, split_long
 from denoise_core.text.prose import line_kind
-from denoise_core.text.text_chunk import TextChunk
+from denoise_core.text.text_chunk import TextChunk, line_at
 
 _DETECTION_CHARACTERS = 8_000
 _MAX_TURN_CHARACTERS = 240  # a longer turn is no context of its answer
@@ -22,8 +24,11 @@ _MIN_STARTS = 4
 _TIME_MARKS = frozenset(":-/.")  # a time holds one of these after its first digit
 _TURN = re.compile(
     r"(?:[\[(]?(?P<time>\d[\d:.,/-]{0,20}(?:,?[ ]\d[\d:.]{0,11})?(?:[ ]?[AaPp][Mm])?)"
-    r"[\])]?[ ]+(?:[-\u2013][ ]+)?)?(?P<name>[^\W\d_][\w .'-]{0,40}):[ \t]"
+    r"[\])]?[ ]+(?:[-\u2013][ ]+)?)?"
+    # After a time a name may hold more, such as an emoji, a comma or a phone number.
+    r"(?P<name>(?(time)[+\w][^:\n\[\]{}=/]{0,40}|[^\W\d_][\w .'-]{0,40})):[ \t]"
 )
+_PREAMBLE = "preamble"  # in place of a section's mark
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _CLOSING_MARKS = "\"'\u201d)*_"
 _SHAPES = str.maketrans(
@@ -32,9 +37,17 @@ _SHAPES = str.maketrans(
 
 
 def head_lines(text: str) -> list[str]:
-    """Return the filled lines at the beginning of a text, which decide its format."""
-    lines = text[:_DETECTION_CHARACTERS].split("\n")
-    return list(filter(str.strip, lines))
+    """Return the lines at the beginning of a text, which decide its format.
+
+    A blank one is empty.
+    """
+    head = text[:_DETECTION_CHARACTERS]
+    # Half of a record would look like no record.
+    last_break = head.rfind("\n\n", _DETECTION_CHARACTERS // 2)
+    if last_break > 0 and len(text) > _DETECTION_CHARACTERS:
+        head = head[:last_break]
+    lines = head.split("\n")
+    return [line if line.strip() else "" for line in lines]
 
 
 def entry_starts(lines: Sequence[str]) -> frozenset[str]:
@@ -42,7 +55,8 @@ def entry_starts(lines: Sequence[str]) -> frozenset[str]:
 
     Empty if too few lines begin so.
     """
-    min_starts = max(_MIN_STARTS, _MIN_SHARE * len(lines))
+    filled_count = sum(map(bool, lines))
+    min_starts = max(_MIN_STARTS, _MIN_SHARE * filled_count)
     shapes = _count_repeated(map(_time_shape, lines))
     if shapes.total() >= min_starts:
         return frozenset(shapes)
@@ -62,27 +76,55 @@ def _are_field_names(lines: Sequence[str], names: Container[str]) -> bool:
     """Whether the names are fields, as in the heads of mails, and nobody who speaks.
 
     Fields come in blocks of three or more that all begin with the same one, and have
-    other text between them.
+    other text or a blank line between them.
     """
-    blocks: list[list[str]] = [[]]
-    for line in lines:
-        name = _speaker(line)
-        if name in names:
-            blocks[-1].append(name)
-        elif blocks[-1]:
-            blocks.append([])
-    filled_blocks = list(filter(None, blocks))
-    if len(filled_blocks) < 2:
-        return False
-    for block in filled_blocks:
+    first_names = []
+    for has_field, names_in_a_row in groupby(map(_speaker, lines), names.__contains__):
+        if not has_field:
+            continue
+        block = list(names_in_a_row)
         has_repeats = len(set(block)) < len(block)
-        if has_repeats or len(block) < 3 or block[0] != filled_blocks[0][0]:
+        if has_repeats or len(block) < 3:
             return False
-    return True
+        first_names.append(block[0])
+    return len(first_names) > 1 and len(set(first_names)) == 1
+
+
+class _Entry(NamedTuple):
+    """An entry, who speaks in it (or ``""``), and the lines of the sections above it."""
+
+    span: Range
+    speaker: str
+    section_spans: RangeTuple
 
 
 def entry_chunks(text: str) -> list[TextChunk]:
-    """Chunk a log or transcript; a turn has the question before it as context."""
+    """Chunk a log or transcript, with the sections above each entry as context.
+
+    A turn also has the question before it as context.
+    """
+    entries, chunks = _read_entries(text)
+    turn_count = sum(bool(entry.speaker) for entry in entries)
+    is_talk = turn_count > 0.5 * len(entries)
+    for index, entry in enumerate(entries):
+        context_spans = set(entry.section_spans)
+        if is_talk and entry.speaker:
+            for turn in _turns_before(entries, index):
+                context_spans.update((turn.span, *turn.section_spans))
+        start, end = entry.span
+        entry_text = text[start:end].strip()
+        chunks += split_long(
+            text,
+            entry.span,
+            tuple(sorted(context_spans)),
+            # The lines of a stack trace are no sentences.
+            by_lines="\n" in entry_text,
+        )
+    return sorted(chunks)
+
+
+def _read_entries(text: str) -> tuple[list[_Entry], list[TextChunk]]:
+    """Return the entries of a text, and the chunks of the names of its sections."""
     known_starts = entry_starts(head_lines(text))
 
     def starts_entry(start: int, end: int) -> bool:
@@ -91,30 +133,62 @@ def entry_chunks(text: str) -> list[TextChunk]:
             return True
         return _time_shape(line) in known_starts
 
-    entries = group_lines(text, starts_entry)
-    speakers = [_speaker(text[start:end]) for start, end in entries]
-    preamble: Ranges = []
-    # Only the first group may not begin an entry.
-    first_start, first_end = entries[0]
-    if not starts_entry(first_start, first_end):
-        speakers[0] = ""
-        if first_end - first_start <= _MAX_TURN_CHARACTERS:
-            preamble = [entries[0]]
-    turn_count = sum(map(bool, speakers))
-    is_talk = turn_count > 0.5 * len(entries)
-    chunks = []
-    for index, span in enumerate(entries):
-        context_spans = list(preamble)
-        if is_talk and speakers[index]:
-            context_spans += _turns_before(entries, speakers, index)
-        # The lines of a stack trace are no sentences.
-        start, end = span
-        entry_text = text[start:end].strip()
-        by_lines = "\n" in entry_text
-        if span in context_spans:
-            context_spans.remove(span)
-        chunks += split_long(text, span, tuple(context_spans), by_lines=by_lines)
-    return chunks
+    def starts_group(start: int, end: int) -> bool:
+        has_mark = _section_mark(text, (start, end), starts_entry) != ""
+        return has_mark or starts_entry(start, end)
+
+    entries = []
+    sections = []
+    open_sections: dict[str, Range] = {}  # by mark, from the outermost to the innermost
+    for start, end in group_lines(text, starts_group):
+        group = start, end
+        first_line = line_at(text, start)
+        mark = _section_mark(text, first_line, starts_entry)
+        # A section ends the one with the same mark, and those in it.
+        while mark in open_sections:
+            open_sections.popitem()
+        outer_spans = tuple(open_sections.values())
+        if mark and not text[first_line[1] : end].strip():
+            open_sections[mark] = group
+            sections.append(TextChunk(*group, outer_spans, is_structural=True))
+            continue
+        speaker = ""
+        if mark:
+            open_sections[mark] = first_line
+        elif starts_entry(*first_line):
+            speaker = _speaker(text[start:end])
+        elif end - start <= _MAX_TURN_CHARACTERS:
+            open_sections[_PREAMBLE] = group  # only the first group begins no entry
+        entries.append(_Entry(group, speaker, outer_spans))
+    return entries, sections
+
+
+def _section_mark(
+    text: str, line: Range, starts_entry: Callable[[int, int], bool]
+) -> str:
+    """Return the mark before the name of a day or topic; ``""`` in other lines.
+
+    A line that an entry goes on after, such as one of a stack trace, names nothing.
+    """
+    mark = _leading_mark(text, line)
+    if not mark or starts_entry(*line):
+        return ""
+    _, end = line
+    _, next_end = line_at(text, end)
+    next_line = end, next_end
+    is_blank = not text[end:next_end].strip()
+    if is_blank or _leading_mark(text, next_line) or starts_entry(*next_line):
+        return mark
+    return ""
+
+
+def _leading_mark(text: str, line: Range) -> str:
+    """Return ``##`` of a heading or ``---`` of a divider with words, else ``""``."""
+    raw_line = text[slice(*line)].strip(" ")
+    name = raw_line.lstrip("#=-_")
+    if line_kind(raw_line) in ("heading", "divider") and name.strip():
+        return raw_line.removesuffix(name)
+    return ""
 
 
 def answering_turns(
@@ -141,21 +215,20 @@ def _asks(turn: str) -> bool:
     return any(word.endswith(_QUESTION_MARKS) for word in bare_words)
 
 
-def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Ranges:
+def _turns_before(entries: Sequence[_Entry], index: int) -> list[_Entry]:
     """Return what a turn answers: the last turn of another, and the turns since then.
 
     Empty if one of them is long, or if nobody else spoke within a few turns.
     """
-    turns: Ranges = []
+    turns: list[_Entry] = []
     first = max(0, index - _MAX_TURNS_BEFORE)
-    for previous in reversed(range(first, index)):
-        start, end = entries[previous]
-        speaker = speakers[previous]
+    for turn in reversed(entries[first:index]):
+        start, end = turn.span
         is_short = end - start <= _MAX_TURN_CHARACTERS
-        if not speaker or not is_short:
+        if not turn.speaker or not is_short:
             return []
-        turns.insert(0, (start, end))
-        if speaker != speakers[index]:
+        turns.insert(0, turn)
+        if turn.speaker != entries[index].speaker:
             break
     return turns
 
@@ -163,11 +236,7 @@ def _turns_before(entries: Ranges, speakers: Sequence[str], index: int) -> Range
 def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
     """Count the non-empty starts that occur more than once."""
     counts = Counter(filter(None, line_starts))
-    repeated: Counter[str] = Counter()
-    for start, count in counts.items():
-        if count > 1:
-            repeated[start] = count
-    return repeated
+    return Counter({start: count for start, count in counts.items() if count > 1})
 
 
 def _speaker(line: str) -> str:

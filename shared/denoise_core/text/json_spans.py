@@ -57,10 +57,10 @@ def skip_space(text: str, position: int) -> int:
 def load_json(text: str) -> Any:
     """Return the value of a JSON text; None for any other text.
 
-    A byte order mark before it is ignored, as servers write one.
+    Byte order marks before it are ignored, as servers write them.
     """
     try:
-        return _DECODER.decode(text.removeprefix(BYTE_ORDER_MARK))
+        return _DECODER.decode(text.lstrip(BYTE_ORDER_MARK))
     except (ValueError, RecursionError):
         return None
 
@@ -177,13 +177,9 @@ def apply_edits(
     parts: list[str] = []
     position = start
     for edit in edits:
-        text_before = text[position : edit.start]
-        parts.append(text_before)
-        parts.append(edit.replacement)
+        parts += (text[position : edit.start], edit.replacement)
         position = edit.end
-    text_after = text[position:end]
-    parts.append(text_after)
-    return "".join(parts)
+    return "".join((*parts, text[position:end]))
 
 
 class ListCut(NamedTuple):
@@ -261,10 +257,7 @@ def object_fields(value: Any) -> dict[str, Any] | None:
         names = type(value).model_fields
     else:
         return None
-    value_fields = {}
-    for name in names:
-        value_fields[name] = getattr(value, name)
-    return value_fields
+    return {name: getattr(value, name) for name in names}
 
 
 def _with_fields(value: Any, changed_fields: dict[str, Any]) -> Any:

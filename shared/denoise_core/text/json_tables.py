@@ -35,12 +35,8 @@ def find_tied_lists(value: Any) -> frozenset[str]:
         return frozenset()
     tied_names: set[str] = set()
     for length, paths in _lists_by_length(value).items():
-        has_partner = len(paths) > 1
-        if length <= 1 or not has_partner:
-            continue
-        for path in paths:
-            list_name = str(path[0])
-            tied_names.add(list_name)
+        if length > 1 and len(paths) > 1:
+            tied_names.update(str(path[0]) for path in paths)
     return frozenset(tied_names)
 
 
@@ -51,10 +47,12 @@ def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
     are more rows than columns.
     """
     members = list(value.values())
-    if len(members) < 2 or not _have_same_fields(members):
+    if len(members) < 2 or not isinstance(members[0], dict):
         return None
     outer_names = list(value)
     inner_names = list(members[0])
+    if not all(isinstance(m, dict) and list(m) == inner_names for m in members):
+        return None
     has_outer_numbers = _are_numbers(outer_names)
     has_inner_numbers = _are_numbers(inner_names)
     has_outer_rows = len(outer_names) > len(inner_names)
@@ -65,24 +63,12 @@ def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
         row_names = outer_names
     if len(row_names) < MIN_TABLE_ROWS:
         return None
+    if has_outer_rows:
+        return [[(row_name,)] for row_name in outer_names]
     rows: TableRows = []
-    for row_name in row_names:
-        row_paths: list[JsonPath] = [(row_name,)]
-        if not has_outer_rows:
-            row_paths = [(outer_name, row_name) for outer_name in outer_names]
-        rows.append(row_paths)
+    for row_name in inner_names:
+        rows.append([(outer_name, row_name) for outer_name in outer_names])
     return rows
-
-
-def _have_same_fields(members: Sequence[Any]) -> bool:
-    """Whether all members are objects with the same keys in the same order."""
-    first_member = members[0]
-    for member in members:
-        if not isinstance(member, dict):
-            return False
-        if list(member) != list(first_member):
-            return False
-    return True
 
 
 def _are_numbers(names: Sequence[str]) -> bool:
@@ -99,11 +85,7 @@ def _parallel_rows(value: Mapping[str, Any]) -> TableRows | None:
         paths = paths_by_length[length]
         if length < MIN_TABLE_ROWS or len(paths) < 2:
             continue
-        rows: TableRows = []
-        for n in range(length):
-            row_paths = [(*path, n) for path in paths]
-            rows.append(row_paths)
-        return rows
+        return [[(*path, n) for path in paths] for n in range(length)]
     return None
 
 
@@ -113,23 +95,21 @@ def _lists_by_length(value: Mapping[str, Any]) -> dict[int, list[JsonPath]]:
     A list of one list counts as the inner one, as in a vector store's answer to one
     query. The names of another list's columns are no rows, so they are left out.
     """
-    lists: list[tuple[JsonPath, list[Any]]] = []
+    lists: dict[JsonPath, list[Any]] = {}
     for name, items in value.items():
-        path: JsonPath = (name,)
         if not isinstance(items, list):
             continue
-        is_nested = len(items) == 1 and isinstance(items[0], list)
-        if is_nested:
-            path = (name, 0)
-            items = items[0]
-        lists.append((path, items))
+        if len(items) == 1 and isinstance(items[0], list):
+            lists[name, 0] = items[0]
+        else:
+            lists[name,] = items
     widths: set[int] = set()
-    for _, items in lists:
+    for items in lists.values():
         if all(isinstance(item, list) for item in items):
             widths.update(map(len, items))
     paths_by_length: dict[int, list[JsonPath]] = {}
     is_split = {"columns", "index", "data"}.issubset(value)
-    for path, items in lists:
+    for path, items in lists.items():
         length = len(items)
         has_only_names = all(isinstance(item, str) for item in items)
         is_header = has_only_names and length in widths
@@ -137,6 +117,5 @@ def _lists_by_length(value: Mapping[str, Any]) -> dict[int, list[JsonPath]]:
             # The index may have the names' length, and names may be numbers.
             is_header = path == ("columns",)
         if not is_header:
-            paths_of_length = paths_by_length.setdefault(length, [])
-            paths_of_length.append(path)
+            paths_by_length.setdefault(length, []).append(path)
     return paths_by_length

@@ -37,10 +37,11 @@ def detect_line_format(text: str) -> str:
     Entries: most lines begin alike, with a time or a speaker. Code: many lines are
     indented, or end as code does.
     """
-    lines = head_lines(text)
+    all_lines = head_lines(text)
+    lines = list(filter(None, all_lines))
     if len(lines) < _MIN_LINES:
         return PLAIN_TEXT
-    if entry_starts(lines):
+    if entry_starts(all_lines):
         return LOG_ENTRIES
     if any(line_kind(line) == "fence" for line in lines):
         return PLAIN_TEXT  # Markdown says where its code is

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from xml.etree.ElementTree import HTML_EMPTY
@@ -21,8 +21,8 @@ from denoise_core.text.text_chunk import (
 )
 from denoise_core.text.wordlists import word_set
 
-_INVISIBLE_TAGS = word_set("script style template noscript svg head nav")
-_INLINE_TAGS = word_set(
+_INVISIBLE_TAGS = word_set("script style template noscript svg nav")
+INLINE_TAGS = word_set(
     """
     a abbr b bdi bdo br button cite code data del dfn em font i img input ins kbd
     label mark q s samp small span strong sub sup td th time tt u var wbr
@@ -30,7 +30,15 @@ _INLINE_TAGS = word_set(
 )
 _CELL_TAGS = word_set("td th")
 _LIST_TAGS = word_set("ul ol dl")
-_HEADING_LEVELS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
+_HEADING_LEVELS = {
+    "title": 1,  # of a page without h1
+    "h1": 1,
+    "h2": 2,
+    "h3": 3,
+    "h4": 4,
+    "h5": 5,
+    "h6": 6,
+}
 _BLOCK_TAGS = word_set("p div li td body section article h1 h2 h3")
 _TAG = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 _HIDDEN = "!"  # name of a comment, a declaration or an invisible element
@@ -74,8 +82,8 @@ def unmatched_tags(text: str, start: int, end: int) -> Ranges:
 
     Without them a page would have more closing than opening tags, or fewer.
     """
-    open_tags: list[_Tag] = []
-    unmatched_spans: Ranges = []
+    open_tags = []
+    unmatched_spans = []
     for tag in _find_tags(text[start:end]):
         if tag.name == _HIDDEN or tag.name in HTML_EMPTY:
             continue
@@ -114,7 +122,7 @@ def _tag_text(tag: _Tag) -> str:
         if tag.is_closing:
             return ""
         return " | "
-    is_line_break = tag.name not in _INLINE_TAGS or tag.name == "br"
+    is_line_break = tag.name not in INLINE_TAGS or tag.name == "br"
     if is_line_break:
         return "\n"
     return ""
@@ -128,16 +136,24 @@ def _normalize_space(text_parts: list[str]) -> str:
 
 def _last_closings(text: str) -> dict[str, int]:
     """Return where each element is closed last: looking ahead each time is quadratic."""
-    last_closings: dict[str, int] = {}
+    last_closings = {}
     for match in _TAG.finditer(text):
         if match[1]:
             last_closings[match[2].lower()] = match.start()
     return last_closings
 
 
+def _invisible_tags(names: Container[str]) -> frozenset[str]:
+    """Names of elements that a page with these does not show."""
+    if "h1" in names:  # says what <title> says
+        return _INVISIBLE_TAGS | {"head"}
+    return _INVISIBLE_TAGS
+
+
 def _find_tags(text: str) -> Iterator[_Tag]:
     """Yield the tags; an invisible element that is closed is one hidden tag."""
     last_closings = _last_closings(text)
+    invisible_tags = _invisible_tags(last_closings)
     hidden_start = hidden_end = 0
     hidden_name = ""
     for match in _TAG.finditer(text):
@@ -159,7 +175,7 @@ def _find_tags(text: str) -> Iterator[_Tag]:
             if comment_end < 0:
                 end = len(text)
             hidden_end = end
-        elif name in _INVISIBLE_TAGS and not slash:
+        elif name in invisible_tags and not slash:
             if last_closings.get(name, 0) >= end:
                 hidden_start = start
                 hidden_name = name
@@ -211,7 +227,7 @@ class _HtmlBlockReader:
         is_cell = tag.name in _CELL_TAGS
         if is_cell and self.enclosing_tag == "tr" and not tag.is_closing:
             self.row_cells |= {tag.name}
-        is_inline = tag.name in _INLINE_TAGS
+        is_inline = tag.name in INLINE_TAGS
         if is_inline or self.ignores_block(tag):
             if self.block_start is None and is_inline and not is_cell:
                 self.block_start = tag.start
@@ -258,6 +274,7 @@ class _HtmlBlockReader:
         context_spans = self.heading_spans(level)
         span = ((start, end),)
         is_header_row = not level and row_cells == {"th"}
+        is_page_title = self.text.startswith("<title", start)
         if level:
             self.open_headings.append((level, len(self.chunks)))
             self.list_lead = self.table_header = ()
@@ -276,7 +293,7 @@ class _HtmlBlockReader:
                 end,
                 context_spans,
                 display_text=block_text,
-                is_structural=is_header_row,
+                is_structural=is_header_row or is_page_title,
             )
         )
 

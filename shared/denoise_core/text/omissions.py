@@ -31,7 +31,12 @@ from denoise_core.text.line_groups import INNER_LINE_STARTS
 from denoise_core.text.prose import line_kind
 from denoise_core.text.structural import ChunkedText
 from denoise_core.text.text_chunk import line_at
-from denoise_core.text.tree_records import count_empty_values, parse_xml
+from denoise_core.text.tree_records import (
+    MAX_PARSED_CHARACTERS,
+    count_empty_values,
+    load_yaml_nodes,
+    parse_xml,
+)
 
 GAP_MARK = "[...]"
 """Replaces a part of a string, of prose or of code."""
@@ -105,10 +110,8 @@ def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
     parts = []
     for edit in edits:
         removed_text = chunked.readable_text(edit.start, edit.end)
-        part = removed_text.strip(" \t\r\n,")
-        if part:
-            parts.append(part)
-    return "\n".join(parts)
+        parts.append(removed_text.strip(" \t\r\n,"))
+    return "\n".join(filter(None, parts))
 
 
 def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
@@ -131,8 +134,8 @@ def _list_edits(
 ) -> list[TextEdit]:
     """Return the edits of the lists whose cut is longer than its note."""
     list_cuts, string_spans = chunked.list_cuts(kept_spans)
-    edits: list[TextEdit] = []
-    removed_spans: Ranges = []
+    edits = []
+    removed_spans = []
     noted_id = recall_id
     for list_cut in sorted(list_cuts, key=lambda cut: cut.start):
         if not list_cut.dropped_count:
@@ -144,30 +147,22 @@ def _list_edits(
             noted_id = ""
     removed_spans = merge_spans(removed_spans)
     for start, end in string_spans:
-        is_inner = bool(clip_spans(removed_spans, start, end))
         gap_edit = TextEdit(start, end, GAP_MARK)
-        is_shorter = _saved_characters([gap_edit]) > 0
-        if not is_inner and is_shorter:
+        is_inner = bool(clip_spans(removed_spans, start, end))
+        if not is_inner and _saved_characters([gap_edit]) > 0:
             edits.append(gap_edit)
     return sorted(edits)
 
 
 def _saved_characters(edits: Iterable[TextEdit]) -> int:
     """Return by how many characters the edits make a text shorter."""
-    saved_characters = 0
-    for edit in edits:
-        removed_characters = edit.end - edit.start
-        saved_characters += removed_characters
-        saved_characters -= len(edit.replacement)
-    return saved_characters
+    return sum(edit.end - edit.start - len(edit.replacement) for edit in edits)
 
 
 def _edits_of_list(
     chunked: ChunkedText, list_cut: ListCut, recall_id: str
 ) -> list[TextEdit]:
-    unit = "items"
-    if list_cut.is_table:
-        unit = "rows"
+    unit = "rows" if list_cut.is_table else "items"
     counts = (list_cut.item_count, list_cut.dropped_count)
     note = omission_note(*counts, unit, recall_id)
     edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]
@@ -247,8 +242,7 @@ def _text_note(chunked: ChunkedText, edits: Sequence[TextEdit], recall_id: str) 
     if not dropped_count:  # parts of a paragraph leave
         unit = "characters"
         item_count = len(chunked.text)
-        for start, end in removed_spans:
-            dropped_count += end - start
+        dropped_count = sum(end - start for start, end in removed_spans)
     note = omission_note(item_count, dropped_count, unit, recall_id)
     if chunked.text_format == "jsonl":
         return json.dumps({LEFT_OUT_KEY: note})
@@ -256,7 +250,12 @@ def _text_note(chunked: ChunkedText, edits: Sequence[TextEdit], recall_id: str) 
     note = " ".join(note.split())
     if chunked.text_format in ("xml", "html"):
         note = re.sub("-(?=-)", "- ", note)
-    note_form = _NOTE_FORMS.get(chunked.text_format, "[{}]")
+    note_form = _NOTE_FORMS.get(chunked.text_format)
+    if note_form is None:
+        # A page of a browser, say, may be YAML too, and has to stay so.
+        is_short = len(chunked.text) <= MAX_PARSED_CHARACTERS
+        is_yaml = is_short and load_yaml_nodes(chunked.text) is not None
+        note_form = _NOTE_FORMS["yaml"] if is_yaml else "[{}]"
     return note_form.replace("{}", note)
 
 
@@ -280,15 +279,12 @@ def _whole_lines(text: str, spans: Iterable[Range]) -> Ranges:
     """Extend ranges to the lines they touch; a long line is a paragraph and may be cut."""
     extended_spans = []
     for start, end in spans:
-        line_start, first_line_end = line_at(text, start)
-        last_position = max(end - 1, start)
-        last_line_start, line_end = line_at(text, last_position)
-        first_line_length = first_line_end - line_start
-        last_line_length = line_end - last_line_start
-        if first_line_length <= _MAX_LINE_CHARACTERS:
-            start = line_start
-        if last_line_length <= _MAX_LINE_CHARACTERS:
-            end = line_end
+        first_start, first_end = line_at(text, start)
+        last_start, last_end = line_at(text, max(end - 1, start))
+        if first_end - first_start <= _MAX_LINE_CHARACTERS:
+            start = first_start
+        if last_end - last_start <= _MAX_LINE_CHARACTERS:
+            end = last_end
         extended_spans.append((start, end))
     return extended_spans
 

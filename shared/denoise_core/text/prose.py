@@ -27,17 +27,26 @@ _MAX_HEADING_WORDS = 12
 _MIN_OPENED_CHARACTERS = 2 * MAX_CHUNK_CHARACTERS  # of a text with an opening
 _MAX_OPENING_CHARACTERS = 240  # of a sentence that says what a text is
 _UNMARKED_LEVEL = 8  # heading levels: Markdown has 1 to 6
-_PAGE_HEADER_LEVEL = 7
+_BOLD_LEVEL = 9  # a line in bold is under a title without a mark
+_MAX_QUESTION_CHARACTERS = 200  # of a paragraph that its answer joins
+_PAGE_HEADER_LEVEL = 7  # also of a section of settings
 _SENTENCE_ENDINGS = ".,;:!?\u3002\uff01\uff1f"  # a heading does not end with these
+_TITLE_MARKS = "\u00a7\u00bf"  # a section's sign, and the beginning of a question
+_CLAUSE_ENDINGS = (".", ":", ";", "!", "?")  # a list may begin after these
 _WITHOUT_PUNCTUATION = str.maketrans(punctuation, " " * len(punctuation))
 
 _LINE = re.compile(
     r"(?P<heading>[ ]{0,3}\#{1,6}[ \t]+\S|={2,}[^=\n]+={2,}\s*$)"
-    r"|(?P<fence>\s*(?:```|~~~))"
+    r"|(?P<fence>\s*(?:`{3,}[^`\n]*$|~~~))"
     r"|(?P<rule>[ ]{0,3}(?:={3,}|-{3,})\s*$)"
     r"|(?P<row>\s*\|.*\|\s*$|[^\s\t][^\t\n]*\t[^\n]*\S)"
-    r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)"
-    r"|(?P<field>[\w-]{1,24}:[ \t]+\S)"
+    r"|(?P<item>\s*(?:[-*+\u2022\u2013]"
+    r"|\(?(?:\d{1,3}|\d{1,2}[a-z]|[A-Z]\d{1,2}|[ivxIVX]{2,4}|\w\w(?=\))|\w)[.)])"
+    r"[ \t]+\S)"
+    r"|(?P<setting>[\w.-]+[ \t]*=)"
+    r"|(?P<field>[\w-]{1,40}:(?:[ \t]+\S|\s*$))"
+    r"|(?P<section>\[{1,2}[^\[\]\n]+\]{1,2}\s*$)"
+    r"|(?P<divider>_{3,}\s*$|-{3,}+[ ]?\w.*-{3}\s*$)"
 )
 _QUOTE_MARKS = re.compile(r"\A(?:[ ]?>)+")
 
@@ -46,7 +55,8 @@ def line_kind(line: str) -> str:
     """Return what a line looks like; ``""`` for text.
 
     ``"heading"``, ``"fence"`` (of code), ``"rule"`` (or underline), ``"row"``,
-    ``"item"`` or ``"field"`` (``Name: value``).
+    ``"item"``, ``"setting"`` (``name = value``), ``"field"`` (``Name: value``),
+    ``"section"`` (``[name]``) or ``"divider"`` (above a quoted mail).
     """
     match = _LINE.match(line)
     if match is None:
@@ -56,7 +66,7 @@ def line_kind(line: str) -> str:
 
 def prose_chunks(text: str) -> list[TextChunk]:
     """Chunk a text that has at least one filled line."""
-    reader = _ProseBlockReader(text)
+    reader = _ProseBlockReader(text, has_sections=_begins_with_settings(text))
     for start, end in line_spans(text):
         reader.read_line(start, end)
     blocks = reader.blocks
@@ -85,7 +95,8 @@ class _Block:
         quote_depth: Number of quote marks before each line.
         level: Level of a heading.
         ends_blank: True if a blank line, or a rule, ends the block.
-        has_fields: True if every line is ``Name: value``.
+        has_fields: True if every line is ``Name: value``, maybe under a divider.
+        is_comment: True if every line is a comment of INI or TOML.
     """
 
     start: int
@@ -96,6 +107,7 @@ class _Block:
     level: int = 0
     ends_blank: bool = False
     has_fields: bool = False
+    is_comment: bool = False
 
     @property
     def span(self) -> Range:
@@ -105,13 +117,13 @@ class _Block:
     def is_short(self) -> bool:
         return self.end - self.start <= MAX_CHUNK_CHARACTERS
 
-    def announces_next(self, text: str) -> bool:
+    def announces_next(self, text: str, mark: str = ":") -> bool:
         """Whether a short block ends with a colon and so introduces the next one."""
         if not self.is_short:
             return False
         block_text = text[self.start : self.end]
-        bare_text = block_text.rstrip(" \t\r\n>")
-        return bare_text.endswith(":")
+        bare_text = block_text.rstrip(" \t\r\n>*")
+        return bare_text.endswith(mark)
 
 
 # The block before the first and after the last one; never changed.
@@ -120,9 +132,18 @@ _EDGE = _Block(0, 0, "heading", quote_depth=99, ends_blank=True)
 
 @dataclass(slots=True)
 class _ProseBlockReader:
-    """Turns lines into blocks, looking at each line once and at the one after it."""
+    """Turns lines into blocks, looking at each line once and at the one after it.
+
+    Attributes:
+        text: The whole text.
+        has_sections: True for INI or TOML: each ``[name]`` is a heading, with the
+            comment above it, and no line with ``#`` is one.
+        blocks: The blocks so far.
+        open_fence: How the open code block ends; ``""`` outside one.
+    """
 
     text: str
+    has_sections: bool
     blocks: list[_Block] = field(default_factory=list)
     open_fence: str = ""
 
@@ -146,7 +167,16 @@ class _ProseBlockReader:
         quote_depth = line.count(">", 0, quote_length)
         if content.strip():
             kind = line_kind(content)
+            is_comment = self.has_sections and content[0] in "#;"
+            if is_comment and self.blocks:
+                kind = ""
+            if kind == "section" and self.has_sections:
+                kind = "heading"
+                start = self.take_comment(start)
+                last_block = self.last_block
             is_open = not last_block.ends_blank
+            if is_comment and not last_block.is_comment:
+                is_open = False
             is_same_quote = last_block.quote_depth == quote_depth
             if is_open and is_same_quote and self.continues_block(content, kind):
                 last_block.end = end
@@ -156,27 +186,81 @@ class _ProseBlockReader:
                 last_block.ends_blank = True
             else:
                 self.start_block(start, end, content, kind, quote_depth)
+            self.last_block.is_comment = is_comment
         elif self.blocks:
             last_block.end = end
             last_block.ends_blank = True
         else:
             self.blocks.append(_Block(start, end, "para", ends_blank=True))
 
+    def take_comment(self, start: int) -> int:
+        """Return where the heading of a section begins: with the comment above it.
+
+        The first comment of a text, over a blank line, is about all of it.
+        """
+        block = self.last_block
+        is_title = len(self.blocks) == 1 and block.ends_blank
+        if not block.is_comment or is_title:
+            return start
+        self.blocks.pop()
+        return block.start
+
     def continues_block(self, content: str, kind: str) -> bool:
         """Whether a line continues the block before it, without a blank line."""
         last_block = self.last_block
-        if kind == "rule" and last_block.kind == "para":
+        if last_block.kind == "para" and self.is_underline(content, kind):
             self.underline_block(last_block, content)
             return True
-        if kind in ("heading", "fence", "row"):
-            return False
-        if last_block.kind in ("heading", "row"):
+        is_new_kind = kind in ("heading", "fence", "row", "divider")
+        if is_new_kind or last_block.kind in ("heading", "row"):
             return False
         if kind == "item":
+            if last_block.kind == "para":
+                return not self.begins_list(content)
             return last_block.kind == "code"
-        if kind != "field":
+        # A field that begins with a space continues on this line (RFC 5322, 2.2.3).
+        is_folded = content[0] in " \t"
+        if kind != "field" and not is_folded:
             last_block.has_fields = False
         return True
+
+    def is_underline(self, content: str, kind: str) -> bool:
+        """Whether a line is a rule, or tildes under one line that is no longer.
+
+        reStructuredText underlines titles with tildes; Markdown begins code with them,
+        on the next line.
+        """
+        bare_line = content.strip()
+        if kind != "fence" or bare_line.strip("~"):
+            return kind == "rule"
+        start, end = self.last_block.span
+        title = self.text[start:end].strip()
+        _, line_end = line_at(self.text, end)
+        if not self.text.startswith(("\n", "\r\n"), line_end):
+            return False
+        return "\n" not in title and len(title) <= len(bare_line)
+
+    def begins_list(self, content: str) -> bool:
+        """Whether an item begins a list right under a paragraph.
+
+        As in CommonMark a number other than 1 does not: it may belong to the sentence
+        ("in room" and, on the next line, "12. It begins at nine"). It does if no
+        sentence is open, or if the next number or letter follows.
+        """
+        mark = content.split()[0]
+        number = mark.strip("().")
+        if number == "1" or not number.isalnum():
+            return True
+        start = self.last_block.end
+        text_before = self.text[max(0, start - MAX_CHUNK_CHARACTERS) : start]
+        if text_before.rstrip(" \t\r\n>").endswith(_CLAUSE_ENDINGS):
+            return True
+        following_text = self.text[start : start + MAX_CHUNK_CHARACTERS]
+        line_start, _, _ = following_text.partition(number)
+        return any(
+            f"\n{line_start}{next_number}{mark[-1]} " in following_text
+            for next_number in _next_numbers(number)
+        )
 
     def underline_block(self, block: _Block, content: str) -> None:
         """Make one line over a rule a heading; a rule ends a longer record."""
@@ -184,9 +268,7 @@ class _ProseBlockReader:
         block.ends_blank = line_count > 1
         if not block.ends_blank:
             block.kind = "heading"
-            block.level = 2
-            if "=" in content:
-                block.level = 1
+            block.level = 1 + "=-~".index(content.strip()[0])
 
     def start_block(
         self,
@@ -199,7 +281,7 @@ class _ProseBlockReader:
         """Start a block with this line.
 
         A code block joins the sentence that announces it, an indented paragraph the
-        list item above it.
+        list item above it, any other one the question above it.
         """
         bare_content = content.lstrip(" \t")
         indent = len(content) - len(bare_content)
@@ -211,13 +293,15 @@ class _ProseBlockReader:
         elif kind == "heading":
             title_part = bare_content.lstrip("#=")
             mark_length = len(bare_content) - len(title_part)
-            block.level = mark_length or 1
+            block.level = mark_length or _PAGE_HEADER_LEVEL
         elif kind != "row" and self.is_unmarked_heading(content, end):
             block.kind = "heading"
             block.level = _UNMARKED_LEVEL
+            if content.startswith("**"):
+                block.level = _BOLD_LEVEL
         elif kind not in ("row", "item"):
             block.kind = "para"
-            block.has_fields = kind == "field"
+            block.has_fields = kind in ("field", "divider")
             block.ends_blank = kind == "rule"
         if self.joins_last_block(block):
             last_block = self.last_block
@@ -230,10 +314,21 @@ class _ProseBlockReader:
         last_block = self.last_block
         if block.kind == "code" and last_block.kind in ("para", "item"):
             return last_block.announces_next(self.text)
-        if block.kind != "para" or last_block.kind != "item":
+        if block.kind != "para" or last_block.quote_depth != block.quote_depth:
             return False
-        is_same_quote = last_block.quote_depth == block.quote_depth
-        return is_same_quote and block.indent > last_block.indent
+        if last_block.kind == "item":
+            return block.indent > last_block.indent
+        return self.is_answer(block)
+
+    def is_answer(self, block: _Block) -> bool:
+        """Whether a short question is above this paragraph, which asks none itself."""
+        question = self.last_block
+        if question.kind != "para" or question.has_fields or block.has_fields:
+            return False
+        if question.end - question.start > _MAX_QUESTION_CHARACTERS:
+            return False
+        is_asked = question.announces_next(self.text, "?")
+        return is_asked and not block.announces_next(self.text, "?")
 
     def is_unmarked_heading(self, content: str, end: int) -> bool:
         """Whether this is a short line by itself, with text under it.
@@ -241,15 +336,19 @@ class _ProseBlockReader:
         A list item with another item under it is none.
         """
         line = content.strip()
-        is_short = len(line) <= _MAX_HEADING_CHARACTERS
-        if not is_short:
-            return False
         words = line.split()
-        if len(words) > _MAX_HEADING_WORDS:
+        if len(line) > _MAX_HEADING_CHARACTERS or len(words) > _MAX_HEADING_WORDS:
             return False
-        first_character = line[0]
-        is_title_case = first_character.isupper() or first_character.isdigit()
-        is_sentence = line[-1] in _SENTENCE_ENDINGS
+        title = line
+        if line.startswith("**"):  # a line in bold
+            title = line.strip("*")
+        first_character = title[:1]
+        is_title_case = (
+            first_character.isupper()
+            or first_character.isdigit()
+            or first_character in _TITLE_MARKS
+        )
+        is_sentence = title[-1:] in _SENTENCE_ENDINGS
         if is_sentence or not is_title_case:
             return False
         if content[0] in " \t":
@@ -259,9 +358,8 @@ class _ProseBlockReader:
         if next_line.strip() or not self.last_block.ends_blank:
             return False
         following_text = self.text[next_end : next_end + 400]
-        following_text = following_text.lstrip("\n")
-        has_text = bool(following_text.strip())
-        if not has_text or following_text[0] == ">":
+        following_text = following_text.lstrip()
+        if following_text[:1] in ("", ">"):
             return False
         is_item = line_kind(line) != ""
         return not (is_item and line_kind(following_text) == "item")
@@ -304,32 +402,47 @@ class _ContextTracker:
         return context_spans
 
     def is_mail_head(self, block: _Block) -> bool:
-        """Whether a block is the head of a mail: fields, as the text begins with."""
-        lines = self.text.count("\n", block.start, block.end)
-        has_head = block.has_fields and lines > 2
-        if not has_head or not block.is_short:
-            return False
-        is_first = block.start == 0
-        return is_first or self._first_field(block) == self.mail_field
+        """Whether a block is the head of a mail: two fields, as the text begins with.
 
-    def _first_field(self, block: _Block) -> str:
+        The front matter of a Markdown file, after a line of dashes, counts as one.
+        Three other fields are one under a divider ("--- Forwarded message ---"), unless
+        a heading is open, which they would close.
+        """
+        lines = self.text.count("\n", block.start, block.end)
+        if not block.has_fields or not block.is_short or lines < 3:
+            return False
+        names = self._field_names(block)
+        if len(names) < 2:
+            return False
+        is_front_matter = block.start < 6 and self.text.startswith("---")
+        is_next_mail = names[0] == self.mail_field
+        if block.start == 0 or is_front_matter or is_next_mail:
+            return True
+        is_under_heading = self.headings and not self.mail_field
+        is_divided = self.text.startswith(("---", "___"), block.start)
+        return is_divided and len(names) > 2 and not is_under_heading
+
+    def _field_names(self, block: _Block) -> list[str]:
+        names = []
         block_text = self.text[block.start : block.end]
-        field_name, _, _ = block_text.partition(":")
-        return field_name
+        for line in block_text.split("\n"):
+            if line_kind(line) == "field":
+                name, _, _ = line.partition(":")
+                names.append(name)
+        return names
 
     def open_mail(self, block: _Block) -> None:
         """Start a mail; its head identifies what follows, but for those who get it.
 
-        The first line says who wrote it; other lines with an address do not.
+        The first field says who wrote it; other lines with an address do not.
         """
+        self.mail_field = self._field_names(block)[0]
         head_lines = []
         for start, end in line_spans(self.text, *block.span):
-            is_first = start == block.start
-            has_address = "@" in self.text[start:end]
-            if is_first or not has_address:
+            line = self.text[start:end]
+            if line.startswith(self.mail_field) or "@" not in line:
                 head_lines.append((start, end))
         self.mail_head = merge_spans(head_lines)
-        self.mail_field = self._first_field(block)
         self.headings = []
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
@@ -347,9 +460,8 @@ class _ContextTracker:
         else:
             self.list_items = []
         if block.kind == "para":
-            is_lead = block.announces_next(self.text)
             self.list_lead = []
-            if is_lead:
+            if block.announces_next(self.text):
                 self.list_lead = [block.span]
         else:
             context_spans += self.list_lead
@@ -401,6 +513,8 @@ def _block_chunks(
         is_deeper = next_block.level > block.level
         has_text = next_block.kind != "heading" or is_deeper
         heading_spans = tracker.open_heading(block)
+        if tracker.is_mail_head(next_block):
+            has_text = False  # the last line of a mail: no later chunk would have it
         context_spans = tuple(heading_spans)
         chunk = TextChunk(*block.span, context_spans, is_structural=has_text)
         return [chunk]
@@ -430,13 +544,39 @@ def _block_chunks(
     return split_long(tracker.text, block.span, context_spans)
 
 
+def _next_numbers(number: str) -> list[str]:
+    """Return what follows a number of a list: 10 after 9, 1b after 1a, ii or j after i."""
+    if number.isdecimal():
+        next_number = int(number) + 1
+        return [str(next_number)]
+    next_character = chr(ord(number[-1]) + 1)
+    return [number[:-1] + next_character, number + "i"]
+
+
 def _raise_title(blocks: Sequence[_Block]) -> None:
     """Put a first line without a mark above the heading that follows it at once."""
-    if len(blocks) < 2:
-        return
-    first_block, next_block = blocks[:2]
-    if first_block.kind == next_block.kind == "heading":
-        first_block.level = min(first_block.level, next_block.level - 1)
+    for first_block, next_block in pairwise(blocks[:2]):
+        is_unmarked = first_block.level == _UNMARKED_LEVEL
+        if is_unmarked and next_block.level:
+            first_block.level = min(first_block.level, next_block.level - 1)
+
+
+def _begins_with_settings(text: str) -> bool:
+    """Whether a text has nothing but comments and values up to a section with a value.
+
+    Markdown has ``[name]`` too, but between other lines.
+    """
+    has_section = False
+    for start, end in line_spans(text):
+        line = text[start:end]
+        kind = line_kind(line)
+        if kind == "setting" and has_section:
+            return True
+        if kind == "section":
+            has_section = True
+        elif line.strip() and kind != "setting" and line[0] not in "#;":
+            return False
+    return False
 
 
 def _opening_sentence(text: str, first_block: _Block) -> Ranges:
@@ -449,7 +589,8 @@ def _opening_sentence(text: str, first_block: _Block) -> Ranges:
     is_fragment = text[0].islower()
     if not is_paragraph or not is_long or is_fragment:
         return []
-    sentences = sentence_ranges(text, *first_block.span)
+    read_end = min(first_block.end, first_block.start + 2 * _MAX_OPENING_CHARACTERS)
+    sentences = sentence_ranges(text, first_block.start, read_end)
     start, end = sentences[0]
     if end - start > _MAX_OPENING_CHARACTERS:
         return []
@@ -462,7 +603,7 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
     for block in blocks:
         block_text = text[block.start : block.end]
         is_short = len(block_text) <= 2 * _MAX_HEADING_CHARACTERS
-        if block.kind != "para" or not is_short:
+        if block.kind != "para" or block.has_fields or not is_short:
             continue
         bare_text = block_text.translate(_WITHOUT_PUNCTUATION)
         wording = ""

@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any, TypeAlias
 
 from denoise_core.spans import Range, Ranges, RangeTuple
@@ -43,6 +43,7 @@ _CLEAR_DELIMITERS = 2
 _MIN_CLEAR_ROWS = 2
 _MIN_ROWS = 4
 _MAX_HEADER_CHARACTERS = 60
+_MAX_TAIL_CHARACTERS = 20  # after a list that Python printed: ``rows: 3``
 
 # A string, a bracket, or a run of anything else. A string without an end reaches to the
 # end of the text and sets a group: scanning for its end again would be quadratic.
@@ -62,11 +63,8 @@ def detect_record_format(text: str) -> str:
             return "json"
         if first_character == "[" and find_python_rows(text) is not None:
             return "rows"
-        first_characters = set()
-        for line in text[start:].split("\n"):
-            line_text = line.lstrip()
-            first_characters.add(line_text[:1])
-        if first_characters <= {"{", ""}:
+        lines = text[start:].split("\n")
+        if {line.lstrip()[:1] for line in lines} <= {"{", ""}:
             return "jsonl"
     if detect_delimiter(text):
         return "csv"
@@ -79,14 +77,17 @@ def detect_record_format(text: str) -> str:
 def find_python_rows(text: str) -> Ranges | None:
     """Return the rows of a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``.
 
-    None if brackets or quotation marks do not close, or if it is no list of at least
-    two rows.
+    None if brackets or quotation marks do not close, or if the text is no list of at
+    least two rows: ``[[a]] met [[b]]`` holds links. A few words may follow it.
     """
-    row_spans: Ranges = []
+    row_spans = []
     depth = 0
     row_start = 0
     list_start = text.find("[") + 1
-    list_end = text.rstrip().rfind("]")
+    list_end = text.rfind("]")
+    text_after = text[list_end + 1 :].strip()
+    if len(text_after) > _MAX_TAIL_CHARACTERS:
+        return None
     for token in _PYTHON_TOKEN.finditer(text, list_start, list_end):
         symbol = token[0]
         if symbol in "([{":
@@ -95,6 +96,8 @@ def find_python_rows(text: str) -> Ranges | None:
             depth += 1
         elif symbol in ")]}":
             depth -= 1
+            if depth < 0:
+                return None
             if not depth:
                 row_spans.append((row_start, token.end()))
         elif token.lastindex or (not depth and symbol.strip(", \t\r\n")):
@@ -120,8 +123,7 @@ def detect_delimiter(text: str) -> str:
     Every line must have as many cells as the first one.
     """
     text_head = text[:20_000]
-    lines = text_head.split("\n")
-    lines = lines[: _DETECTION_LINES + 1]
+    lines = text_head.split("\n", _DETECTION_LINES)
     first_line = lines[0]
     has_inner_quote = '"' in first_line[1:]
     has_open_quote = has_inner_quote and first_line.count('"') % 2
@@ -135,9 +137,8 @@ def detect_delimiter(text: str) -> str:
 
 
 def _is_table(lines: Sequence[str], delimiter: str, delimiter_count: int) -> bool:
-    is_clear = delimiter_count >= _CLEAR_DELIMITERS
     min_rows = _MIN_ROWS
-    if is_clear:
+    if delimiter_count >= _CLEAR_DELIMITERS:
         min_rows = _MIN_CLEAR_ROWS
     try:
         filled_lines = filter(str.strip, lines)
@@ -155,51 +156,74 @@ def _is_header_cell(cell: str) -> bool:
 
 
 def csv_chunks(text: str) -> list[TextChunk] | None:
-    """Chunk a CSV text: one chunk a row, with the header row as context.
+    """Chunk a CSV text: one chunk a row, with the first row as context.
 
-    None if the `csv` module cannot read it.
+    The first row is scored too unless it is surely a header. None if the `csv` module
+    cannot read it.
     """
     lines = [text[start:end] for start, end in line_spans(text)]
     line_offsets = [0, *accumulate(map(len, lines))]
-    rows: list[TextChunk] = []
-    header_cells = []
     delimiter = detect_delimiter(text) or ","
     reader = csv.reader(lines, delimiter=delimiter)
-    row_start = 0
     try:
-        for cells in reader:
-            row_end = line_offsets[reader.line_num]
-            if not rows and _is_header_row(cells):
-                header_cells = cells
-                rows.append(TextChunk(row_start, row_end, is_structural=True))
-            elif not any(cells) and rows:
-                rows[-1] = rows[-1]._replace(end=row_end, is_atomic=True)
-            else:
-                context_spans: RangeTuple = ()
-                if header_cells:
-                    context_spans = (rows[0].span,)
-                row = TextChunk(row_start, row_end, context_spans, is_atomic=True)
-                named_cells = zip(header_cells, cells, strict=False)
-                cell_texts = []
-                for column_name, cell in named_cells:
-                    if cell:
-                        cell_texts.append(f"{column_name}: {cell}")
-                row_text = "; ".join(cell_texts)
-                rows.append(row._replace(display_text=row_text))
-            row_start = row_end
+        ended_rows = [(cells, line_offsets[reader.line_num]) for cells in reader]
     except csv.Error:
         return None
+    first_cells, _ = ended_rows[0]
+    is_header = _is_header_row(first_cells)
+    header_cells = first_cells if is_header else []
+    may_be_header = is_header or _may_be_header(ended_rows)
+    rows: list[TextChunk] = []
+    row_start = 0
+    for cells, row_end in ended_rows:
+        if not rows and is_header:
+            rows.append(TextChunk(row_start, row_end, is_structural=True))
+        elif not any(cells) and rows:
+            rows[-1] = rows[-1]._replace(end=row_end, is_atomic=True)
+        else:
+            context_spans: RangeTuple = ()
+            if rows and may_be_header:
+                context_spans = (rows[0].span,)
+            named_cells = zip(header_cells, cells, strict=False)
+            cell_texts = [f"{name}: {cell}" for name, cell in named_cells if cell]
+            row_text = "; ".join(cell_texts)
+            row = TextChunk(
+                row_start,
+                row_end,
+                context_spans,
+                display_text=row_text,
+                is_atomic=True,
+            )
+            rows.append(row)
+        row_start = row_end
     if len(rows) == 1:
         return [TextChunk(0, len(text))]
     return fill_gaps(text, rows)
 
 
 def _is_header_row(cells: Sequence[str]) -> bool:
-    for cell in cells:
-        if cell[:1].isdigit():
-            return False
-    different_cells = set(cells)
-    return len(different_cells) == len(cells)
+    """Whether the cells are surely names: each once, and none begins with a digit."""
+    if any(cell[:1].isdigit() for cell in cells):
+        return False
+    return len(set(cells)) == len(cells)
+
+
+def _may_be_header(ended_rows: Sequence[tuple[list[str], int]]) -> bool:
+    """Whether the first row may hold names: no numbers, or some that count as years do.
+
+    It holds none if another row has one of its values in the same column.
+    """
+    first_cells, _ = ended_rows[0]
+    numbers = [cell for cell in first_cells if cell[:1].isdigit()]
+    are_whole = all(map(str.isdecimal, numbers))
+    if len(numbers) == len(first_cells) or not are_whole:
+        return False
+    steps = {abs(int(after) - int(before)) for before, after in pairwise(numbers)}
+    if numbers and steps != {1}:
+        return False
+    names = {(column, name) for column, name in enumerate(first_cells) if name}
+    other_rows = ended_rows[1:]
+    return all(names.isdisjoint(enumerate(cells)) for cells, _ in other_rows)
 
 
 # --- JSON
@@ -212,29 +236,24 @@ def json_line_chunks(text: str) -> list[TextChunk]:
         line = text[start:end]
         if not line.strip():
             continue
-        value = load_json(line)
-        row_text = render_json_value(value)
-        row = TextChunk(start, end, display_text=row_text, is_atomic=True)
-        rows.append(row)
+        row_text = render_json_value(load_json(line))
+        rows.append(TextChunk(start, end, display_text=row_text, is_atomic=True))
     return fill_gaps(text, rows)
 
 
-def json_chunks(text: str, chunk_string: InnerChunker) -> list[TextChunk] | None:
+def json_chunks(text: str, chunk_string: InnerChunker) -> list[TextChunk]:
     """Chunk a JSON text.
 
     Each element of a list of records is a chunk, and so are the fields around them
-    together. ``chunk_string`` splits long strings. None if ``text`` is no JSON object
-    or list.
+    together. ``chunk_string`` splits long strings.
     """
-    value = load_json(text)
-    if not isinstance(value, dict | list):
-        return None
+    return fill_gaps(text, _read_json(text, chunk_string).chunks)
+
+
+def _read_json(text: str, chunk_string: InnerChunker) -> _JsonChunker:
     chunker = _JsonChunker(text, chunk_string)
-    try:
-        chunker.add_container(skip_space(text, 0), value, (), ())
-    except (RecursionError, IndexError, ValueError):
-        return None
-    return fill_gaps(text, chunker.chunks)
+    chunker.add_container(skip_space(text, 0), load_json(text), (), ())
+    return chunker
 
 
 @dataclass(slots=True)
@@ -423,21 +442,16 @@ def _row_members(
     text: str, start: int, table_rows: TableRows
 ) -> dict[JsonPath, JsonMember]:
     """Return each part of each row by its path."""
-    wanted_paths = set(chain.from_iterable(table_rows))
-    open_paths: set[JsonPath] = set()
-    for path in wanted_paths:
-        for n in range(len(path)):
-            outer_path = path[:n]
-            open_paths.add(outer_path)
-    row_members: dict[JsonPath, JsonMember] = {}
+    depths = {len(path) for path in chain.from_iterable(table_rows)}
+    row_members = {}
     pending: list[tuple[JsonPath, int]] = [((), start)]
     while pending:
         path, position = pending.pop()
         for member in json_members(text, position):
             member_path = (*path, member.name)
-            if member_path in wanted_paths:
-                row_members[member_path] = member
-            elif member_path in open_paths:
+            row_members[member_path] = member
+            is_outer = len(member_path) < max(depths)
+            if is_outer and isinstance(member.value, dict | list):
                 pending.append((member_path, member.value_start))
     return row_members
 
@@ -494,11 +508,8 @@ def _is_row(value: Any) -> bool:
 
 def _path_header(path: JsonPath) -> str:
     """Return the names in a path; numbers say nothing to a reader."""
-    steps = []
-    for step in path:
-        if isinstance(step, str) and not step.isdigit():
-            steps.append(step)
-    return ".".join(steps)
+    names = [step for step in path if isinstance(step, str)]
+    return ".".join(name for name in names if not name.isdigit())
 
 
 def render_json_value(value: Any) -> str:
@@ -532,10 +543,7 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
 
 def find_item_lists(text: str) -> list[ItemList]:
     """Return the lists and tables of a JSON text, or the one list that Python printed."""
-    value = load_json(text)
-    if value is None:
+    if load_json(text) is None:
         row_spans = find_python_rows(text) or []
         return [ItemList(text.find("["), [row_spans])]
-    chunker = _JsonChunker(text, lambda string: [])
-    chunker.add_container(skip_space(text, 0), value, (), ())
-    return chunker.item_lists
+    return _read_json(text, lambda string: []).item_lists

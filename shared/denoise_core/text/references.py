@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from string import punctuation
 
@@ -19,26 +20,18 @@ def later_references(text: str, chunks: Sequence[TextChunk]) -> dict[int, list[i
     Returns:
         Indices by index, of short chunks only.
     """
-    namers: dict[str, list[int]] = {}
+    namers: defaultdict[str, list[int]] = defaultdict(list)
     for index, chunk in enumerate(chunks):
-        is_long = chunk.length > MAX_CHUNK_CHARACTERS
-        if chunk.is_structural or is_long:
+        if chunk.is_structural or chunk.length > MAX_CHUNK_CHARACTERS:
             continue
-        words = set()
-        chunk_text = chunk.text_of(text)
-        chunk_words = chunk_text.split()
-        for chunk_word in chunk_words:
-            bare_word = chunk_word.strip(punctuation)
-            words.add(bare_word)
+        words = {word.strip(punctuation) for word in chunk.text_of(text).split()}
         for word in filter(_is_identifier, words):
-            word_namers = namers.setdefault(word, [])
-            word_namers.append(index)
-    references: dict[int, list[int]] = {}
+            namers[word].append(index)
+    references: defaultdict[int, list[int]] = defaultdict(list)
     for indices in namers.values():
         if len(indices) == 2:
             earlier, later = indices
-            later_indices = references.setdefault(earlier, [])
-            later_indices.append(later)
+            references[earlier].append(later)
     return references
 
 

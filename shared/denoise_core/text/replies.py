@@ -138,7 +138,7 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
     >>> parse_number_ranges("2, 5-7"), parse_number_ranges("2 are relevant")
     ([(2, 2), (5, 7)], None)
     """
-    ranges: list[tuple[int, int]] = []
+    ranges = []
     separator = ","
     is_range = True
     for is_number, characters in itertools.groupby(text, str.isdecimal):

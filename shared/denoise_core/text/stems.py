@@ -95,12 +95,10 @@ def stem_word(word: str, language: str = "en") -> str:
     >>> stem_word("bridges"), stem_word("gebaut", "de")
     ('bridg', 'gebaut')
     """
-    if len(word) > 2 * _MAX_STEM_CHARACTERS:  # the cache counts words
-        return _stem_cached.__wrapped__(word, language)
-    return _stem_cached(word, language)
+    return _stem_cached(word[: 2 * _MAX_STEM_CHARACTERS], language)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536)  # counts words, which are short
 def _stem_cached(word: str, language: str) -> str:
     letters = word.replace("-", "").replace("'", "").replace("_", "")
     letters = letters[:_MAX_STEM_CHARACTERS]

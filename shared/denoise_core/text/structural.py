@@ -35,6 +35,7 @@ from denoise_core.text import lines, markup, records, tree_records
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.entries import answering_turns
 from denoise_core.text.json_spans import (
+    BYTE_ORDER_MARK,
     ListCut,
     TextEdit,
     apply_edits,
@@ -59,8 +60,8 @@ MAX_CONTEXT_SPANS = 6
 MAX_CONTEXT_CHARACTERS = 1000
 """Characters of them."""
 
-_TREE_FORMATS = ("xml", "yaml")
-_WHOLE_CHUNK_FORMATS = ("csv", "jsonl", "html")
+_WHOLE_STRUCTURE_FORMATS = ("csv", "xml", "yaml")
+_WHOLE_CHUNK_FORMATS = (*_WHOLE_STRUCTURE_FORMATS, "jsonl", "html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,7 @@ class ChunkedText:
     @property
     def scored_chunks(self) -> list[TextChunk]:
         """The chunks that are neither structure nor white space."""
-        scored_chunks = []
-        for chunk in self.chunks:
-            if chunk.is_scored_in(self.text):
-                scored_chunks.append(chunk)
-        return scored_chunks
+        return [chunk for chunk in self.chunks if chunk.is_scored_in(self.text)]
 
     def chunk_index(self, position: int) -> int:
         """Return the index of the chunk that holds this character."""
@@ -104,8 +101,7 @@ class ChunkedText:
         """Return the chunk's context (headings, header row, question) and own text."""
         context_texts = [chunk.header]
         for start, end in nearest_spans(chunk.context_spans):
-            span_text = self.readable_text(start, end)
-            context_texts.append(span_text.strip())
+            context_texts.append(self.readable_text(start, end).strip())
         context_text = "\n".join(filter(None, context_texts))
         chunk_text = chunk.display_text or chunk.text_of(self.text)
         return context_text, chunk_text
@@ -117,9 +113,8 @@ class ChunkedText:
         pronoun at a chunk's start refers to, and later chunks that refer to it or
         answer it.
         """
-        last_position = max(start, end - 1)
         first_index = self.chunk_index(start)
-        last_index = self.chunk_index(last_position)
+        last_index = self.chunk_index(max(start, end - 1))
         ranges: Ranges = []
         for index in range(first_index, last_index + 1):
             chunk = self.chunks[index]
@@ -175,34 +170,22 @@ class ChunkedText:
         ranges, context_spans = self._kept_and_context(kept_spans)
         if self.source_value is not None:
             return [(0, len(self.text))]  # it could not be read as JSON
-        if self.text_format in _TREE_FORMATS:
-            all_spans = merge_spans([*ranges, *context_spans])
-            dropped_spans = self._dropped_records(all_spans)
-            return complement_spans(dropped_spans, 0, len(self.text))
+        touched_chunks = self._touched_chunks(ranges)
         if self.text_format in _WHOLE_CHUNK_FORMATS:
-            ranges = self._whole_chunks(ranges)
+            ranges += [chunk.span for chunk in touched_chunks]
+        if self.text_format in _WHOLE_STRUCTURE_FORMATS:
+            ranges += [chunk.span for chunk in self.chunks if chunk.is_structural]
         # A chunk kept only as context brings no further context.
-        main_chunks = []
-        for chunk in self._touched_chunks(ranges):
+        for chunk in touched_chunks:
             if chunk.span not in context_spans:
-                main_chunks.append(chunk)
-        main_context = _context_spans(main_chunks)
-        retained_spans = merge_spans([*main_context, *ranges])
+                ranges += chunk.context_spans
+        retained_spans = merge_spans(ranges)
         if self.text_format != "html":
             return retained_spans
-        tag_spans: Ranges = []
+        tag_spans = []
         for start, end in complement_spans(retained_spans, 0, len(self.text)):
             tag_spans += markup.unmatched_tags(self.text, start, end)
         return merge_spans([*retained_spans, *tag_spans])
-
-    def _dropped_records(self, kept_spans: Ranges) -> Ranges:
-        """Return the merged ranges of the records without a kept character."""
-        dropped_spans = []
-        for chunk in self.chunks:
-            is_dropped = not clip_spans(kept_spans, *chunk.span)
-            if is_dropped and not chunk.is_structural:
-                dropped_spans.append(chunk.span)
-        return merge_spans(dropped_spans)
 
     def list_cuts(self, kept_spans: Iterable[Range]) -> tuple[list[ListCut], Ranges]:
         """Return what leaves JSON, or a list that Python printed.
@@ -243,20 +226,7 @@ class ChunkedText:
 
     def _touched_chunks(self, ranges: Ranges) -> list[TextChunk]:
         """Return the chunks that merged ranges touch."""
-        touched_chunks = []
-        for chunk in self.chunks:
-            if clip_spans(ranges, *chunk.span):
-                touched_chunks.append(chunk)
-        return touched_chunks
-
-    def _whole_chunks(self, ranges: Ranges) -> Ranges:
-        """Return the chunks that merged ranges touch, and the header row, merged."""
-        whole_spans = []
-        for chunk in self._touched_chunks(ranges):
-            whole_spans.append(chunk.span)
-        if self.text_format == "csv":
-            whole_spans += [chunk.span for chunk in self.chunks if chunk.is_structural]
-        return merge_spans(whole_spans)
+        return [chunk for chunk in self.chunks if clip_spans(ranges, *chunk.span)]
 
     def _has_inner_tags(self, chunk: TextChunk) -> bool:
         if self.text_format != "html":
@@ -317,7 +287,7 @@ def nearest_spans(context_spans: RangeTuple) -> Ranges:
     if len(chosen_spans) > MAX_CONTEXT_SPANS:
         chosen_spans[1 : 1 - MAX_CONTEXT_SPANS] = []
     remaining_characters = MAX_CONTEXT_CHARACTERS
-    read_spans: Ranges = []
+    read_spans = []
     for start, end in reversed(chosen_spans):
         read_end = min(end, start + remaining_characters)
         if start < read_end:
@@ -344,6 +314,8 @@ def _chunk_string(text: str) -> ChunkedText:
         or markup.detect_markup(text)
         or lines.detect_line_format(text)
     )
+    if text.startswith(BYTE_ORDER_MARK) and text_format != "json":
+        return _chunk_after_marks(text)
     chunks = None
     if text_format in _FORMAT_CHUNKERS:
         chunk_format = _FORMAT_CHUNKERS[text_format]
@@ -361,18 +333,40 @@ def _chunk_string(text: str) -> ChunkedText:
             FREE_CHUNKS + paid_chunks,
             shows_structure=text_format != "html",
         )
-    if not any(chunk.is_scored_in(text) for chunk in chunks):
+    if not any(chunk.is_scored_in(text) or chunk.display_text for chunk in chunks):
         # Nothing but structure: keep it scorable, by its beginning.
         text_start = text[:MAX_CONTEXT_CHARACTERS]
         whole_chunk = TextChunk(0, len(text), display_text=text_start)
         chunks = [whole_chunk]
-    references: dict[int, list[int]] = {}
+    references = {}
     if text_format in (lines.PLAIN_TEXT, lines.LOG_ENTRIES):
         references = later_references(text, chunks)
     if text_format == lines.LOG_ENTRIES:
         for asking, answering in answering_turns(text, chunks):
             references.setdefault(asking, []).append(answering)
     return ChunkedText(text, text_format, tuple(chunks), references=references)
+
+
+def _chunk_after_marks(text: str) -> ChunkedText:
+    """Chunk the text after byte order marks, which become part of the first chunk."""
+    bare_text = text.lstrip(BYTE_ORDER_MARK)
+    mark_count = len(text) - len(bare_text)
+
+    def shift_span(span: Range) -> Range:
+        start, end = span
+        return start and start + mark_count, end + mark_count
+
+    chunked = _chunk_string(bare_text)
+    chunks = []
+    for chunk in chunked.chunks:
+        start, end = shift_span(chunk.span)
+        shifted_chunk = chunk._replace(
+            start=start,
+            end=end,
+            context_spans=tuple(map(shift_span, chunk.context_spans)),
+        )
+        chunks.append(shifted_chunk)
+    return replace(chunked, text=text, chunks=tuple(chunks))
 
 
 def _chunk_embedded(text: str) -> list[TextChunk]:

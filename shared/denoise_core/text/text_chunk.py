@@ -33,7 +33,8 @@ class TextChunk(NamedTuple):
         display_text: What the scorer reads instead of the raw characters; ``""``
             for the raw characters.
         is_structural: True for a heading with text under it, a header row, markup.
-            Such a chunk is not scored; it stays only as context of a kept chunk.
+            Such a chunk is not scored and stays only as context of a kept chunk, unless
+            it has a ``display_text``: values outside the records of a YAML or XML file.
         is_atomic: True if the chunk cannot be split further. Half a record is
             useless.
         path: Keys and element numbers that lead to a JSON value.

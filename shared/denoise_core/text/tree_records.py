@@ -1,7 +1,8 @@
 """Records of YAML and XML, found by their parsers: list items and repeated elements.
 
 A record is whole lines of YAML, or an element of XML from its opening to its closing
-tag, so what is left without it can be parsed. Everything else is structure.
+tag, so what is left without it can be parsed. Everything else is structure. Where YAML
+without records is long, it is cut at its keys, and their parents' lines are context.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 from xml.parsers import expat
 
-from denoise_core.spans import Range, Ranges
-from denoise_core.text.json_spans import BYTE_ORDER_MARK
-from denoise_core.text.markup import strip_tags
-from denoise_core.text.text_chunk import TextChunk, fill_gaps, line_at
+from denoise_core.spans import Range, Ranges, RangeTuple, clip_spans
+from denoise_core.text.markup import INLINE_TAGS, detect_markup, strip_tags
+from denoise_core.text.text_chunk import (
+    MAX_CHUNK_CHARACTERS,
+    TextChunk,
+    fill_gaps,
+    line_at,
+)
 
 try:
     yaml: Any = import_module("yaml")
@@ -27,23 +33,44 @@ except ModuleNotFoundError:  # the adapters' frameworks bring PyYAML, the core d
 MAX_PARSED_CHARACTERS = 400_000
 """A longer text is not parsed as YAML, which takes a second for so many characters."""
 
+_MAX_DEPTH = 12  # levels of nesting that are cut
 _MIN_LINES = 6
 _MIN_YAML_LINES = 0.8  # of the lines look like YAML before it is parsed
+_DOCUMENT_MARK = "---"
 _BLOCK_MARKS = ("|", "|-", "|+", ">", ">-", ">+")
 
 
 def detect_tree_format(text: str) -> str:
     """Return ``"xml"``, ``"yaml"``, or ``""`` for neither."""
-    text_head = text.removeprefix(BYTE_ORDER_MARK).lstrip()[:200]
-    text_head = text_head.lower()
+    text_head = text.lstrip()[:200].lower()
     if text_head.startswith("<"):
         is_page = text_head.startswith(("<!doctype html", "<html"))
-        if is_page:
+        root = None if is_page else parse_xml(text)
+        if root is None or (_is_html(root) and detect_markup(text)):
             return ""
-        return "" if parse_xml(text) is None else "xml"
+        return "xml"
     if _looks_like_yaml(text) and load_yaml_nodes(text) is not None:
         return "yaml"
     return ""
+
+
+def _is_html(root: XmlElement) -> bool:
+    """Whether an element, and most of those in it, are blocks of HTML with content.
+
+    Pages, and above all parts of them, may be well-formed XML. The names of blocks are
+    those that CommonMark lists. A block holds HTML too: ``<li><price>5</price></li>``
+    is of another vocabulary.
+    """
+    from markdown_it.common.html_blocks import block_names
+
+    html_names = {*block_names, *INLINE_TAGS}
+    block_count = 0
+    for child in root.children:
+        inner_html = [e for e in child.children if e.name.lower() in html_names]
+        has_content = child.has_text or bool(inner_html)
+        if has_content and 2 * len(inner_html) >= len(child.children):
+            block_count += child.name.lower() in block_names
+    return root.name.lower() in block_names and 2 * block_count > len(root.children)
 
 
 # --- YAML
@@ -158,21 +185,119 @@ def _outer_nodes(roots: Sequence[Any]) -> Iterator[Any]:
 
 
 def yaml_chunks(text: str) -> list[TextChunk] | None:
-    """Chunk a YAML text: one chunk for each item of its outermost lists of objects."""
-    item_spans = _find_yaml_items(text)
-    if not item_spans:
-        return [TextChunk(0, len(text), is_atomic=True)]
-    chunks = []
-    for start, end in sorted(item_spans):
-        chunk = TextChunk(start, end, is_atomic=True)
-        chunks.append(chunk)
-    return fill_gaps(text, chunks)
+    """Chunk a YAML text: one chunk for each item of its outermost lists of objects.
+
+    What is around them is structure, cut at its keys if it is long.
+    """
+    roots = load_yaml_nodes(text) or []
+    item_spans = _find_yaml_items(text, roots)
+    items = [TextChunk(*span, is_atomic=True) for span in sorted(item_spans)]
+    entries = [(root, root) for root in roots]
+    parts = list(_yaml_parts(text, (0, len(text)), entries, _DOCUMENT_MARK, ()))
+    tiled_chunks = []
+    for chunk in fill_gaps(text, items):
+        if not chunk.is_structural:
+            tiled_chunks.append(chunk)
+            continue
+        pieces = [chunk]
+        if chunk.length > MAX_CHUNK_CHARACTERS:
+            pieces = _clip_chunks(parts, chunk.span)
+        for piece in pieces:
+            raw_text = piece.text_of(text)
+            structural_piece = piece._replace(
+                display_text=raw_text if _has_yaml_value(raw_text) else "",
+                is_structural=True,
+                is_atomic=True,
+            )
+            tiled_chunks.append(structural_piece)
+    return tiled_chunks
 
 
-def _find_yaml_items(text: str) -> Ranges:
+def _clip_chunks(chunks: Iterable[TextChunk], span: Range) -> list[TextChunk]:
+    """Return the parts of these chunks that are inside a range."""
+    clipped_chunks = []
+    for chunk in chunks:
+        for start, end in clip_spans([chunk.span], *span):
+            clipped_chunks.append(chunk._replace(start=start, end=end))
+    return clipped_chunks
+
+
+def _yaml_parts(
+    text: str,
+    span: Range,
+    entries: Sequence[tuple[Any, Any]],
+    mark: str,
+    context_spans: RangeTuple,
+) -> Iterator[TextChunk]:
+    """Yield the parts that tile a value: one for each of its entries if it is long.
+
+    Args:
+        text: The whole text.
+        span: The lines of the value and of its key.
+        entries: The first node and the value of each key, list item or document.
+        mark: What begins an entry: ``""`` before a key, ``"-"``, or ``"---"``.
+        context_spans: The lines of the keys above.
+    """
+    start, end = span
+    part_starts = [
+        _yaml_entry_start(text, first_node.start_mark, mark)
+        for first_node, _ in entries
+    ]
+    bounds = [*part_starts, end]
+    is_long = end - start > MAX_CHUNK_CHARACTERS
+    is_deep = len(context_spans) >= _MAX_DEPTH
+    has_own_lines = bounds[0] >= start and bounds == sorted(set(bounds))
+    if is_deep or not is_long or not has_own_lines:
+        yield TextChunk(start, end, context_spans)
+        return
+    head = TextChunk(start, bounds[0], context_spans)
+    if head.length:
+        yield head
+        context_spans = (*context_spans, head.span)
+    for (_, value), part in zip(entries, pairwise(bounds), strict=True):
+        mark = ""
+        inner_entries: Sequence[tuple[Any, Any]] = ()
+        if isinstance(value, yaml.MappingNode):
+            inner_entries = value.value
+        elif isinstance(value, yaml.SequenceNode):
+            mark = "-"
+            inner_entries = [(item, item) for item in value.value]
+        yield from _yaml_parts(text, part, inner_entries, mark, context_spans)
+
+
+def _yaml_entry_start(text: str, node_mark: Any, mark: str) -> int:
+    """Return where the lines of an entry begin; -1 if it shares its first line.
+
+    Comments right above it are part of it, and so is the mark of a document.
+    """
+    start, _ = line_at(text, node_mark.index)
+    line_start = text[start : node_mark.index].strip()
+    starts_above = [" " * node_mark.column + "#"]
+    if mark == _DOCUMENT_MARK:
+        starts_above.append(mark)
+    elif line_start != mark:
+        return -1
+    while start:
+        line_above, _ = line_at(text, start - 1)
+        if not text.startswith(tuple(starts_above), line_above):
+            break
+        start = line_above
+    return start
+
+
+def _has_yaml_value(text: str) -> bool:
+    """Whether a line is more than a key, a comment or a mark between documents."""
+    for line in text.split("\n"):
+        content = line.strip()
+        if content and not content.startswith(("#", "---")) and content[-1] != ":":
+            return True
+    return False
+
+
+def _find_yaml_items(text: str, roots: Sequence[Any]) -> Ranges:
     """Return the lines of each item of the outermost lists of objects, in any order."""
-    item_spans: Ranges = []
-    for node in _outer_nodes(load_yaml_nodes(text) or ()):
+    item_spans = []
+    for node in _outer_nodes(roots):
         if not isinstance(node, yaml.SequenceNode) or node.flow_style:
             continue
         has_items = len(node.value) > 1
@@ -183,20 +308,19 @@ def _find_yaml_items(text: str) -> Ranges:
 
 def _yaml_item_spans(text: str, node: Any) -> Ranges:
     """Return the lines of each item of a list; empty if two items share a line."""
-    item_starts = []
+    bounds = []
     for item in node.value:
         item_start, _ = line_at(text, item.start_mark.index)
-        item_starts.append(item_start)
+        bounds.append(item_start)
     node_end = node.end_mark.index
     end, _ = line_at(text, node_end)
     text_after = text[node_end:]
     if not text_after.strip():
         end = len(text)
-    line_starts = sorted(set(item_starts))
-    if item_starts != line_starts or item_starts[-1] >= end:
+    bounds.append(end)
+    if bounds != sorted(set(bounds)):
         return []
-    item_ends = [*item_starts[1:], end]
-    return list(zip(item_starts, item_ends, strict=True))
+    return list(pairwise(bounds))
 
 
 # --- XML
@@ -214,6 +338,7 @@ class XmlElement:
     start: int
     end: int = 0
     has_attributes: bool = False
+    has_text: bool = False
     children: list[XmlElement] = field(default_factory=list)
 
 
@@ -232,14 +357,21 @@ def parse_xml(text: str) -> XmlElement | None:
 
     def end_element(name: str) -> None:
         element = open_elements.pop()
-        # The parser is before the closing tag; of an empty element, before it.
-        element.end = _tag_end(source, parser.CurrentByteIndex)
+        # The parser is before a closing tag, and after an element that is one tag.
+        element.end = parser.CurrentByteIndex
+        is_empty = not element.children and not element.has_text
+        if not is_empty or source[element.end - 2 : element.end] != b"/>":
+            element.end = _tag_end(source, element.end)
+
+    def add_text(content: str) -> None:
+        open_elements[-1].has_text = True
 
     def refuse_document_type(*arguments: Any) -> None:
         raise _RefusedDeclaration
 
     parser.StartElementHandler = start_element
     parser.EndElementHandler = end_element
+    parser.CharacterDataHandler = add_text
     parser.StartDoctypeDeclHandler = refuse_document_type
     source = text.strip().encode("utf-8", "replace")
     try:
@@ -273,7 +405,7 @@ def find_xml_records(text: str) -> Ranges | None:
         return None
     source = text.strip().encode("utf-8", "replace")
     records = _collect_xml_records(root)
-    spans: Ranges = []
+    spans = []
     end = len(text) - len(text.lstrip())
     previous_end = 0
     for record in records:
@@ -309,14 +441,13 @@ def _collect_xml_records(root: XmlElement) -> list[XmlElement]:
 
 def xml_chunks(text: str) -> list[TextChunk] | None:
     """Chunk XML: one chunk for each record, and structure around them."""
-    records: list[Range] | None = find_xml_records(text)
-    if not records:
+    record_spans = find_xml_records(text)
+    if not record_spans:
         return [TextChunk(0, len(text), is_atomic=True)]
-    chunks = []
-    for start, end in records:
-        raw_record = text[start:end]
-        spaced_record = raw_record.replace("><", "> <")
-        record_text = strip_tags(spaced_record)
-        chunk = TextChunk(start, end, display_text=record_text, is_atomic=True)
-        chunks.append(chunk)
-    return fill_gaps(text, chunks)
+    records = [TextChunk(*span, is_atomic=True) for span in record_spans]
+    tiled_chunks = []
+    for chunk in fill_gaps(text, records):
+        spaced_text = chunk.text_of(text).replace("><", "> <")
+        shown_text = strip_tags(spaced_text).strip()
+        tiled_chunks.append(chunk._replace(display_text=shown_text))
+    return tiled_chunks

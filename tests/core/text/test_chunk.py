@@ -1,5 +1,6 @@
 """Spans tile the text, whatever the text; sentences are cut where a reader would cut them."""
 
+import contextvars
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from laws import check_tiling
 
 from denoise_core import InputError, Passage, Span
+from denoise_core.cancellation import CancelToken
 from denoise_core.errors import ContractViolation
 from denoise_core.text.chunk import (
     extract_spans,
@@ -112,8 +114,7 @@ def test_spans_of_an_earlier_result_refer_to_its_present_text():
 @pytest.mark.parametrize("space", "\u00a0\u2003\u3000\u2028\x85\u202f")
 def test_a_wide_space_before_a_full_stop_breaks_nothing(space):
     """The splitter panicked, and a panic is no `Exception`: it passed every error policy."""
-    found = sentences(f"Signed: M{space}. Smith. The next one.")
-    assert found[-1] == "The next one."
+    assert sentences(f"Signed: M{space}. Smith. The next one.")[-1] == "The next one."
 
 
 def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
@@ -126,3 +127,22 @@ def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
     monkeypatch.setattr("sentencex.get_sentence_boundaries", panic)
     with pytest.raises(ContractViolation, match="not a char boundary"):
         sentence_spans(Passage("A text by itself.", "p"))
+
+
+class CancelledLater(CancelToken):
+    """Nobody waits any more once it has been asked three times."""
+
+    asked = 0
+
+    def is_cancelled(self):
+        self.asked += 1
+        return self.asked > 3
+
+
+def test_cutting_a_long_text_stops_when_nobody_waits_for_it():
+    """A megabyte that had run out of time was cut to its end, beside the requests after it."""
+    token = CancelledLater()
+    passage = Passage("It rains here. " * 10_000, "long")
+    with pytest.raises(TimeoutError):
+        contextvars.copy_context().run(token.run_in, lambda: sentence_spans(passage))
+    assert token.asked == 4

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from growing_texts import numbered_texts
 from hypothesis import given
@@ -12,7 +11,6 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.selection import ScoreCalibration
 from denoise_core.ranking import keep_top
 from denoise_core.testing import FunctionScorer
 
@@ -62,8 +60,6 @@ BY_SECTION = cut(SHEET, "## Elec", "| Fuse")
 FUSE = "| Fuse | 6 A |\n"
 CARE = cut(SHEET, "## Care")
 OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
-OF_PRICES = cut(PRICES, "A9", "A30", source="p.csv")
-UNPLACED_PRICES = cut(PRICES, "A9", "A30", source="p.csv", placed=False)
 
 
 @pytest.mark.parametrize(
@@ -88,25 +84,32 @@ UNPLACED_PRICES = cut(PRICES, "A9", "A30", source="p.csv", placed=False)
         ),
         # Pieces without a place share the title and nothing else.
         (cut(SHEET, "## Elec", "| Fuse", placed=False), "6 A", [TITLE, FUSE]),
+        (
+            cut(f"\ufeff{SHEET}", "## Elec", "| Fuse", placed=False),
+            "6 A",
+            [f"\ufeff{TITLE}", FUSE],
+        ),
         # A piece far from the first one does not get its section.
         ([cut(SHEET, "| Supply")[0], CARE[1]], "run dry", [TITLE, CARE[1].text]),
-        (OF_PRICES[::-2], "bolt 33", ["A33,bolt 33,33.10\n", "code,item,price"]),
-        (
-            UNPLACED_PRICES[::-2],
-            "bolt 33",
-            ["A33,bolt 33,33.10\n", "code,item,price"],
-        ),
-        # A source that is no file joins nothing.
-        (cut(SHEET, "## Care", source="wiki"), "run dry", [CARE[1].text]),
-        (cut(SHEET, "## Care", source=""), "run dry", [CARE[1].text]),
-        (cut(SHEET, "## Care", source=None), "run dry", [CARE[1].text]),
-        (cut(SHEET, "## Care", source=3), "run dry", [CARE[1].text]),
     ],
 )
 def test_a_kept_piece_comes_with_what_other_pieces_of_its_document_say_of_it(
     pieces, phrase, kept_texts
 ):
     assert keep_phrase(phrase, pieces) == kept_texts
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_a_row_comes_with_the_header_row_of_its_file(placed):
+    pieces = cut(PRICES, "A9", "A30", source="p.csv", placed=placed)
+    kept_texts = ["A33,bolt 33,33.10\n", "code,item,price"]
+    assert keep_phrase("bolt 33", pieces[::-2]) == kept_texts
+
+
+@pytest.mark.parametrize("source", ["wiki", "", None, 3])
+def test_a_source_that_is_no_file_joins_nothing(source):
+    (kept_text,) = keep_phrase("run dry", cut(SHEET, "## Care", source=source))
+    assert kept_text == CARE[1].text
 
 
 def test_two_documents_that_name_one_source_are_not_joined():
@@ -129,15 +132,6 @@ def test_overlapping_pieces_are_each_kept_or_dropped_once(positions, overlap, da
     for keep in (1, 0.3):
         result = ENDDenoiser(scorer, keep=keep, chunker="auto").denoise("q", pieces)
         check_result(pieces, result)
-
-
-def test_the_best_piece_of_each_document_may_be_further_below_the_best_score():
-    rule = ScoreCalibration({0.1: 1.0}, None, 9.0, 100).rule(0.1)
-    scores = np.array([5, 4.9, 4.8, 4.6, 3.7, 3.66, 2.0, 1.9], dtype=np.float32)
-    by_document = replace(rule, documents=(0, 0, 0, 0, 1, 1, 2, 2))
-    for choosing, count in ((by_document, 5), (rule, 4)):
-        kept_mask = choosing.choose(scores, [""] * 8)
-        assert np.flatnonzero(kept_mask).tolist() == list(range(count))
 
 
 def test_a_passage_kept_for_its_title_ranks_with_its_piece_and_gives_way_first():

@@ -95,6 +95,7 @@ EQUIVALENT_TEXTS = [
     ("The Heron G weighs 10.9 kg.", "model,kg,price_eur,stock\nHeron G,10.9,1590,9"),
     ("The Heron G costs 1590 euros.", "model,kg,price_eur,stock\nHeron G,10.9,1590,9"),
     ("The Heron G costs 1590 euros.", "model | price_eur\nHeron G | 1590"),
+    ("It opens at 8:00.", "It is open from 08:00."),
 ]
 DIFFERENT_TEXTS = [
     ("It cost $3.2 billion.", "It cost $3.2 million.", "number"),
@@ -107,6 +108,7 @@ DIFFERENT_TEXTS = [
     ("Luc Berger built it.", "Jean-Luc Berger built it.", "name"),
     ("The Heron G costs 1690 euros.", "Heron G,10.9,1590,9", "number"),
     ("It costs 20.9 euros.", "Heron G,20,339,17", "number"),
+    ("It opens at 8:00.", "It opens at 18:00.", "number"),
 ]
 
 

@@ -1,7 +1,5 @@
 """The language of a text: an alarm needs evidence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

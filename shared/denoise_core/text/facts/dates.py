@@ -97,7 +97,7 @@ def covers_date(claimed_date: str, source_dates: Sequence[str]) -> bool:
 
     July 4th may be in one date and 1962 in another.
     """
-    stated_parts: set[int] = set()
+    stated_parts = set()
     for source_date in source_dates:
         if not entails_date(claimed_date, source_date):
             continue

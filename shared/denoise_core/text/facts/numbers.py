@@ -256,6 +256,8 @@ def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] |
         values = parse_digits(lexeme.text, language)
         if is_identifier or not values:
             norm = lexeme.folded_text
+            if norm[2:3] == ":":
+                norm = norm.removeprefix("0")  # 08:00 is 8:00
             return Fact("number", norm, lexeme.start, lexeme.end), after
         return _measured_number(lexemes, i, values)
     if lexeme.kind != "word":
