@@ -19,10 +19,9 @@ from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import TokenLimit
 from denoise_core.local.generation import LocalLLM
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.layout import PAIR, PASSAGE, QUERY, SCQ, Layout
+from denoise_core.local.layout import PASSAGE, QUERY, SCQ, Layout
 
 __all__ = [
-    "PAIR",
     "PASSAGE",
     "QUERY",
     "SCQ",

@@ -65,9 +65,8 @@ def calibrate_scorer(
             texts = [p.text_with_header for p in question.passages]
             scores = check_no_nan(scorer.score(question.text, texts))
             scored_lists.append((scores, question.labels))
-    return calibrate_margins(
-        {"your questions": scored_lists}, risks=promised_risks(len(scored_lists), risk)
-    )
+    risks = promised_risks(len(scored_lists), risk)
+    return calibrate_margins({"your questions": scored_lists}, risks=risks)
 
 
 def promised_risks(question_count: int, risk: float | None = None) -> list[float]:
@@ -78,15 +77,8 @@ def promised_risks(question_count: int, risk: float | None = None) -> list[float
     """
     if risk is not None and not 0 < risk < 1:
         raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    requested_risk = risk
-    if requested_risk is None:
-        requested_risk = max(CALIBRATED_RISKS)
-    if question_count < min_question_count(requested_risk):
-        raise InputError(
-            f"a risk of {100 * requested_risk:g} % needs {min_question_count(requested_risk)} "
-            f"calibration questions with a relevant passage, here are {question_count}: "
-            "give more, or accept a higher risk"
-        )
+    requested_risk = risk or max(CALIBRATED_RISKS)
+    _check_question_count(question_count, requested_risk)
     risks = {requested_risk}
     for calibrated_risk in CALIBRATED_RISKS:
         if question_count >= min_question_count(calibrated_risk):
@@ -94,16 +86,13 @@ def promised_risks(question_count: int, risk: float | None = None) -> list[float
     return sorted(risks)
 
 
-def _lists_with_gold(
-    scored_lists: Iterable[tuple[Floats, Sequence[bool]]],
-) -> list[ScoredList]:
-    """The questions with a relevant chunk, their labels as a mask."""
-    gold_lists = []
-    for chunk_scores, chunk_labels in scored_lists:
-        is_gold = np.asarray(chunk_labels, dtype=np.bool_)
-        if is_gold.any():
-            gold_lists.append((chunk_scores, is_gold))
-    return gold_lists
+def _check_question_count(question_count: int, risk: float) -> None:
+    if question_count < min_question_count(risk):
+        raise InputError(
+            f"a risk of {100 * risk:g} % needs {min_question_count(risk)} "
+            f"calibration questions with a relevant passage, here are {question_count}: "
+            "give more, or accept a higher risk"
+        )
 
 
 def min_question_count(risk: float) -> int:
@@ -158,26 +147,25 @@ def calibrate_margins(
     Raises:
         InputError: Too few questions for a risk.
     """
-    question_sets = {}
+    question_sets: dict[str, list[ScoredList]] = {}
+    best_scores = []
+    list_lengths = []
     for set_name, scored_lists in scored_sets.items():
-        gold_lists = _lists_with_gold(scored_lists)
-        if gold_lists:
-            question_sets[set_name] = gold_lists
+        for scores, labels in scored_lists:
+            is_gold = np.asarray(labels, dtype=np.bool_)
+            if is_gold.any():
+                question_sets.setdefault(set_name, []).append((scores, is_gold))
+                best_scores.append(float(scores.max()))
+                list_lengths.append(len(scores))
     if not question_sets:
         raise InputError(
             "no question has a relevant passage: there is nothing to calibrate on"
         )
-    best_scores: list[float] = []
-    list_lengths: list[int] = []
-    for gold_lists in question_sets.values():
-        best_scores += [float(list_scores.max()) for list_scores, _ in gold_lists]
-        list_lengths += [len(list_scores) for list_scores, _ in gold_lists]
     floor_score = None
     if miss_rate is not None:
         floor_score = float(np.quantile(best_scores, miss_rate))
-    margin_of_risk = {risk: _smallest_margin(question_sets, risk) for risk in risks}
     return ScoreCalibration(
-        margin_of_risk,
+        {risk: _smallest_margin(question_sets, risk) for risk in risks},
         floor_score,
         max(best_scores),
         len(best_scores),
@@ -194,12 +182,7 @@ def _smallest_margin(
     On average over the mix; raises `InputError` for too few questions.
     """
     n = sum(map(len, question_sets.values()))
-    min_count = min_question_count(risk)
-    if n < min_count:
-        raise InputError(
-            f"a risk of {100 * risk:g} % needs {min_count} calibration questions, here "
-            f"are {n}: calibrate on more, or accept a higher risk"
-        )
+    _check_question_count(n, risk)
     margin_costs = []
     loss_weights = []
     for scored_lists in question_sets.values():
@@ -242,41 +225,35 @@ def required_text_fraction(
         ``(1 + resamples,)``: the estimate, then one value per bootstrap sample.
     """
     question_of_passage = np.unique(groups, return_inverse=True)[1]
-    columns = [np.asarray(column, np.float64) for column in (scores, gold, sizes)]
-    question_rows: list[tuple[Doubles, ...]] = []
+    passage_rows = np.column_stack([scores, gold, sizes]).astype(np.float64)
+    question_rows: list[Doubles] = []
     for question in range(question_of_passage.max() + 1):
-        is_row = question_of_passage == question
-        row_scores, row_gold, row_sizes = [column[is_row] for column in columns]
-        if row_gold.any():
-            score_distance = row_scores.max() - row_scores
-            text_total = max(1e-9, row_sizes.sum())
-            rows = (
-                score_distance / np.log1p(len(row_scores)),
-                row_gold / row_gold.sum(),
-                row_sizes / text_total,
-                np.full(len(row_scores), len(question_rows)),
+        own_rows = passage_rows[question_of_passage == question]
+        own_scores, own_gold, own_sizes = own_rows.T
+        if own_gold.any():
+            distance = own_scores.max() - own_scores
+            columns = (
+                distance / np.log1p(len(own_rows)),
+                own_gold / own_gold.sum(),
+                own_sizes / max(1e-9, own_sizes.sum()),
+                np.full(len(own_rows), len(question_rows)),
             )
-            question_rows.append(rows)
-    score_distance, gold_fraction, text_fraction, row_questions = np.concatenate(
-        question_rows, axis=1
-    )
-    distance_order = np.argsort(score_distance, kind="stable")
+            question_rows.append(np.column_stack(columns))
+    rows = np.concatenate(question_rows)
+    distance, gold_fraction, text_fraction, row_questions = rows[
+        np.argsort(rows[:, 0], kind="stable")
+    ].T
     # Passages of equal distance are kept together.
-    ascending = score_distance[distance_order]
-    last_of_ties = np.searchsorted(ascending, ascending, side="right") - 1
-    gold_fraction = gold_fraction[distance_order]
-    text_fraction = text_fraction[distance_order]
-    question_of_row = row_questions[distance_order].astype(np.intp)
+    end_of_ties = np.searchsorted(distance, distance, side="right")
     n = len(question_rows)
     generator = np.random.default_rng(0)
     bootstrap_samples = generator.multinomial(n, np.full(n, 1 / n), resamples)
     text_estimates = []
     for repeat_counts in (np.ones(n), *bootstrap_samples):
-        row_weight = repeat_counts[question_of_row]
+        row_weight = repeat_counts[row_questions.astype(np.intp)]
         kept_gold = np.cumsum(gold_fraction * row_weight)
         first_enough = int(np.searchsorted(kept_gold, fraction * n - 1e-9))
-        stop_row = last_of_ties[min(first_enough, len(distance_order) - 1)] + 1
-        weighted_text = text_fraction * row_weight
-        kept_text = weighted_text[:stop_row].sum()
+        stop_row = end_of_ties[min(first_enough, len(rows) - 1)]
+        kept_text = (text_fraction * row_weight)[:stop_row].sum()
         text_estimates.append(float(kept_text / n))
     return np.array(text_estimates)

@@ -15,21 +15,14 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from denoise_core.end.probe import Head, format_heads
-from denoise_core.end.reader import (
-    Floats,
-    HiddenReader,
-    LayerStates,
-    ReadingSettings,
-    StatesByLayer,
-)
+from denoise_core.end.reader import Floats, HiddenReader, LayerStates, StatesByLayer
 from denoise_core.errors import InputError
 from denoise_core.local.batching import split_windows
-from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import LISTWISE
 
 if TYPE_CHECKING:
@@ -37,43 +30,18 @@ if TYPE_CHECKING:
 
     from denoise_core.local.block_attention import BlockPrompt
     from denoise_core.local.blocks import Norm
-    from denoise_core.local.loading import LoadOptions
 
 
 class HeadReader(HiddenReader):
     """Reads the attention that a question's tokens give each passage.
 
-    The arguments are those of `HiddenReader`, and:
-
-    Args:
-        heads: Read these alone; every head of a layer when ().
-
-    The question has to follow the passage in the layout.
+    The arguments are those of `HiddenReader`; pooling and normalisation do not matter. The
+    question has to follow the passage in the layout. Every head of a layer is read, or
+    those of `with_heads` alone.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        heads: Sequence[Head] = (),
-        tokenizer: Any = None,
-        settings: ReadingSettings | None = None,
-        load: LoadOptions | None = None,
-        first_layers: int | None = None,
-        prefix: PrefixCache | None = None,
-    ) -> None:
-        settings = settings or ReadingSettings()
-        super().__init__(
-            model,
-            tokenizer=tokenizer,
-            settings=ReadingSettings(
-                layout=settings.layout or LISTWISE, max_tokens=settings.max_tokens
-            ),
-            load=load,
-            first_layers=first_layers,
-            prefix=prefix,
-        )
-        self.heads = tuple(heads)
+    default_layout = LISTWISE
+    heads: tuple[Head, ...] = ()
 
     def with_heads(self, heads: Sequence[Head]) -> HeadReader:
         """A reader of these heads alone that shares the model and the cache."""
@@ -120,8 +88,8 @@ class HeadReader(HiddenReader):
         blocks = [layer - 1 for layer in sorted_layers]
         if self.heads:
             blocks = sorted({block for block, _ in self.heads})
-        lists: list[dict[int, Floats]] = []
-        text_index: list[int] = []
+        lists = []
+        text_index = []
         for _, group in itertools.groupby(enumerate(pairs), key=_question_of_pair):
             numbers, list_pairs = zip(*group, strict=True)
             with partial_forward.lock:
@@ -184,8 +152,8 @@ class HeadReader(HiddenReader):
                 "the passages; give a layout with PASSAGE before QUERY"
             )
         window = attention_window(self.backbone.partial_forward)
-        windows: list[tuple[int, ...]] = []
-        window_index: list[int] = []
+        windows = []
+        window_index = []
         for text_number, ids in enumerate(text_ids):
             room = len(ids) or 1
             if window is not None:

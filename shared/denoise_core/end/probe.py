@@ -76,13 +76,14 @@ class HiddenStateSpec:
         kind, *head_names = self.pooling.split()
         if kind != ATTENTION:
             return ()
+        heads = []
         try:
-            heads = []
             for name in head_names:
-                heads.append(_parse_head(name))
-            return tuple(heads)
+                block, head = name.split(".")
+                heads.append((int(block), int(head)))
         except ValueError as error:
             raise InputError(f"pooling={self.pooling!r}: {error}") from error
+        return tuple(heads)
 
     @property
     def width(self) -> int:
@@ -282,11 +283,6 @@ def format_heads(heads: Iterable[Head]) -> str:
     return " ".join(pooling_words)
 
 
-def _parse_head(name: str) -> Head:
-    block, head = name.split(".")
-    return int(block), int(head)
-
-
 def _load_manifest(file_path: Path) -> dict[str, Any]:
     try:
         manifest_bytes = _read_file(file_path)
@@ -323,15 +319,11 @@ def _load_tensors(file_path: Path, sha256: object) -> Tensors:
         named_tensors: Tensors = tensor_library.load(tensor_bytes)
     except Exception as error:  # safetensors raises its own class, not a ValueError
         raise InputError(f"{file_path} is not a safetensors file: {error}") from error
-    tensor_shapes = {}
-    for name, tensor in named_tensors.items():
-        tensor_shapes[name] = tensor.shape
-    has_bias = tensor_shapes.get("bias") == (1,)
-    weight_shape = tensor_shapes.get("weight", ())
-    if not has_bias or len(weight_shape) != 1:
+    bias = named_tensors.get("bias")
+    if "weight" not in named_tensors or bias is None or bias.shape != (1,):
         raise InputError(
             f"{file_path}: expected tensors 'weight' (d,) and 'bias' (1,), got "
-            f"{sorted(tensor_shapes)}"
+            f"{sorted(named_tensors)}"
         )
     return named_tensors
 

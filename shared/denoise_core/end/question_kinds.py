@@ -1,9 +1,9 @@
 """What a question asks for decides how much is kept: one fact, a list, a summary.
 
-``keep="auto"`` keeps what is close to the best score. That is right for one fact. A list
-needs rows that score far apart, a summary needs the document, and a question of two steps
-needs a piece that shares few words with it. `widen_selection` adds what such a question
-needs; it never drops anything, so a kind that is wrongly assigned costs text and no answer.
+``keep="auto"`` keeps what is close to the best score. That is right for one fact, which is
+looked for in the documents that fit best (`score_distances`). A list needs rows that score
+far apart, a summary the document, and a question of two steps a piece that shares few words
+with it: `widen_selection` adds them, so a wrong "list" costs text and no answer.
 
 A scorer that is a `KindClassifier` names the kind; `denoise_core.embedded.kinds` has the
 default's.
@@ -62,7 +62,6 @@ DOCUMENT_RULES: dict[str, DocumentRule] = {
     "summary": DocumentRule(0.5, 8000, math.inf, math.inf, "a summary"),
     "list": DocumentRule(0.9, 6000, 2.0, 300, "a list or a count"),
 }
-PIECE_REQUESTS = {"compare": "compares", "two_step": "takes two steps"}
 
 
 def widen_selection(
@@ -73,11 +72,11 @@ def widen_selection(
 ) -> Selection:
     """Also keep what a question of this kind needs, and say so in a note.
 
-    A list and a summary keep the documents that fit best whole, up to a limit; a comparison
-    and a question of two steps keep the best piece of every document that has several.
+    A list and a summary keep the documents that fit best whole, up to a limit; a question of
+    two steps keeps the best piece of every document that has several.
 
     Args:
-        kind: The question's kind; "lookup" changes nothing.
+        kind: The question's kind; "lookup" and "compare" add nothing.
         selection: What ``keep="auto"`` selected.
         chunk_texts: The chunks' texts, in the order of the selection's spans.
         document_numbers: The chunks' documents, in the same order.
@@ -89,8 +88,8 @@ def widen_selection(
         note = _keep_documents(
             DOCUMENT_RULES[kind], selection, chunk_texts, documents, kept_mask
         )
-    elif kind in PIECE_REQUESTS:
-        note = _keep_best_pieces(PIECE_REQUESTS[kind], documents, kept_mask)
+    elif kind == "two_step":
+        note = _keep_best_pieces(documents, kept_mask)
     if not note:
         return selection
     return replace(selection, kept=kept_mask, notes=(*selection.notes, note))
@@ -108,15 +107,13 @@ def _document_chunks(
     return [np.array(chunks) for chunks in chunks_by_document.values()]
 
 
-def _keep_best_pieces(
-    request: str, documents: Sequence[NDArray[np.intp]], kept_mask: Mask
-) -> str:
+def _keep_best_pieces(documents: Sequence[NDArray[np.intp]], kept_mask: Mask) -> str:
     """Mark the best piece of each document that has several; return the note, "" if none."""
     best_pieces = [chunks[0] for chunks in documents if len(chunks) > 1]
     if not best_pieces:
         return ""
     kept_mask[best_pieces] = True
-    return f"the question {request}: the best piece of every document is kept"
+    return "the question takes two steps: the best piece of every document is kept"
 
 
 def _keep_documents(
@@ -130,8 +127,7 @@ def _keep_documents(
     strengths = []
     for chunks in documents:
         strengths.append(float(selection.scores[chunks[:BEST_PIECES]].mean()))
-    whole_count = 0
-    cut_count = 0
+    document_count = 0
     for chunks, strength in zip(documents, strengths, strict=True):
         text_sizes = np.cumsum([len(chunk_texts[chunk]) for chunk in chunks])
         piece_scores = selection.scores[chunks[:BEST_PIECES]]
@@ -140,20 +136,11 @@ def _keep_documents(
         is_weak = strength < max(strengths) - rule.margin
         if is_separated or is_prose or is_weak:
             continue
-        fitting_chunks = chunks[text_sizes <= rule.max_characters]
-        kept_mask[fitting_chunks] = True
-        if len(fitting_chunks) == len(chunks):
-            whole_count += 1
-        else:
-            cut_count += 1
-    parts = []
-    if whole_count:
-        parts.append(f"{whole_count} kept whole")
-    if cut_count:
-        parts.append(f"{cut_count} up to {rule.max_characters:,} characters")
-    if not parts:
+        kept_mask[chunks[text_sizes <= rule.max_characters]] = True
+        document_count += 1
+    if not document_count:
         return ""
     return (
-        f"the question asks for {rule.request}: of the documents that fit best "
-        f"{', '.join(parts)}"
+        f"the question asks for {rule.request}: the documents that fit best are kept "
+        f"({document_count}), up to {rule.max_characters:,} characters of each"
     )

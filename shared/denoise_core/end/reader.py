@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
-from denoise_core.errors import InputError
 from denoise_core.local.batching import build_prompts
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import (
-    PAIR,
+    PASSAGE,
+    QUERY,
     SCQ,
     BoundLayout,
     Layout,
     TokenPrompt,
     pooling_parts,
-    pools_question_only,
 )
 
 if TYPE_CHECKING:
@@ -57,26 +56,22 @@ class LayerStates:
 
 @dataclass(frozen=True, slots=True)
 class ReadingSettings:
-    """How prompts become vectors. None takes what suits the model.
+    """How prompts become vectors. None takes the default.
 
     Attributes:
-        layout: `SCQ` for decoders, `PAIR` for encoders.
-        pooling: "last", "mean_question" (the mean over the question's tokens),
-            "last_mean_question" (one after the other), or for encoders
-            "cls_mean_question".
-        normalisation: "rms", "layer" or "none"; for a decoder that of the model's
-            final norm, else none. Each part of a pooled state is normed alone.
+        layout: `SCQ`.
+        pooling: "last", "mean_question" (the mean over the question's tokens) or
+            "last_mean_question" (one after the other); `fit_probe` tries all.
         max_tokens: Tokens of a batch at most, padding included.
     """
 
     layout: Layout | None = None
     pooling: str | None = None
-    normalisation: str | None = None
     max_tokens: int = 4096
 
 
 class HiddenReader:
-    """Reads a Hugging Face decoder or encoder, given by name, path or as an object.
+    """Reads a Hugging Face decoder, given by name, path or as an object.
 
     Nothing is loaded before the first use. Threads may share a reader; readers of one
     model share its lock, so that one batch runs at a time.
@@ -88,9 +83,11 @@ class HiddenReader:
         load: How to load a model given by name.
         first_layers: Load only so many blocks of a model given by name.
         prefix: Caches what was computed for a passage until its next question
-            (decoders, layouts with the passage first), on the model's device: 512 MiB
-            by default, least recently used first out; ``PrefixCache(0)`` disables it.
+            (layouts with the passage first), on the model's device: 512 MiB by default,
+            least recently used first out; ``PrefixCache(0)`` disables it.
     """
+
+    default_layout = SCQ
 
     def __init__(
         self,
@@ -103,10 +100,6 @@ class HiddenReader:
         prefix: PrefixCache | None = None,
     ) -> None:
         self.settings = settings or ReadingSettings()
-        if self.settings.max_tokens < 1:
-            raise InputError(
-                f"max_tokens={self.settings.max_tokens}: expected 1 or more"
-            )
         if self.settings.pooling is not None:
             pooling_parts(self.settings.pooling)
         if prefix is None:
@@ -140,28 +133,14 @@ class HiddenReader:
 
     @property
     def pooling(self) -> str:
-        """Which positions become one state.
-
-        As set; else the last one for decoders, head and question for encoders.
-        """
-        if self.settings.pooling:
-            return self.settings.pooling
-        is_causal = self.backbone.partial_forward.is_causal
-        if is_causal:
-            return "last"
-        return "cls_mean_question"
+        """Which positions become one state: as set, else the last one."""
+        return self.settings.pooling or "last"
 
     @property
     def norm(self) -> Norm:
-        """What is done to each part of a pooled state, with the model's own epsilon."""
+        """What is done to each part of a pooled state: the model's final norm without its gain."""
         model_norm = self.backbone.partial_forward.unit_norm
-        norm_kind = self.settings.normalisation
-        if norm_kind is None:
-            has_norm = pools_question_only(self.pooling)
-            norm_kind = "none"
-            if has_norm:
-                norm_kind = model_norm.kind
-        return replace(model_norm, kind=norm_kind, epsilon=model_norm.epsilon or 1e-6)
+        return replace(model_norm, epsilon=model_norm.epsilon or 1e-6)
 
     def with_pooling(self, pooling: str) -> HiddenReader:
         """A reader with another pooling that shares the model and the cache."""
@@ -198,8 +177,6 @@ class HiddenReader:
         """
         partial_forward = self.backbone.partial_forward
         sorted_layers = sorted(set(layers))
-        if not sorted_layers:
-            raise InputError("layers=[]: expected at least one layer")
         for layer in sorted_layers:
             partial_forward.check_layer(layer)
         token_prompts, text_index = self.prompts(pairs)
@@ -252,8 +229,7 @@ class HiddenReader:
                 backbone = open_backbone(
                     self._model, self._tokenizer, load_options, self._first_layers
                 )
-                prompt_layout = SCQ if backbone.partial_forward.is_causal else PAIR
-                prompt_layout = self.settings.layout or prompt_layout
+                prompt_layout = self.settings.layout or self.default_layout
                 opened_model = backbone, prompt_layout.bind(backbone.tokenizer)
             self._opened_model = opened_model
             return opened_model
@@ -279,9 +255,7 @@ class HiddenReader:
         def run_batch(rows: list[int]) -> StatesByLayer:
             prompts = [token_prompts[row] for row in rows]
             inputs = model_inputs(partial_forward, prompts, self._pad_id)
-            pool_states = pooling_function(
-                self.pooling, prompts, is_causal=partial_forward.is_causal
-            )
+            pool_states = pooling_function(self.pooling, prompts)
             states = partial_forward.read_layers(inputs, layers, pool_states)
             return {layer: states[layer].cpu().numpy() for layer in layers}
 
@@ -290,16 +264,14 @@ class HiddenReader:
 
     def _can_resume(self, layer: int) -> bool:
         """Whether prompts can be run in two parts, of which the second alone is pooled."""
-        is_causal = self.backbone.partial_forward.is_causal
-        if layer == 0 or not is_causal or not pools_question_only(self.pooling):
-            return False
-        if self.pooling != "last" and not self.layout.is_question_last:
+        is_question_last = self.layout.slots == [PASSAGE, QUERY]
+        if layer == 0 or not (self.pooling == "last" or is_question_last):
             return False
         return self._open_reuse().find_problem(layer) is None
 
     def _keeps_prefixes(self, layer: int) -> bool:
         """Whether prefixes are cached: where the question is first, nothing of a passage can be."""
-        is_cacheable = self.prefix.max_bytes > 0 and self.layout.is_prefix_reusable
+        is_cacheable = self.prefix.max_bytes > 0 and self.layout.slots[0] is PASSAGE
         return is_cacheable and self._can_resume(layer)
 
     def _open_reuse(self) -> PrefixReuse:

@@ -34,6 +34,7 @@ from denoise_core.runtime.engines import (
     document_key,
 )
 from denoise_core.runtime.thread_pool import run_in_pool
+from denoise_core.scorers.reranker import scores_in_order
 
 Floats = NDArray[np.float32]
 
@@ -49,15 +50,15 @@ class RemoteScorer:
     document always goes to the same one, so that the engine's prefix cache knows it,
     and to the next while that one is down; `Engine` says what is retried.
 
-    Each replica is checked at its first use, and again after it was down: that it serves
-    the model, and that three fixed prompts get the logits they must have. A server of
-    another model, or one that applies an activation, is refused with `ProbeMismatch`; a
-    server that leaves out the bias has it added.
+    Each replica is checked at its first use, and again after it was down: three fixed
+    prompts have to get the logits they must have. A server of another model, or one that
+    applies an activation, is refused with `ProbeMismatch`; a server that leaves out the
+    bias has it added.
 
     Args:
         url: An address before ``/classify``, or several.
         folder: The exported checkpoint.
-        model: The served name; None takes the only one there is.
+        model: The served name; None takes the only one that the server lists.
         key_env: Environment variable with the key, which is in no attribute, pickle or
             log.
         limits: How often and how long requests are retried.
@@ -118,15 +119,13 @@ class RemoteScorer:
                 hub_tokenizer = transformers.AutoTokenizer.from_pretrained(
                     str(self.folder), trust_remote_code=False
                 )
-                layout_parts: list[Any] = []
-                for layout_part in export_manifest["layout"]["parts"]:
-                    if isinstance(layout_part, str):
-                        layout_parts.append(Slot(layout_part))
-                    else:
-                        layout_parts.append(tuple(layout_part))
-                layout_name = export_manifest["layout"]["name"]
+                layout = export_manifest["layout"]
+                layout_parts = [
+                    Slot(part) if isinstance(part, str) else tuple(part)
+                    for part in layout["parts"]
+                ]
                 bound_layout = BoundLayout(
-                    layout_name, tuple(layout_parts), hub_tokenizer
+                    layout["name"], tuple(layout_parts), hub_tokenizer
                 )
                 self._opened_export = bound_layout, export_manifest
             return self._opened_export
@@ -142,11 +141,8 @@ class RemoteScorer:
                 bound_layout, query_pairs, export_manifest["window"]
             )
         document_keys = [document_key(texts[int(i)]) for i in window_texts]
-        return (
-            [list(prompt.ids) for prompt in token_prompts],
-            document_keys,
-            window_texts,
-        )
+        prompt_ids = [list(prompt.ids) for prompt in token_prompts]
+        return prompt_ids, document_keys, window_texts
 
     # -- requests, on the engine's loop ------------------------------------------------
 
@@ -190,26 +186,21 @@ class RemoteScorer:
             return self._checked_replicas[replica_url]
 
     async def _served_model(self, replica_url: str, call_meter: Meter | None) -> str:
+        if self.model is not None:
+            return self.model
+        server_reply = await self.engine.request(
+            "GET", replica_url, "/v1/models", meter=call_meter
+        )
         try:
-            server_reply = await self.engine.request(
-                "GET", replica_url, "/v1/models", meter=call_meter
-            )
-            served_models = [dict(model) for model in server_reply["data"]]
-            served_names = [str(model.get("id")) for model in served_models]
-        except (BadReply, KeyError, TypeError, ValueError):
-            served_names = []  # it lists no models: the fixed prompts decide alone
-        if self.model:
-            served_name = self.model
-        else:
-            served_name = str(self.folder)
-            if len(served_names) == 1:
-                served_name = served_names[0]
-        if served_names and served_name not in served_names:
+            served_names = [str(model["id"]) for model in server_reply["data"]]
+        except (KeyError, TypeError) as error:
+            raise BadReply(f"{replica_url}/v1/models lists no models") from error
+        if len(served_names) != 1:
             raise InputError(
-                f"{replica_url} serves {', '.join(served_names)} and not {served_name!r}: pass model= with "
-                "one of these"
+                f"{replica_url} serves {len(served_names)} models: pass model= with one "
+                f"of {served_names}"
             )
-        return served_name
+        return served_names[0]
 
     async def _logit_offset(
         self, replica_url: str, served_name: str, call_meter: Meter | None
@@ -217,10 +208,8 @@ class RemoteScorer:
         """0 if the server's logits include the bias, the bias if they do not."""
         export_manifest = self._open()[1]
         known_prompts = export_manifest["canaries"]
-        expected_logits = np.array(
-            [known_prompt["logit"] for known_prompt in known_prompts]
-        )
-        prompt_ids = [known_prompt["ids"] for known_prompt in known_prompts]
+        expected_logits = np.array([prompt["logit"] for prompt in known_prompts])
+        prompt_ids = [prompt["ids"] for prompt in known_prompts]
         prompt_logits = await self._classify(
             replica_url, served_name, prompt_ids, call_meter
         )
@@ -257,23 +246,15 @@ class RemoteScorer:
 def _parse_logits(server_reply: Any, prompt_count: int) -> Floats:
     """The one number of each prompt, in the order of the request."""
     try:
-        reply_items = sorted(
-            server_reply["data"], key=lambda reply_item: reply_item["index"]
-        )
-        item_positions = [reply_item["index"] for reply_item in reply_items]
-        probabilities = np.array(
-            [reply_item["probs"] for reply_item in reply_items], dtype=np.float64
-        )
-        has_one_each = probabilities.shape == (prompt_count, 1)
-        if item_positions == list(range(prompt_count)) and has_one_each:
-            prompt_logits = probabilities[:, 0].astype(np.float32)
-            if np.isfinite(prompt_logits).all():
-                return prompt_logits
+        indexed_logits = []
+        for reply_item in server_reply["data"]:
+            (logit,) = reply_item["probs"]
+            indexed_logits.append((int(reply_item["index"]), float(logit)))
+        return scores_in_order(indexed_logits, prompt_count)
     except (KeyError, TypeError, ValueError, OverflowError):
-        pass
-    raise BadReply(
-        f"expected a /classify reply with one number for each of {prompt_count} prompts"
-    )
+        raise BadReply(
+            f"expected a /classify reply with one number for each of {prompt_count} prompts"
+        ) from None  # the error may quote the reply
 
 
 def _load_manifest(folder: Path) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class ProbeScorer:
             a `HeadReader`). By name only the blocks that the probe needs are loaded.
         probe: Reads ``probe.reading.layer``.
         tokenizer: As for `HiddenReader`.
-        settings: Needed only for a prompt layout that is not built in; pooling and
-            normalisation come from the probe.
+        settings: Needed only for a prompt layout that is not built in; pooling comes
+            from the probe.
         load: As for `HiddenReader`.
     """
 
@@ -59,8 +59,7 @@ class ProbeScorer:
             settings = replace(
                 settings,
                 layout=settings.layout or LAYOUTS.get(layout_name),
-                pooling=settings.pooling or reading.pooling,
-                normalisation=settings.normalisation or reading.normalisation,
+                pooling=None if reading.heads else reading.pooling,
             )
             reader_class = HeadReader if reading.heads else HiddenReader
             self.reader = reader_class(

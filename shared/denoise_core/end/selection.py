@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -28,9 +29,10 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
 from denoise_core.spans import passage_spans, tile_spans
+from denoise_core.text.documents import DocumentReader, number_documents
 from denoise_core.text.language import identify_language
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
-from denoise_core.types import Span
+from denoise_core.types import Passage, Span, join_header, replace_surrogates
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -41,10 +43,13 @@ SHORT_LIST = (
 )
 LONG_LIST = 30  # chunks up to which margins grow, however short calibration lists were
 DEFAULT_RISK = 0.10
-PIECES_RISK = 0.07  # for files: losing a point less costs hundredths of the text
+PIECES_RISK = 0.06  # for files: losing a point less costs hundredths of the text
 DOCUMENT_FACTOR = 1.5  # of the margin, for the best piece of each document
+DOCUMENT_PENALTY = 0.6  # of how far a document's best piece is below the best of all
 PASSAGE_LISTS = "lists of passages"  # kinds of input, as the trace names them
 FILE_PIECES = "pieces of files"
+LANGUAGE_SAMPLE = 4000  # characters of the passages, to detect their language
+SAMPLED_PASSAGES = 20
 TOO_CLOSE = "scores too close to separate"
 LANGUAGE_NAMES = {
     "en": "English",
@@ -115,13 +120,11 @@ class TopFraction:
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """The `fraction_count` best chunks."""
-        kept_count = fraction_count(self.fraction, len(scores))
-        return top_k_mask(scores, kept_count)
+        return top_k_mask(scores, fraction_count(self.fraction, len(scores)))
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""
-        percentage = 100 * self.fraction
-        return f"not among the best {percentage:g} %"
+        return f"not among the best {100 * self.fraction:g} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +240,9 @@ class ScoreCalibration:
 
     def __post_init__(self) -> None:
         all_numbers = [*self.margins, *self.margins.values(), self.top_score]
-        if self.floor is not None:
-            all_numbers.append(self.floor)
+        for bound in (self.floor, self.longest_list):
+            if bound is not None:
+                all_numbers.append(bound)
         is_valid = self.margins and min(self.margins.values()) >= 0
         if not is_valid or not all(map(math.isfinite, all_numbers)):
             raise InputError(
@@ -250,7 +254,7 @@ class ScoreCalibration:
         """A note if texts seem to be in another language; "" if not, or if unknown."""
         if self.language is None:
             return ""
-        other_names: list[str] = []
+        other_names = []
         for text in chunk_texts:
             code = identify_language(text)
             name = LANGUAGE_NAMES.get(code, code)
@@ -276,35 +280,26 @@ class ScoreCalibration:
         """
         piece_rule = None
         if self.piece_calibration is not None:
-            piece_risk = risk
-            if piece_risk is None:
-                piece_risk = PIECES_RISK
+            piece_risk = PIECES_RISK if risk is None else risk
             piece_rule = self.piece_calibration.rule(piece_risk)
             piece_rule = replace(piece_rule, input_kind=FILE_PIECES)
         if risk is None:
             risk = DEFAULT_RISK
-        margin_of_risk = {
-            round(known_risk, 6): known_margin
-            for known_risk, known_margin in self.margins.items()
-        }
-        rounded_risk = round(risk, 6)
-        if rounded_risk not in margin_of_risk:
-            known_risks = ", ".join(
-                f"{known_risk:g}" for known_risk in sorted(margin_of_risk)
-            )
-            raise InputError(
-                f"risk={risk}: this scorer's keep='auto' is calibrated for "
-                f"{known_risks}"
-            )
-        risk_margin = margin_of_risk[rounded_risk]
-        return MarginRule(self, risk, risk_margin, piece_rule)
+        for known_risk, margin in self.margins.items():
+            if math.isclose(known_risk, risk, abs_tol=1e-6):
+                return MarginRule(self, risk, margin, piece_rule)
+        known_risks = ", ".join(
+            f"{known_risk:g}" for known_risk in sorted(self.margins)
+        )
+        raise InputError(
+            f"risk={risk}: this scorer's keep='auto' is calibrated for {known_risks}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` reads it."""
+        margins = {f"{risk:g}": self.margins[risk] for risk in sorted(self.margins)}
         json_fields: dict[str, Any] = {
-            "margins": {
-                f"{risk:g}": self.margins[risk] for risk in sorted(self.margins)
-            },
+            "margins": margins,
             "floor": self.floor,
             "top": self.top_score,
             "questions": self.questions,
@@ -320,22 +315,21 @@ class ScoreCalibration:
     def from_dict(cls, json_data: Mapping[str, Any]) -> ScoreCalibration:
         """Raises `InputError` for missing fields or values that are not numbers."""
         try:
-            margin_of_risk = {
-                float(risk): float(json_data["margins"][risk])
-                for risk in json_data["margins"]
-            }
-            floor_score = json_data["floor"]
-            piece_data = json_data.get("pieces")
-            longest_list = json_data.get("longest_list")
+            margins = {}
+            for risk, margin in json_data["margins"].items():
+                margins[float(risk)] = float(margin)
+            pieces = json_data.get("pieces")
+            if pieces is not None:
+                pieces = cls.from_dict(pieces)
             return cls(
-                margin_of_risk,
-                None if floor_score is None else float(floor_score),
-                float(json_data["top"]),
+                margins,
+                json_data["floor"],
+                json_data["top"],
                 int(json_data["questions"]),
                 tuple(map(str, json_data.get("sets", ()))),
-                None if piece_data is None else cls.from_dict(piece_data),
+                pieces,
                 json_data.get("language"),
-                None if longest_list is None else int(longest_list),
+                json_data.get("longest_list"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
@@ -353,8 +347,7 @@ class MarginRule:
     of distribution: there the widest margin, that of the smallest risk, decides.
 
     ``documents`` are the numbers of the documents that pieces of files are from, one per
-    chunk. Each document's best piece may be `DOCUMENT_FACTOR` times as far below: what
-    a question of two steps needs last is often in another document and little like it.
+    chunk; with them distances are those of `score_distances`.
     """
 
     calibration: ScoreCalibration
@@ -363,24 +356,32 @@ class MarginRule:
     piece_rule: MarginRule | None = None
     input_kind: str = PASSAGE_LISTS
     documents: tuple[int, ...] = ()
+    has_one_answer: bool = False
 
     def for_input(
-        self, passages: int, chunks: int, documents: Sequence[int] = ()
+        self,
+        passages: int,
+        chunks: int,
+        documents: Sequence[int] = (),
+        has_one_answer: bool = False,
     ) -> MarginRule:
-        """The rule for pieces of files if there are two chunks or more a passage."""
+        """The rule for pieces of files if there are two chunks or more a passage.
+
+        ``has_one_answer``: see `score_distances`.
+        """
         has_many_pieces = chunks >= 2 * passages
         if self.piece_rule is None or not has_many_pieces:
             return self
-        chunk_documents = tuple(documents)
-        return replace(self.piece_rule, documents=chunk_documents)
+        return replace(
+            self.piece_rule, documents=tuple(documents), has_one_answer=has_one_answer
+        )
 
     @property
     def guarantee(self) -> str:
         """What holds, for which questions, in one sentence."""
-        joined_names = ", ".join(self.calibration.set_names)
         of_sets = ""
-        if joined_names:
-            of_sets = f" ({joined_names})"
+        if self.calibration.set_names:
+            of_sets = f" ({', '.join(self.calibration.set_names)})"
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks "
             "are dropped, for questions drawn like the "
@@ -392,90 +393,166 @@ class MarginRule:
         """True for each chunk to keep; chunks without a score are never kept."""
         is_scored = np.isfinite(scores)
         count = int(is_scored.sum())
-        lowest_score = self.keep_threshold(scores)
-        within_margin = scores.astype(np.float64) >= lowest_score
-        if len(self.documents) == len(scores):
-            within_margin |= self._best_of_documents(scores)
-        kept_mask = np.asarray(within_margin & is_scored, dtype=np.bool_)
+        kept_mask = is_scored.copy()
+        if count:
+            limit = self._limit(scores[is_scored])
+            kept_mask &= self._distances(scores) <= limit + 1e-9
         minimum = MIN_KEPT
         if count <= SHORT_LIST:
             minimum = max(MIN_KEPT, count - 1)
         return ensure_min(min(minimum, count), kept_mask, scores)
 
-    def _best_of_documents(self, scores: Floats) -> Mask:
-        """True for the first best chunk of each document within the wider margin."""
-        is_kept = np.zeros(len(scores), dtype=np.bool_)
-        lowest_score = self.keep_threshold(scores, DOCUMENT_FACTOR)
-        seen_documents = set()
-        for i in rank_by_score(scores).tolist():
-            document = self.documents[i]
-            if document in seen_documents:
-                continue
-            seen_documents.add(document)
-            is_kept[i] = scores[i] >= lowest_score
-        return is_kept
+    def _distances(self, scores: Floats) -> NDArray[np.float64]:
+        documents: tuple[int, ...] = ()
+        if len(self.documents) == len(scores):
+            documents = self.documents
+        return score_distances(scores, documents, self.has_one_answer)
 
-    def keep_threshold(self, chunk_scores: Floats, margins: float = 1.0) -> float:
-        """The lowest score within so many margins; infinity if no chunk is scored."""
-        finite_scores = chunk_scores[np.isfinite(chunk_scores)]
-        if not len(finite_scores):
+    def keep_threshold(self, scores: Floats) -> float:
+        """The lowest score within the margin; infinity if no chunk is scored."""
+        scored = scores[np.isfinite(scores)]
+        if not len(scored):
             return math.inf
-        best_score = float(finite_scores.max())
-        return best_score - margins * self._limit(finite_scores) - 1e-9
+        return float(scored.max()) - self._limit(scored) - 1e-9
 
-    def _limit(self, finite_scores: Floats) -> float:
-        risk_margin = self.margin
-        if finite_scores.max() > self.calibration.top_score:
-            risk_margin = max(self.calibration.margins.values())
-        length_factor = list_length_factor(
-            len(finite_scores), self.calibration.longest_list
-        )
-        return length_factor * risk_margin
+    def _limit(self, scored: Floats) -> float:
+        """How far below the best score a chunk may be."""
+        margin = self.margin
+        if scored.max() > self.calibration.top_score:
+            margin = max(self.calibration.margins.values())
+        longest_list = self.calibration.longest_list
+        return list_length_factor(len(scored), longest_list) * margin
 
     def reason(self) -> str:
         """Why the other chunks are dropped; `reasons` has the distances."""
         return "too far below the best score"
 
-    def reasons(self, chunk_scores: Floats) -> list[str]:
+    def reasons(self, scores: Floats) -> list[str]:
         """For each chunk how far it is below the best score, and how far it may be."""
-        finite_scores = chunk_scores[np.isfinite(chunk_scores)]
-        if not len(finite_scores):
-            return [self.reason()] * len(chunk_scores)
-        distance_limit = self._limit(finite_scores)
-        score_distances = (finite_scores.max() - chunk_scores).tolist()
+        scored = scores[np.isfinite(scores)]
+        if not len(scored):
+            return [self.reason()] * len(scores)
+        limit = self._limit(scored)
+        distances = (scored.max() - scores).tolist()
+        counted_distances = self._distances(scores).tolist()
         drop_reasons = []
-        for score_distance in score_distances:
+        for distance, counted in zip(distances, counted_distances, strict=True):
+            own_limit = limit * DOCUMENT_FACTOR
+            if not counted < distance:  # the penalty of its document
+                own_limit = max(0.0, limit - (counted - distance))
             drop_reasons.append(
-                f"dropped: {score_distance:.3g} below the best score "
-                f"(limit {distance_limit:.3g})"
+                f"dropped: {distance:.3g} below the best score (limit {own_limit:.3g})"
             )
         return drop_reasons
 
-    def is_off_topic(self, chunk_scores: Floats) -> bool:
+    def is_off_topic(self, scores: Floats) -> bool:
         """Whether even the best chunk is below the floor; False if that is unknown.
 
         Scores measure topic: they do not say whether chunks on topic answer the question.
         """
-        finite_scores = chunk_scores[np.isfinite(chunk_scores)]
-        floor_score = self.calibration.floor
-        if floor_score is None or not len(finite_scores):
-            return False
-        return bool(finite_scores.max() < floor_score)
+        scored = scores[np.isfinite(scores)]
+        floor = self.calibration.floor
+        return floor is not None and len(scored) > 0 and bool(scored.max() < floor)
 
     def note(self, chunk_scores: Floats, kept_mask: Mask) -> str | None:
         """A remark if the scores did not separate the chunks."""
         is_scored = np.isfinite(chunk_scores)
         scored_count = int(is_scored.sum())
-        if (
-            scored_count > 1
-            and chunk_scores[is_scored].max() > self.calibration.top_score
-        ):
+        best_score = chunk_scores.max(initial=-np.inf)
+        if scored_count > 1 and best_score > self.calibration.top_score:
             return f"{TOO_CLOSE}: unlike the calibration's, so more were kept"
         if scored_count > MIN_KEPT and kept_mask[is_scored].all():
             return f"{TOO_CLOSE}; all kept"
         if MIN_KEPT < scored_count <= SHORT_LIST:
             return f"{TOO_CLOSE}: of {scored_count} only the worst was dropped"
         return None
+
+
+def score_distances(
+    scores: Floats, documents: Sequence[int] = (), has_one_answer: bool = False
+) -> NDArray[np.float64]:
+    """How far each chunk is below the best score; infinite without a score.
+
+    Of pieces of files, the best one of each document counts as `DOCUMENT_FACTOR` times
+    nearer: what a question of two steps needs last is often in another document and
+    little like it. Where the question has one answer, the other pieces of a document
+    count as farther, by `DOCUMENT_PENALTY` of its best one's distance: files of the same
+    form have a like piece each, and one of them is asked about.
+
+    Args:
+        scores: float32 ``(n,)``, at least one of them finite.
+        documents: The number of each chunk's document; () if the chunks are passages.
+        has_one_answer: The question asks for one fact.
+
+    Returns:
+        float64 ``(n,)``; float32 would round what is compared with the margin.
+    """
+    chunk_scores = scores.astype(np.float64)
+    distances: NDArray[np.float64] = chunk_scores.max() - chunk_scores
+    chunks_by_document: dict[int, list[int]] = {}
+    for i, document in enumerate(documents):
+        chunks_by_document.setdefault(document, []).append(i)
+    for chunks in chunks_by_document.values():
+        best_chunk = min(chunks, key=distances.__getitem__)
+        best_distance = distances[best_chunk]
+        if has_one_answer and math.isfinite(best_distance):
+            distances[chunks] += DOCUMENT_PENALTY * best_distance
+        distances[best_chunk] = best_distance / DOCUMENT_FACTOR
+    return distances
+
+
+@dataclass(slots=True)
+class ScoredChunks:
+    """Chunks of all passages.
+
+    Chunk ``spans[i]`` has the text ``texts[i]``. ``scorer_texts[j]`` is the scored form
+    of chunk ``scored_rows[j]``; chunks without text and headings are not scored.
+    ``reader`` knows the context of chunks; None if they have none.
+    """
+
+    reader: DocumentReader | None
+    passages: dict[str, Passage] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    scored_rows: list[int] = field(default_factory=list)
+    scorer_texts: list[str] = field(default_factory=list)
+
+    def add(self, span: Span, context: str, text: str) -> None:
+        """Add a chunk; ``text`` is "" if it is not to be scored."""
+        if text.strip():
+            self.scored_rows.append(len(self.spans))
+            scorer_text = join_header(context, text)
+            self.scorer_texts.append(replace_surrogates(scorer_text))
+        self.spans.append(span)
+        self.texts.append(replace_surrogates(self.raw_text(span)))
+
+    def raw_text(self, span: Span) -> str:
+        """A span's characters."""
+        return self.passages[span.passage_id].text[span.start : span.end]
+
+    def context_of(self, span: Span) -> tuple[Span, ...]:
+        """What keeping a span must also keep, maybe of other passages."""
+        if self.reader is None:
+            return ()
+        return self.reader.context_of(span)
+
+    def document_numbers(self) -> list[int]:
+        """The number of each chunk's document."""
+        number_of_passage = number_documents(self.passages.values())
+        return [number_of_passage[span.passage_id] for span in self.spans]
+
+    def rule_of_input(
+        self, rule: MarginRule, has_one_answer: bool = False
+    ) -> MarginRule:
+        """The rule for lists of passages or for pieces of files, whichever these are."""
+        counts = len(self.passages), len(self.scored_rows)
+        return rule.for_input(*counts, self.document_numbers(), has_one_answer)
+
+    def language_sample(self) -> str:
+        """The beginnings of the first passages."""
+        head_length = LANGUAGE_SAMPLE // min(len(self.passages), SAMPLED_PASSAGES)
+        first_passages = islice(self.passages.values(), SAMPLED_PASSAGES)
+        return "\n".join(passage.text[:head_length] for passage in first_passages)
 
 
 KeepSetting: TypeAlias = float | int | str | KeepRule
@@ -585,8 +662,7 @@ def rank_by_score(chunk_scores: Floats) -> NDArray[np.intp]:
 def top_k_mask(chunk_scores: Floats, k: int) -> Mask:
     """True for the ``k`` best chunks."""
     kept_mask = np.zeros(len(chunk_scores), dtype=np.bool_)
-    score_order = rank_by_score(chunk_scores)
-    kept_mask[score_order[:k]] = True
+    kept_mask[rank_by_score(chunk_scores)[:k]] = True
     return kept_mask
 
 
@@ -594,8 +670,7 @@ def fraction_count(fraction: float, n: int) -> int:
     """``ceil(fraction * n)``, safe from products like 0.1 * 30 = 3.0000000000000004."""
     exact_product = fraction * n
     tolerance = 1e-9 * max(1.0, exact_product)
-    rounded_product = math.ceil(exact_product - tolerance)
-    return min(n, rounded_product)
+    return min(n, math.ceil(exact_product - tolerance))
 
 
 def list_length_factor(n: int, longest_list: int | None) -> float:

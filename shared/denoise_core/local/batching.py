@@ -2,7 +2,7 @@
 
 A model with LongRoPE or dynamic NTK reads every token with other frequencies once the longest row of a batch
 passes the original length, and a score must not depend on a neighbour. So such a model is read within that length
-(`rope_limit`); a longer text is read in parts.
+(`position_limit`); a longer text is read in parts.
 """
 
 from __future__ import annotations
@@ -125,28 +125,26 @@ def max_over_windows(
     return best_scores
 
 
-def rope_limit(config: Any) -> int | None:
-    """Positions that a model reads with its own rotary frequencies; None where there is no such limit."""
-    text_config = config
-    if hasattr(config, "get_text_config"):
-        text_config = config.get_text_config()
-    position_limits: list[int] = []
+def position_limit(config: Any) -> int | None:
+    """How many tokens a model reads at once, with its own rotary frequencies; None without a limit."""
+    text_config = config.get_text_config()
+    table_size = getattr(text_config, "max_position_embeddings", None)
+    limits = []
+    if table_size:
+        limits.append(int(table_size))
     for rope in _rope_settings(text_config):
         rope_type = str(rope.get("rope_type") or rope.get("type") or "")
         original_limit = (
             rope.get("original_max_position_embeddings")
             or getattr(text_config, "original_max_position_embeddings", None)
-            or getattr(text_config, "max_position_embeddings", None)
+            or table_size
         )
-        if original_limit is None:
-            continue
-        limit = int(original_limit)
-        if rope_type == "longrope":
-            position_limits.append(limit)
-        elif "dynamic" in rope_type:
+        if original_limit and rope_type == "longrope":
+            limits.append(int(original_limit))
+        elif original_limit and "dynamic" in rope_type:
             # Only below it are the frequencies of a longer text forgotten.
-            position_limits.append(limit - 1)
-    return min(position_limits, default=None)
+            limits.append(int(original_limit) - 1)
+    return min(limits, default=None)
 
 
 def _rope_settings(config: Any) -> list[Mapping[str, Any]]:
@@ -161,24 +159,3 @@ def _rope_settings(config: Any) -> list[Mapping[str, Any]]:
         if isinstance(value, Mapping):
             inner_settings.append(value)
     return inner_settings or [rope_settings]
-
-
-def position_limit(model: Any, config: Any = None) -> int | None:
-    """How many tokens a model reads at once; None when it does not say.
-
-    Positions of RoBERTa, XLM-R and MPNet begin behind the padding index, so two of their table are never used.
-    """
-    if config is None:
-        config = model.config
-    limit = getattr(config, "max_position_embeddings", None)
-    if limit is None:
-        return rope_limit(config)
-    for module in model.modules():
-        embeddings = getattr(module, "position_embeddings", None)
-        padding_index = getattr(embeddings, "padding_idx", None)
-        if padding_index is not None:
-            return int(limit) - int(padding_index) - 1
-    own_limit = rope_limit(config)
-    if not own_limit:
-        return int(limit)
-    return min(int(limit), own_limit)

@@ -30,7 +30,6 @@ from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.kv_cache.prefix_reader import PrefixReader
 from denoise_core.local.kv_cache.recording import (
     NO_PREFIX,
-    CachedPrefix,
     PlaceholderCache,
     make_cache,
 )
@@ -92,11 +91,7 @@ class BlockAttention(PrefixReader):
 
     def check(self, layer: int) -> None:
         """Raises `InputError` with the reason when this model's attention cannot be read like this."""
-        reason: str | None = (
-            "it is an encoder, in which a passage would see the question"
-        )
-        if self.partial_forward.is_causal:
-            reason = self.find_problem(layer)
+        reason = self.find_problem(layer)
         if reason is not None:
             raise InputError(
                 f"attention heads of {type(self.partial_forward.decoder).__name__} cannot be read: {reason}"
@@ -132,7 +127,10 @@ class BlockAttention(PrefixReader):
         cache_layers = [
             PlaceholderCache(past_tokens)
         ] * self.partial_forward.block_count
-        cache_layers[:layer] = _joined_layers([head, *passages], layer, past_tokens)
+        prefixes = [prefix for prefix in (head, *passages) if prefix.tokens]
+        for block in range(layer):
+            past = [prefix.blocks[block] for prefix in prefixes]
+            cache_layers[block] = _JoinedLayer(past, past_tokens)
         inputs["past_key_values"] = make_cache(cache_layers)
         inputs["use_cache"] = True
         return read_attention(self.partial_forward, inputs, blocks, reduction)
@@ -161,16 +159,6 @@ class _JoinedLayer(PlaceholderCache):
             torch.cat([*all_keys, key_states], dim=-2),
             torch.cat([*all_values, value_states], dim=-2),
         )
-
-
-def _joined_layers(
-    prefixes: Sequence[CachedPrefix], layer: int, length: int
-) -> list[PlaceholderCache]:
-    joined_layers: list[PlaceholderCache] = []
-    for block in range(layer):
-        past = [prefix.blocks[block] for prefix in prefixes if prefix.tokens]
-        joined_layers.append(_JoinedLayer(past, length))
-    return joined_layers
 
 
 @torch.inference_mode()
@@ -246,8 +234,7 @@ def passage_attention(
     top_sums = question_sums.topk(row_count, dim=1).values
     attention = top_sums.mean(1)
     if start > 0:
-        earlier_sums = passage_sums[:, :start]
-        attention = attention - earlier_sums.mean(1)
+        attention = attention - passage_sums[:, :start].mean(1)
     return attention
 
 

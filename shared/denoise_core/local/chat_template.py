@@ -61,6 +61,8 @@ def render_chat(
 ) -> list[Any]:
     """A conversation as the chat template writes it, cut at the parts that are no strings.
 
+    A template that knows no system message gets its parts in front of the next turn's.
+
     Args:
         tokenizer: Has a chat template.
         turns: Role and parts of each message. Strings are the caller's own words.
@@ -69,6 +71,19 @@ def render_chat(
     Raises:
         InputError: The template refuses the conversation, or does not show each part once, in order.
     """
+    try:
+        return _render_turns(tokenizer, turns, template)
+    except InputError:
+        if len(turns) < 2 or turns[0][0] != "system":
+            raise
+    (_, system_parts), (role, parts), *later_turns = turns
+    merged_turn = role, [*system_parts, "\n\n", *parts]
+    return _render_turns(tokenizer, [merged_turn, *later_turns], template)
+
+
+def _render_turns(
+    tokenizer: Any, turns: Sequence[tuple[str, Sequence[Any]]], template: str | None
+) -> list[Any]:
     part_of_mark: dict[str, Any] = {}
     messages = []
     for role, parts in turns:

@@ -17,7 +17,7 @@ class ModelFingerprint:
     probe's layer (`denoise_core.local.partial_forward` takes it): a model changed under the same name differs,
     while
     the same weights under another name or path, or loaded without their upper layers, do not. ``tokenizer``
-    is a sha256 of the tokenizer's own definition. "" means unknown (a served model that cannot be read).
+    is a sha256 of the tokenizer's own definition.
 
     ``name``, ``revision`` and ``layers`` say where to find the model again; two fingerprints that differ
     only there are equal.
@@ -52,32 +52,22 @@ class ModelFingerprint:
         return cls(**read_fields(data, field_types, "model fingerprint"))
 
     def differences(self, other: ModelFingerprint) -> list[str]:
-        """Each way in which ``other``, the model at hand, would give other states; [] when it fits.
-
-        Hashes are compared where both sides know theirs. When one side does not know its weights, the
-        names have to agree instead.
-        """
-        problems = [
-            f"{name}: the probe was fitted on {own_value!r}, this model has {other_value!r}"
-            for name in ("architecture", "hidden_size", "dtype")
-            if (own_value := getattr(self, name))
-            != (other_value := getattr(other, name))
-        ]
-        if self.weights and other.weights:
-            if self.weights != other.weights and not problems:
-                model_names = (
-                    "the same name"
-                    if self.name == other.name
-                    else f"{self.name!r} and {other.name!r}"
-                )
+        """Each way in which ``other``, the model at hand, would give other states; [] when it fits."""
+        problems = []
+        for name in ("architecture", "hidden_size", "dtype"):
+            own_value, other_value = getattr(self, name), getattr(other, name)
+            if own_value != other_value:
                 problems.append(
-                    f"weights: {model_names}, but other values in the layers the probe reads"
+                    f"{name}: the probe was fitted on {own_value!r}, this model has {other_value!r}"
                 )
-        elif self.name != other.name:
+        if self.weights != other.weights and not problems:
+            model_names = f"{self.name!r} and {other.name!r}"
+            if self.name == other.name:
+                model_names = "the same name"
             problems.append(
-                f"name: the probe was fitted on {self.name!r}, this model is {other.name!r}"
+                f"weights: {model_names}, but other values in the layers the probe reads"
             )
-        if self.tokenizer and other.tokenizer and self.tokenizer != other.tokenizer:
+        if self.tokenizer != other.tokenizer:
             problems.append(
                 "tokenizer: another vocabulary or other splitting rules than the probe was fitted with"
             )

@@ -93,7 +93,7 @@ class LocalLLM:
             target=generate_in_thread, name="denoise-generate", daemon=True
         )
         thread.start()
-        ids: list[int] = []
+        ids = []
         shown_text = text = ""
         try:
             while (item := token_queue.get()) is not None:
@@ -117,22 +117,11 @@ class LocalLLM:
         with self._lock:
             if not isinstance(self.model, str | Path):
                 return
-            from denoise_core.local.gguf import resolve_model
-            from denoise_core.local.loading import (
-                check_model_folder,
-                load_tokenizer,
-                shared_model,
-            )
+            from denoise_core.local.loading import load_tokenizer, shared_model
 
-            name = self.model
-            try:
-                check_model_folder(resolve_model(name))
-                self.tokenizer = self.tokenizer or load_tokenizer(name)
-                self.model = shared_model(name, has_lm_head=True)
-            except (OSError, ValueError) as error:
-                raise InputError(
-                    f"cannot load {str(name)!r} as a causal language model: {error}"
-                ) from error
+            model = shared_model(self.model, has_lm_head=True)
+            self.tokenizer = self.tokenizer or load_tokenizer(self.model)
+            self.model = model
 
     def _generate(self, **inputs: Any) -> Any:
         options = self._generation_options(inputs["input_ids"].shape[1])
@@ -180,24 +169,16 @@ class LocalLLM:
 def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """Messages as token ids. A message that spells a special token stays text: only the template's count.
 
-    A template that knows no system message gets it with the question. Raises `InputError` when the chat template
+    Raises `InputError` when the chat template
     refuses the conversation or changes a message.
     """
     if not getattr(tokenizer, "chat_template", None):
         text = "\n\n".join(message.content for message in messages)
         (text_ids,) = tokenize_texts(tokenizer, [text], is_trusted=False)
         return [*start_token_ids(tokenizer), *text_ids]
-    try:
-        turns = [(message.role, [message]) for message in messages]
-        pieces = render_chat(tokenizer, turns)
-    except InputError:
-        if len(messages) < 2 or messages[0].role != "system":
-            raise
-        # A template that knows no system message.
-        merged_text = f"{messages[0].content}\n\n{messages[1].content}"
-        merged_message = Message("user", merged_text)
-        return tokenize_messages(tokenizer, [merged_message, *messages[2:]])
-    token_ids: list[int] = []
+    turns = [(message.role, [message]) for message in messages]
+    pieces = render_chat(tokenizer, turns)
+    token_ids = []
     for piece in pieces:
         is_template = isinstance(piece, str)
         text = piece if is_template else piece.content

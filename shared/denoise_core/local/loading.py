@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +58,8 @@ def truncate_config(config: Any, layers: int) -> int:
         )
     for name, value in list(vars(text_config).items()):
         # layer_types, mlp_layer_types, no_rope_layers and the like hold one entry for each block.
-        if (
-            isinstance(value, list | tuple)
-            and len(value) == full_count
-            and name != "architectures"
-        ):
+        is_list = isinstance(value, list | tuple) and name != "architectures"
+        if is_list and len(value) == full_count:
             setattr(text_config, name, value[:layers])
     text_config.num_hidden_layers = layers
     if getattr(text_config, "max_window_layers", None) is not None:
@@ -129,15 +125,11 @@ def check_model_folder(name: str | Path) -> None:
         )
     if not folder.is_dir():
         return
-    missing = []
-    if not (folder / "config.json").is_file():
-        missing.append("config.json")
-    if not any(folder.glob("*.safetensors")):
-        missing.append("weights as *.safetensors")
-    if missing:
+    has_weights = any(folder.glob("*.safetensors"))
+    if not has_weights or not (folder / "config.json").is_file():
         raise InputError(
-            f"{folder} holds no model: it lacks {' and '.join(missing)}; expected a folder as "
-            "save_pretrained writes it"
+            f"{folder} holds no model: expected config.json and weights as *.safetensors, as "
+            "save_pretrained writes them"
         )
 
 
@@ -185,19 +177,11 @@ def shared_model(
     whose files have changed is another model.
     """
     load = load or LoadOptions()
-    load_fresh = partial(
-        load_model, name, load=load, has_lm_head=has_lm_head, layers=layers
-    )
+    stamp = _folder_stamp(resolve_model(name))
+    key = (str(name), stamp, load, load.resolved_device(), has_lm_head, layers)
     return _model_cache(
-        (
-            str(name),
-            _folder_stamp(resolve_model(name)),
-            load,
-            load.resolved_device(),
-            has_lm_head,
-            layers,
-        ),
-        load_fresh,
+        key,
+        lambda: load_model(name, load=load, has_lm_head=has_lm_head, layers=layers),
     )
 
 
@@ -206,24 +190,26 @@ def _folder_stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
     folder = Path(name)
     if not folder.is_dir():
         return ()
-    file_stats = (
-        (file_path.name, file_path.stat())
-        for file_path in sorted(folder.iterdir())
-        if file_path.is_file()
-    )
-    return tuple(
-        (file_name, file_stat.st_size, file_stat.st_mtime_ns)
-        for file_name, file_stat in file_stats
-    )
+    stamps = []
+    for file_path in sorted(folder.iterdir()):
+        if file_path.is_file():
+            file_stat = file_path.stat()
+            stamps.append((file_path.name, file_stat.st_size, file_stat.st_mtime_ns))
+    return tuple(stamps)
 
 
 def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
-    """The tokenizer of a model by name, folder or GGUF file."""
+    """The tokenizer of a model by name, folder or GGUF file. Raises `InputError` when there is none."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(
-        resolve_model(name), revision=revision, trust_remote_code=False
-    )
+    try:
+        return AutoTokenizer.from_pretrained(
+            resolve_model(name), revision=revision, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no tokenizer was found for {str(name)!r}: pass tokenizer=..., by name, path or object ({error})"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,29 +244,19 @@ def open_backbone(
 
     Raises `InputError` when no tokenizer is given and none can be found.
     """
+    full_count = None
     if isinstance(model, str | Path):
         name = str(model)
         loaded_model = shared_model(model, load=load, layers=layers)
-        full_count = (
-            None
-            if layers is None
-            else truncate_config(_load_config(model, load), layers)
-        )
+        if layers is not None:
+            full_count = truncate_config(_load_config(model, load), layers)
     else:
         loaded_model = model
-        full_count = None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     partial_forward = get_partial_forward(loaded_model)
     partial_forward.check_readable()
     if tokenizer is None or isinstance(tokenizer, str | Path):
-        try:
-            tokenizer = load_tokenizer(tokenizer or name, revision=load.revision)
-        except (OSError, ValueError) as error:
-            if tokenizer is not None:
-                raise
-            raise InputError(
-                f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
-            ) from error
+        tokenizer = load_tokenizer(tokenizer or name, revision=load.revision)
     revision = load.revision or getattr(loaded_model.config, "_commit_hash", None)
     return Backbone(
         loaded_model,

@@ -24,16 +24,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from denoise_core.cancellation import stop_if_abandoned
 from denoise_core.errors import InputError
 from denoise_core.local.batching import batch_by_length, position_limit
-from denoise_core.local.blocks import (
-    Norm,
-    find_blocks,
-    find_final_norm,
-    remove_gain,
-)
+from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, remove_gain
 from denoise_core.local.layout import TokenPrompt, part_span, pooling_parts
-from denoise_core.runtime.thread_pool import stop_if_abandoned
 
 # Why a trial of a model said nothing; it is made again at the next use.
 TRIAL_TOO_LARGE = "its trial on random tokens does not fit into memory"
@@ -58,19 +53,12 @@ class LayerRequest:
     def arrive(self, layer: int, state: Any, entering: bool) -> None:
         """Pool the state at ``layer`` if it was asked for; raise `StopForward` at the last layer."""
         if layer in self.pools and layer not in self.states:
-            if (
-                not isinstance(state, torch.Tensor)
-                or state.ndim != 3
-                or state.shape[-1] != self.owner.hidden_size
-            ):
-                shape = (
-                    tuple(state.shape)
-                    if isinstance(state, torch.Tensor)
-                    else type(state).__name__
-                )
+            width = self.owner.hidden_size
+            shape = tuple(getattr(state, "shape", ()))
+            if len(shape) != 3 or shape[-1] != width:
                 raise InputError(
-                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.hidden_size} "  # noqa: E501
-                    "for each token, so a probe cannot read it"
+                    f"between its blocks this model carries {shape or type(state).__name__}, not one vector of "
+                    f"width {width} for each token, so a probe cannot read it"
                 )
             self.states[layer] = self.pools[layer](state)
         if layer >= self.stop:
@@ -124,9 +112,8 @@ class LayerHook:
 class PartialForward:
     """One loaded model, read at any layer. Get it from `get_partial_forward`, which keeps one for each model.
 
-    Hold ``lock`` while running a batch: one batch at a time bounds memory. ``causal`` says whether a token
-    sees those after it, ``norm`` is the final norm with its gain at one; both are found by trying, at the
-    first `check`.
+    Hold ``lock`` while running a batch: one batch at a time bounds memory. ``unit_norm`` is the final norm with
+    its gain at one, found by trying at the first check.
     """
 
     def __init__(self, config: Any, decoder: nn.Module, blocks: nn.ModuleList) -> None:
@@ -136,7 +123,6 @@ class PartialForward:
         self.block_count = len(blocks)
         self.hidden_size = int(config.hidden_size)
         self.lock = threading.RLock()
-        self.is_causal = True
         self.unit_norm = Norm()
         self.final_norm: nn.Module | None = None
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
@@ -161,18 +147,15 @@ class PartialForward:
     @property
     def dtype(self) -> str:
         """Name of the blocks' floating-point type, such as "bfloat16"."""
-        return str(
-            next(
-                prompt
-                for prompt in self.blocks.parameters()
-                if prompt.is_floating_point()
-            ).dtype
-        ).removeprefix("torch.")
+        for parameter in self.blocks.parameters():
+            if parameter.is_floating_point():
+                return str(parameter.dtype).removeprefix("torch.")
+        raise InputError("the model's blocks have no floating-point weights")
 
     @property
     def max_positions(self) -> int | None:
         """Positions the model has, or None when its configuration sets no limit."""
-        return position_limit(self.decoder, self.config) or None
+        return position_limit(self.config)
 
     def accepts_argument(self, name: str) -> bool:
         """Whether the model's forward pass has a parameter of this name."""
@@ -231,8 +214,7 @@ class PartialForward:
             pass
         finally:
             current_request.reset(token)
-        unread_layers = request.pools.keys() - request.states.keys()
-        missing_layers = sorted(unread_layers)
+        missing_layers = sorted(request.pools.keys() - request.states.keys())
         if missing_layers or request.entered != request.stop:
             raise InputError(
                 f"the model's forward pass went around its blocks: expected {request.stop} of {self.block_count} to "  # noqa: E501
@@ -243,44 +225,41 @@ class PartialForward:
 
     def parameters_below(self, layer: int) -> list[tuple[str, torch.Tensor]]:
         """Named tensors that decide ``h_layer``: the first blocks, and what runs outside them before."""
-        block_modules = set()
-        for module in self.blocks.modules():
-            block_modules.add(id(module))
-        outside = [
-            (module_path, module)
-            for module_path, module in self.decoder.named_modules()
-            if id(module) not in block_modules
-        ]
-        used_paths: set[str] = {""}
+        block_modules = {id(module) for module in self.blocks.modules()}
+        outside = {}
+        for path, module in self.decoder.named_modules():
+            if id(module) not in block_modules:
+                outside[path] = module
+        tensors = []
+        for path in self._run_paths(outside, layer):
+            for name, tensor in outside[path].named_parameters(recurse=False):
+                tensors.append((f"{path}.{name}", tensor))
+        for block_index, block in enumerate(self.blocks[:layer]):
+            for name, tensor in block.named_parameters():
+                tensors.append((f"blocks.{block_index}.{name}", tensor))
+        return tensors
 
-        def record_path(module_path: str) -> Callable[..., None]:
-            # Other threads may run the whole model meanwhile; only our own pass counts.
-            return lambda *_: (
-                used_paths.add(module_path)
-                if current_request.get() is not None
-                else None
-            )
+    def _run_paths(self, modules: Mapping[str, nn.Module], layer: int) -> set[str]:
+        """Which of the modules a pass to ``layer`` runs, and the whole model itself."""
+        run_paths = {""}
 
-        handles = [
-            module.register_forward_pre_hook(record_path(module_path))
-            for module_path, module in outside
-        ]
+        def watch(path: str) -> Callable[..., None]:
+            def record_run(*_: Any) -> None:
+                # Other threads may run the whole model meanwhile; only our own pass counts.
+                if current_request.get() is not None:
+                    run_paths.add(path)
+
+            return record_run
+
+        handles = []
+        for path, module in modules.items():
+            handles.append(module.register_forward_pre_hook(watch(path)))
         try:
             self.read_layers(self._sample_inputs(), [layer], lambda hidden: hidden)
         finally:
             for handle in handles:
                 handle.remove()
-        input_tensors: list[tuple[str, torch.Tensor]] = [
-            (f"{module_path}.{name}", prompt)
-            for module_path, module in outside
-            if module_path in used_paths
-            for name, prompt in module.named_parameters(recurse=False)
-        ]
-        return input_tensors + [
-            (f"blocks.{layer_index}.{name}", prompt)
-            for layer_index, block in enumerate(self.blocks[:layer])
-            for name, prompt in block.named_parameters()
-        ]
+        return run_paths
 
     # -- what is found out by trying, once -------------------------------------------------------------
 
@@ -295,7 +274,7 @@ class PartialForward:
         return model_inputs(self, [TokenPrompt(self._sample_ids())], 0)
 
     def _detect_properties(self) -> None:
-        """Direction of attention, and which module is the final norm."""
+        """What makes the model unreadable, and which module is the final norm."""
         self._learned = True
         if any(
             "quantized.dynamic" in type(module).__module__
@@ -308,15 +287,12 @@ class PartialForward:
                 "float32 or bfloat16, or with weights alone in 4 or 8 bits"
             )
             return
-        *first_ids, last_id = self._sample_ids()
-        first_states = []
         try:
-            for trial_id in (last_id, (last_id + 1) % int(self.config.vocab_size)):
-                prompt = TokenPrompt((*first_ids, trial_id))
-                inputs = model_inputs(self, [prompt], 0)
-                by_layer = self.read_layers(inputs, [1], lambda hidden: hidden[:, 0])
-                first_states.append(by_layer[1])
-            self.is_causal = torch.equal(*first_states)
+            if not self._is_causal():
+                raise InputError(
+                    f"{type(self.decoder).__name__} is an encoder, in which every token sees the "
+                    "question; END reads decoders: score with an encoder by default_denoiser(encoder=...)"
+                )
             inputs = self._sample_inputs()
             last = self.block_count
             last_hidden = self.read_layers(inputs, [last], lambda hidden: hidden)[last]
@@ -329,6 +305,17 @@ class PartialForward:
                     self.unit_norm = remove_gain(self.final_norm)
         except InputError as error:
             self._refusal = str(error)
+
+    def _is_causal(self) -> bool:
+        """Whether the first token's state does not depend on the last token."""
+        *first_ids, last_id = self._sample_ids()
+        first_states = []
+        for trial_id in (last_id, (last_id + 1) % int(self.config.vocab_size)):
+            prompt = TokenPrompt((*first_ids, trial_id))
+            inputs = model_inputs(self, [prompt], 0)
+            by_layer = self.read_layers(inputs, [1], lambda hidden: hidden[:, 0])
+            first_states.append(by_layer[1])
+        return torch.equal(*first_states)
 
     @torch.inference_mode()
     def _compare_layer(self, layer: int) -> None:
@@ -356,21 +343,16 @@ def _is_close(
     state: torch.Tensor, expected_states: torch.Tensor, tolerance: float = 1e-3
 ) -> bool:
     """Equal but for a kernel that adds in another order the second time."""
+    if state.shape != expected_states.shape:
+        return False
     scale = float(expected_states.abs().max()) or 1.0
-    return (
-        state.shape == expected_states.shape
-        and float((state - expected_states).abs().max()) <= tolerance * scale
-    )
+    return float((state - expected_states).abs().max()) <= tolerance * scale
 
 
 def nearly_equal(states: torch.Tensor, expected_states: torch.Tensor) -> bool:
     """As near, row by row, as half precision is to itself in another batch."""
-    return bool(
-        (
-            torch.cosine_similarity(states.float(), expected_states.float(), dim=-1)
-            > 0.999
-        ).all()
-    )
+    cosines = torch.cosine_similarity(states.float(), expected_states.float(), dim=-1)
+    return bool((cosines > 0.999).all())
 
 
 _PARTIAL_FORWARD_ATTRIBUTE = "_denoise_early_layers"
@@ -402,44 +384,32 @@ def model_inputs(
     pad: int,
     past_lengths: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Inputs of the model's forward pass. Decoders are padded on the left, encoders on the right.
+    """Inputs of the model's forward pass, padded on the left.
 
-    Decoders always get position ids, because those with learned positions would count the padding in
-    (GPT-2 does); encoders number their tokens themselves, some of them not from 0 (RoBERTa).
+    With position ids, because models with learned positions would count the padding in (GPT-2 does).
 
     Args:
         partial_forward: The model.
         prompts: Whole prompts.
         pad: The padding's token id.
-        past_lengths: Of each prompt of a decoder how many first tokens a cache holds. Only the others
-            are inputs; mask and positions count all.
+        past_lengths: Of each prompt how many first tokens a cache holds. Only the others are inputs; mask and
+            positions count all.
     """
     past_lengths = past_lengths or [0] * len(prompts)
     width = max(len(prompt.ids) for prompt in prompts)
     new_ids = []
     for prompt, past_length in zip(prompts, past_lengths, strict=True):
-        new_ids.append(prompt.ids[past_length:])
+        new_ids.append(torch.tensor(prompt.ids[past_length:]))
     new_width = max(map(len, new_ids))
     ids = torch.full((len(prompts), new_width), pad)
-    types = torch.zeros_like(ids)
     mask = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        row_start, new_start = 0, 0
-        if partial_forward.is_causal:
-            row_start = width - len(prompt.ids)
-            new_start = new_width - len(new_ids[row])
-        mask[row, row_start : row_start + len(prompt.ids)] = 1
-        new_columns = slice(new_start, new_start + len(new_ids[row]))
-        ids[row, new_columns] = torch.tensor(new_ids[row])
-        if prompt.segment_ids:
-            types[row, new_columns] = torch.tensor(prompt.segment_ids)
+        mask[row, width - len(prompt.ids) :] = 1
+        ids[row, new_width - len(new_ids[row]) :] = new_ids[row]
     inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-    if partial_forward.is_causal and partial_forward.accepts_argument("position_ids"):
+    if partial_forward.accepts_argument("position_ids"):
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         inputs["position_ids"] = positions[:, width - new_width :]
-    has_types = any(prompt.segment_ids for prompt in prompts)
-    if has_types and partial_forward.accepts_argument("token_type_ids"):
-        inputs["token_type_ids"] = types
     for name, tensor in inputs.items():
         inputs[name] = tensor.to(partial_forward.device)
     if partial_forward.accepts_argument("use_cache"):
@@ -447,22 +417,17 @@ def model_inputs(
     return inputs
 
 
-def pooling_function(
-    pooling: str, prompts: Sequence[TokenPrompt], *, is_causal: bool
-) -> PoolingFunction:
+def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFunction:
     """Pools the states of a batch's rows by `POOLINGS`, float32 ``(batch, parts * width)``.
 
-    A decoder's rows end together: they are padded on the left, and may lack the tokens that a cache holds. An
-    encoder's begin together (``is_causal=False``).
+    Rows end together: they are padded on the left, and may lack the tokens that a cache holds.
     """
     parts = pooling_parts(pooling)
 
     def pool_rows(hidden: torch.Tensor) -> torch.Tensor:
         pooled_rows = []
         for row, prompt in enumerate(prompts):
-            row_start = 0
-            if is_causal:
-                row_start = hidden.shape[1] - len(prompt.ids)
+            row_start = hidden.shape[1] - len(prompt.ids)
             pooled_parts = []
             for part in parts:
                 start, end = part_span(part, prompt)
@@ -508,12 +473,10 @@ def run_halving(
 
 
 def run_in_batches(
-    lengths: Sequence[int],
-    max_tokens: int,
-    run_rows: Callable[[list[int]], T],
+    lengths: Sequence[int], max_tokens: int, run_rows: Callable[[list[int]], T]
 ) -> list[tuple[list[int], T]]:
     """``run_rows`` of positions of prompts of these lengths, a batch at a time (`batches`, `run_halving`)."""
-    batch_results: list[tuple[list[int], T]] = []
+    batch_results = []
     for batch_rows in batch_by_length(lengths, max_tokens):
         stop_if_abandoned()
         batch_results += run_halving(batch_rows, run_rows)

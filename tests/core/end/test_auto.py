@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import Guard, InputError, Passage, Pipeline
+from denoise_core import Guard, InputError, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.calibration import calibrate_margins
 from denoise_core.end.selection import (
@@ -28,18 +27,14 @@ SCALE = ScoreCalibration(
 SCORES = st.lists(st.floats(-20, 8, width=32), min_size=1, max_size=30)
 
 
-class Scaled(FunctionScorer):
-    """Scores are the numbers that the texts are."""
-
-    scale = SCALE
-
-    def __init__(self):
-        super().__init__(lambda query, text: float(text))
+# Scores are the numbers that the texts are.
+SCALED = FunctionScorer(lambda query, text: float(text))
+SCALED.scale = SCALE
 
 
 def auto(scores, **settings):
-    passages = [Passage(str(score), f"p{i}") for i, score in enumerate(scores)]
-    return ENDDenoiser(Scaled(), keep="auto", **settings).denoise("q", passages)
+    denoiser = ENDDenoiser(SCALED, keep="auto", **settings)
+    return denoiser.denoise("q", passages_of(map(str, scores)))
 
 
 def kept(denoise_result):
@@ -65,10 +60,9 @@ def test_a_smaller_risk_keeps_all_that_a_larger_one_does(scores):
 
 
 def test_laws_hold():
-    texts = ["1", "", "2", " ", "-4", "0.5", "1.9", "-3"]
-    passages = passages_of(texts)
+    passages = passages_of(["1", "", "2", " ", "-4", "0.5", "1.9", "-3"])
     check_denoiser(
-        lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages
+        lambda: ENDDenoiser(SCALED, keep="auto", on_irrelevant="drop"), "q", passages
     )
 
 
@@ -91,30 +85,20 @@ def test_scores_unlike_the_calibrations_get_the_wide_margin():
     assert kept(auto(low)) == [8, 7.1]
 
 
-def test_the_margin_grows_with_the_list():
-    chunk_scores = [5, 3.9, 3.9] + [-9] * 7
-    assert kept(auto(chunk_scores)) == [5, 3.9]  # two at least
-    assert kept(auto(chunk_scores + [-9] * 20)) == [5, 3.9, 3.9]
-
-
 def test_the_margin_does_not_grow_beyond_the_longest_calibration_list():
-    record_scores = [5.0, 3.0] + [1.0] * 798
-    grown = list_length_factor(800, None)
-    assert grown > 2.5  # the records would be within reach
-    scale = ScoreCalibration({0.10: 2.0}, None, 9.0, 300, longest_list=20)
-    records = np.float32(record_scores)
-    assert scale.rule(0.10).choose(records, [""] * 800).sum() == 2
-    assert (
-        replace(scale, longest_list=None).rule(0.10).choose(records, [""] * 800).sum()
-        == 800
-    )
+    records = np.float32([5.0, 3.0] + [1.0] * 798)
+    # The records would be within reach.
+    assert list_length_factor(800, None) > 2.5
+    for longest_list, kept_count in ((20, 2), (None, 800)):
+        scale = ScoreCalibration({0.10: 2.0}, None, 9.0, 300, longest_list=longest_list)
+        assert scale.rule(0.10).choose(records, [""] * 800).sum() == kept_count
 
 
 def test_a_calibration_knows_its_longest_list():
     rng = np.random.default_rng(0)
     scored_lists = []
     for length in (10, 40, 20) * 10:
-        scored_lists.append((rng.normal(size=length), [True] + [False] * (length - 1)))
+        scored_lists.append((rng.normal(size=length), np.arange(length) == 0))
     scale = calibrate_margins({"mine": scored_lists})
     assert scale.longest_list == 40
     assert ScoreCalibration.from_dict(scale.to_dict()) == scale
@@ -125,32 +109,13 @@ def test_a_calibration_knows_its_longest_list():
 
 @pytest.mark.parametrize("around", [lambda denoiser: denoiser, Guard, Pipeline])
 def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(around):
-    passages = [Passage(str(n), str(n)) for n in (-5, -3, -9, -8, -7, -1)]
-    keeping = around(ENDDenoiser(Scaled(), keep="auto")).denoise("q", passages)
-    assert keeping.relevant is False
-    assert keeping.passages
-    dropper = ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")
-    dropping = around(dropper).denoise("q", passages)
-    assert dropping.relevant is False
-    assert dropping.passages == ()
-    assert {drop.span.passage_id for drop in dropping.dropped} == {
-        passage.id for passage in passages
-    }
-    assert result_summary(passages, dropping)["relevant"] is False
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"keep": "auto", "risk": 0.07}, "calibrated for 0.05, 0.1"),
-        ({"keep": "atuo"}, "'auto'"),
-        ({"keep": "auto", "on_irrelevant": "raise"}, "'keep' or 'drop'"),
-        ({"keep": "auto", "chunker": "sentences"}, "'auto' or a function"),
-    ],
-)
-def test_slips_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
-        ENDDenoiser(Scaled(), **settings)
+    passages = passages_of(map(str, (-5, -3, -9, -8, -7, -1)))
+    for on_irrelevant in ("keep", "drop"):
+        denoiser = ENDDenoiser(SCALED, keep="auto", on_irrelevant=on_irrelevant)
+        result = around(denoiser).denoise("q", passages)
+        assert bool(result.passages) is (on_irrelevant == "keep")
+        assert result_summary(passages, result)["relevant"] is result.relevant is False
+    assert {drop.span.passage_id for drop in result.dropped} == set("012345")
 
 
 def test_a_scorer_without_a_scale_says_what_to_do():
@@ -183,5 +148,7 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 
 
 def test_too_few_questions_are_refused_by_name():
-    with pytest.raises(InputError, match="19 calibration questions, here are 1"):
+    with pytest.raises(
+        InputError, match="19 calibration questions with a relevant passage, here are 1"
+    ):
         calibrate_margins({"mine": [(np.float32([1, 0]), [True, False])]})

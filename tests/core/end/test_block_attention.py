@@ -1,11 +1,10 @@
 """Passages read alone, and a question's attention to them: exact against one masked pass, family by family."""
 
-from __future__ import annotations
-
 from itertools import chain, pairwise
 
 import pytest
 import torch
+from tiny_models import sample_ids
 
 from denoise_core import InputError
 from denoise_core.local.block_attention import (
@@ -26,11 +25,6 @@ REFUSED = {
     "qwen3_5_text": "cannot be read",
     "lfm2": "cannot be read",
 }
-
-
-def sample_ids(count, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randint(3, 300, (count,), generator=generator).tolist())
 
 
 def sample_prompt():

@@ -1,14 +1,22 @@
 """A budget trims and never skips: parts of the best before worse pieces; headings are paid for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import Passage
+from denoise_core import Passage, Span
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.selection import ScoreCalibration, TokenLimit
+from denoise_core.end.denoiser import ScoringRecord, _build_result
+from denoise_core.end.selection import (
+    ScoreCalibration,
+    ScoredChunks,
+    Selection,
+    TokenLimit,
+)
 from denoise_core.testing import FunctionScorer, check_denoiser
 
 LONG = (
@@ -19,8 +27,7 @@ NOISE = [
     Passage("Bananas are rich in potassium.", "b"),
     Passage("Paris has many bakeries.", "c"),
 ]
-
-
+PASSAGES = [Passage(LONG, "a"), *NOISE]
 QUESTION = "who built the hall in 1903"
 
 
@@ -48,7 +55,7 @@ def denoised(token_limit, passages, scorer=None, **settings):
 
 
 def test_the_best_is_cut_at_its_sentences_and_no_rubbish_fills_the_rest():
-    result = denoised(12, [Passage(LONG, "a"), *NOISE])
+    result = denoised(12, PASSAGES)
     (kept,) = result.passages
     assert kept.text.strip() == "The hall was built by Emil Brandt in 1903."
     assert result.note is None
@@ -67,8 +74,7 @@ def test_what_cannot_be_cut_is_named():
     table = [Passage("\n".join(["name,what,year", *rows]), "t")]
     result = denoised(12, table, min_keep=0)
     assert result.passages == ()
-    note = "too long for 12 tokens and not to be cut, left out: t [15:"
-    assert note in result.note
+    assert "too long for 12 tokens and not to be cut, left out: t [15:" in result.note
     assert "kept over the budget" in denoised(12, table).note
 
 
@@ -99,8 +105,7 @@ def test_a_budget_never_takes_worse_ones_for_what_does_not_fit(keep, scores, kep
     texts = ["a" * 40, "b" * 400, "c" * 40]
     score_of_text = dict(zip(texts, scores, strict=True))
     scorer = FunctionScorer(lambda query, text: score_of_text[text])
-    passages = passages_of(texts)
-    result = ENDDenoiser(scorer, keep=keep).denoise("q", passages)
+    result = ENDDenoiser(scorer, keep=keep).denoise("q", passages_of(texts))
     assert [int(passage.id) for passage in result.passages] == kept
 
 
@@ -112,31 +117,26 @@ def test_a_budget_holds_whatever_the_text_and_its_laws_too(texts, token_limit):
     scorer = FunctionScorer(lambda query, text: float(len(text) % 5))
 
     def make(**settings):
-        rule = TokenLimit(token_limit, len)
-        return ENDDenoiser(scorer, keep=rule, chunker="auto", **settings)
+        keep = TokenLimit(token_limit, len)
+        return ENDDenoiser(scorer, keep=keep, chunker="auto", **settings)
 
     kept = make(min_keep=0).denoise("q", passages).passages
     assert sum(len(passage.text.strip()) for passage in kept) <= token_limit
     check_denoiser(make, "q", passages)
 
 
-async def test_sync_and_async_trim_alike():
+def test_sync_and_async_trim_alike():
     class Awaited(FunctionScorer):
         async def ascore(self, query, texts):
-            return np.asarray(self.score(query, texts))
+            return self.score(query, texts)
 
-    passages = [Passage(LONG, "a"), *NOISE]
-    result = denoised(12, passages)
-    rule = TokenLimit(12, words)
-    afar = ENDDenoiser(Awaited(overlap), keep=rule, chunker="auto")
-    other = await afar.adenoise(QUESTION, passages)
-    assert other.passages == result.passages
-    assert other.dropped == result.dropped
+    afar = ENDDenoiser(Awaited(overlap), keep=TokenLimit(12, words), chunker="auto")
+    check_denoiser(lambda: afar, QUESTION, PASSAGES)
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_max_keep_holds_with_a_budget(most):
-    denoise_result = denoised(500, [Passage(LONG, "a"), *NOISE], max_keep=most)
+    denoise_result = denoised(500, PASSAGES, max_keep=most)
     assert len(denoise_result.passages) == most
     assert denoise_result.passages[0].id == "a"
 
@@ -144,8 +144,7 @@ def test_max_keep_holds_with_a_budget(most):
 @pytest.mark.parametrize("token_limit", [4, 8, 12, 20, 40])
 def test_the_header_of_a_passage_counts_once(token_limit):
     header = "file_name: halls.md author: Ada"  # four words
-    input_passages = [Passage(LONG, "a", header=header)]
-    input_passages += [Passage(p.text, p.id, header=header) for p in NOISE]
+    input_passages = [replace(passage, header=header) for passage in PASSAGES]
     denoise_result = denoised(token_limit, input_passages, min_keep=0)
     shown_words = [words(p.text_with_header) for p in denoise_result.passages]
     assert sum(shown_words) <= token_limit
@@ -157,5 +156,22 @@ def test_the_header_of_a_passage_counts_once(token_limit):
 
 def test_a_header_longer_than_the_budget_is_said():
     passage = Passage("The hall was built in 1903.", "a", header="word " * 20)
-    denoise_result = denoised(10, [passage, *NOISE])
-    assert "1 too long for 10 tokens" in denoise_result.note
+    assert "1 too long for 10 tokens" in denoised(10, [passage, *NOISE]).note
+
+
+def test_a_kept_chunk_stays_though_it_is_another_ones_evicted_header():
+    passage = Passage("Who built it? Brandt.", "a")
+    chunks = ScoredChunks(None, {"a": passage})
+    question, answer = Span("a", 0, 14), Span("a", 14, 21)
+    for span in (question, answer):
+        chunks.add(span, "", chunks.raw_text(span))
+    selection = Selection(
+        chunks.spans,
+        np.float32([1, 2]),
+        np.array([True, True]),
+        ["", ""],
+        evicted_headers=frozenset({question}),
+    )
+    record = ScoringRecord("q", tuple(chunks.spans))
+    (kept,) = _build_result(chunks, selection, record, None, 0.0).passages
+    assert kept.text == passage.text

@@ -1,7 +1,5 @@
 """Models in GGUF files: which file a name means, and what is said where there is none or it cannot be read."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from importlib import metadata
@@ -15,7 +13,6 @@ from denoise_core import InputError, MissingExtra
 from denoise_core.end import HiddenReader, LocalLLM
 from denoise_core.local import gguf
 from denoise_core.local.gguf import find_gguf, resolve_model
-from denoise_core.local.loading import load_model, load_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -80,19 +77,17 @@ def test_a_file_and_its_folder_are_the_same_model(gguf_folder, cache_root):
     from_file = resolve_model(gguf_folder / "tiny.gguf")
     assert resolve_model(gguf_folder) == resolve_model(str(gguf_folder)) == from_file
     assert from_file.startswith(str(cache_root))
-    model = load_model(gguf_folder, has_lm_head=True)
-    assert model.config.num_hidden_layers == 1
-    assert next(model.parameters()).dtype == torch.float32
-    assert load_tokenizer(gguf_folder).bos_token_id == 0
 
 
-def test_readers_and_generators_take_the_file(gguf_folder):
-    path = gguf_folder / "tiny.gguf"
-    states = HiddenReader(path).read([("who?", "someone")], [1]).by_layer[1]
+def test_readers_and_generators_take_the_file_and_its_folder(gguf_folder):
+    reader = HiddenReader(gguf_folder / "tiny.gguf")
+    states = reader.read([("who?", "someone")], [1]).by_layer[1]
     assert states.shape == (1, 16)
-    llm = LocalLLM(str(path), max_new_tokens=2)
+    llm = LocalLLM(str(gguf_folder), max_new_tokens=2)
     llm.load()
-    assert llm.model.config.hidden_size == 16
+    assert llm.tokenizer.bos_token_id == 0
+    assert llm.model.config.num_hidden_layers == 1
+    assert next(llm.model.parameters()).dtype == torch.float32
 
 
 def test_it_is_dequantised_once_and_another_file_of_the_name_is_another_model(

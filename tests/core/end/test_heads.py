@@ -1,11 +1,9 @@
 """A probe on attention heads: fitted, saved and served like one on states; passages are read once, each alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
-from readings import shouting
+from readings import count_found, shouting
 
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser, HeadReader, PrefixCache, Probe, ProbeScorer
@@ -15,6 +13,7 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import ProbeMismatch
 from denoise_core.local.block_attention import BlockPrompt, passage_attention
 from denoise_core.local.layout import PASSAGE, QUERY, Layout
+from denoise_core.testing import check_scorer
 
 QUESTION = "Where is the tower?"
 TEXTS = ["The tower is in Porto.", "Bread is cheap.", "A red tower. It is old."]
@@ -24,8 +23,8 @@ WINDOWED = {"max_position_embeddings": 4096}
 
 @pytest.fixture(scope="module")
 def make_reader(tiny, byte_tokenizer):
-    def make(family="llama", *, settings=None, prefix=None, seed=0, **changes):
-        model = tiny(family, seed=seed, **(WINDOWED | changes))
+    def make(family="llama", *, settings=None, prefix=None, **changes):
+        model = tiny(family, **(WINDOWED | changes))
         return HeadReader(
             model, tokenizer=byte_tokenizer(), settings=settings, prefix=prefix
         )
@@ -33,10 +32,16 @@ def make_reader(tiny, byte_tokenizer):
     return make
 
 
-def make_probe(reader, heads=HEADS):
-    layer = 1 + max(block for block, _ in heads)
-    weights = np.arange(1.0, 1 + len(heads))
-    return Probe(weights, 0.5, reader.with_heads(heads).reading(layer))
+def make_probe(reader):
+    layer = 1 + max(block for block, _ in HEADS)
+    weights = np.arange(1.0, 1 + len(HEADS))
+    return Probe(weights, 0.5, reader.with_heads(HEADS).reading(layer))
+
+
+@pytest.fixture
+def scorer(make_reader):
+    reader = make_reader()
+    return ProbeScorer(reader, make_probe(reader))
 
 
 def pairs_of(texts, question=QUESTION):
@@ -47,10 +52,9 @@ def attention_of(reader, texts=TEXTS):
     return reader.read(pairs_of(texts), [3]).by_layer[3]
 
 
-def test_the_scores_are_the_weighted_heads(make_reader):
-    reader = make_reader()
-    scores = ProbeScorer(reader, make_probe(reader)).score(QUESTION, TEXTS)
-    by_layer = reader.read(pairs_of(TEXTS), [1, 2, 3]).by_layer
+def test_the_scores_are_the_weighted_heads_in_any_order(scorer, make_reader):
+    scores = check_scorer(scorer, QUESTION, TEXTS, listwise=True, tolerance=1e-6)
+    by_layer = make_reader().read(pairs_of(TEXTS), [1, 2, 3]).by_layer
     expected = 0.5
     for weight, (block, head) in enumerate(HEADS, start=1):
         expected = expected + weight * by_layer[block + 1][:, head]
@@ -59,36 +63,29 @@ def test_the_scores_are_the_weighted_heads(make_reader):
 
 def test_a_head_counts_the_question_tokens_that_turn_most_less_an_empty_question():
     prompt = BlockPrompt((1,), ((2, 3), (4,)), (5, 6, 7, 8, 9, 10))
-    to_first = torch.tensor([[0.9, 0.0], [0.1, 0.2], [0.3, 0.0], [0.2, 0.1]])
-    to_second = torch.tensor([0.1, 0.2, 0.3, 0.0])
     weights = torch.zeros(1, 6, 10)
     weights[0, 0, 1], weights[0, 0, 3] = 0.1, 0.4  # of an empty question
-    weights[0, 1:5, 1:3] = to_first
-    weights[0, 1:5, 3] = to_second
+    # The question's, to the first passage and to the second.
+    weights[0, 1:5, 1:3] = torch.tensor(
+        [[0.9, 0.0], [0.1, 0.2], [0.3, 0.0], [0.2, 0.1]]
+    )
+    weights[0, 1:5, 3] = torch.tensor([0.1, 0.2, 0.3, 0.0])
     weights[0, 5] = 1.0  # after the question
     attention = passage_attention(weights, prompt, (1, 5))
-    expected = [[(0.9 + 0.3 + 0.3) / 3 - 0.1, (0.3 + 0.2 + 0.1) / 3 - 0.4]]
-    torch.testing.assert_close(attention, torch.tensor(expected))
-
-
-def test_the_order_of_passages_does_not_count(make_reader):
-    reader = make_reader("qwen3")
-    forward, backward = (attention_of(reader, TEXTS[::step]) for step in (1, -1))
-    np.testing.assert_allclose(forward, backward[::-1], atol=1e-6)
+    # Three of four turn most: those of 0.9, 0.3 and 0.3, and of 0.3, 0.2 and 0.1.
+    torch.testing.assert_close(attention, torch.tensor([[0.5 - 0.1, 0.2 - 0.4]]))
 
 
 def test_each_question_has_its_own_list(make_reader):
     reader = make_reader()
     other = pairs_of(TEXTS[:2], "Who bakes?")
-    together = reader.read(pairs_of(TEXTS) + other, [2])
+    together = reader.read(pairs_of(TEXTS) + other, [3])
     np.testing.assert_array_equal(together.text_index, np.arange(5))
-    apart = [reader.read(pairs, [2]).by_layer[2] for pairs in (pairs_of(TEXTS), other)]
-    np.testing.assert_allclose(together.by_layer[2], np.concatenate(apart), atol=1e-6)
+    apart = [attention_of(reader), reader.read(other, [3]).by_layer[3]]
+    np.testing.assert_allclose(together.by_layer[3], np.concatenate(apart), atol=1e-6)
 
 
-def test_known_passages_are_not_read_again(make_reader):
-    reader = make_reader()
-    scorer = ProbeScorer(reader, make_probe(reader))
+def test_known_passages_are_not_read_again(scorer):
     first = scorer.score(QUESTION, TEXTS)
     attention = scorer.reader._prefix_reader
     before = attention.tokens_run
@@ -98,8 +95,8 @@ def test_known_passages_are_not_read_again(make_reader):
     assert question_tokens < 150
     np.testing.assert_allclose(first, second, atol=1e-6)
     scorer.score(QUESTION, [*TEXTS, "A new one."])
-    new_tokens = len("A new one.")
-    assert attention.tokens_run - before == 2 * question_tokens + new_tokens
+    tokens_run = attention.tokens_run - before
+    assert tokens_run == 2 * question_tokens + len("A new one.")
 
 
 @pytest.mark.parametrize(
@@ -123,18 +120,18 @@ def test_a_text_beyond_the_window_is_read_in_parts(make_reader):
     reader = make_reader("mistral", sliding_window=200)
     scorer = ProbeScorer(reader, make_probe(reader))
     texts = ["tower " * 40, "short"]
-    window_counts = np.bincount(reader.read(pairs_of(texts), [3]).text_index)
-    assert window_counts[0] > 1
-    assert window_counts[1] == 1
+    long_count, short_count = np.bincount(reader.read(pairs_of(texts), [3]).text_index)
+    assert long_count > short_count == 1
     assert np.isfinite(scorer.score(QUESTION, texts)).all()
 
 
-def test_empty_texts_and_questions_have_scores_and_no_texts_no_rows(make_reader):
-    reader = make_reader()
-    scorer = ProbeScorer(reader, make_probe(reader))
+def test_empty_texts_and_questions_have_scores_and_no_texts_no_rows(
+    scorer, make_reader
+):
     assert np.isfinite(scorer.score(QUESTION, ["", *TEXTS])).all()
     assert np.isfinite(scorer.score("", TEXTS)).all()
     assert scorer.score(QUESTION, []).size == 0
+    reader = make_reader()
     states = reader.read([], [1, 3]).by_layer
     assert states[1].shape == states[3].shape == (0, 4)
     assert attention_of(reader.with_heads(HEADS), []).shape == (0, len(HEADS))
@@ -144,37 +141,18 @@ def test_a_probe_comes_back_from_its_folder_and_refuses_others(make_reader, tmp_
     reader = make_reader()
     probe = Probe.load(make_probe(reader).save(tmp_path / "p"))
     assert probe.reading.heads == HEADS
-    scores = ProbeScorer(reader, probe).score(QUESTION, TEXTS)
-    assert scores.shape == (3,)
-    with pytest.raises(ProbeMismatch, match="weights"):
-        ProbeScorer(make_reader(seed=1), probe).score(QUESTION, TEXTS)
+    assert ProbeScorer(reader, probe).score(QUESTION, TEXTS).shape == (3,)
     states = HiddenReader(reader.backbone.model, tokenizer=reader.backbone.tokenizer)
     with pytest.raises(ProbeMismatch, match="pooling"):
         ProbeScorer(states, probe).score(QUESTION, TEXTS)
 
 
-def test_a_model_object_needs_no_reader(make_reader):
-    reader = make_reader()
-    probe = make_probe(reader)
-    alone = ProbeScorer(
-        reader.backbone.model, probe, tokenizer=reader.backbone.tokenizer
-    )
-    np.testing.assert_allclose(
-        alone.score(QUESTION, TEXTS),
-        ProbeScorer(reader, probe).score(QUESTION, TEXTS),
-        atol=1e-6,
-    )
-
-
-def test_what_cannot_be_read_is_refused(make_reader, tiny, byte_tokenizer):
+def test_what_cannot_be_read_is_refused(make_reader):
     early = Layout("early", ("Question: ", QUERY, "\n", PASSAGE))
     with pytest.raises(InputError, match="follows the passages"):
         make_reader(settings=ReadingSettings(layout=early)).read(pairs_of(TEXTS), [1])
     with pytest.raises(InputError, match="from 1 on"):
         make_reader().read(pairs_of(TEXTS), [0])
-    bert = HeadReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
-    with pytest.raises(InputError, match="cannot be read"):
-        bert.read(pairs_of(TEXTS), [1])
 
 
 @pytest.mark.parametrize("pooling", ["attention 1", "attention a.b", "attention 1.2.3"])
@@ -202,16 +180,7 @@ def test_fitting_finds_the_heads_and_the_probe_serves_a_denoiser(make_reader, tm
     probe = Probe.load(fit.probe.save(tmp_path / "p"))
     assert probe.card["heads, by weight"] == format_heads(heads)
     denoiser = ENDDenoiser(ProbeScorer(reader, probe), keep=1)
-    found = 0
-    for question in shouting(20, seed=9):
-        (kept,) = denoiser.denoise(question.text, question.passages).passages
-        found += kept.id in question.gold
-    assert found > 0.8 * 20
-
-
-def test_labels_without_a_signal_are_not_found(make_reader):
-    quiet = fit_heads(make_reader(), shouting(30, loud="."), layers=[1, 2])
-    assert 0.3 < quiet.auc < 0.7
+    assert count_found(denoiser, shouting(20, seed=9)) > 0.8 * 20
 
 
 def test_fit_refuses_what_it_cannot_use(make_reader):

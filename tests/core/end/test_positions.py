@@ -1,13 +1,11 @@
-"""Positions: tables that begin behind a padding index, and rotary ones whose frequencies depend on the length."""
-
-from __future__ import annotations
+"""Positions: rotary ones whose frequencies depend on the length of what is read."""
 
 import numpy as np
 import pytest
 import torch
-from readings import SHORT_LAYOUT, states_of
+from readings import SHORT_SETTINGS, states_of
 
-from denoise_core.end import HiddenReader, ReadingSettings
+from denoise_core.end import HiddenReader
 from denoise_core.local.batching import position_limit
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 
@@ -43,11 +41,11 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(
         return HiddenReader(
             model,
             tokenizer=byte_tokenizer(),
-            settings=ReadingSettings(layout=SHORT_LAYOUT),
+            settings=SHORT_SETTINGS,
             prefix=PrefixCache(bytes_kept),
         )
 
-    assert position_limit(model) in (ORIGINAL, ORIGINAL - 1)
+    assert position_limit(model.config) in (ORIGINAL, ORIGINAL - 1)
     texts = ["short one", "another", "third text", "x" * (2 * ORIGINAL)]
     alone = [states_of(open_reader(), "who?", [text], [2])[2][0] for text in texts]
     model(torch.full((1, 3 * ORIGINAL), 5))  # as its owner may use it in between
@@ -57,22 +55,4 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(
         *short_counts, long_count = np.bincount(states.text_index).tolist()
         assert short_counts == [1, 1, 1]
         assert long_count > 1, "the long one is read in parts"
-        first_parts = states.by_layer[2][: len(texts)]
-        np.testing.assert_allclose(first_parts, alone, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("family", "lost"), [("bert", 0), ("roberta", 2), ("xlm-roberta", 2), ("mpnet", 2)]
-)
-def test_positions_behind_a_padding_index_are_not_counted(tiny, family, lost):
-    model = tiny(family, max_position_embeddings=40, pad_token_id=1)
-    room = position_limit(model)
-    assert room == 40 - lost
-
-    def run(length):
-        ids = torch.full((1, length), 5)
-        model(ids, torch.ones_like(ids))
-
-    run(room)
-    with pytest.raises((IndexError, RuntimeError)):
-        run(room + 1)
+        np.testing.assert_allclose(states.by_layer[2][: len(texts)], alone, atol=1e-4)

@@ -1,7 +1,5 @@
 """Kept keys and values: the same states for every family, within a bound, under threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -12,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from readings import SHORT_LAYOUT, states_of
 
-from denoise_core import InputError
-from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
+from denoise_core.end import PASSAGE, QUERY, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.kv_cache.prefix_reader import PrefixReader
 from denoise_core.local.partial_forward import get_partial_forward
-from denoise_lab.layouts import DISTINGUISH, SC, SQC
+from denoise_lab.layouts import SQC
 
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]
 HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
@@ -25,19 +22,14 @@ HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
 
 def pair_of_readers(model, tokenizer, layout=SHORT_LAYOUT, prefix_cache=None):
     """A reader that keeps prefixes, and one that keeps nothing."""
+    settings = ReadingSettings(layout=layout)
     return [
-        HiddenReader(
-            model,
-            tokenizer=tokenizer,
-            settings=ReadingSettings(layout=layout),
-            prefix=cache,
-        )
+        HiddenReader(model, tokenizer=tokenizer, settings=settings, prefix=cache)
         for cache in (prefix_cache, PrefixCache(0))
     ]
 
 
 def check_equal(readers, queries=("who?", "where was it then?"), texts=TEXTS, layer=3):
-    """Both readers give the same states."""
     for query in queries:
         kept, plain = (states_of(r, query, texts, [layer])[layer] for r in readers)
         np.testing.assert_allclose(kept, plain, atol=1e-5)
@@ -45,14 +37,12 @@ def check_equal(readers, queries=("who?", "where was it then?"), texts=TEXTS, la
 
 def keeps(reader):
     """Whether prefixes are kept at layer 3."""
-    with reader.backbone.partial_forward.lock:
-        return reader._keeps_prefixes(3)
+    return reader._keeps_prefixes(3)
 
 
 def problem_of(reader):
     """Why this model's prompts cannot be resumed at layer 3, or None."""
-    with reader.backbone.partial_forward.lock:
-        return reader._open_reuse().find_problem(3)
+    return reader._open_reuse().find_problem(3)
 
 
 def test_kept_prefixes_change_nothing_in_any_family(
@@ -83,21 +73,13 @@ def test_random_ragged_trials_are_exact(llama, tokenizer):
     assert min(cache.hits, cache.misses) > 10
 
 
-@pytest.mark.parametrize("layout", [SC, DISTINGUISH], ids=lambda layout: layout.name)
-def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, tokenizer):
-    readers = pair_of_readers(llama, tokenizer, layout)
-    check_equal(readers)
-    assert readers[0].prefix.hits == 4
-
-
 def test_what_all_prompts_begin_with_is_run_once(llama, tokenizer):
     instruction = "Read the passage and say what it says about the question: "
     layout = Layout("long", ("\nQ: ", QUERY), system=(instruction, PASSAGE))
     reader, _ = pair_of_readers(llama, tokenizer, layout)
-    partial_forward = reader.backbone.partial_forward
     states_of(reader, "who?", ["ij"], [3])  # the trials' passes are over
     run_tokens = []
-    handle = partial_forward.blocks[0].register_forward_pre_hook(
+    handle = reader.backbone.partial_forward.blocks[0].register_forward_pre_hook(
         lambda block, args: run_tokens.append(args[0].shape[0] * args[0].shape[1])
     )
     states_of(reader, "who?", ["ab", "cd", "ef", "gh"], [3])
@@ -134,15 +116,6 @@ def test_pooled_states_depend_on_no_neighbour_and_no_cache(
     assert reader.prefix.hits > 0
 
 
-def test_a_decoders_pooling_by_spans_depends_on_no_neighbour(llama, tokenizer):
-    """Also where the passage's tokens are needed, and nothing can be kept."""
-    settings = ReadingSettings(layout=SHORT_LAYOUT, pooling="cls_mean_question")
-    reader = HiddenReader(llama, tokenizer=tokenizer, settings=settings)
-    together = states_of(reader, "who?", TEXTS, [3])[3]
-    alone = [states_of(reader, "who?", [text], [3])[3][0] for text in TEXTS]
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-
-
 def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
     readers = pair_of_readers(tiny("llama").to(torch.bfloat16), tokenizer)
     for query in ("who?", "when was that?"):
@@ -168,12 +141,11 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     assert prefix_cache.hits == 4, "the same model under a new reader finds its entries"
 
 
-def test_what_cannot_be_kept_is_not(llama, tokenizer, tiny, byte_tokenizer):
+def test_what_cannot_be_kept_is_not(llama, tokenizer):
     question_first, _ = pair_of_readers(llama, tokenizer, SQC)
     kept_reader, plain_reader = pair_of_readers(llama, tokenizer)
-    encoder = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
     assert keeps(kept_reader)
-    for reader in (question_first, plain_reader, encoder):
+    for reader in (question_first, plain_reader):
         assert not keeps(reader)
 
 
@@ -239,19 +211,3 @@ def test_the_bound_in_bytes_always_holds_and_the_least_used_goes_first(steps, bo
                 del sizes[next(iter(sizes))]
         assert cache.total_weight == sum(sizes.values()) <= bound
         assert len(cache) == len(sizes)
-
-
-def test_a_negative_bound_is_refused_and_clearing_forgets():
-    with pytest.raises(InputError, match="max_bytes=-1"):
-        PrefixCache(-1)
-    cache = PrefixCache(10)
-    cache.put("a", SimpleNamespace(nbytes=3))
-    cache.clear()
-    assert cache.total_weight == 0
-    assert cache.get("a") is None
-
-
-def test_the_default_layout_of_a_decoder_is_kept(llama, tokenizer):
-    reader = HiddenReader(llama, tokenizer=tokenizer)
-    assert reader.layout.name == SCQ.name
-    assert keeps(reader)

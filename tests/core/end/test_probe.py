@@ -22,9 +22,8 @@ READING = HiddenStateSpec(MODEL, layer=2, layout="S|C|Q v1")
 
 
 def a_probe(**changes):
-    card = {"fit": {"C": 0.1}}
-    settings = {"weight": np.arange(4.0), "bias": -1.0, "card": card}
-    return Probe(reading=READING, **(settings | changes))
+    settings = {"weight": np.arange(4.0), "bias": -1.0, "reading": READING}
+    return Probe(**(settings | changes))
 
 
 @given(arrays(np.float32, (3, 4), elements=st.floats(-1e3, 1e3, width=32)))
@@ -63,23 +62,19 @@ def test_a_probe_does_not_follow_later_changes_of_its_weight():
 
 def test_a_mismatch_names_every_difference():
     other = HiddenStateSpec(replace(MODEL, weights="cc"), 3, "S|Q|C v1")
-    with pytest.raises(ProbeMismatch) as raised_error:
-        a_probe().check(other)
     layers = "layer: the probe was fitted with 2, this scorer uses 3"
-    for message_part in ("weights", layers, "layout"):
-        assert message_part in str(raised_error.value)
+    with pytest.raises(ProbeMismatch, match=f"(?s)weights.*{layers}.*layout"):
+        a_probe().check(other)
     a_probe().check(READING)
 
 
 def test_a_saved_probe_comes_back_equal(tmp_path):
     note = "zwölf 🐝 | pipes"
     card = {"fit": {"C": 0.1, "note": note}, "layers": [{"layer": 1, "recall": 0.5}]}
-    probe = a_probe(card=card)
-    folder = probe.save(tmp_path / "p")
+    folder = a_probe(card=card).save(tmp_path / "p")
     loaded = Probe.load(folder)
-    assert loaded.weight.tobytes() == probe.weight.tobytes()
-    assert (loaded.bias, loaded.reading) == (-1.0, READING)
-    assert loaded.card == card
+    assert loaded.weight.tolist() == [0, 1, 2, 3]
+    assert (loaded.bias, loaded.reading, loaded.card) == (-1.0, READING, card)
     names = {"probe.safetensors", "probe.json", "README.md"}
     assert {path.name for path in folder.iterdir()} == names
     assert note in (folder / "README.md").read_text("utf-8")
@@ -134,8 +129,6 @@ def test_a_card_that_is_no_json_is_refused_before_anything_is_written(tmp_path):
 
 
 def rewritten(**changes):
-    """Return what makes a folder's manifest another one."""
-
     def rewrite(folder):
         manifest = json.loads((folder / "probe.json").read_text())
         (folder / "probe.json").write_text(json.dumps(manifest | changes))
@@ -144,7 +137,6 @@ def rewritten(**changes):
 
 
 def written(name, content):
-    """Return what writes a file of a folder."""
     return lambda folder: (folder / name).write_bytes(content)
 
 
@@ -152,28 +144,18 @@ def with_right_digest(content):
     """Return what puts bytes in the place of a folder's tensors, with the right sum."""
 
     def replace_tensors(folder):
-        written("probe.safetensors", content)(folder)
+        (folder / "probe.safetensors").write_bytes(content)
         rewritten(sha256=hashlib.sha256(content).hexdigest())(folder)
 
     return replace_tensors
 
 
-def manifest_is_a_folder(folder):
-    (folder / "probe.json").unlink()
-    (folder / "probe.json").mkdir()
-
-
-def manifest_leads_nowhere(folder):
-    (folder / "probe.json").unlink()
-    (folder / "probe.json").symlink_to(folder / "nowhere")
+def with_tensors(**tensors):
+    return with_right_digest(save(tensors))
 
 
 ONES = np.ones(4, np.float32)
 BIAS = ONES[:1]
-NO_BIAS = save({"weight": ONES})
-NO_WEIGHT = save({"bias": BIAS, "other": ONES})
-NO_NUMBERS = save({"weight": ONES * np.nan, "bias": BIAS})
-A_TABLE = save({"weight": np.ones((2, 2)), "bias": BIAS})
 
 
 def test_a_folder_of_an_earlier_release_is_read(folder):
@@ -190,12 +172,10 @@ def test_a_folder_of_an_earlier_release_is_read(folder):
         (written("probe.json", b"\xff\xfe\x00"), "not JSON"),
         (written("probe.safetensors", b"abc"), "sha256"),
         (with_right_digest(b"not tensors"), "safetensors"),
-        (with_right_digest(NO_BIAS), "expected tensors"),
-        (with_right_digest(NO_WEIGHT), "expected tensors"),
-        (with_right_digest(NO_NUMBERS), "must be finite"),
-        (with_right_digest(A_TABLE), "expected tensors"),
-        (manifest_is_a_folder, "cannot be read"),
-        (manifest_leads_nowhere, "cannot be read"),
+        (with_tensors(weight=ONES), "expected tensors"),
+        (with_tensors(bias=BIAS, other=ONES), "expected tensors"),
+        (with_tensors(weight=ONES * np.nan, bias=BIAS), "must be finite"),
+        (with_tensors(weight=np.ones((2, 2)), bias=BIAS), "vector of shape"),
         (written("probe.json", b"[" * 100_000), "not JSON"),
         (written("probe.json", b"null"), "not a probe"),
         (rewritten(format="pickle"), "not a probe"),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from growing_texts import numbered_texts
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
@@ -29,12 +30,12 @@ class WordScorer(FunctionScorer):
         super().__init__(lambda query, text: float(word in text))
 
 
-def denoise_value(value, word, query=""):
+def denoise_value(value, word):
     tool_result = read_result(value)
     denoiser = for_tool_results(
         ENDDenoiser(WordScorer(word), keep="auto"), tool_result.passages
     )
-    result = denoiser.denoise(query or word, tool_result.passages)
+    result = denoiser.denoise(word, tool_result.passages)
     return tool_result.reduce(result).value
 
 
@@ -42,14 +43,13 @@ TRACE = "\n".join(
     [
         "2026-10-02 06:14:55 ERROR c.e.Handler : Unhandled, traceId=5be1",
         "com.ember.api.StatementException: could not render",
-        *(
-            f"\tat org.mesh.aop.Framework.call{n}(Framework.java:{n}) ~[core-6.2.jar:6.2]"
-            for n in range(12)
+        *numbered_texts(
+            "\tat org.mesh.aop.Framework.call{n}(Framework.java:{n}) ~[core-6.2.jar:6.2]",
+            12,
         ),
         "Caused by: java.lang.ArithmeticException: Non-terminating decimal expansion.",
-        *(
-            f"\tat com.ember.fees.Fee.day{n}(Fee.java:{n}) ~[app.jar:2.31]"
-            for n in range(12)
+        *numbered_texts(
+            "\tat com.ember.fees.Fee.day{n}(Fee.java:{n}) ~[app.jar:2.31]", 12
         ),
     ]
 )
@@ -68,10 +68,17 @@ PAGES = "\n\n".join(
         ("School", "Road", "Harbour", "Culture", "Debt", "Staff"), 1
     )
 )
-SECTIONS = "\n".join(
-    f"## Part {n}\n\n{n}a is first.\n\n1. Do {n}b.\n\n2. Then do {n}c.\n\n3. At last {n}d.\n"
-    for n in range(20)
-)
+SECTION = """## Part {n}
+
+{n}a is first.
+
+1. Do {n}b.
+
+2. Then do {n}c.
+
+3. At last {n}d.
+"""
+SECTIONS = "\n".join(numbered_texts(SECTION, 20))
 
 
 @pytest.mark.parametrize(
@@ -129,10 +136,12 @@ def test_of_texts_that_say_the_same_the_second_ranks_below_another():
 
 
 def test_a_turn_kept_as_context_adds_no_further_context():
-    turns = [
-        f"[00:0{n}:00] {'Ann' if n % 2 else 'Bob'}: This is what turn {n} says, and no more."
-        for n in range(9)
-    ]
+    turns = []
+    for n in range(9):
+        speaker = "Ann" if n % 2 else "Bob"
+        turns.append(
+            f"[00:0{n}:00] {speaker}: This is what turn {n} says, and no more."
+        )
     text = "\n".join(turns)
     chunked_text = chunk_text(text)
     _, _, _, _, first, second, *_ = chunked_text.chunks

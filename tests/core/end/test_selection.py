@@ -22,25 +22,18 @@ scores_of_any_kind = st.lists(
 
 
 def kept_of(keep, chunk_scores, threshold=None, **limits):
-    chunk_scores = np.array(chunk_scores, dtype=np.float32)
-    input_texts = ["x"] * len(chunk_scores)
-    return (
-        select_chunks(rule_for(keep, threshold), chunk_scores, input_texts, **limits)[0]
-        .nonzero()[0]
-        .tolist()
-    )
+    scores = np.float32(chunk_scores)
+    rule = rule_for(keep, threshold)
+    mask, *_ = select_chunks(rule, scores, ["x"] * len(scores), **limits)
+    return np.flatnonzero(mask).tolist()
 
 
 @given(scores_of_any_kind, st.floats(0.01, 0.99))
 def test_a_share_keeps_that_many_and_none_better_is_dropped(chunk_scores, share):
     kept_items = kept_of(share, chunk_scores)
     assert len(kept_items) == fraction_count(share, len(chunk_scores))
-    worst_kept = min(np.float32(chunk_scores)[kept_items])
-    assert all(
-        score_value <= worst_kept
-        for i, score_value in enumerate(np.float32(chunk_scores))
-        if i not in kept_items
-    )
+    scores = np.float32(chunk_scores)
+    assert (np.delete(scores, kept_items) <= scores[kept_items].min()).all()
 
 
 @given(st.integers(1, 500), st.integers(1, 100))

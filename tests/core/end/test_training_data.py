@@ -3,21 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from growing_texts import passages_of
+from growing_texts import numbered_texts, passages_of
 
 from denoise_core import InputError, Passage
 from denoise_core.end.fit.data import questions_from_documents
 
-NAMES = "Arlen Borvik Celdan Dursk Elmora Fenby Gorst Hallin Iskra Jorden Kelm Lowick"
-TOWNS = NAMES.split()
-DOCUMENTS = [
-    Passage(
-        f"The town of {town} lies at the river number {i} of the old province. Its mill was built by the "
-        f"miller of {town} in the year {1700 + i}. Few people live there now.",
-        f"d{i}",
-    )
-    for i, town in enumerate(TOWNS)
-]
+TOWN = (
+    "The town of Arlen{n} lies at the river number {n} of the old province. Its mill was built by the "
+    "miller of Arlen{n} in the year 17{n}. Few people live there now."
+)
+DOCUMENTS = passages_of(numbered_texts(TOWN, 12))
 
 
 def gold_index(question):
@@ -53,16 +48,16 @@ def test_half_of_the_others_are_the_most_alike():
     text = "Nothing about rivers stands here at all, dear reader."
     odd = [Passage(f"Zebra facts {i}. {text}", f"z{i}") for i in range(9)]
     for question in questions_from_documents([*DOCUMENTS, *odd], negatives=6):
-        kinds = [passage.id[0] for passage in question.passages]
+        kinds = [passage.id[0] == "z" for passage in question.passages]
         assert kinds.count(kinds[gold_index(question)]) >= 4
 
 
 def test_a_copy_of_the_relevant_passage_is_never_an_irrelevant_one():
     copied = [*DOCUMENTS, replace(DOCUMENTS[0], id="copy")]
     for question in questions_from_documents(copied, negatives=12):
-        if question.gold <= {"d0", "copy"}:
+        if question.gold <= {"0", "copy"}:
             ids = {passage.id for passage in question.passages}
-            assert len({"d0", "copy"} & ids) == 1
+            assert len({"0", "copy"} & ids) == 1
 
 
 @pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["", " "]])

@@ -8,7 +8,7 @@ block decide what scoring costs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from denoise_core.end.calibration import calibrate_scorer
 from denoise_core.end.fit.probe import (
     FOLDS,
     Floats,
+    Indices,
     Mask,
     RegressionFit,
     assign_folds,
@@ -34,7 +35,6 @@ from denoise_core.end.fit.states import (
 )
 from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import Head, Probe, format_heads
-from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.question import Question
@@ -91,7 +91,7 @@ def fit_heads(
     if max_heads < 1:
         raise InputError(f"max_heads={max_heads}: expected 1 or more")
     check_apart(questions, calibration)
-    reader = open_head_reader(model)
+    reader = model if isinstance(model, HeadReader) else HeadReader(model)
     if layers is None:
         layers = range(1, 1 + max(1, round(READ_SHARE * reader.layer_count)))
     states = capture_states(
@@ -102,7 +102,7 @@ def fit_heads(
         progress=progress,
     )
     heads, attention = _all_heads(states)
-    groups = states.question_index.tolist()
+    groups = states.question_index
     held_out = _unseen_logits(attention, states.labels, groups, max_heads)
     columns, regression = _choose_heads(attention, states.labels, groups, max_heads)
     chosen_heads = [heads[column] for column in columns]
@@ -128,24 +128,9 @@ def fit_heads(
     return HeadFit(probe, held_out, auc)
 
 
-def open_head_reader(model: Any) -> HeadReader:
-    """The reader itself, or one of a model by name, path or object.
-
-    Raises:
-        InputError: A reader of hidden states.
-    """
-    if isinstance(model, HeadReader):
-        return model
-    if isinstance(model, HiddenReader):
-        raise InputError(
-            "a HiddenReader reads states: give the model, or HeadReader(model)"
-        )
-    return HeadReader(model)
-
-
 def _all_heads(states: HiddenStates) -> tuple[list[Head], Floats]:
     """Every head that was read, and its attention ``(n, heads)``."""
-    heads: list[Head] = []
+    heads = []
     for layer in sorted(states.by_layer):
         head_count = states.by_layer[layer].shape[1]
         heads += [(layer - 1, head) for head in range(head_count)]
@@ -154,7 +139,7 @@ def _all_heads(states: HiddenStates) -> tuple[list[Head], Floats]:
 
 
 def _choose_heads(
-    attention: Floats, labels: Mask, groups: Sequence[Hashable], max_heads: int
+    attention: Floats, labels: Mask, groups: Indices, max_heads: int
 ) -> tuple[list[int], RegressionFit]:
     """The columns with the largest weights, and the regression on them alone."""
     all_heads = fit_regression(attention, labels, groups, penalties=PENALTIES)
@@ -171,18 +156,17 @@ def _choose_heads(
 
 
 def _unseen_logits(
-    attention: Floats, labels: Mask, groups: Sequence[int], max_heads: int
+    attention: Floats, labels: Mask, groups: Indices, max_heads: int
 ) -> Floats:
     """Each row's logit by heads and weights from folds without its question."""
-    question_of_row = np.array(groups, dtype=np.intp)
-    fold_of_row = assign_folds(question_of_row, labels, FOLDS)
+    fold_of_row = assign_folds(groups, labels, FOLDS)
     held_out = np.empty(len(labels), dtype=np.float32)
     for fold in range(int(fold_of_row.max()) + 1):
         is_fitted = fold_of_row != fold
         columns, regression = _choose_heads(
             attention[is_fitted],
             labels[is_fitted],
-            question_of_row[is_fitted].tolist(),
+            groups[is_fitted],
             max_heads,
         )
         logits = attention[~is_fitted][:, columns] @ regression.weight + regression.bias

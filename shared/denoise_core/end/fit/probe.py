@@ -3,7 +3,7 @@
 Recall of the relevant chunk rises over the early layers and then stays or falls (Early
 Noise Dropping, section 2.2). A shallower layer costs less to score with, a better one
 leaves less text to read, so the one with the least operations for a stated recall is
-taken; for decoders also over poolings, which one pass reads together.
+taken; also over poolings, which one pass reads together.
 
 A regression is logistic, on standardised states, with the scaling folded into its
 weights. The penalty decides more than anything else, and its best value is far below
@@ -13,7 +13,7 @@ question are never on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +33,7 @@ from denoise_core.end.probe import HiddenStateSpec, Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
+from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.question import Question
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -44,27 +45,20 @@ PENALTIES = tuple(float(10 ** (exponent / 2)) for exponent in range(-10, -1))
 FOLDS = 5
 RECALL = 0.9  # of the gold that has to be kept, where layers are compared
 RESAMPLES = 200  # of the questions, for intervals of operations
-# Of decoders; the question's tokens are pooled where they follow the passage.
+# The question's tokens are pooled where they follow the passage.
 SWEPT_POOLINGS = ("last", "mean_question", "last_mean_question")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeFit:
-    """The probe, and the study behind it: one `LayerFit` per layer and pooling."""
+    """The probe, and the study behind it: one `LayerFit` per layer and pooling.
+
+    ``chosen`` is the one that the probe is from.
+    """
 
     probe: Probe
     layers: tuple[LayerFit, ...]
-
-    @property
-    def chosen(self) -> LayerFit:
-        """The study's row that the probe is from."""
-        reading = self.probe.reading
-        (chosen_fit,) = [
-            layer_fit
-            for layer_fit in self.layers
-            if (layer_fit.layer, layer_fit.pooling) == (reading.layer, reading.pooling)
-        ]
-        return chosen_fit
+    chosen: LayerFit
 
     @property
     def held_out(self) -> Floats:
@@ -102,21 +96,16 @@ class LayerFit:
         return self.scoring + self.text_needed
 
     def summary(self) -> dict[str, Any]:
-        """The layer's row in a card.
-
-        Means over held-out questions, and the standard error of the mean of all cuts.
-        """
-        mean_recall = np.mean(list(self.recall.values()), axis=0)
+        """The layer's row in a card: means over held-out questions."""
         low, high = np.quantile(self.operations[1:], (0.025, 0.975))
+        recall = {cut: float(values.mean()) for cut, values in self.recall.items()}
         return {
             "layer": self.layer,
             "pooling": self.pooling,
             "AUC": self.regression.quality[self.regression.penalty],
             "operations": float(self.operations[1:].mean()),
             "operations, 95 %": f"{low:.2f} to {high:.2f}",
-            **{cut: float(values.mean()) for cut, values in self.recall.items()},
-            "mean": float(mean_recall.mean()),
-            "s.e.": _standard_error(mean_recall),
+            **recall,
             "C": self.regression.penalty,
         }
 
@@ -156,8 +145,8 @@ def fit_probe(
     """Fit a probe on labelled questions.
 
     Args:
-        model: Name, path or object, or a `HiddenReader` with its settings. For a
-            decoder without a set pooling, all of `SWEPT_POOLINGS` are tried.
+        model: Name, path or object, or a `HiddenReader` with its settings. Without
+            a set pooling all of `SWEPT_POOLINGS` are tried.
         questions: What to fit on.
         layers: Layers to try; all when None. The cheapest is taken (`choose_layer`;
             Early Noise Dropping, section 2.2).
@@ -189,15 +178,7 @@ def fit_probe(
         fits += fit_layers(states.with_pooling(pooling), recall)
     best_fit = choose_layer(fits, fraction, recall)
     reader = reader.with_pooling(best_fit.pooling)
-    sizes = [len(question.passages) for question in questions]
     probe_card = {
-        "data": {
-            "questions": len(questions),
-            "without a relevant passage": sum(not q.gold for q in questions),
-            "passages": sum(sizes),
-            "relevant passages": sum(len(q.gold) for q in questions),
-            "passages a question, median": float(np.median(sizes)),
-        },
         "recall by layer, held-out questions": [fit.summary() for fit in fits],
         "layer": f"{best_fit.layer}, pooling {best_fit.pooling!r}: the least operations "
         f"that keep {recall:.0%} of the relevant chunks",
@@ -207,13 +188,13 @@ def fit_probe(
         best_fit.regression,
         reader.reading(best_fit.layer),
         states.labels,
-        states.question_index.tolist(),
+        states.question_index,
         card=probe_card,
     )
     if calibration:
         margins = calibrate_scorer(ProbeScorer(reader, probe), calibration)
         probe = replace(probe, calibration=margins)
-    return ProbeFit(probe, tuple(fits))
+    return ProbeFit(probe, tuple(fits), best_fit)
 
 
 def check_apart(questions: Sequence[Question], calibration: Sequence[Question]) -> None:
@@ -229,8 +210,7 @@ def check_apart(questions: Sequence[Question], calibration: Sequence[Question]) 
 
 def swept_poolings(reader: HiddenReader) -> tuple[str, ...]:
     """The poolings that `fit_probe` compares: one, if it is set or the model has no other."""
-    is_causal = reader.backbone.partial_forward.is_causal
-    if reader.settings.pooling or not is_causal or not reader.layout.is_question_last:
+    if reader.settings.pooling or reader.layout.slots != [PASSAGE, QUERY]:
         return (reader.pooling,)
     return SWEPT_POOLINGS
 
@@ -241,7 +221,7 @@ def fit_layers(
     """A regression for each layer, shallow to deep; folds are the same at every layer."""
     layer_fits = []
     labels = hidden_states.labels
-    groups = hidden_states.question_index.tolist()
+    groups = hidden_states.question_index
     for layer, layer_states in sorted(hidden_states.by_layer.items()):
         regression_fit = fit_regression(layer_states, labels, groups)
         layer_recall = recall_table(regression_fit.held_out, labels, groups)
@@ -293,28 +273,17 @@ def choose_layer(
     )
     if fraction is None:
         return min(by_cost, key=lambda fit: float(fit.operations[1:].mean()))
-    nearest_cut = min(
-        RECALL_FRACTIONS, key=lambda recall_fraction: abs(recall_fraction - fraction)
-    )
-    recall_cut = f"{100 * nearest_cut:g} %"
-    mean_recalls = [float(fit.recall[recall_cut].mean()) for fit in by_cost]
-    wanted_recall = min(recall, max(mean_recalls))
-    is_enough = [mean_recall >= wanted_recall for mean_recall in mean_recalls]
-    return by_cost[is_enough.index(True)]
-
-
-def _standard_error(question_values: NDArray[np.float64]) -> float:
-    """Of a mean over questions."""
-    if len(question_values) < 2:
-        return 0.0
-    return float(question_values.std(ddof=1) / np.sqrt(len(question_values)))
+    nearest_cut = min(RECALL_FRACTIONS, key=lambda cut: abs(cut - fraction))
+    recalls = [fit.recall[f"{100 * nearest_cut:g} %"].mean() for fit in by_cost]
+    is_enough = np.array(recalls) >= min(recall, max(recalls))
+    return by_cost[int(is_enough.argmax())]
 
 
 def build_probe(
     regression: RegressionFit,
     reading: HiddenStateSpec,
-    labels: ArrayLike,
-    groups: Sequence[Hashable],
+    labels: Mask,
+    groups: Indices,
     *,
     card: Mapping[str, Any] | None = None,
 ) -> Probe:
@@ -324,15 +293,14 @@ def build_probe(
         regression: The fitted regression.
         reading: Which states it was fitted on.
         labels: ``(n,)``, of the rows it was fitted on.
-        groups: The question of each row.
+        groups: ``(n,)``, the question of each row.
         card: Added to the fit's figures.
     """
-    is_gold = np.asarray(labels, dtype=np.bool_)
     auc = regression.quality[regression.penalty]
     figures: dict[str, Any] = {
-        "questions": len(set(groups)),
-        "chunks": len(is_gold),
-        "relevant chunks": int(is_gold.sum()),
+        "questions": len(np.unique(groups)),
+        "chunks": len(labels),
+        "relevant chunks": int(labels.sum()),
         "C": regression.penalty,
         "chance that a relevant chunk outranks another, held out": auc,
     }
@@ -342,8 +310,8 @@ def build_probe(
 
 def fit_regression(
     states: ArrayLike,
-    labels: ArrayLike,
-    groups: Sequence[Hashable],
+    labels: Mask,
+    groups: Indices,
     *,
     penalties: Sequence[float] = PENALTIES,
 ) -> RegressionFit:
@@ -352,41 +320,41 @@ def fit_regression(
     Args:
         states: ``(n, d)``.
         labels: ``(n,)``, True for relevant.
-        groups: The question of each row.
-        penalties: Values of C to try.
+        groups: ``(n,)``, the question of each row.
+        penalties: Values of C to try, ascending.
 
     Raises:
-        InputError: States that are not finite, sizes that disagree, or fewer than two
-            questions with a relevant chunk.
+        InputError: States that are not finite, or fewer than two questions with a relevant
+            chunk.
     """
-    state_rows, is_gold, question_of_row = _check_rows(states, labels, groups)
-    if not penalties or min(penalties) <= 0:
+    # A copy, which is changed below.
+    state_rows = np.array(states, dtype=np.float32)
+    if not np.isfinite(state_rows).all():
         raise InputError(
-            f"penalties={penalties!r}: expected one or more positive values of C"
+            "states that are not finite (NaN or infinite) cannot be fitted"
         )
-    fold_of_row = assign_folds(question_of_row, is_gold, FOLDS)
+    if labels.all():
+        raise InputError("all chunks are relevant: expected some that are not")
+    fold_of_row = assign_folds(groups, labels, FOLDS)
     is_constant = _constant_features(state_rows)
     state_rows[:, is_constant] = 0
-    ascending = sorted(penalties)
     run_parallel = require("joblib", extra="end").Parallel(n_jobs=-1, prefer="threads")
     delayed = require("joblib", extra="end").delayed
     fold_masks = [fold_of_row == fold for fold in range(fold_of_row.max() + 1)]
     fold_logits = run_parallel(
-        delayed(_held_out_logits)(state_rows, is_gold, ~fold_mask, ascending)
+        delayed(_held_out_logits)(state_rows, labels, ~fold_mask, penalties)
         for fold_mask in fold_masks
     )
-    held_out_logits = np.empty((len(is_gold), len(ascending)), dtype=np.float32)
+    held_out = np.empty((len(labels), len(penalties)), dtype=np.float32)
     for fold_mask, mask_logits in zip(fold_masks, fold_logits, strict=True):
-        held_out_logits[fold_mask] = mask_logits
+        held_out[fold_mask] = mask_logits
     quality = {}
-    for penalty_column, penalty_value in enumerate(ascending):
-        quality[penalty_value] = question_auc(
-            held_out_logits[:, penalty_column], is_gold, question_of_row
-        )
+    for column, penalty in enumerate(penalties):
+        quality[penalty] = question_auc(held_out[:, column], labels, groups)
     # Of equally good penalties the smallest C.
-    best_penalty = max(ascending, key=lambda c: (round(quality[c], 6), -c))
+    best_penalty = max(penalties, key=lambda c: (round(quality[c], 6), -c))
     fitted_pipeline = _scaled_regression(best_penalty, tolerance=1e-6)
-    state_scaler, logistic_regression = fitted_pipeline.fit(state_rows, is_gold)
+    state_scaler, logistic_regression = fitted_pipeline.fit(state_rows, labels)
     # The scaling is folded into the weights.
     coefficients = np.asarray(logistic_regression.coef_[0], dtype=np.float64)
     line_weight = coefficients / state_scaler.scale_
@@ -397,7 +365,7 @@ def fit_regression(
         np.asarray(line_weight, dtype=np.float32),
         line_bias,
         best_penalty,
-        held_out_logits[:, ascending.index(best_penalty)],
+        held_out[:, penalties.index(best_penalty)],
         quality,
     )
 
@@ -433,18 +401,16 @@ def _held_out_logits(
     return held_out_logits
 
 
-def assign_folds(question_of_row: Indices, is_gold: Mask, folds: int) -> Indices:
+def assign_folds(groups: Indices, is_gold: Mask, folds: int) -> Indices:
     """The fold of each row; a question's rows share a fold.
 
     Questions are dealt out in a fixed shuffled order, those with gold first.
     """
-    if folds < 2:
-        raise InputError(f"folds={folds}: expected 2 or more")
-    has_gold = np.zeros(question_of_row.max() + 1, dtype=np.bool_)
+    question_of_row = np.unique(groups, return_inverse=True)[1]
+    has_gold = np.zeros(len(np.unique(groups)), dtype=np.bool_)
     has_gold[question_of_row[is_gold]] = True
     gold_count = int(has_gold.sum())
-    folds = min(folds, gold_count)
-    if folds < 2:
+    if gold_count < 2:
         raise InputError(
             f"{gold_count} question(s) with a relevant chunk: expected at least 2, some "
             "hundred for a probe to be of use"
@@ -453,19 +419,21 @@ def assign_folds(question_of_row: Indices, is_gold: Mask, folds: int) -> Indices
     is_later = ~has_gold[question_order]
     question_order = question_order[np.argsort(is_later, kind="stable")]
     fold_of_question = np.empty(len(question_order), dtype=np.intp)
-    fold_of_question[question_order] = np.arange(len(question_order)) % folds
+    fold_of_question[question_order] = np.arange(len(question_order)) % min(
+        folds, gold_count
+    )
     return fold_of_question[question_of_row]
 
 
-def question_auc(scores: Floats, is_gold: Mask, question_of_row: Indices) -> float:
+def question_auc(scores: Floats, is_gold: Mask, groups: Indices) -> float:
     """Chance that a relevant chunk outranks another of its question; ties count half.
 
     The mean over questions; over all chunks when no question has both kinds.
     """
     question_areas = []
-    question_order = np.argsort(question_of_row, kind="stable")
-    question_starts = np.flatnonzero(np.diff(question_of_row[question_order])) + 1
-    for rows in np.split(question_order, question_starts):
+    row_order = np.argsort(groups, kind="stable")
+    question_starts = np.flatnonzero(np.diff(groups[row_order])) + 1
+    for rows in np.split(row_order, question_starts):
         if is_gold[rows].any() and not is_gold[rows].all():
             question_areas.append(_area_under_curve(scores[rows], is_gold[rows]))
     if not question_areas:
@@ -474,44 +442,8 @@ def question_auc(scores: Floats, is_gold: Mask, question_of_row: Indices) -> flo
 
 
 def _area_under_curve(scores: Floats, is_gold: Mask) -> float:
-    negative_scores = np.sort(scores[~is_gold])
-    lower_counts = np.searchsorted(negative_scores, scores[is_gold], side="left")
-    up_to = np.searchsorted(negative_scores, scores[is_gold], side="right")
-    return float((lower_counts + up_to).mean() / (2 * len(negative_scores)))
-
-
-def _check_rows(
-    hidden_states: ArrayLike, row_labels: ArrayLike, groups: Sequence[Hashable]
-) -> tuple[Floats, Mask, Indices]:
-    # A copy, which `fit_regression` changes.
-    state_rows = np.array(hidden_states, dtype=np.float32)
-    label_values = np.asarray(row_labels)
-    row_count = len(state_rows)
-    sizes_agree = label_values.shape == (row_count,) and len(groups) == row_count
-    if state_rows.ndim != 2 or not sizes_agree:
-        raise InputError(
-            "expected states (n, d), labels (n,) and n groups, got "
-            f"{state_rows.shape}, {label_values.shape} and {len(groups)}"
-        )
-    if not np.isin(label_values, (0, 1)).all():
-        raise InputError("labels: expected True or False (1 or 0) for each chunk")
-    is_gold = label_values.astype(np.bool_)
-    if not is_gold.any() or is_gold.all():
-        raise InputError(
-            f"{int(is_gold.sum())} of {row_count} chunks are relevant: expected some of both "
-            "kinds"
-        )
-    is_finite = np.isfinite(state_rows).all(axis=1)
-    if not is_finite.all():
-        bad_rows = np.flatnonzero(~is_finite).tolist()
-        raise InputError(
-            f"states of rows {bad_rows[:5]} are not finite (NaN or infinite)"
-        )
-    group_numbers: dict[Hashable, int] = {}
-    question_of_row = [
-        group_numbers.setdefault(group, len(group_numbers)) for group in groups
-    ]
-    return state_rows, is_gold, np.array(question_of_row, dtype=np.intp)
+    lead = scores[is_gold][:, None] - scores[~is_gold]
+    return float((np.sign(lead).mean() + 1) / 2)
 
 
 def _constant_features(state_rows: Floats) -> Mask:

@@ -45,8 +45,7 @@ def recall_at(
         kept_places = kept_count - higher_counts.sum(1)
         place_share = kept_places / equal_counts.sum(1)
         keep_chance = np.clip(place_share, 0, 1)
-        gold_chance = keep_chance[is_gold]
-        question_recalls.append(float(gold_chance.mean()))
+        question_recalls.append(float(keep_chance[is_gold].mean()))
     return np.array(question_recalls)
 
 
@@ -60,8 +59,7 @@ def top1_accuracy(
     question_accuracies = []
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
         is_best = question_scores == question_scores.max()
-        best_labels = is_gold[is_best]
-        question_accuracies.append(float(best_labels.mean()))
+        question_accuracies.append(float(is_gold[is_best].mean()))
     return np.array(question_accuracies)
 
 
@@ -90,8 +88,7 @@ def _questions_with_gold(
         )
     rows_of_group: dict[Hashable, list[int]] = {}
     for row_number, group in enumerate(groups):
-        group_rows = rows_of_group.setdefault(group, [])
-        group_rows.append(row_number)
+        rows_of_group.setdefault(group, []).append(row_number)
     for question_rows in rows_of_group.values():
         row_labels = is_gold[question_rows]
         if row_labels.any():

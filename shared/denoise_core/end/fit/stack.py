@@ -39,24 +39,17 @@ def fit_stack(
             row are left out.
 
     Raises:
-        InputError: Sizes that disagree, signals that are not finite, or nothing to
-            learn from.
+        InputError: Signals that are not finite, or nothing to learn from.
     """
     signal_values = np.asarray(signals, dtype=np.float64)
     is_gold = np.asarray(labels, dtype=np.bool_)
-    if signal_values.shape != (len(is_gold), len(names)) or len(groups) != len(is_gold):
-        raise InputError(
-            f"expected signals of shape (n, {len(names)}) with n labels and n groups, "
-            f"got {signal_values.shape}, {len(is_gold)} labels and {len(groups)} groups"
-        )
     if not np.isfinite(signal_values).all():
         raise InputError("signals must be finite")
     signal_mean = signal_values.mean(0)
     signal_deviation = np.maximum(signal_values.std(0), MIN_DEVIATION)
     rows_of_group: dict[Hashable, list[int]] = {}
     for row_number, question_group in enumerate(groups):
-        question_rows = rows_of_group.setdefault(question_group, [])
-        question_rows.append(row_number)
+        rows_of_group.setdefault(question_group, []).append(row_number)
     row_lists = []
     for question_rows in rows_of_group.values():
         gold_count = is_gold[question_rows].sum()

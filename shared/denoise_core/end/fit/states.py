@@ -94,7 +94,7 @@ def capture_states(
         layers = range(1, reader.layer_count + 1)
     layers = tuple(sorted(set(layers)))
     batch_folder = None
-    state_batches: list[StatesByLayer] = []
+    state_batches = []
     if folder is not None:
         batch_folder = Path(folder) / _states_hash(reader, questions, layers)
         state_batches = list(_load_batches(batch_folder))
@@ -121,7 +121,7 @@ def capture_states(
             [batch[layer] for batch in state_batches if batch]
         )
     passage_labels: list[bool] = []
-    passage_sizes: list[int] = []
+    passage_sizes = []
     for question in questions:
         passage_labels += question.labels
         passage_sizes += [len(text) for _, text in text_pairs_of([question])]
@@ -137,7 +137,7 @@ def capture_states(
 
 def text_pairs_of(questions: Sequence[Question]) -> list[tuple[str, str]]:
     """Each question's text with the text of each of its passages, as a denoiser scores them."""
-    text_pairs: list[tuple[str, str]] = []
+    text_pairs = []
     for question in questions:
         text_pairs += [
             (question.text, passage.text_with_header) for passage in question.passages
@@ -152,11 +152,9 @@ def _block_cost(reader: HiddenReader, questions: Sequence[Question]) -> float:
     for prompt in token_prompts:
         passage_start, passage_end = prompt.passage_span
         passage_tokens += passage_end - passage_start
-        scored_tokens += len(prompt.ids)
-        if reader.backbone.partial_forward.is_causal:
-            scored_tokens -= passage_start  # what all prompts share is run once
-    block_count = reader.backbone.block_count
-    return scored_tokens / max(1, passage_tokens) / block_count
+        # What all prompts share is run once.
+        scored_tokens += len(prompt.ids) - passage_start
+    return scored_tokens / max(1, passage_tokens) / reader.backbone.block_count
 
 
 def _read_batch(

@@ -84,8 +84,8 @@ class PrefixReader(ABC):
 
         Texts do not see each other.
         """
-        prefixes: dict[Hashable, CachedPrefix] = {}
-        missing_ids: dict[Hashable, Ids] = {}
+        prefixes = {}
+        missing_ids = {}
         keys = [self.cache_key(ids, layer, past_ids) for ids in texts]
         for key, ids in zip(keys, texts, strict=True):
             cached_prefix = self.cache.get(key)

@@ -181,7 +181,7 @@ def run_after_pasts(
         layer: How far to run.
         pad: The padding's token id.
         kept_spans: Half-open ranges of each prompt's tokens whose keys and values are kept; () keeps nothing.
-        pools: By layer what pools the states of a past's following tokens alone (`pools_question_only`). None
+        pools: By layer what pools the states of a past's following tokens alone. None
             for keys and values only: the pass then ends before block ``layer - 1`` attends.
 
     Returns:

@@ -73,7 +73,7 @@ class PrefixReuse(PrefixReader):
         def run_batch(positions: list[int]) -> dict[int, Floats]:
             batch_rows = [rows[position] for position in positions]
             batch_prompts = [prompts[row] for row in batch_rows]
-            pool = pooling_function(pooling, batch_prompts, is_causal=True)
+            pool = pooling_function(pooling, batch_prompts)
             states, prefixes = run_after_pasts(
                 self.partial_forward,
                 batch_prompts,
@@ -118,7 +118,7 @@ class PrefixReuse(PrefixReader):
             TokenPrompt(tuple(ids[3:10]), (0, 5), (5, 7), 5),
         ]
         inputs = model_inputs(self.partial_forward, prompts, self.pad)
-        pool = pooling_function("last", prompts, is_causal=True)
+        pool = pooling_function("last", prompts)
         by_layer = self.partial_forward.read_layers(inputs, [layer], pool)
         batched, single = [
             PrefixReuse(
