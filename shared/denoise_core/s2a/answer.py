@@ -84,7 +84,8 @@ class S2A:
         denoiser = self.denoiser
         prompt = denoiser.options.prompts.step_2(denoiser.variant)
         original = (question, passages)
-        if any(passage.text.strip() for passage in passages):
+        has_text = any(passage.text.strip() for passage in passages)
+        if has_text:
             result = yield from denoiser.flow(question, passages)
         else:
             result = yield from self._neutralize_alone(question)
@@ -103,14 +104,14 @@ class S2A:
         )
         message_denoiser.record = denoiser.record
         neutral_message = yield from message_denoiser.flow(question)
-        context = (
-            (Passage(neutral_message.context, MESSAGE_ID, is_rewritten=True),)
-            if neutral_message.context
-            else ()
-        )
+        context_passages: tuple[Passage, ...] = ()
+        context = neutral_message.context
+        if context:
+            context_passage = Passage(context, MESSAGE_ID, is_rewritten=True)
+            context_passages = (context_passage,)
         return S2AResult(
             neutral_message.question,
-            context,
+            context_passages,
             neutral_message.dropped,
             fallback=neutral_message.fallback,
         )
@@ -133,25 +134,27 @@ def answer_from_passages(
         passages: What step 1 kept.
         original: Question and passages as they came, for a prompt that shows them.
     """
-    field_values = {"context": _context_block(prompt, passages), "question": question}
-    if "original" in prompt.field_names:
+    context_text = _context_block(prompt, passages)
+    field_values = {"context": context_text, "question": question}
+    if "{original}" in prompt.user:
         original_question, original_passages = original or (question, passages)
-        field_values["original"] = (
-            f"{_context_block(prompt, original_passages)}Question:\n{original_question}\n"
-        )
-    reply = yield from complete(
-        prompt.render(by_schema=False, **field_values), tag="s2a.answer", llm=llm
-    )
+        original_context = _context_block(prompt, original_passages)
+        original_text = f"{original_context}Question:\n{original_question}\n"
+        field_values["original"] = original_text
+    messages = prompt.render(by_schema=False, **field_values)
+    reply = yield from complete(messages, tag="s2a.answer", llm=llm)
     return reply.text.strip()
 
 
 def _context_block(prompt: Prompt, passages: Sequence[Passage]) -> str:
     """Return the passages as the prompt encloses them; "" without any text."""
-    texts = []
+    passage_texts = []
     for passage in passages:
         if passage.text.strip():
-            texts.append(passage.text_with_header.strip())
-    if not texts:
+            passage_text = passage.text_with_header.strip()
+            passage_texts.append(passage_text)
+    if not passage_texts:
         return ""
-    document = "\n\n".join(texts)
-    return f"{prompt.enclose(document)}\n\n"
+    document = "\n\n".join(passage_texts)
+    enclosed_document = prompt.enclose(document)
+    return f"{enclosed_document}\n\n"

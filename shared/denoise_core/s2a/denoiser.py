@@ -20,7 +20,7 @@ from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
-from denoise_core.s2a.alignment import WrittenSentence, align_outcome
+from denoise_core.s2a.alignment import WrittenSentence, align_text
 from denoise_core.s2a.options import (
     OnError,
     OnIrrelevant,
@@ -30,7 +30,6 @@ from denoise_core.s2a.options import (
     check_choice,
 )
 from denoise_core.s2a.pieces import (
-    PassageSlice,
     find_context_pieces,
     group_slices,
     slice_passage,
@@ -38,8 +37,6 @@ from denoise_core.s2a.pieces import (
 from denoise_core.s2a.prompts import CONTEXT_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
-    ALONE_NOTE,
-    HALVED_NOTE,
     Answered,
     LLMCaller,
     ReplyReader,
@@ -55,10 +52,15 @@ from denoise_core.text.documents import DocumentReader
 from denoise_core.types import Drop, Passage, Span, check_passages
 
 NOT_NEEDED = "not needed for the question"
+NOT_COVERED = "no written sentence matches it"
 NOT_IN_PASSAGES = "not in these passages: the model needs nothing of any of them"
 NO_ANSWER = "the model finds no answer in these passages; the nearest pieces are kept"
 NOT_JUDGED = "the pieces that several calls kept could not be judged in one"
 PART_OF_ANSWER = "the model finds a part of the answer in these passages"
+_FALLBACKS = {
+    "keep": "the passage was kept as it was",
+    "drop": "the passage was dropped",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,6 @@ class PassageReport:
 
     Attributes:
         passage_id: The passage's id.
-        call_count: Calls that it took part in: 0 if it was skipped or known, more than
-            1 if it was too long for one, or asked about again.
-        notes: Everything unusual that did not lose the reply.
         problem: Why the passage fell back to the policy; None if it did not.
         written_text: What the model wrote.
         sentences: The same, sentence by sentence.
@@ -78,8 +77,6 @@ class PassageReport:
     """
 
     passage_id: str
-    call_count: int
-    notes: tuple[str, ...] = ()
     problem: str | None = None
     written_text: str | None = None
     sentences: tuple[WrittenSentence, ...] = ()
@@ -116,8 +113,8 @@ class S2ADenoiser:
     ``select`` has the model name numbered pieces, by a JSON schema with each piece's
     first words if the model can be held to one. What is kept is the source's own characters, at exact spans. Short
     passages share a call. A reply that cannot be read is asked for once more in the
-    same call, then passage by passage; a joint call that is refused (400, 413, 422) is
-    halved until the passage is found.
+    same call; a joint call that is refused (400, 413, 422) is made for each passage
+    alone.
 
     The rewriting variants have the model write the text again. What is shown is the
     source sentences that cover what it wrote (`Options.shown_text`).
@@ -127,7 +124,7 @@ class S2ADenoiser:
 
     A passage of which nothing helps is dropped. User errors, such as a wrong key, raise
     under every policy. A model of which nothing could be read in its first replies is
-    asked only once a minute by this denoiser (`ReplyRecord`).
+    not asked for a minute by this denoiser (`ReplyRecord`).
 
     Args:
         llm: The model.
@@ -165,7 +162,8 @@ class S2ADenoiser:
         check_choice("on_irrelevant", on_irrelevant, get_args(OnIrrelevant))
         if max_concurrency < 1:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
-        is_rule = callable(getattr(keep, "choose", None))
+        choose_method = getattr(keep, "choose", None)
+        is_rule = callable(choose_method)
         is_ranked = is_rule and variant == "select"
         if keep is not None and not is_ranked:
             raise InputError(
@@ -212,7 +210,7 @@ class S2ADenoiser:
         passages = check_passages(passages)
         question = NeutralQuestion(query)
         outcomes: list[SliceOutcome] = []
-        is_one_call = True
+        call_count = 0
         if _have_text(passages):
             question = yield from neutralize_question(
                 self.llm,
@@ -221,22 +219,17 @@ class S2ADenoiser:
                 on_error=self.on_error,
                 record=self.record,
             )
-            outcomes, is_one_call = yield from self._ask_model(
-                question.text,
-                passages,
-            )
+            outcomes, call_count = yield from self._ask_model(question.text, passages)
         if self.keep is not None:
             # One token budget is for the whole context, so the rule sees all passages.
             outcomes = apply_rule(self.keep, passages, outcomes, self.options)
         answered = combine_answers(outcomes)
         selecting_slices = [outcome for outcome in outcomes if outcome.kept_places]
-        if answered == "no" and not is_one_call and len(selecting_slices) > 1:
+        has_several_slices = len(selecting_slices) > 1
+        if answered == "no" and call_count > 1 and has_several_slices:
             # No call saw all that is kept; together it may answer.
             result = self._assemble_result(question, passages, outcomes, answered)
-            answered = yield from self._judge_together(
-                question.text,
-                result.passages,
-            )
+            answered = yield from self._judge_together(question.text, result.passages)
         if answered == "no" and self.on_irrelevant == "drop":
             log_fallback("S2ADenoiser", NOT_IN_PASSAGES, "no passage was kept")
             outcomes = [replace(outcome, kept_places={}) for outcome in outcomes]
@@ -244,14 +237,24 @@ class S2ADenoiser:
 
     def _ask_model(
         self, query: str, passages: Sequence[Passage]
-    ) -> Flow[tuple[list[SliceOutcome], bool]]:
-        """Return the outcomes of all slices, and whether one call saw them all."""
+    ) -> Flow[tuple[list[SliceOutcome], int]]:
+        """Return the outcomes of all slices, and how many calls they were read from."""
+        label_name = "message" if self.variant == "single" else "context"
+        read_reply: ReplyReader = partial(read_rewriting, label_names=(label_name,))
+        if self.variant == "select":
+            read_reply = read_selection
+        caller = LLMCaller(
+            llm=self.llm,
+            options=self.options,
+            tag=f"s2a.{self.variant}",
+            read_reply=read_reply,
+            record=self.record,
+        )
         requests = self._plan_requests(query, passages)
-        if not requests:
-            return [], True
-        outcomes = yield from self._caller(self.variant).outcomes(requests)
-        is_one_call = len(requests) == 1 and not any(map(_was_divided, outcomes))
-        return outcomes, is_one_call
+        results = yield from caller.ask(requests)
+        call_count = len(results)
+        all_outcomes = itertools.chain.from_iterable(results)
+        return list(all_outcomes), call_count
 
     def _judge_together(
         self, query: str, kept_passages: Sequence[Passage]
@@ -261,27 +264,14 @@ class S2ADenoiser:
         None, which is logged, if it does not fit into one call, or the call fails.
         """
         answered = None
-        if len(self._plan_requests(query, kept_passages)) <= 1:
-            outcomes, is_one_call = yield from self._ask_model(query, kept_passages)
-            if is_one_call:
+        planned_requests = self._plan_requests(query, kept_passages)
+        if len(planned_requests) <= 1:
+            outcomes, call_count = yield from self._ask_model(query, kept_passages)
+            if call_count == 1:
                 answered = combine_answers(outcomes)
         if answered is None:
             log_fallback("S2ADenoiser", NOT_JUDGED, "absence is not reported")
         return answered
-
-    def _caller(self, variant: str) -> LLMCaller:
-        """Return the caller that reads replies to a variant."""
-        label_name = "message" if variant == "single" else "context"
-        read_reply: ReplyReader = partial(read_rewriting, label_names=(label_name,))
-        if variant == "select":
-            read_reply = read_selection
-        return LLMCaller(
-            llm=self.llm,
-            options=self.options,
-            tag=f"s2a.{variant}",
-            read_reply=read_reply,
-            record=self.record,
-        )
 
     def _plan_requests(
         self, query: str, passages: Sequence[Passage]
@@ -289,8 +279,9 @@ class S2ADenoiser:
         """Return one request for each group of slices."""
         options = self.options
         is_numbered = self.variant == "select"
-        prompt = options.prompts.step_1(self.variant, is_ranked=self.keep is not None)
-        slices: list[PassageSlice] = []
+        is_ranked = self.keep is not None
+        prompt = options.prompts.step_1(self.variant, is_ranked=is_ranked)
+        slices = []
         for passage in passages:
             slices += slice_passage(passage, options)
         longest_shared = 0
@@ -300,9 +291,10 @@ class S2ADenoiser:
             longest_shared = options.max_characters
         reply_form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
         requests = []
-        for group in group_slices(slices, longest_shared, options):
+        slice_groups = group_slices(slices, longest_shared, options)
+        for slice_group in slice_groups:
             request = SliceRequest(
-                parts=tuple(group),
+                parts=tuple(slice_group),
                 prompt=prompt,
                 form=reply_form,
                 is_numbered=is_numbered,
@@ -315,31 +307,30 @@ class S2ADenoiser:
         self,
         question: NeutralQuestion,
         passages: Sequence[Passage],
-        outcomes: list[SliceOutcome],
+        outcomes: Iterable[SliceOutcome],
         answered: Answered | None,
     ) -> S2AResult:
+        options = self.options
+        resolved_outcomes = []
         by_passage: dict[str, list[SliceOutcome]] = {}
-        sentences: dict[str, list[WrittenSentence]] = {}
-        for passage_id, passage_outcomes in _outcomes_by_passage(outcomes).items():
-            by_passage[passage_id], sentences[passage_id] = resolve_outcomes(
-                passage_outcomes, self.on_error, self.options, question.text
-            )
-        identity_ranges: dict[str, Ranges] = {}
-        if self.options.keep_context:
-            resolved_outcomes = itertools.chain.from_iterable(by_passage.values())
+        for outcome in outcomes:
+            resolved = resolve_outcome(outcome, self.on_error, options, question.text)
+            resolved_outcomes.append(resolved)
+            passage_id = outcome.part.passage.id
+            passage_outcomes = by_passage.setdefault(passage_id, [])
+            passage_outcomes.append(resolved)
+        identity_ranges = {}
+        if options.keep_context:
             identity_ranges = find_identity_ranges(passages, resolved_outcomes)
-        kept_passages: list[Passage] = []
-        drops: list[Drop] = []
-        reports: list[PassageReport] = []
-        failures: dict[str, str] = {}
+        kept_passages = []
+        drops = []
+        reports = []
+        failures = {}
         for passage in passages:
             passage_outcomes = by_passage.get(passage.id, [])
+            passage_ranges = identity_ranges.get(passage.id, ())
             kept_passage, passage_drops, report = assemble_passage(
-                passage,
-                passage_outcomes,
-                sentences.get(passage.id, ()),
-                self.options,
-                identity_ranges=identity_ranges.get(passage.id, ()),
+                passage, passage_outcomes, options, identity_ranges=passage_ranges
             )
             if kept_passage is not None:
                 kept_passages.append(kept_passage)
@@ -347,45 +338,40 @@ class S2ADenoiser:
             reports.append(report)
             if report.problem is not None:
                 failures[passage.id] = report.problem
-                self._handle_failure(report, passage_outcomes)
-        note = {"no": NO_ANSWER, "partly": PART_OF_ANSWER}.get(answered or "")
-        if _have_text(passages) and not kept_passages and not failures:
+        self._handle_failures(resolved_outcomes)
+        answer_notes = {"no": NO_ANSWER, "partly": PART_OF_ANSWER}
+        note = answer_notes.get(answered or "")
+        is_all_dropped = _have_text(passages) and not kept_passages
+        if is_all_dropped and not failures:
             note = NOT_IN_PASSAGES
+        failure_line = _describe_failures(failures, self.on_error)
+        is_relevant = None if answered is None else answered != "no"
         return S2AResult(
             question.text,
             tuple(kept_passages),
             tuple(drops),
-            fallback=_describe_fallbacks(failures, self.on_error),
+            fallback=failure_line,
             failures=failures,
-            relevant=None if answered is None else answered != "no",
+            relevant=is_relevant,
             reports=tuple(reports),
             answered=answered,
             note=note,
             question_note=question.note,
         )
 
-    def _handle_failure(
-        self, report: PassageReport, outcomes: Iterable[SliceOutcome]
-    ) -> None:
-        """Raise what failed, or log it."""
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-        message = f"passage {report.passage_id!r}: {report.problem}"
-        errors.append(UnparsableReply(message))
-        if self.on_error == "raise":
-            raise errors[0]
-        effect = "the passage was dropped"
-        if self.on_error == "keep":
-            effect = "the passage was kept as it was"
-        log_fallback("S2ADenoiser", errors[0], effect)
+    def _handle_failures(self, outcomes: Iterable[SliceOutcome]) -> None:
+        """Raise the first error, or log each."""
+        for outcome in outcomes:
+            if outcome.error is None:
+                continue
+            if self.on_error == "raise":
+                raise outcome.error
+            fallback_effect = _FALLBACKS[self.on_error]
+            log_fallback("S2ADenoiser", outcome.error, fallback_effect)
 
 
 def _have_text(passages: Iterable[Passage]) -> bool:
     return any(passage.text.strip() for passage in passages)
-
-
-def _was_divided(outcome: SliceOutcome) -> bool:
-    """Whether a joint call about the slice failed, so that others saw the rest of it."""
-    return ALONE_NOTE in outcome.notes or HALVED_NOTE in outcome.notes
 
 
 def combine_answers(outcomes: Iterable[SliceOutcome]) -> Answered | None:
@@ -393,42 +379,63 @@ def combine_answers(outcomes: Iterable[SliceOutcome]) -> Answered | None:
 
     What one call says of its pieces is no answer for all unless every call says "no".
     """
-    words = {outcome.answered for outcome in outcomes}
-    if "yes" in words:
+    stated_words = {outcome.answered for outcome in outcomes}
+    if "yes" in stated_words:
         return "yes"
-    if "partly" in words:
+    if "partly" in stated_words:
         return "partly"
-    return "no" if words == {"no"} else None
+    says_no = stated_words == {"no"}
+    return "no" if says_no else None
 
 
-def _outcomes_by_passage(
-    outcomes: Iterable[SliceOutcome],
-) -> dict[str, list[SliceOutcome]]:
-    """Return the outcomes of each passage in the order of its text."""
-    by_passage: dict[str, list[SliceOutcome]] = {}
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.part.pieces[0].start):
-        passage_id = outcome.part.passage.id
-        by_passage.setdefault(passage_id, []).append(outcome)
-    return by_passage
-
-
-def _describe_fallbacks(failures: Mapping[str, str], policy: OnError) -> str | None:
+def _describe_failures(failures: Mapping[str, str], policy: OnError) -> str | None:
     """Return one line that names every passage that fell back, grouped by reason."""
     ids_by_problem: dict[str, list[str]] = {}
     for passage_id, problem in failures.items():
-        ids_by_problem.setdefault(problem, []).append(repr(passage_id))
-    effect = "kept as they were" if policy == "keep" else "dropped"
-    parts = []
-    for problem, ids in ids_by_problem.items():
-        id_list = ", ".join(ids)
-        parts.append(f"{id_list} {effect}: {problem}")
-    return "; ".join(parts) or None
+        shown_id = repr(passage_id)
+        problem_ids = ids_by_problem.setdefault(problem, [])
+        problem_ids.append(shown_id)
+    effect = "dropped" if policy == "drop" else "kept as they were"
+    problem_lines = []
+    for problem, problem_ids in ids_by_problem.items():
+        id_list = ", ".join(problem_ids)
+        problem_lines.append(f"{id_list} {effect}: {problem}")
+    return "; ".join(problem_lines) or None
+
+
+def resolve_outcome(
+    outcome: SliceOutcome, policy: OnError, options: Options, question: str
+) -> SliceOutcome:
+    """Return the outcome with the pieces to keep also of written text and of a failure."""
+    part = outcome.part
+    if outcome.written_text is not None:
+        sentences = align_text(outcome.written_text, part, question, options.language)
+        covered_pieces: set[Span] = set()
+        for sentence in sentences:
+            covered_pieces.update(sentence.spans)
+        kept_places = {}
+        for index, piece in enumerate(part.pieces):
+            if piece in covered_pieces:
+                kept_places[index] = 0
+        error = None
+        shows_source = options.shown_text == "source"
+        if sentences and not kept_places and shows_source:
+            error = UnparsableReply(
+                "no sentence of the text covers anything that was written"
+            )
+        outcome = replace(
+            outcome, sentences=sentences, kept_places=kept_places, error=error
+        )
+    if outcome.error is not None and policy == "keep":
+        piece_count = len(part.pieces)
+        all_places = dict.fromkeys(range(piece_count), 0)
+        outcome = replace(outcome, kept_places=all_places)
+    return outcome
 
 
 def assemble_passage(
     passage: Passage,
     outcomes: Sequence[SliceOutcome],
-    sentences: Sequence[WrittenSentence],
     options: Options,
     *,
     identity_ranges: Sequence[Range] = (),
@@ -441,92 +448,86 @@ def assemble_passage(
 
     Args:
         passage: The passage.
-        outcomes: Those of its slices, in order, from `resolve_outcomes`; none for a
+        outcomes: Those of its slices, in any order, from `resolve_outcome`; none for a
             blank passage.
-        sentences: What a model wrote of it.
         options: Settings.
         identity_ranges: Merged ranges that say what kept pieces, also of other
             passages, are about. They are kept in any case.
     """
     if not outcomes:
-        whole_span = Span(passage.id, 0, len(passage.text))
+        text_length = len(passage.text)
+        whole_span = Span(passage.id, 0, text_length)
         blank_drop = Drop(whole_span, "blank")
-        blank_report = PassageReport(passage.id, call_count=0)
-        return None, [blank_drop], blank_report
+        empty_report = PassageReport(passage.id)
+        return None, [blank_drop], empty_report
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.part.pieces[0].start)
     pieces: list[Span] = []
-    piece_texts: list[str] = []
-    drop_reasons: list[str] = []
-    kept: set[int] = set()
+    piece_texts = []
+    drop_reasons = []
+    kept_indices = set()
+    context_indices = set()
     for outcome in outcomes:
+        is_written = outcome.written_text is not None
+        unused_reason = NOT_COVERED if is_written else NOT_NEEDED
+        default_reason = outcome.problem or unused_reason
         piece_texts += outcome.part.piece_texts
         for index, piece in enumerate(outcome.part.pieces):
-            if index in (outcome.kept_places or ()):
-                kept.add(len(pieces))
+            passage_index = len(pieces)
+            if index in outcome.kept_places:
+                kept_indices.add(passage_index)
+            elif clip_spans(identity_ranges, piece.start, piece.end):
+                context_indices.add(passage_index)
             pieces.append(piece)
-            reason = outcome.drop_reasons.get(index, NOT_NEEDED)
-            drop_reasons.append(outcome.problem or reason)
-    context = _overlapping_pieces(pieces, identity_ranges)
-    if options.keep_context and 0 < len(kept) < len(pieces):
-        context |= find_context_pieces(piece_texts, kept)
-    context -= kept
-    kept_spans: list[Span] = []
-    drops: list[Drop] = []
+            drop_reason = outcome.drop_reasons.get(index, default_reason)
+            drop_reasons.append(drop_reason)
+    is_partly_kept = 0 < len(kept_indices) < len(pieces)
+    if options.keep_context and is_partly_kept:
+        context_indices |= find_context_pieces(piece_texts, kept_indices)
+    shown_indices = kept_indices | context_indices
+    kept_spans = []
+    drops = []
     for index, piece in enumerate(pieces):
-        if index in kept or index in context:
+        if index in shown_indices:
             kept_spans.append(piece)
         else:
-            reason = drop_reasons[index]
-            drops.append(Drop(piece, reason))
-    context_spans = tuple(pieces[index] for index in sorted(context))
-    report = _report_outcomes(passage, outcomes, sentences, context_spans)
-    if report.written_text and options.shown_text == "written" and not report.problem:
+            piece_drop = Drop(piece, drop_reasons[index])
+            drops.append(piece_drop)
+    context_spans = tuple(pieces[index] for index in sorted(context_indices))
+    report = _report_outcomes(passage, outcomes, context_spans)
+    shows_written = options.shown_text == "written"
+    kept_passage = extract_spans(passage, kept_spans)
+    if report.written_text and shows_written and not report.problem:
         # The model's own text; if nothing aligns, its source is the whole passage.
-        source = extract_spans(passage, kept_spans) or passage
+        source = kept_passage or passage
+        written_text = report.written_text.strip()
         rewritten_passage = replace(
             passage,
-            text=report.written_text.strip(),
+            text=written_text,
             spans=source.source_spans,
             is_rewritten=True,
         )
-        return rewritten_passage, drops if kept_spans else [], report
-    if drops and kept_spans and not report.written_text and not options.keep_context:
-        drops += _trim_end(passage.text, kept_spans)
-    return extract_spans(passage, kept_spans), drops, report
-
-
-def _overlapping_pieces(pieces: Sequence[Span], ranges: Sequence[Range]) -> set[int]:
-    """Return the indices of the pieces that share a character with merged ranges."""
-    indices = set()
-    for index, piece in enumerate(pieces):
-        if clip_spans(ranges, piece.start, piece.end):
-            indices.add(index)
-    return indices
+        left_out = drops if kept_spans else []
+        return rewritten_passage, left_out, report
+    return kept_passage, drops, report
 
 
 def _report_outcomes(
     passage: Passage,
     outcomes: Sequence[SliceOutcome],
-    sentences: Sequence[WrittenSentence],
     context_spans: tuple[Span, ...],
 ) -> PassageReport:
-    notes: list[str] = []
-    call_count = 0
+    slice_problems = [outcome.problem for outcome in outcomes]
+    stated_problems = filter(None, slice_problems)
+    different_problems = dict.fromkeys(stated_problems)
+    slice_texts = [outcome.written_text for outcome in outcomes]
+    written_texts = filter(None, slice_texts)
+    sentences: list[WrittenSentence] = []
     for outcome in outcomes:
-        notes += outcome.notes
-        call_count += outcome.calls
-    if len(outcomes) > 1:
-        notes.append(
-            f"split over {len(outcomes)} calls, because it is longer than one may be"
-        )
-    problems = [outcome.problem for outcome in outcomes]
-    different_problems = dict.fromkeys(filter(None, problems))
-    written_texts = [outcome.written_text for outcome in outcomes]
+        sentences += outcome.sentences
     return PassageReport(
         passage_id=passage.id,
-        call_count=call_count,
-        notes=tuple(dict.fromkeys(notes)),
         problem="; ".join(different_problems) or None,
-        written_text="\n".join(filter(None, written_texts)) or None,
+        written_text="\n".join(written_texts) or None,
         sentences=tuple(sentences),
         context_spans=context_spans,
     )
@@ -543,46 +544,16 @@ def find_identity_ranges(
     reader = DocumentReader(passages)
     ranges: dict[str, Ranges] = {}
     for outcome in outcomes:
-        if outcome.problem is not None:
+        if outcome.error is not None:
             continue
-        for piece_index in outcome.kept_places or ():
+        for piece_index in outcome.kept_places:
             piece = outcome.part.pieces[piece_index]
-            for span in reader.context_of(piece):
+            context_spans = reader.context_of(piece)
+            for span in context_spans:
+                context_range = (span.start, span.end)
                 passage_ranges = ranges.setdefault(span.passage_id, [])
-                passage_ranges.append((span.start, span.end))
+                passage_ranges.append(context_range)
     return {passage_id: merge_spans(ranges[passage_id]) for passage_id in ranges}
-
-
-def resolve_outcomes(
-    outcomes: Iterable[SliceOutcome],
-    policy: OnError,
-    options: Options,
-    question: str,
-) -> tuple[list[SliceOutcome], list[WrittenSentence]]:
-    """Return the outcomes with kept pieces for written and failed ones, and sentences."""
-    resolved_outcomes = []
-    sentences: list[WrittenSentence] = []
-    for outcome in outcomes:
-        if outcome.written_text is not None:
-            outcome, new_sentences = align_outcome(outcome, options, question)
-            sentences += new_sentences
-        if outcome.problem is not None and policy == "keep":
-            piece_count = len(outcome.part.pieces)
-            all_pieces = dict.fromkeys(range(piece_count), 0)
-            outcome = replace(outcome, kept_places=all_pieces)
-        resolved_outcomes.append(outcome)
-    return resolved_outcomes, sentences
-
-
-def _trim_end(text: str, kept_spans: list[Span]) -> list[Drop]:
-    """Take the white space that the model did not name off the last kept span."""
-    last_span = kept_spans[-1]
-    last_text = text[last_span.start : last_span.end]
-    end = last_span.start + len(last_text.rstrip())
-    if end == last_span.end:
-        return []
-    kept_spans[-1] = replace(last_span, end=end)
-    return [Drop(replace(last_span, start=end), NOT_NEEDED)]
 
 
 def apply_rule(
@@ -595,60 +566,48 @@ def apply_rule(
 
     A piece's score is its place in the reply that named it: the first pieces of all
     replies come before the second ones. It is measured with the context that no better
-    piece has brought. Outcomes with a problem stay as they are.
+    piece has brought.
     """
-    reply_places: dict[Span, int] = {}
-    for outcome in outcomes:
-        for piece_index, reply_place in (outcome.kept_places or {}).items():
-            reply_places[outcome.part.pieces[piece_index]] = reply_place
-    if not reply_places:
+    named_pieces = []
+    for number, outcome in enumerate(outcomes):
+        for index, reply_place in outcome.kept_places.items():
+            named_piece = (reply_place, number, index)
+            named_pieces.append(named_piece)
+    if not named_pieces:
         return list(outcomes)
-    candidates = sorted(reply_places, key=reply_places.__getitem__)
-    candidate_texts = _measured_texts(candidates, passages, outcomes, options)
-    scores = -np.array([reply_places[piece] for piece in candidates], dtype=np.float32)
-    rule_mask = rule.choose(scores, candidate_texts)
-    chosen_pieces = set(itertools.compress(candidates, rule_mask))
-    narrowed_outcomes = []
-    for outcome in outcomes:
-        kept: dict[int, int] = {}
-        reasons: dict[int, str] = {}
-        for piece_index, reply_place in (outcome.kept_places or {}).items():
-            if outcome.part.pieces[piece_index] in chosen_pieces:
-                kept[piece_index] = reply_place
-            else:
-                reasons[piece_index] = rule.reason()
-        if outcome.kept_places:
-            outcome = replace(outcome, kept_places=kept, drop_reasons=reasons)
-        narrowed_outcomes.append(outcome)
-    return narrowed_outcomes
-
-
-def _measured_texts(
-    candidates: Sequence[Span],
-    passages: Sequence[Passage],
-    outcomes: Iterable[SliceOutcome],
-    options: Options,
-) -> list[str]:
-    """Return each piece's text, with the context that none before it has brought."""
-    context_spans: dict[Span, list[Span]] = {piece: [piece] for piece in candidates}
-    if options.keep_context:
-        reader = DocumentReader(passages)
-        for outcome in outcomes:
-            pieces = outcome.part.pieces
-            piece_texts = outcome.part.piece_texts
-            for index in outcome.kept_places or ():
-                spans = context_spans[pieces[index]]
-                needed_indices = find_context_pieces(piece_texts, {index})
-                spans += [pieces[n] for n in needed_indices]
-                spans += reader.context_of(pieces[index])
+    named_pieces.sort(key=lambda named: named[:2])
+    reader = DocumentReader(passages)
     passage_texts = {passage.id: passage.text for passage in passages}
-    measured_spans: set[Span] = set()
-    candidate_texts: list[str] = []
-    for piece in candidates:
+    measured_spans = set()
+    candidate_texts = []
+    for _, number, index in named_pieces:
+        part = outcomes[number].part
+        piece = part.pieces[index]
+        spans = [piece]
+        if options.keep_context:
+            context_pieces = find_context_pieces(part.piece_texts, {index})
+            needed_indices = sorted(context_pieces)
+            spans += [part.pieces[n] for n in needed_indices]
+            spans += reader.context_of(piece)
         candidate_text = ""
-        for span in context_spans[piece]:
+        for span in spans:
             if span not in measured_spans:
-                candidate_text += passage_texts[span.passage_id][span.start : span.end]
-        measured_spans.update(context_spans[piece])
+                passage_text = passage_texts[span.passage_id]
+                candidate_text += passage_text[span.start : span.end]
+        measured_spans.update(spans)
         candidate_texts.append(candidate_text)
-    return candidate_texts
+    reply_places = [reply_place for reply_place, _, _ in named_pieces]
+    place_array = np.array(reply_places, dtype=np.float32)
+    rule_mask = rule.choose(-place_array, candidate_texts)
+    narrowed_outcomes = list(outcomes)
+    for (_, number, index), is_chosen in zip(named_pieces, rule_mask, strict=True):
+        if not is_chosen:
+            outcome = narrowed_outcomes[number]
+            kept_places = dict(outcome.kept_places)
+            del kept_places[index]
+            drop_reasons = dict(outcome.drop_reasons)
+            drop_reasons[index] = rule.reason()
+            narrowed_outcomes[number] = replace(
+                outcome, kept_places=kept_places, drop_reasons=drop_reasons
+            )
+    return narrowed_outcomes

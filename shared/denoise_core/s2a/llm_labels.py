@@ -35,21 +35,18 @@ def label_questions(
     s2a_denoiser = S2ADenoiser(llm, on_error="raise", on_irrelevant="drop")
     for n, question in enumerate(questions, 1):
         try:
-            kept_passages = s2a_denoiser.denoise(
-                question.text, question.passages
-            ).passages
+            result = s2a_denoiser.denoise(question.text, question.passages)
         except Exception as error:  # the model's failure on this question
             # A wrong key or model name would fail for every question.
             if is_user_error(error):
                 raise
             yield f"it could not be labelled: {format_error(error)}"
         else:
-            gold_ids = frozenset(passage.id for passage in kept_passages)
-            yield (
-                replace(question, gold=gold_ids)
-                if gold_ids
-                else "no passage is needed, says the model"
-            )
+            gold_ids = frozenset(passage.id for passage in result.passages)
+            if gold_ids:
+                yield replace(question, gold=gold_ids)
+            else:
+                yield "no passage is needed, says the model"
         if progress is not None:
             progress(n, len(questions))
 
@@ -79,14 +76,16 @@ def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
         for question in questions
     ]
     path = Path(path)
-    write_whole(
-        path,
-        "".join(
-            json.dumps(json_line, ensure_ascii=False) + "\n" for json_line in json_lines
-        ),
-    )
-    if (html_page := render_html("labels", json_lines)) is not None:
-        write_whole(path.with_name(f"{path.name}.html"), html_page)
+    written_lines = []
+    for json_line in json_lines:
+        line_text = json.dumps(json_line, ensure_ascii=False)
+        written_lines.append(f"{line_text}\n")
+    label_text = "".join(written_lines)
+    write_whole(path, label_text)
+    html_page = render_html("labels", json_lines)
+    if html_page is not None:
+        page_path = path.with_name(f"{path.name}.html")
+        write_whole(page_path, html_page)
     return path
 
 
@@ -138,13 +137,12 @@ def _retrieve_question(text: str, retriever: Retriever | None) -> Question:
         raise InputError(
             f"{text[:60]!r} has no passages: give a retriever, or a Question"
         )
-    passages = expect_retriever(retriever).retrieve(text)
-    passage_ids = unique_ids([passage.id for passage in passages])
-    return Question(
-        text,
-        tuple(
-            replace(passage, id=passage_id)
-            for passage, passage_id in zip(passages, passage_ids, strict=True)
-        ),
-        frozenset(),
-    )
+    known_retriever = expect_retriever(retriever)
+    passages = known_retriever.retrieve(text)
+    written_ids = [passage.id for passage in passages]
+    distinct_ids = unique_ids(written_ids)
+    renamed_passages = []
+    for passage, passage_id in zip(passages, distinct_ids, strict=True):
+        renamed_passage = replace(passage, id=passage_id)
+        renamed_passages.append(renamed_passage)
+    return Question(text, tuple(renamed_passages), frozenset())

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import get_args
 
-from denoise_core.errors import is_user_error
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.result import Trace
 from denoise_core.runtime.budget import Budget
@@ -20,7 +19,7 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence
-from denoise_core.s2a.denoiser import assemble_passage, resolve_outcomes
+from denoise_core.s2a.denoiser import assemble_passage, resolve_outcome
 from denoise_core.s2a.options import OnError, Options, Variant, check_choice
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
@@ -114,12 +113,14 @@ class MessageDenoiser:
         Raises:
             Exception: What failed, with ``on_error="raise"``.
         """
-        neutral_message, trace = run(self.flow(message), budget=self.budget)
+        flow = self.flow(message)
+        neutral_message, trace = run(flow, budget=self.budget)
         return replace(neutral_message, trace=trace)
 
     async def aneutralize(self, message: str | Sequence[Message]) -> NeutralMessage:
         """`neutralize` for async; the same result."""
-        neutral_message, trace = await arun(self.flow(message), budget=self.budget)
+        flow = self.flow(message)
+        neutral_message, trace = await arun(flow, budget=self.budget)
         return replace(neutral_message, trace=trace)
 
     def flow(self, message: str | Sequence[Message]) -> Flow[NeutralMessage]:
@@ -134,7 +135,8 @@ class MessageDenoiser:
     def _select_clauses(self, source_text: str) -> Flow[NeutralMessage]:
         clause_spans = split_clauses(source_text, language=self.options.language)
         if len(clause_spans) < 2:  # one clause cannot be split into request and opinion
-            return NeutralMessage("", open_tag_question(source_text), source_text)
+            opened_question = open_tag_question(source_text)
+            return NeutralMessage("", opened_question, source_text)
         question = yield from choose_clauses(
             self.llm,
             source_text,
@@ -145,85 +147,70 @@ class MessageDenoiser:
         )
         if question.note is not None:
             return _keep_message(source_text, question.note)
-        dropped_clauses = tuple(
-            Drop(span, _OPINION_REASON)
-            for span in clause_spans
-            if span not in question.kept
-        )
+        opinion_spans = [span for span in clause_spans if span not in question.kept]
+        dropped_clauses = tuple(Drop(span, _OPINION_REASON) for span in opinion_spans)
         return NeutralMessage("", question.text, source_text, dropped_clauses)
 
     def _rewrite_message(self, source_text: str) -> Flow[NeutralMessage]:
         passage = Passage(source_text, MESSAGE_ID)
-        passage_slice = PassageSlice(
-            passage, split_pieces(passage, language=self.options.language)
-        )
+        message_pieces = split_pieces(passage, language=self.options.language)
+        passage_slice = PassageSlice(passage, message_pieces)
         prompts = self.options.prompts
         prompt = prompts.message
-        reply_form = CONTEXT_QUESTION_FORM
-        label_names: tuple[str, ...] = ("context", "question")
+        form = CONTEXT_QUESTION_FORM
+        read_reply = partial(read_rewriting, label_names=("context", "question"))
         if self.variant == "relevance":
             prompt = prompts.message_relevance
         elif self.variant == "single":
             prompt = prompts.message_single
-            reply_form = MESSAGE_FORM
-            label_names = ("message",)
+            form = MESSAGE_FORM
+            read_reply = partial(read_rewriting, label_names=("message",))
         request = SliceRequest(
             parts=(passage_slice,),
             prompt=prompt,
-            form=reply_form,
+            form=form,
             is_numbered=False,
         )
-        read_reply = partial(read_rewriting, label_names=label_names)
-        llm_caller = LLMCaller(
-            self.llm,
-            self.options,
-            f"s2a.message.{self.variant}",
-            read_reply,
-            self.record,
+        caller = LLMCaller(
+            llm=self.llm,
+            options=self.options,
+            tag=f"s2a.message.{self.variant}",
+            read_reply=read_reply,
+            record=self.record,
         )
-        (slice_outcome,) = yield from llm_caller.outcomes([request])
+        ((slice_outcome,),) = yield from caller.ask([request])
         if slice_outcome.error is not None:
-            if self.on_error == "raise" or is_user_error(slice_outcome.error):
+            if self.on_error == "raise":
                 raise slice_outcome.error
-            return _keep_message(
-                source_text,
-                f"the message was kept as it is: {slice_outcome.problem}",
-                slice_outcome.error,
-            )
-        if self.variant == "single":
-            slice_outcome = replace(
-                slice_outcome,
-                question=_last_question(
-                    slice_outcome.written_text or "", self.options.language
-                ),
-            )
+            fallback = f"the message was kept as it is: {slice_outcome.problem}"
+            return _keep_message(source_text, fallback, slice_outcome.error)
         return self._assemble_rewriting(source_text, slice_outcome)
 
     def _assemble_rewriting(
         self, source_text: str, slice_outcome: SliceOutcome
     ) -> NeutralMessage:
         question = slice_outcome.question
+        if self.variant == "single":
+            written_text = slice_outcome.written_text or ""
+            question = _last_question(written_text, self.options.language)
         # The message is the question itself: context pieces would bring the opinion back.
         options = replace(self.options, keep_context=False)
-        outcomes, sentences = resolve_outcomes(
-            [slice_outcome], "drop", options, question
-        )
+        outcome = resolve_outcome(slice_outcome, "drop", options, question)
         passage, drops, report = assemble_passage(
-            slice_outcome.part.passage, outcomes, sentences, options
+            outcome.part.passage, [outcome], options
         )
         problem = same_question(source_text, question, language=options.language)
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
-            return replace(
-                _keep_message(source_text, fallback),
-                sentences=report.sentences,
-            )
+            kept_message = _keep_message(source_text, fallback)
+            return replace(kept_message, sentences=report.sentences)
         context = ""
         if passage is not None:
             context = passage.text.strip()
         dropped_clauses = []
         for drop in drops:
-            if not _is_part_of(source_text, drop.span, question):
+            is_asked = _is_part_of(source_text, drop.span, question)
+            if not is_asked:
                 dropped_clauses.append(drop)
         return NeutralMessage(
             context,
@@ -243,15 +230,18 @@ def _keep_message(
 
 
 def _join_user_turns(messages: Sequence[Message]) -> str:
-    return "\n\n".join(turn.content for turn in messages if turn.role == "user")
+    user_texts = [turn.content for turn in messages if turn.role == "user"]
+    return "\n\n".join(user_texts)
 
 
 def _last_question(text: str, language: str) -> str:
     """Return the last sentence that asks, or the last one."""
     last_sentence = ""
-    pieces = split_pieces(Passage(text, MESSAGE_ID), language=language)
+    message = Passage(text, MESSAGE_ID)
+    pieces = split_pieces(message, language=language)
     for piece in reversed(pieces):
-        sentence = text[piece.start : piece.end].strip()
+        piece_text = text[piece.start : piece.end]
+        sentence = piece_text.strip()
         if "?" in sentence:
             return sentence
         last_sentence = last_sentence or sentence
@@ -261,4 +251,7 @@ def _last_question(text: str, language: str) -> str:
 def _is_part_of(text: str, span: Span, question_text: str) -> bool:
     """Whether this piece of the message is part of the question, so not left out."""
     piece_words = text[span.start : span.end].split()
-    return " ".join(piece_words) in " ".join(question_text.split())
+    question_words = question_text.split()
+    plain_piece = " ".join(piece_words)
+    plain_question = " ".join(question_words)
+    return plain_piece in plain_question

@@ -47,13 +47,10 @@ class Options:
             pieces.
         max_pieces: Numbered pieces of one call.
         max_joint_characters: Longest passage that shares a call by default.
-        metadata: Keys of a passage's metadata that the model sees besides its text and
-            its header, such as ``"title"``.
         neutralize_question: Whether a question of more than one clause is cleared
             first, in one call that sees no passage.
         keep_context: Whether a piece brings what it cannot be read without: a table
             row its header, a list item its lead, a pronoun the sentence before.
-            Without it, the white space after the last piece is dropped too.
         shown_text: What the rewriting variants give: ``"source"``, the source sentences
             that cover what was written, or ``"written"``, the model's own text as in
             the paper, marked as rewritten.
@@ -61,8 +58,7 @@ class Options:
         language: ISO 639-1 code, which decides abbreviations when sentences are cut.
 
     Raises:
-        InputError: For a number below 1, an unknown ``shown_text``, and ``metadata`` that
-            is a single string.
+        InputError: For a number below 1, and an unknown ``shown_text``.
     """
 
     prompts: Prompts = field(default_factory=Prompts)
@@ -70,7 +66,6 @@ class Options:
     max_characters: int = 24_000
     max_pieces: int = 60
     max_joint_characters: int = 4_000
-    metadata: tuple[str, ...] = ()
     neutralize_question: bool = True
     keep_context: bool = True
     shown_text: ShownText = "source"
@@ -82,21 +77,13 @@ class Options:
             value = getattr(self, name)
             if value < 1:
                 raise InputError(f"Options({name}={value}): expected 1 or more")
-        if self.shown_text not in get_args(ShownText):
-            raise InputError(
-                f"Options(shown_text={self.shown_text!r}): expected 'source' or "
-                "'written'; metadata that the model is to see is named by "
-                "Options(metadata=('title',))"
-            )
-        if isinstance(self.metadata, str):
-            raise InputError(
-                f"Options(metadata={self.metadata!r}): expected a tuple of keys, such as ('title',)"
-            )
+        known_choices = get_args(ShownText)
+        check_choice("shown_text", self.shown_text, known_choices)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise `InputError` for a value that is none of ``allowed``."""
     if value not in allowed:
-        raise InputError(
-            f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}"
-        )
+        quoted_choices = map(repr, allowed)
+        choice_list = ", ".join(quoted_choices)
+        raise InputError(f"{name}={value!r}: expected one of {choice_list}")

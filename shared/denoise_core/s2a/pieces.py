@@ -66,7 +66,7 @@ _POINTS_BACK = re.compile(
 def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     """Return the pieces of a passage in order; none for an empty text."""
     text = passage.text
-    end_offsets: list[int] = []
+    end_offsets = []
     for start, end, is_prose in _split_blocks(text):
         block_ends = [end]
         if is_prose:
@@ -76,14 +76,18 @@ def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     # White space alone goes with what is before it, or after it at the very beginning.
     has_text = True
     cut_offsets = {0, *end_offsets, len(text)}
-    for start, end in itertools.pairwise(sorted(cut_offsets)):
-        is_blank = text[start:end].isspace()
-        if pieces and (is_blank or not has_text):
+    ordered_offsets = sorted(cut_offsets)
+    for start, end in itertools.pairwise(ordered_offsets):
+        cut_text = text[start:end]
+        is_blank = cut_text.isspace()
+        joins_previous = is_blank or not has_text
+        if pieces and joins_previous:
             piece_start = pieces[-1].start
             pieces[-1] = Span(passage.id, piece_start, end)
             has_text = has_text or not is_blank
         else:
-            pieces.append(Span(passage.id, start, end))
+            new_piece = Span(passage.id, start, end)
+            pieces.append(new_piece)
             has_text = not is_blank
     return tuple(pieces)
 
@@ -104,31 +108,32 @@ def _split_blocks(text: str) -> list[tuple[int, int, bool]]:
         end = end + len(line)
         fence_match = _FENCE_LINE.match(line)
         if open_fence:
-            line_blocks[-1] = (line_blocks[-1][0], end, False)
-            if (
-                fence_match
-                and fence_match[1].startswith(open_fence)
-                and not line[fence_match.end() :].strip()
-            ):
-                open_fence = ""
+            block_start = line_blocks[-1][0]
+            line_blocks[-1] = (block_start, end, False)
+            if fence_match and fence_match[1].startswith(open_fence):
+                fence_end = fence_match.end()
+                fence_info = line[fence_end:]
+                if not fence_info.strip():
+                    open_fence = ""
             continue
-        line_kind = (
-            "fence" if fence_match else _line_kind(line, speaker_names, has_one_initial)
-        )
-        continues_turn = line_kind == "text" and block_kind == "turn"
-        continues_item = (
-            line_kind == "text"
-            and block_kind == "item"
-            and (line[0].isspace() or line[0].islower())
-        )
+        line_kind = "fence"
+        if not fence_match:
+            line_kind = _line_kind(line, speaker_names, has_one_initial)
+        first_character = line[0]
+        is_text = line_kind == "text"
+        continues_line = first_character.isspace() or first_character.islower()
+        continues_turn = is_text and block_kind == "turn"
+        continues_item = is_text and block_kind == "item" and continues_line
         is_prose = line_kind in ("text", "blank")
         if continues_turn or continues_item:
-            line_blocks[-1] = (line_blocks[-1][0], end, False)
+            block_start = line_blocks[-1][0]
+            line_blocks[-1] = (block_start, end, False)
             continue
         block_kind = line_kind
         open_fence = fence_match[1] if fence_match else ""
         if is_prose and line_blocks and line_blocks[-1][2]:
-            line_blocks[-1] = (line_blocks[-1][0], end, True)
+            block_start = line_blocks[-1][0]
+            line_blocks[-1] = (block_start, end, True)
         else:
             line_blocks.append((start, end, is_prose))
     return line_blocks
@@ -139,29 +144,36 @@ def _find_speakers(lines: list[str]) -> tuple[set[str], bool]:
 
     Speakers are names before a colon twice, or all of them if every other line has one.
     """
-    turn_names: list[str] = []
+    turn_names = []
     written_lines = initial_count = 0
     for line in lines:
         turn_match = _DIALOGUE_TURN.match(line)
         if turn_match:
-            turn_names.append(turn_match[1].strip())
+            turn_name = turn_match[1].strip()
+            turn_names.append(turn_name)
         written_lines += not line.isspace()
-        initial_count += _NAME_INITIAL.match(line) is not None
+        initial_match = _NAME_INITIAL.match(line)
+        initial_count += initial_match is not None
     name_counts = Counter(turn_names)
-    if len(turn_names) < 2 or len(turn_names) < written_lines / 2:
+    turn_count = len(turn_names)
+    if turn_count < 2 or turn_count < written_lines / 2:
         for name in turn_names:
             if name_counts[name] == 1:
                 del name_counts[name]
-    return set(name_counts), initial_count == 1
+    speaker_names = set(name_counts)
+    has_one_initial = initial_count == 1
+    return speaker_names, has_one_initial
 
 
 def _line_kind(line: str, speaker_names: set[str], has_one_initial: bool) -> str:
-    if _TABLE_ROW.match(line.rstrip("\r\n")):
+    unbroken_line = line.rstrip("\r\n")
+    if _TABLE_ROW.match(unbroken_line):
         return "row"
     turn_match = _DIALOGUE_TURN.match(line)
     if turn_match and turn_match[1].strip() in speaker_names:
         return "turn"
-    if _LIST_ITEM.match(line) and not (has_one_initial and _NAME_INITIAL.match(line)):
+    is_initial = has_one_initial and _NAME_INITIAL.match(line)
+    if _LIST_ITEM.match(line) and not is_initial:
         return "item"
     if line.strip():
         return "text"
@@ -173,20 +185,23 @@ def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
     prose_text = text[start:end]
     end_offsets = [end]
     # A question mark ends a sentence also after an abbreviation ("in the U.S.? I think ...").
-    for match in _QUESTION_END.finditer(prose_text):
-        end_offsets.append(start + match.end())
-    for sentence, next_sentence in itertools.pairwise(
-        sentence_spans(Passage(prose_text, id=""), language=language)
-    ):
+    for question_match in _QUESTION_END.finditer(prose_text):
+        question_end = start + question_match.end()
+        end_offsets.append(question_end)
+    prose_passage = Passage(prose_text, id="")
+    sentences = sentence_spans(prose_passage, language=language)
+    for sentence, next_sentence in itertools.pairwise(sentences):
         previous_text = prose_text[sentence.start : sentence.end]
-        ends_in_one_line_break = previous_text.endswith(
-            "\n"
-        ) and not previous_text.rstrip(" \t").endswith("\n\n")
-        continues_sentence = prose_text[
-            next_sentence.start
-        ].islower() and not _SENTENCE_END.search(previous_text.rstrip())
+        unpadded_text = previous_text.rstrip(" \t")
+        ends_paragraph = unpadded_text.endswith("\n\n")
+        ends_in_one_line_break = previous_text.endswith("\n") and not ends_paragraph
+        first_character = prose_text[next_sentence.start]
+        stripped_text = previous_text.rstrip()
+        starts_lower = first_character.islower()
+        continues_sentence = starts_lower and not _SENTENCE_END.search(stripped_text)
         if not (ends_in_one_line_break and continues_sentence):
-            end_offsets.append(start + sentence.end)
+            sentence_end = start + sentence.end
+            end_offsets.append(sentence_end)
     return end_offsets
 
 
@@ -197,13 +212,11 @@ class PassageSlice:
     Attributes:
         passage: The passage; the slice is all of it unless it is too long.
         pieces: The pieces in order.
-        heading: Lines above the text: titles and the like.
         window: Of a longer piece only the two ends are shown.
     """
 
     passage: Passage
     pieces: tuple[Span, ...]
-    heading: tuple[str, ...] = ()
     window: int = 24_000
 
     @property
@@ -226,16 +239,18 @@ class PassageSlice:
     def lines(self, first_number: int | None) -> list[str]:
         """Return what a request shows; without a number it is the text as it is.
 
-        Further lines of a piece or a heading are indented, so that none of them looks
+        Further lines of a piece or the header are indented, so that none of them looks
         like another piece. A line break is whatever the envelope shows as one, not a
         line feed alone.
         """
-        lines: list[str] = []
-        for line in self.heading:
-            heading_line = _CONTINUATION_BREAK.join(line.splitlines())
-            lines.append(f"({heading_line})")
+        lines = []
+        if self.passage.header:
+            header_lines = self.passage.header.splitlines()
+            joined_header = _CONTINUATION_BREAK.join(header_lines)
+            lines.append(f"({joined_header})")
         if first_number is None:
-            return [*lines, self.text.strip()]
+            whole_text = self.text.strip()
+            return [*lines, whole_text]
         for number, text in enumerate(self.piece_texts, first_number):
             text = text.rstrip()
             if len(text) > self.window:
@@ -244,7 +259,8 @@ class PassageSlice:
                 last_half = text[-half_length:]
                 hidden_length = len(text) - 2 * half_length
                 text = f"{first_half} (... {hidden_length} characters ...) {last_half}"
-            piece_line = _CONTINUATION_BREAK.join(text.splitlines())
+            text_lines = text.splitlines()
+            piece_line = _CONTINUATION_BREAK.join(text_lines)
             lines.append(f"{number} {piece_line}")
         return lines
 
@@ -255,34 +271,28 @@ _CONTINUATION_BREAK = "\n    "
 def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
     """Return slices within the options' limits; none for a blank passage.
 
-    A piece that is too long is a slice alone. The metadata that is shown above the text
-    is as untrusted as the text itself.
+    A piece that is too long is a slice alone.
     """
     if not passage.text.strip():
         return []
-    heading_lines = []
-    for key in options.metadata:
-        if key in passage.metadata:
-            heading_lines.append(f"{key}: {passage.metadata[key]}")
-    if passage.header:
-        heading_lines.append(passage.header)
     piece_runs: list[list[Span]] = []
-    for piece in split_pieces(passage, language=options.language):
+    pieces = split_pieces(passage, language=options.language)
+    for piece in pieces:
         has_room = False
         if piece_runs:
-            run = piece_runs[-1]
-            is_short = piece.end - run[0].start <= options.max_characters
-            has_room = is_short and len(run) < options.max_pieces
+            last_run = piece_runs[-1]
+            run_start = last_run[0].start
+            run_length = piece.end - run_start
+            is_short = run_length <= options.max_characters
+            has_room = is_short and len(last_run) < options.max_pieces
         if not has_room:
             piece_runs.append([])
         piece_runs[-1].append(piece)
-    heading = tuple(heading_lines)
     slices = []
-    for run in piece_runs:
+    for piece_run in piece_runs:
         passage_slice = PassageSlice(
             passage=passage,
-            pieces=tuple(run),
-            heading=heading,
+            pieces=tuple(piece_run),
             window=options.max_characters,
         )
         slices.append(passage_slice)
@@ -301,27 +311,27 @@ def group_slices(
     for passage_slice in passage_slices:
         slice_size = len(passage_slice.text)
         piece_count = len(passage_slice.pieces)
-        has_room = (
-            group_size + slice_size <= options.max_characters
-            and group_pieces + piece_count <= options.max_pieces
-        )
-        if not slice_groups or not has_room or slice_size > longest_shared:
+        joint_size = group_size + slice_size
+        joint_pieces = group_pieces + piece_count
+        has_few_pieces = joint_pieces <= options.max_pieces
+        has_room = joint_size <= options.max_characters and has_few_pieces
+        is_alone = slice_size > longest_shared
+        if not slice_groups or not has_room or is_alone:
             slice_groups.append([])
             group_size = group_pieces = 0
         slice_groups[-1].append(passage_slice)
         # A slice that shares no request leaves no room for the next one.
-        group_size += (
-            slice_size if slice_size <= longest_shared else options.max_characters
-        )
+        group_size += options.max_characters if is_alone else slice_size
         group_pieces += piece_count
     return slice_groups
 
 
 def find_context_pieces(piece_texts: Sequence[str], kept_indices: set[int]) -> set[int]:
     """Return the indices of further pieces that the kept pieces of a passage need."""
-    needed_indices: set[int] = set()
+    needed_indices = set()
     for index in kept_indices:
-        needed_indices.update(_needed_before(index, piece_texts, kept_indices))
+        needed_before = _needed_before(index, piece_texts, kept_indices)
+        needed_indices.update(needed_before)
     return needed_indices - kept_indices
 
 
@@ -334,25 +344,23 @@ def _needed_before(
     index: int, piece_texts: Sequence[str], kept_indices: set[int]
 ) -> list[int]:
     text = piece_texts[index]
-    if _TABLE_ROW.match(text.rstrip()) or _LIST_ITEM.match(text):
+    stripped_text = text.rstrip()
+    if _TABLE_ROW.match(stripped_text) or _LIST_ITEM.match(text):
         return []  # `DocumentReader` knows a table's header and a list's lead
-    if text[:1] in (" ", "\t") and text.strip():
+    is_indented = text[:1] in (" ", "\t")
+    if is_indented and text.strip():
         return _outer_lines(index, piece_texts)
     indices_before = range(index - _MAX_CHAINED_SENTENCES, index)
     if kept_indices.intersection(indices_before):
         return []  # what it points to is most likely in what is kept right before
     needed_indices: list[int] = []
-    while (
-        index
-        and len(needed_indices) < _MAX_CHAINED_SENTENCES
-        and points_back(piece_texts[index])
-    ):
+    while index and len(needed_indices) < _MAX_CHAINED_SENTENCES:
+        if not points_back(piece_texts[index]):
+            break
         previous_text = piece_texts[index - 1]
-        if (
-            _ends_paragraph(previous_text)
-            or _TABLE_ROW.match(previous_text.rstrip())
-            or not previous_text.strip()
-        ):
+        stripped_text = previous_text.rstrip()
+        is_table_row = _TABLE_ROW.match(stripped_text)
+        if _ends_paragraph(previous_text) or is_table_row or not stripped_text:
             break
         index -= 1
         needed_indices.append(index)
@@ -361,14 +369,15 @@ def _needed_before(
 
 def _outer_lines(line: int, piece_texts: Sequence[str]) -> list[int]:
     """Return the less indented lines that a line belongs to."""
-    needed_indices: list[int] = []
+    needed_indices = []
     indent_width = _indent_width(piece_texts[line])
     stop_line = max(-1, line - _MAX_LOOK_BACK)
     for previous_line in range(line - 1, stop_line, -1):
         text = piece_texts[previous_line]
-        if text.strip() and _indent_width(text) < indent_width:
+        line_width = _indent_width(text)
+        if text.strip() and line_width < indent_width:
             needed_indices.append(previous_line)
-            indent_width = _indent_width(text)
+            indent_width = line_width
     return needed_indices
 
 
@@ -380,5 +389,6 @@ def _indent_width(text: str) -> int:
 def _ends_paragraph(text: str) -> bool:
     if not text.endswith("\n"):
         return False
-    earlier_text = text[:-1].rstrip(" \t")
+    text_before = text[:-1]
+    earlier_text = text_before.rstrip(" \t")
     return earlier_text.endswith("\n")

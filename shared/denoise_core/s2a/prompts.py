@@ -13,7 +13,7 @@ schemas are strict: every property required, no other allowed; an empty list for
 
 from __future__ import annotations
 
-import string
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -47,27 +47,23 @@ class Prompt:
     user_json: str = ""
     is_enclosed: bool = True
 
-    @property
-    def field_names(self) -> frozenset[str]:
-        """The fields that the two texts name. Raises `InputError` for braces that are no plain field."""
-        field_names: set[str] = set()
-        formatter = string.Formatter()
-        for text in (self.system, self.user, self.user_json):
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise `InputError` unless the texts name these fields and no other."""
+        shown_names = ", ".join(f"{{{name}}}" for name in names)
+        for user_text in filter(None, (self.user, self.user_json)):
             try:
-                parts = list(formatter.parse(text))
-            except ValueError as error:
+                (self.system + user_text).format(**dict.fromkeys(names, ""))
+            except (LookupError, ValueError, AttributeError) as error:
                 raise InputError(
-                    f"prompt {self.name!r}: {error}; a brace meant as text is written twice: {{{{ }}}}"
+                    f"prompt {self.name!r}: {error!r}; its fields are {shown_names}, and a brace meant as text is "
+                    "written twice: {{ }}"
                 ) from error
-            for _, name, _, _ in parts:
-                if name is None:
-                    continue
-                if not name.isidentifier():
+            named_text = user_text.replace("{{", "").replace("}}", "")
+            for name in names:
+                if f"{{{name}}}" not in named_text:
                     raise InputError(
-                        f"prompt {self.name!r}: {{{name}}} is not a plain field name"
+                        f"prompt {self.name!r} lacks {{{name}}}; its fields are {shown_names}"
                     )
-                field_names.add(name)
-        return frozenset(field_names)
 
     def enclose(self, text: str, label: str = "document") -> str:
         """A text that is not ours as the prompt shows it; without envelopes it still cannot look like one."""
@@ -339,16 +335,9 @@ class Prompts:
     def __post_init__(self) -> None:
         for prompt_field in fields(self):
             prompt: Prompt = getattr(self, prompt_field.name)
-            needed_names = _NEEDED_FIELDS.get(
-                prompt_field.name, frozenset({"question", "document"})
+            prompt.check_fields(
+                _FIELDS.get(prompt_field.name, ("question", "document"))
             )
-            for problem_verb, names in (
-                ("lacks", needed_names - prompt.field_names),
-                ("names", prompt.field_names - needed_names),
-            ):
-                if names:
-                    problem = f"{problem_verb} {_format_fields(names)}; its fields are {_format_fields(needed_names)}"
-                    raise InputError(f"Prompts({prompt_field.name}=...) {problem}")
 
     def step_1(self, variant: str, *, is_ranked: bool = False) -> Prompt:
         """What the variant asks for first; ``keep_original`` and ``not_instructed`` differ only in step 2."""
@@ -369,22 +358,16 @@ class Prompts:
         return self.answer_fairly
 
 
-_NEEDED_FIELDS = {
+_FIELDS = {
     **dict.fromkeys(
-        ("question", "message", "message_single", "message_relevance"),
-        frozenset({"document"}),
+        ("question", "message", "message_single", "message_relevance"), ("document",)
     ),
     **dict.fromkeys(
-        ("answer", "answer_fairly", "answer_stepwise"),
-        frozenset({"question", "context"}),
+        ("answer", "answer_fairly", "answer_stepwise"), ("question", "context")
     ),
-    "answer_keeping": frozenset({"question", "context", "original"}),
+    "answer_keeping": ("question", "context", "original"),
 }
 """What a prompt is filled with where it is not the question and the document."""
-
-
-def _format_fields(names: frozenset[str]) -> str:
-    return ", ".join(f"{{{name}}}" for name in sorted(names))
 
 
 def _plain_prompt(prompt: Prompt) -> Prompt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from denoise_core.errors import UnparsableReply, is_user_error
+from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.s2a.options import OnError, Options
@@ -40,7 +40,6 @@ _CLAUSE_BOUNDARY = re.compile(
 _SENTENCE_HALVES = re.compile(
     rf"{_CONTRAST_MARK}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE
 )
-_QUESTION_MARK = re.compile(r"[?？؟]")
 _TAG_QUESTION = re.compile(
     r"(?P<before>[^?]{0,2000}\S)\s(?P<be>is|are|was|were)\s[^?,]{1,200},"
     r"\s(?:right|correct|no|yes|true|isn't it|aren't they)\s?\?",
@@ -71,22 +70,29 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     Sentences are cut again at commas, colons and dashes with a clause on each side.
     """
     clause_edges = [0]
-    for sentence in split_pieces(Passage(text, MESSAGE_ID), language=language):
-        boundaries = list(_CLAUSE_BOUNDARY.finditer(text, sentence.start, sentence.end))
+    message = Passage(text, MESSAGE_ID)
+    sentences = split_pieces(message, language=language)
+    for sentence in sentences:
+        boundary_matches = _CLAUSE_BOUNDARY.finditer(text, sentence.start, sentence.end)
+        boundaries = list(boundary_matches)
         next_starts = [boundary.start() for boundary in boundaries[1:]]
         next_starts.append(sentence.end)
         for boundary, next_start in zip(boundaries, next_starts, strict=False):
-            mark = text[boundary.start() - 1 : boundary.end()]
+            boundary_start = boundary.start()
+            boundary_end = boundary.end()
+            mark = text[boundary_start - 1 : boundary_end]
             last_edge = clause_edges[-1]
-            text_before = text[last_edge : boundary.start()]
-            text_after = text[boundary.end() : next_start]
+            text_before = text[last_edge:boundary_start]
+            text_after = text[boundary_end:next_start]
             word_counts = map(_word_count, (text_before, text_after))
-            has_clauses = min(word_counts) >= _MIN_CLAUSE_WORDS
-            is_edge = has_clauses or _QUESTION_MARK.search(mark) is not None
-            if is_edge and boundary.end() < sentence.end:
-                clause_edges.append(boundary.end())
+            fewest_words = min(word_counts)
+            has_clauses = fewest_words >= _MIN_CLAUSE_WORDS
+            is_edge = has_clauses or _asks(mark)
+            if is_edge and boundary_end < sentence.end:
+                clause_edges.append(boundary_end)
         clause_edges.append(sentence.end)
-    clauses = tile_spans(clause_edges, 0, len(text))
+    text_length = len(text)
+    clauses = tile_spans(clause_edges, 0, text_length)
     return passage_spans(MESSAGE_ID, clauses)
 
 
@@ -96,8 +102,13 @@ def open_tag_question(text: str) -> str:
     >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
     'The capital of Kazakhstan is …?'
     """
-    tag_match = _TAG_QUESTION.fullmatch(text.strip())
-    if tag_match is None or len(_TO_BE.findall(text.rpartition(",")[0])) != 1:
+    stripped_text = text.strip()
+    tag_match = _TAG_QUESTION.fullmatch(stripped_text)
+    if tag_match is None:
+        return text
+    statement, _, _ = text.rpartition(",")
+    verbs = _TO_BE.findall(statement)
+    if len(verbs) != 1:
         return text
     return f"{tag_match['before']} {tag_match['be']} …?"
 
@@ -117,18 +128,23 @@ def same_question(
     """
     cleared_words = _comparable_words(cleared_text)
     opened_text = open_tag_question(asked_text)
-    if cleared_words in map(_comparable_words, (asked_text, opened_text)):
+    proved_forms = map(_comparable_words, (asked_text, opened_text))
+    if cleared_words in proved_forms:
         return None
     other_words = cleared_words
     has_question = False
     omits_question = False
-    for span in split_pieces(Passage(asked_text, MESSAGE_ID), language=language):
+    message = Passage(asked_text, MESSAGE_ID)
+    sentence_spans = split_pieces(message, language=language)
+    for span in sentence_spans:
         sentence = asked_text[span.start : span.end]
-        words = _comparable_words(sentence)
-        is_question = _QUESTION_MARK.search(sentence) is not None
+        sentence_words = _comparable_words(sentence)
+        word_count = len(sentence_words)
+        next_words = other_words[:word_count]
+        is_question = _asks(sentence)
         has_question |= is_question
-        if words and other_words[: len(words)] == words:
-            other_words = other_words[len(words) :]
+        if sentence_words and next_words == sentence_words:
+            other_words = other_words[word_count:]
         else:
             omits_question |= is_question
     if other_words or not cleared_words:
@@ -144,7 +160,7 @@ def neutralize_question(
     options: Options,
     *,
     on_error: OnError,
-    record: ReplyRecord | None = None,
+    record: ReplyRecord,
 ) -> Flow[NeutralQuestion]:
     """Return the question without opinion, after one call that sees no passage.
 
@@ -154,11 +170,13 @@ def neutralize_question(
     """
     if not options.neutralize_question:
         return NeutralQuestion(query)
-    sentences = split_pieces(Passage(query, MESSAGE_ID), language=options.language)
+    message = Passage(query, MESSAGE_ID)
+    sentences = split_pieces(message, language=options.language)
     has_halves = len(sentences) > 1 or _SENTENCE_HALVES.search(query) is not None
     clause_spans = split_clauses(query, language=options.language)
     if not has_halves or len(clause_spans) < 2:
-        return NeutralQuestion(open_tag_question(query))
+        opened_question = open_tag_question(query)
+        return NeutralQuestion(opened_question)
     return (
         yield from choose_clauses(
             llm, query, clause_spans, options, on_error=on_error, record=record
@@ -173,12 +191,11 @@ def choose_clauses(
     options: Options,
     *,
     on_error: OnError,
-    record: ReplyRecord | None = None,
+    record: ReplyRecord,
 ) -> Flow[NeutralQuestion]:
     """Return the clauses of a text that a model names as the request."""
-    passage_slice = PassageSlice(
-        Passage(text, MESSAGE_ID), clause_spans, window=options.max_characters
-    )
+    message = Passage(text, MESSAGE_ID)
+    passage_slice = PassageSlice(message, clause_spans, window=options.max_characters)
     request = SliceRequest(
         parts=(passage_slice,),
         prompt=options.prompts.question,
@@ -190,46 +207,52 @@ def choose_clauses(
         options=options,
         tag="s2a.question",
         read_reply=_read_request,
-        record=record or ReplyRecord(),
+        record=record,
     )
-    (slice_outcome,) = yield from llm_caller.outcomes([request])
-    if slice_outcome.error is not None and (
-        on_error == "raise" or is_user_error(slice_outcome.error)
-    ):
+    ((slice_outcome,),) = yield from llm_caller.ask([request])
+    if slice_outcome.error is not None and on_error == "raise":
         raise slice_outcome.error
-    kept_spans = tuple(clause_spans[index] for index in slice_outcome.kept_places or ())
-    question = "".join(text[span.start : span.end] for span in kept_spans)
-    asks_before = _QUESTION_MARK.search(text) is not None
-    asks_after = _QUESTION_MARK.search(question) is not None
+    kept_spans = tuple(clause_spans[index] for index in slice_outcome.kept_places)
+    clause_texts = [text[span.start : span.end] for span in kept_spans]
+    question = "".join(clause_texts)
     problem = slice_outcome.problem
     if problem is None and not kept_spans:
         problem = "no part of it was named"
-    if problem is None and asks_before and not asks_after:
+    omits_question = _asks(text) and not _asks(question)
+    if problem is None and omits_question:
         problem = "no part that asks was named"
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
     question = question.rstrip(_MARKS + "-")
     question = _strip_leading_marks(question)
-    return NeutralQuestion(open_tag_question(question), None, kept_spans)
+    opened_question = open_tag_question(question)
+    return NeutralQuestion(opened_question, None, kept_spans)
 
 
 def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
     """Return the clauses named as the request, and those not named: in doubt, keep."""
     (passage_slice,) = request.parts
     piece_count = len(passage_slice.pieces)
-    selection = parse_selection(reply, piece_count)
+    selection = parse_selection(reply.text, piece_count)
     # A piece in both lists is ambiguous, and guessing could drop a part of the request.
-    if set(selection.numbers) & set(selection.opinion_numbers):
+    request_numbers = set(selection.numbers)
+    opinion_numbers = set(selection.opinion_numbers)
+    if request_numbers & opinion_numbers:
         raise UnparsableReply("a piece is named as request and as opinion")
-    numbers = set(selection.numbers)
-    if numbers and selection.opinion_numbers:
+    if request_numbers and opinion_numbers:
         all_numbers = set(range(1, piece_count + 1))
-        numbers = all_numbers.difference(selection.opinion_numbers)
+        request_numbers = all_numbers - opinion_numbers
     kept_places: dict[int, int] = {}
-    for piece_number in sorted(numbers):
+    for piece_number in sorted(request_numbers):
         kept_places[piece_number - 1] = len(kept_places)
-    return [SliceOutcome(passage_slice, kept_places)]
+    outcome = SliceOutcome(passage_slice, kept_places)
+    return [outcome]
+
+
+def _asks(text: str) -> bool:
+    """Whether a text has a question mark."""
+    return any(mark in text for mark in "?？؟")
 
 
 def _word_count(text: str) -> float:

@@ -3,11 +3,13 @@
 import re
 from dataclasses import fields
 
+from augmenter_doubles import scripted
+from envelopes import enclosed
+
 from denoise_core import Reply
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
 
-_DELIMITED = re.compile(r"BEGIN ([a-z ]+ [0-9a-f]{16})\n(.*)\nEND \1", re.DOTALL)
 _PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 _OPTION_NAMES = {field.name for field in fields(Options)}
 
@@ -18,21 +20,17 @@ def request(messages):
 
 
 def document(messages):
-    """What stands between the delimiters of a prompt."""
-    match = _DELIMITED.search(request(messages))
-    assert match, f"no delimited text in {request(messages)!r}"
-    return match[2]
+    """What stands between the first delimiters of a prompt."""
+    ((_, text), *_), _ = enclosed(request(messages))
+    return text
 
 
 def pieces(messages):
-    """The numbered pieces of a prompt."""
     parts = _PIECE.split(document(messages))[1:]
     return dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
 
 
 def keeps(is_needed):
-    """Names the pieces that ``is_needed`` says."""
-
     def reply(messages):
         shown = pieces(messages)
         return ", ".join(str(n) for n in shown if is_needed(shown[n])) or "NONE"
@@ -41,17 +39,12 @@ def keeps(is_needed):
 
 
 def copies():
-    """Writes the whole text again."""
     return FunctionLLM(lambda messages: f"Context: {document(messages)}")
-
-
-def says(text):
-    return FunctionLLM(lambda _: text)
 
 
 def s2a(model, **settings):
     """S2A with this model, or with one that always gives this reply; a setting may be a field of its options."""
-    llm = says(model) if isinstance(model, str) else model
+    llm = scripted(model) if isinstance(model, str) else model
     options = {name: settings.pop(name) for name in _OPTION_NAMES & settings.keys()}
     return S2ADenoiser(llm, options=Options(**options), **settings)
 
@@ -73,9 +66,13 @@ def ids(passages):
     return [passage.id for passage in passages]
 
 
+def cut_at(text, spans):
+    return [text[span.start : span.end] for span in spans]
+
+
 def texts_at(text, marked):
     """The parts of a text that drops, or anything else with a span, are about."""
-    return [text[item.span.start : item.span.end] for item in marked]
+    return cut_at(text, [item.span for item in marked])
 
 
 class Structured(FunctionLLM):

@@ -1,12 +1,10 @@
 """S2A as a denoiser keeps the laws, whatever the model does."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 
 import pytest
-from growing_texts import numbered_texts, passages_of
+from augmenter_doubles import scripted
 from laws import check_result
 
 from denoise_core import (
@@ -30,7 +28,6 @@ from .fakes import (
     ids,
     keeps,
     s2a,
-    says,
     texts,
     texts_at,
 )
@@ -58,15 +55,9 @@ def test_laws(variant, model):
 
 @pytest.mark.parametrize(
     ("reply", "kept"),
-    [
-        ("1", SENTENCES[:1]),
-        ("KEEP 1", SENTENCES[:1]),
-        ("DROP 1", SENTENCES[1:]),
-        ("KEEP ALL", SENTENCES),
-        ("DROP ALL", []),
-    ],
+    [("1", SENTENCES[:1]), ("2, 3", SENTENCES[1:]), ("1-3", SENTENCES), ("NONE", [])],
 )
-def test_named_sentences_stay_or_go_and_a_verb_says_which(reply, kept):
+def test_named_sentences_stay_and_others_go(reply, kept):
     result = denoised(reply, [TOWER])
     assert "".join(texts(result.passages)) == "".join(kept)
     assert texts_at(TOWER.text, result.dropped) == [
@@ -124,7 +115,7 @@ def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(question)
 
 
 def test_a_reply_without_text_is_a_fallback():
-    result = denoised(FunctionLLM(lambda _: Reply(None)), PASSAGES)
+    result = denoised(scripted(Reply(None)), PASSAGES)
     assert result.passages == PASSAGES
     assert "NoneType" in result.fallback
 
@@ -138,15 +129,11 @@ def test_on_error_drop_lists_why():
     check_result(PASSAGES[:1], result)
 
 
-def refuse(_):
-    raise ConnectionError("down")
-
-
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
         ("", UnparsableReply, "the reply is empty"),
-        (FunctionLLM(refuse), ConnectionError, "down"),
+        (scripted(ConnectionError("down")), ConnectionError, "down"),
     ],
 )
 def test_on_error_raise(model, error, message):
@@ -156,26 +143,8 @@ def test_on_error_raise(model, error, message):
         asyncio.run(s2a(model, on_error="raise").adenoise(QUERY, PASSAGES))
 
 
-def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
-    def reply(messages):
-        text = document(messages)
-        if "Bananas" in text and "tower" in text:
-            return "As a language model I saw 3 things in 1984."
-        return "1" if "tower" in text else "NONE"
-
-    llm = FunctionLLM(reply)
-    result = denoised(llm, PASSAGES, max_characters=10**8)
-    assert call_count(llm) == 2 + len(PASSAGES)
-    roles = [message.role for message in llm.received_messages[1]]
-    assert roles[-2:] == ["assistant", "user"]
-    assert texts(result.passages) == [SENTENCES[0]]
-    assert not result.failures
-    assert "alone" in result.reports[0].notes[0]
-    assert result.reports[0].call_count == 3
-
-
 def test_no_passages_and_blank_ones_need_no_call():
-    llm = says("unused")
+    llm = scripted("unused")
     assert denoised(llm, []).passages == ()
     blank = (Passage("", "a"), Passage(" \n", "b"))
     result = check_denoiser(lambda: s2a(llm), QUERY, blank)
@@ -184,7 +153,7 @@ def test_no_passages_and_blank_ones_need_no_call():
 
 
 def test_budget_that_runs_out_keeps_the_rest_and_says_so():
-    llm = says("ALL")
+    llm = keeps(lambda text: True)
     budget = Budget(calls=1)
     denoiser = s2a(llm, budget=budget, max_concurrency=1, join_passages=False)
     result = denoiser.denoise(QUERY, PASSAGES)
@@ -203,6 +172,9 @@ def test_budget_that_runs_out_keeps_the_rest_and_says_so():
         ("TokenLimit", {"keep": TokenLimit(9), "variant": "default"}),
         ("llm", {"model": 7}),
         ("on_irrelevant", {"on_irrelevant": "hide"}),
+        ("expected", {"max_characters": 0}),
+        ("expected", {"max_pieces": 0}),
+        ("expected", {"shown_text": ("title",)}),
     ],
 )
 def test_unknown_settings_are_refused(message, settings):
@@ -215,28 +187,6 @@ def test_duplicate_ids_are_refused():
         denoised("", [TOWER, TOWER])
 
 
-def test_calls_run_at_once_within_the_bound_and_give_the_same():
-    running, most = 0, 0
-
-    class Counting(FunctionLLM):
-        async def acomplete(self, messages):
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0)
-            running -= 1
-            return self.complete(messages)
-
-    passages = passages_of(numbered_texts("Text {n}. Or so.", 20))
-    results = []
-    for width in (1, 10):
-        denoiser = s2a(Counting(lambda _: "2"), max_concurrency=width, max_pieces=2)
-        results.append(asyncio.run(denoiser.adenoise(QUERY, passages)))
-        assert most == width
-    assert replace(results[0], trace=results[1].trace) == results[1]
-
-
-NEAREST = "the model finds no answer in these passages; the nearest pieces are kept"
 ABSENT = "not in these passages"
 
 
@@ -245,7 +195,13 @@ ABSENT = "not in these passages"
     [
         ("1\nANSWERED: yes", SENTENCES[:1], "yes", True, None),
         ("1\nANSWERED: partly", SENTENCES[:1], "partly", True, "a part of the answer"),
-        ("1\nANSWERED: no", SENTENCES[:1], "no", False, NEAREST),
+        (
+            "1\nANSWERED: no",
+            SENTENCES[:1],
+            "no",
+            False,
+            "the model finds no answer in these passages; the nearest pieces are kept",
+        ),
         ("NONE\nANSWERED: no", [], "no", False, ABSENT),
         ("NONE", [], None, None, ABSENT),
         ("1", SENTENCES[:1], None, None, None),
@@ -315,15 +271,23 @@ def test_one_call_that_finds_an_answer_or_saw_all_that_is_kept_is_enough(
     assert call_count(model) == len(PASSAGES)
 
 
-def test_a_call_that_says_nothing_of_the_answer_leaves_its_absence_unknown():
+@pytest.mark.parametrize(
+    ("other", "kept"), [("NONE", ["tower"]), (ConnectionError("away"), ids(PASSAGES))]
+)
+def test_a_call_that_says_nothing_of_the_answer_leaves_its_absence_unknown(other, kept):
     def reply(messages):
-        return "1\nANSWERED: no" if "tower" in document(messages) else "NONE"
+        if "tower" in document(messages):
+            return "1\nANSWERED: no"
+        if isinstance(other, Exception):
+            raise other
+        return other
 
     result = denoised(FunctionLLM(reply), PASSAGES, join_passages=False)
-    assert ids(result.passages) == ["tower"]
-    assert (result.answered, result.relevant) == (None, None)
+    assert ids(result.passages) == kept
+    assert list(result.failures) == kept[1:]
     empty = denoised("NONE\nANSWERED: no", [Passage(" ", "blank")])
-    assert (empty.answered, empty.relevant) == (None, None)
+    for unknown in (result, empty):
+        assert (unknown.answered, unknown.relevant) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -344,14 +308,3 @@ def test_pieces_of_several_calls_that_answer_nothing_alone_are_judged_together(
     joint_text = document(model.received_messages[2])
     assert "330 m tall" in joint_text
     assert "They grow" not in joint_text
-
-
-def test_absence_is_not_told_where_a_call_failed():
-    def reply(messages):
-        if "Bananas" in document(messages):
-            raise ConnectionError("away")
-        return "1\nANSWERED: no"
-
-    result = denoised(FunctionLLM(reply), PASSAGES, join_passages=False)
-    assert result.relevant is None
-    assert "fruit" in result.failures

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from augmenter_doubles import scripted
 from bs4 import BeautifulSoup
 from headless import chromium, told_by
 
@@ -13,14 +14,14 @@ from denoise_core.question import Question
 from denoise_core.s2a.llm_labels import label_questions, write_labels
 from denoise_core.testing import FunctionLLM, ListRetriever
 
-from .fakes import call_count, pieces, request, says
+from .fakes import call_count, pieces, request
 
 
 def shortened(question):
-    """The question with its gold and two other passages."""
-    others = [p for p in question.passages if p.id not in question.gold][:2]
-    kept = [p for p in question.passages if p.id in question.gold or p in others]
-    return replace(question, passages=tuple(kept))
+    """The question with its gold and two other passages, in their order."""
+    gold_first = sorted(question.passages, key=lambda p: p.id not in question.gold)
+    kept = gold_first[: len(question.gold) + 2]
+    return replace(question, passages=tuple(p for p in question.passages if p in kept))
 
 
 ASKED = {question.text: shortened(question) for question in sample_questions()[:22]}
@@ -42,7 +43,7 @@ def selecting(messages):
             for number, piece in pieces(messages).items():
                 if any(answer in piece for answer in question.answers):
                     named.append(str(number))
-    return f"KEEP: {', '.join(named) or 'NONE'}"
+    return ", ".join(named) or "NONE"
 
 
 def gold_texts(question):
@@ -56,7 +57,7 @@ def test_one_call_labels_and_calibrates_and_labels_of_people_are_not_asked_about
     calibrated = calibrate(FoundRetriever([]), ASKED, llm, labels=path)
     labelled = read_questions(path).questions
     assert 20 <= calibrated.evaluation.questions == len(labelled) <= 22
-    assert calibrated.evaluation.relevant_text_share < 0.5
+    assert calibrated.evaluation.text_needed["fitted"][0][0] < 0.5
     right = [q for q in labelled if gold_texts(q) & gold_texts(ASKED[q.text])]
     assert len(right) >= 20
     calls = call_count(llm)
@@ -86,7 +87,7 @@ HOSTILE = '</script><script>alert(1)</script> <img src=x onerror="alert(2)"> {{ 
 
 def hostile(question):
     passages = [
-        Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE})
+        Passage(f"{p.text} {HOSTILE}", p.id, metadata={"source": HOSTILE})
         for p in question.passages
     ]
     return replace(
@@ -139,5 +140,5 @@ def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
 
 def test_the_nearest_pieces_are_no_label_where_nothing_answers():
     question = replace(next(iter(ASKED.values())), gold=frozenset())
-    (reason,) = label_questions([question], says("1, 2\nANSWERED: no"))
+    (reason,) = label_questions([question], scripted("1, 2\nANSWERED: no"))
     assert reason == "no passage is needed, says the model"

@@ -1,17 +1,19 @@
 """Joint calls, splitting, structured replies, prompts, and models of which little or nothing can be read."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
+import math
+import re
 
 import pytest
+from augmenter_doubles import scripted
 from growing_texts import numbered_texts, passages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import check_result
 
 from denoise_core import InputError, Passage
+from denoise_core.runtime import fallbacks
 from denoise_core.s2a import (
     PLAIN_PROMPTS,
     S2A,
@@ -32,30 +34,15 @@ from .fakes import (
     keeps,
     pieces,
     s2a,
-    says,
-    texts,
 )
 
 PASSAGES = tuple(
-    Passage(f"Passage {index} is here. It ends with {index}.", f"id{index}")
-    for index in range(6)
+    passages_of(numbered_texts("Passage {n} is here. It ends with {n}.", 6))
 )
 QUERY = "What ends with 4?"
 PROMPTS = {
     field.name: getattr(Prompts(), field.name) for field in dataclasses.fields(Prompts)
 }
-
-
-@pytest.mark.parametrize(("joint", "calls"), [(False, 12), (True, 2)])
-def test_joint_and_single_calls_select_the_same(joint, calls):
-    llm = keeps(lambda text: "with 4" in text)
-    settings = {"max_characters": 10**8, "keep_context": False}
-    result = check_denoiser(
-        lambda: s2a(llm, join_passages=joint, **settings), QUERY, PASSAGES
-    )
-    assert ids(result.passages) == ["id4"]
-    assert texts(result.passages) == ["It ends with 4."]
-    assert call_count(llm) == calls
 
 
 @given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "default"]))
@@ -70,13 +57,11 @@ def test_any_window_keeps_the_laws(window, joint, variant):
         assert len(document(messages)) <= window + 200
 
 
-def test_a_split_is_said():
+def test_a_long_passage_is_split_over_calls():
     long = Passage("This is one sentence of many. " * 40, "long")
-    llm = says("ALL")
+    llm = keeps(lambda text: True)
     result = denoised(llm, [long], max_characters=300)
-    (report,) = result.reports
-    assert report.call_count == call_count(llm) > 3
-    assert "split over" in report.notes[0]
+    assert call_count(llm) > 3
     assert result.passages == (long,)
 
 
@@ -111,10 +96,9 @@ def test_a_structured_model_is_held_to_the_schema(variant):
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_question_is_read_after_the_text_that_it_is_about(name):
-    template, names = PROMPTS[name].user, PROMPTS[name].field_names
-    for other in names - {"question", "marker"}:
-        if "question" in names:
-            assert template.rindex("{question}") > template.rindex(f"{{{other}}}")
+    template = PROMPTS[name].user
+    *_, last_field = re.findall(r"{(\w+)}", template)
+    assert last_field == ("question" if "{question}" in template else "document")
 
 
 @pytest.mark.parametrize("name", PROMPTS)
@@ -123,48 +107,35 @@ def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
         prompt = Prompt(name, "mine", "", user)
         return getattr(dataclasses.replace(Prompts(), **{name: prompt}), name)
 
-    names = PROMPTS[name].field_names
-    user = " ".join(f"{{{field}}}" for field in names)
-    assert replaced(user).field_names == names
-    with pytest.raises(InputError, match="lacks"):
-        replaced("nothing at all")
-    with pytest.raises(InputError, match=r"names \{surprise\}"):
-        replaced(user + " {surprise}")
-
-
-@pytest.mark.parametrize("user", ["{", "{0}", "{a.b}", "{a[0]}", "}"])
-def test_stray_braces_are_refused(user):
-    with pytest.raises(InputError, match="prompt 'p'"):
-        _ = Prompt("p", "1", "", user).field_names
+    user = " ".join(re.findall(r"{\w+}", PROMPTS[name].user))
+    assert replaced(user).user == user
+    quoted = user.replace("{", "{{").replace("}", "}}")
+    for without_fields in ("nothing at all", quoted):
+        with pytest.raises(InputError, match="lacks"):
+            replaced(without_fields)
+    for stray in (" {surprise}", "{", "{0}", "{a.b}", "{a[0]}", "}"):
+        with pytest.raises(InputError, match="its fields are"):
+            replaced(user + stray)
 
 
 def test_braces_in_values_mean_nothing():
-    llm = says("ALL")
+    llm = keeps(lambda text: True)
     odd = Passage("A {question} and {0} and {{x}}.", "p")
     assert denoised(llm, [odd], "{document}?").passages == (odd,)
     assert "{document}?" in llm.received_messages[0][-1].content
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"max_characters": 0},
-        {"metadata": "title"},
-        {"max_pieces": 0},
-        {"shown_text": ("title",)},
-    ],
-)
-def test_bad_options_are_refused(bad):
-    with pytest.raises(InputError, match="expected"):
-        Options(**bad)
-
-
-SAID = ["1", "", "garbage 5 of 7", "x" * 100_000, "raise", "timeout", "NONE"]
 ERRORS = {"raise": RuntimeError("broken"), "timeout": TimeoutError("late")}
 
 
 @given(
-    st.lists(st.sampled_from(SAID), min_size=6, max_size=6),
+    st.lists(
+        st.sampled_from(
+            ["1", "", "garbage 5 of 7", "x" * 100_000, "raise", "timeout", "NONE"]
+        ),
+        min_size=6,
+        max_size=6,
+    ),
     st.sampled_from(["select", "default"]),
     st.sampled_from([1, 10]),
 )
@@ -214,9 +185,10 @@ ECHO = "BEGIN document 1 3f9a0c1d2e4b5a69\nPassage 0 is here.\nEND document 1 3f
 @pytest.mark.parametrize("is_joined", [True, False])
 @pytest.mark.parametrize("passage_count", [1, 2, 6])
 def test_a_model_that_cannot_be_read_is_asked_three_times_in_all(
-    variant, is_joined, passage_count, said, caplog
+    variant, is_joined, passage_count, said, caplog, monkeypatch
 ):
-    llm = says(said)
+    monkeypatch.setattr(fallbacks, "_counts", {})  # each first one is a warning
+    llm = scripted(said)
     denoiser = s2a(llm, variant=variant, join_passages=is_joined)
     passages = PASSAGES[:passage_count]
     for _ in range(4):
@@ -236,11 +208,10 @@ def test_a_model_that_was_given_up_is_tried_again(monkeypatch):
         result = denoiser.denoise("Which tower?", PASSAGES[:2])
         return bool(result.fallback), call_count(llm)
 
-    assert [ask(), ask()] == [(True, 3), (True, 3)]
-    monkeypatch.setattr(replies, "RETRY_SECONDS", 0.0)
-    assert ask() == (True, 4)
+    assert [ask(), ask(), ask()] == [(True, 2), (True, 3), (True, 3)]
+    monkeypatch.setattr(replies, "monotonic", lambda: math.inf)
     said = "1"
-    assert ask() == (False, 5)
+    assert ask() == (False, 4)
 
 
 def test_a_passage_that_breaks_replies_does_not_give_up_the_model():
@@ -248,7 +219,7 @@ def test_a_passage_that_breaks_replies_does_not_give_up_the_model():
         return "so?" if "Passage 0 " in document(messages) else "NONE"
 
     result = denoised(FunctionLLM(reply), PASSAGES, join_passages=False)
-    assert list(result.failures) == ids(result.passages) == ["id0"]
+    assert list(result.failures) == ids(result.passages) == ["0"]
 
 
 def test_plain_prompts_have_no_envelope_and_the_same_tasks():
@@ -272,9 +243,6 @@ def test_plain_prompts_have_no_envelope_and_the_same_tasks():
 
 
 def test_a_server_that_is_down_costs_no_recursion():
-    def refuse(messages):
-        raise ConnectionError("down")
-
     passages = passages_of(numbered_texts("Tower {n}.", 400))
-    denoiser = s2a(FunctionLLM(refuse), join_passages=False)
+    denoiser = s2a(scripted(ConnectionError("down")), join_passages=False)
     assert denoiser.denoise("How?", passages).passages == tuple(passages)

@@ -1,13 +1,12 @@
 """A person's words, cut into clauses of which a model names some: what is left is their own."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
 from pathlib import Path
 
 import pytest
+from augmenter_doubles import scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +17,10 @@ from denoise_core.s2a.question import (
     open_tag_question,
     split_clauses,
 )
+from denoise_core.s2a.replies import ReplyRecord
 from denoise_core.testing import FunctionLLM
 
-from .fakes import call_count, denoised, pieces, request, s2a, says
+from .fakes import call_count, cut_at, denoised, pieces, request, s2a, texts_at
 
 DATA = Path(__file__).parents[2] / "data" / "s2a"
 TOWER = [Passage("The tower is 330 m tall. I love it!", "a")]
@@ -28,7 +28,7 @@ GUESS = "I think 200 m. How tall is it?"
 
 
 def clauses(text):
-    return [text[span.start : span.end] for span in split_clauses(text)]
+    return cut_at(text, split_clauses(text))
 
 
 @given(st.text(max_size=300))
@@ -56,18 +56,20 @@ def test_clauses_tile_the_text(text):
 )
 def test_where_a_clause_ends_and_one_alone_costs_no_call(text, parts):
     assert len(split_clauses(text)) == parts
-    flow = neutralize_question(says("1"), text, Options(), on_error="keep")
+    flow = neutralize_question(
+        scripted("1"), text, Options(), on_error="keep", record=ReplyRecord()
+    )
     first_call = next(flow, None)
     assert (first_call is not None) == (parts > 1)
-
-
-TAGGED = "The capital of Kazakhstan is Almaty, correct?"
 
 
 @pytest.mark.parametrize(
     ("question", "opened"),
     [
-        (TAGGED, "The capital of Kazakhstan is …?"),
+        (
+            "The capital of Kazakhstan is Almaty, correct?",
+            "The capital of Kazakhstan is …?",
+        ),
         ("What I was told is that the capital is Almaty, right?", None),
         ("Is Almaty the capital, yes?", None),
         ("The tower is 330 m tall and is in Paris, right?", None),
@@ -79,7 +81,7 @@ TAGGED = "The capital of Kazakhstan is Almaty, correct?"
     ],
 )
 def test_one_rule_for_tags_and_else_as_it_is_without_a_call(question, opened):
-    llm, expected = says("1"), opened or question
+    llm, expected = scripted("1"), opened or question
     assert open_tag_question(question) == expected
     assert denoised(llm, TOWER, question).query == expected
     assert call_count(llm) == 1
@@ -97,7 +99,7 @@ def test_what_is_left_is_the_persons_own_clauses_in_order(text, data):
     spans = split_clauses(text)
     numbers = data.draw(st.sets(st.integers(1, len(spans)), min_size=1))
     reply = ", ".join(map(str, sorted(numbers)))
-    neutral = MessageDenoiser(says(reply)).neutralize(text)
+    neutral = MessageDenoiser(scripted(reply)).neutralize(text)
     kept, dropped = [], []
     for number, clause in enumerate(clauses(text), 1):
         (kept if number in numbers else dropped).append(clause)
@@ -107,7 +109,7 @@ def test_what_is_left_is_the_persons_own_clauses_in_order(text, data):
         assert "no part that asks" in neutral.fallback
         return
     assert neutral.question == "".join(kept).strip()
-    assert [text[d.span.start : d.span.end] for d in neutral.dropped] == dropped
+    assert texts_at(text, neutral.dropped) == dropped
 
 
 @pytest.mark.parametrize(
@@ -136,13 +138,13 @@ def test_unreadable_is_asked_once_more_and_then_left():
     assert MessageDenoiser(llm).neutralize(GUESS).question == "How tall is it?"
     assert call_count(llm) == 2
     with pytest.raises(UnparsableReply):
-        MessageDenoiser(says("well"), on_error="raise").neutralize(GUESS)
-    left = asyncio.run(MessageDenoiser(says("well")).aneutralize(GUESS))
+        MessageDenoiser(scripted("well"), on_error="raise").neutralize(GUESS)
+    left = asyncio.run(MessageDenoiser(scripted("well")).aneutralize(GUESS))
     assert left.question == GUESS
 
 
 def test_the_model_sees_the_clauses_numbered():
-    llm = says("2")
+    llm = scripted("2")
     MessageDenoiser(llm).neutralize(GUESS)
     shown = pieces(llm.received_messages[0])
     assert shown == {1: "I think 200 m.\n", 2: "How tall is it?"}
@@ -150,7 +152,9 @@ def test_the_model_sees_the_clauses_numbered():
 
 def test_the_minus_of_a_number_stays_with_the_question():
     text = "I believe that the answer must be four. -5 plus 3 times two is what number?"
-    neutral = MessageDenoiser(says('{"request":[2],"opinion":[1]}')).neutralize(text)
+    neutral = MessageDenoiser(scripted('{"request":[2],"opinion":[1]}')).neutralize(
+        text
+    )
     assert neutral.question == "-5 plus 3 times two is what number?"
 
 

@@ -1,8 +1,6 @@
 """The strict grammar of replies, one corrective turn, first words that agree: nothing is read that was not
 said."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
@@ -10,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from augmenter_doubles import scripted
 from growing_texts import numbered_texts, passages_of
 from growth import slope
 from hypothesis import given
@@ -19,7 +18,7 @@ from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a.replies import parse_selection, parse_texts
 from denoise_core.testing import FunctionLLM
 
-from .fakes import Structured, call_count, denoised, texts
+from .fakes import Structured, call_count, denoised, pieces, texts
 
 CORPUS = Path(__file__).parents[2] / "data" / "replies"
 TOWER = Passage("The tower is 330 m tall. I love it! It was built in 1889.", "tower")
@@ -42,28 +41,18 @@ def test_a_list_is_read_as_it_was_written(numbers, between):
     [
         ("2, 5-7", (2, 5, 6, 7), None),
         ("<think>1 or 8?</think>\n\n2", (2,), None),
-        ("Answer: 2, 5", (2, 5), None),
-        ("２，５–7", (2, 5, 6, 7), None),
-        ("None of these pieces are relevant.", (), None),
-        ('{"keep": ["NONE"]}', (), None),
+        ("２,５–7", (2, 5, 6, 7), None),
+        ("NONE. No piece is about it.", (), None),
         ('{"keep": []}', (), None),
         ("**NONE**", (), None),
-        ("ALL", (1, 2, 3, 4, 5, 6, 7, 8), None),
         ('{"keep": [{"n": 4, "starts": "The tower"}]}', (4,), None),
-        (
-            '{"name": "reply", "arguments": {"keep": [2, "5-7"]}}',
-            (2, 5, 6, 7),
-            None,
-        ),
         ("2, 5-7\nANSWERED: no", (2, 5, 6, 7), "no"),
         ("NONE\nANSWERED: no", (), "no"),
         ("**2**\n\n**ANSWERED:** Partly.", (2,), "partly"),
-        ("Keep: 2\nAnswered: YES", (2,), "yes"),
         ("2, 5 ANSWERED: yes", (2, 5), "yes"),
         ('{"keep": [{"n": 4, "starts": "The"}], "answered": "no"}', (4,), "no"),
         ('{"keep": [], "answered": "no"}', (), "no"),
         ('{"keep": [2], "answered": "perhaps"}', (2,), None),
-        ('{"keep": [2], "answered": true}', (2,), None),
     ],
 )
 def test_what_the_grammar_has(reply, numbers, answered):
@@ -81,6 +70,11 @@ def test_what_the_grammar_has(reply, numbers, answered):
         "two, and five through seven",
         "Needed: 2, 5. Not needed: 1",
         "Not 4",
+        "ALL",
+        "NONE are irrelevant, keep all",
+        "KEEP 2",
+        "DROP 2",
+        '{"drop": [2]}',
         "2, 5 (7 is optional)",
         "2, 5, 12",
         "0",
@@ -187,15 +181,12 @@ def test_text_that_stands_elsewhere_is_not_read(reply):
 def test_no_list_of_the_corpus_is_misread(path):
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        if record["request"] not in ("numbers", "grouped_numbers"):
+        is_list = record["request"] in ("numbers", "grouped_numbers")
+        if not is_list or record["asked"] != "keep":
             continue
         with contextlib.suppress(UnparsableReply):
             selection = parse_selection(record["reply"], record["n"])
-            numbers = set(selection.numbers)
-            other_verb = {"keep": "drop", "leave_out": "keep"}[record["asked"]]
-            if selection.verb == other_verb:
-                numbers = set(range(1, record["n"] + 1)) - numbers
-            assert sorted(numbers) == record["read"], record["id"]
+            assert sorted(selection.numbers) == record["read"], record["id"]
 
 
 def in_turn(*replies):
@@ -205,16 +196,14 @@ def in_turn(*replies):
 
 
 def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
-    llm = FunctionLLM(in_turn("Piece 1 is the one.", '{"keep": [1]}'))
+    llm = scripted("Piece 1 is the one.", '{"keep": [1]}')
     result = denoised(llm, [TOWER])
     assert texts(result.passages) == ["The tower is 330 m tall. "]
     first, (*repeated, own_reply, correction) = llm.received_messages
     assert tuple(repeated) == first
     assert own_reply.content == "Piece 1 is the one."
     assert '{"keep": [numbers], "answered"' in correction.content
-    (report,) = result.reports
-    assert "unreadable" in report.notes[0]
-    assert report.call_count == 2
+    assert result.fallback is None
 
 
 class StatusError(Exception):
@@ -222,48 +211,30 @@ class StatusError(Exception):
         self.status_code = status_code
 
 
-FILTERED = StatusError(400)
-BLOCKED = RuntimeError("blocked by the policy")
-EVERY = set(range(20))
-
-
 @pytest.mark.parametrize(
-    ("error", "refused", "failed", "most_calls"),
-    [
-        (FILTERED, {7}, {7}, 11),
-        (FILTERED, {2, 17}, {2, 17}, 21),
-        (FILTERED, set(), set(), 1),
-        (FILTERED, EVERY, EVERY, 7),
-        (BLOCKED, {7}, {7}, 11),
-        (BLOCKED, {2, 17}, EVERY, 21),  # both halves: it may be the moment
-        (BLOCKED, EVERY, EVERY, 7),
-    ],
+    ("refused", "calls"), [({7}, 21), ({2, 17}, 21), (set(), 1), (set(range(20)), 3)]
 )
-def test_one_refused_document_costs_one_document(error, refused, failed, most_calls):
+def test_one_refused_document_costs_one_document(refused, calls):
+    """A model that refuses everything is not asked about each."""
     passages = passages_of(numbered_texts("Fact {n} is known. So is more.", 20))
 
     def reply(messages):
         if any(f"Fact {n} " in messages[-1].content for n in refused):
-            raise error
-        return "ALL"
+            raise StatusError(400)
+        return ", ".join(map(str, pieces(messages)))
 
     llm = FunctionLLM(reply)
     result = denoised(llm, passages)
-    assert set(map(int, result.failures)) == failed
+    assert set(map(int, result.failures)) == refused
     assert result.passages == tuple(passages)
-    assert call_count(llm) <= most_calls
-    notes = " ".join(note for report in result.reports for note in report.notes)
-    assert ("refused" in notes) == bool(refused)
+    assert call_count(llm) == calls
 
 
 @pytest.mark.parametrize(
     "error", [StatusError(503), TimeoutError("late"), ConnectionError("gone")], ids=repr
 )
-def test_what_fails_for_the_moment_is_not_halved(error):
-    def reply(messages):
-        raise error
-
-    llm = FunctionLLM(reply)
+def test_what_fails_for_the_moment_is_not_asked_again(error):
+    llm = scripted(error)
     assert len(denoised(llm, [TOWER, FRUIT]).failures) == 2
     assert call_count(llm) == 1
 
@@ -308,7 +279,7 @@ def test_whether_a_model_can_is_found_by_asking_once():
 
 @pytest.mark.parametrize("answered", ["yes", "partly"])
 def test_no_piece_that_answers_is_a_contradiction_and_is_asked_for_again(answered):
-    llm = FunctionLLM(in_turn(f"NONE\nANSWERED: {answered}", "1\nANSWERED: yes"))
+    llm = scripted(f"NONE\nANSWERED: {answered}", "1\nANSWERED: yes")
     result = denoised(llm, [TOWER])
     assert texts(result.passages) == ["The tower is 330 m tall. "]
     assert result.answered == "yes"
