@@ -169,20 +169,22 @@ def finish_answer(
         text = best.candidate
         if not _may_send(outcome, stop_reason, limits):
             text = task.abstention_text
-            if outcome is not Outcome.UNKNOWN or stop_reason in _ABSTAINING_REASONS:
+            is_abstaining = stop_reason in _ABSTAINING_REASONS
+            if outcome is not Outcome.UNKNOWN or is_abstaining:
                 outcome = Outcome.ABSTAINED
         if not text.strip() and best.fields is None:
             text = NO_ANSWER.format(why="the model wrote nothing")
     citations: tuple[Passage, ...] = ()
     if best is not None and text == best.candidate:
         citations = cited_passages(best)
+    judge_name = utility_name(utility)
     return Answer(
         text,
         outcome,
         stop_reason,
         memory,
         citations=citations,
-        judge=utility_name(utility),
+        judge=judge_name,
     )
 
 
@@ -195,7 +197,8 @@ def _text_without_draft(
             stop_reason = StopReason.NO_EVIDENCE
         return task.abstention_text, Outcome.ABSTAINED, stop_reason
     reason_text = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(memory)
-    return NO_ANSWER.format(why=reason_text), Outcome.FAILED, stop_reason
+    failure_text = NO_ANSWER.format(why=reason_text)
+    return failure_text, Outcome.FAILED, stop_reason
 
 
 def _attempt_outcome(
@@ -234,5 +237,7 @@ def _describe_last_failure(memory: WorkingMemory) -> str:
     """
     for part, error in reversed(memory.failures):
         if part in _PART_NAMES:
-            return f"{_PART_NAMES[part]} failed ({error.partition(':')[0]})"
+            part_name = _PART_NAMES[part]
+            error_class, _, _ = error.partition(":")
+            return f"{part_name} failed ({error_class})"
     return "there is no draft"

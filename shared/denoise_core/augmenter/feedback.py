@@ -36,27 +36,35 @@ class TemplateFeedback:
         self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
     ) -> Flow[str]:
         """List the findings of the verdict."""
-        numbers = {p.id: number for number, p in enumerate(memory.evidence, 1)}
+        numbers = {}
+        if memory.evidence_is_numbered:  # no other model could read them
+            numbers = {p.id: number for number, p in enumerate(memory.evidence, 1)}
         findings = verdict.findings
         lines = []
         for finding in findings[:_FINDINGS_SHOWN]:
-            lines.append(f"- {_finding_line(finding, numbers)}")
+            finding_line = _finding_line(finding, numbers)
+            lines.append(f"- {finding_line}")
         hidden_count = len(findings) - len(lines)
         if hidden_count > 0:
             lines.append(f"- and {hidden_count} more of the same kind")
-        return without_effects("\n".join(lines))
+        feedback_text = "\n".join(lines)
+        return without_effects(feedback_text)
 
 
 def _finding_line(finding: ClaimVerdict, numbers: dict[str, int]) -> str:
     line = finding.reason or "the evidence does not say this"
-    claim_text = " ".join(finding.text.split())
+    claim_words = finding.text.split()
+    claim_text = " ".join(claim_words)
     if len(claim_text) > _CLAIM_CHARACTERS:
-        claim_text = claim_text[:_CLAIM_CHARACTERS] + "…"
+        claim_start = claim_text[:_CLAIM_CHARACTERS]
+        claim_text = f"{claim_start}…"
     if claim_text:
         line = f'"{claim_text}": {line}'
     if finding.passage_id in numbers:
         line += f" (nearest evidence: [{numbers[finding.passage_id]}])"
-    missing = [difference.claimed_text for difference in finding.differences]
-    if missing:
-        line += f"; not found there: {', '.join(missing[:_MISSING_SHOWN])}"
+    shown_differences = finding.differences[:_MISSING_SHOWN]
+    if shown_differences:
+        missing_texts = [difference.claimed_text for difference in shown_differences]
+        missing_list = ", ".join(missing_texts)
+        line += f"; not found there: {missing_list}"
     return line

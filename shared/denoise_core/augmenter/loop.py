@@ -82,20 +82,17 @@ class Augmenter:
         when: When | None = None,
         plain_prompts: bool | None = None,
     ) -> None:
+        is_consolidator = isinstance(retriever, Consolidator)
+        if denoiser is not None and (retriever is None or is_consolidator):
+            raise InputError(
+                "denoiser= needs a retriever; to a Consolidator it is given as "
+                "Consolidator(sources, denoiser=...)"
+            )
         if isinstance(retriever, Consolidator):
-            if denoiser is not None:
-                raise InputError(
-                    "give the denoiser to the Consolidator: Consolidator(sources, denoiser=...)"
-                )
             self.consolidator = retriever
-        elif retriever is None:
-            if denoiser is not None:
-                raise InputError(
-                    "denoiser= needs a retriever: without one there is nothing to denoise"
-                )
-            self.consolidator = Consolidator(())
         else:
-            self.consolidator = Consolidator(retriever, denoiser=denoiser)
+            sources = () if retriever is None else (retriever,)
+            self.consolidator = Consolidator(sources, denoiser=denoiser)
         _expect_settings("limits", limits, LoopLimits)
         _expect_settings("budget", budget, Budget)
         self.llm = None if llm is None else expect_llm(llm)
@@ -146,10 +143,9 @@ class Augmenter:
         Returns:
             The best answer, and how far it can be trusted.
         """
-        answer, trace = run(
-            self.flow(question, history, drafter=drafter, evidence=evidence),
-            **self.run_options(),
-        )
+        flow = self.flow(question, history, drafter=drafter, evidence=evidence)
+        run_options = self.run_options()
+        answer, trace = run(flow, **run_options)
         return replace(answer, trace=trace)
 
     async def aanswer(
@@ -162,7 +158,8 @@ class Augmenter:
     ) -> Answer:
         """Answer without blocking the event loop; a call that times out is cancelled."""
         flow = self.flow(question, history, drafter=drafter, evidence=evidence)
-        answer, trace = await arun(flow, **self.run_options())
+        run_options = self.run_options()
+        answer, trace = await arun(flow, **run_options)
         return replace(answer, trace=trace)
 
     def run_options(self) -> dict[str, Any]:
@@ -197,11 +194,13 @@ class Augmenter:
                 'no judge= and no model at hand; judge="off" wants it so',
                 "answers are not judged",
             )
+        search_sources = self.consolidator.sources or self.consolidator.wide
+        has_drafter = drafter is not None
         memory = WorkingMemory(
             question,
             history=tuple(history),
-            searchable=bool(self.consolidator.sources or self.consolidator.wide),
-            drafter_brings_evidence=drafter is not None,
+            searchable=bool(search_sources),
+            drafter_brings_evidence=has_drafter,
         )
         parts = steps.LoopParts(
             self.task,
@@ -245,8 +244,9 @@ class Augmenter:
                 memory = steps.record_failure(memory, "policy", error, "the loop ended")
                 return self._finish(memory, StopReason.POLICY_ERROR)
             if not isinstance(action, Action):
+                action_type = type(action).__name__
                 raise InputError(
-                    f"Policy.choose must return an Action, got {type(action).__name__}"
+                    f"Policy.choose must return an Action, got {action_type}"
                 )
             memory = memory.with_action(action)
             stop_reason = self._action_stop_reason(memory, action, parts.drafter)
@@ -284,9 +284,11 @@ class Augmenter:
             return StopReason.PASSED
         if last is not None and last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
-        failed = [what for what, _ in memory.failures if what in steps.FAILURE_REASONS]
-        if len(failed) >= self.limits.failures:
-            return steps.FAILURE_REASONS[failed[-1]]
+        failed_parts = [what for what, _ in memory.failures]
+        loop_failures = [what for what in failed_parts if what in steps.FAILURE_REASONS]
+        if len(loop_failures) >= self.limits.failures:
+            last_failure = loop_failures[-1]
+            return steps.FAILURE_REASONS[last_failure]
         if len(memory.actions) >= self.limits.steps:
             return StopReason.STEPS
         return None
@@ -308,7 +310,8 @@ class Augmenter:
     ) -> StopReason | None:
         """What ends the loop when the policy wants another draft."""
         is_once = drafter is not None and not drafter.repeatable
-        has_drafted = any(isinstance(a, Draft) for a in memory.actions[:-1])
+        earlier_actions = memory.actions[:-1]
+        has_drafted = any(isinstance(action, Draft) for action in earlier_actions)
         if is_once and has_drafted and not self.limits.rerun:
             has_failed = any(what == "draft" for what, _ in memory.failures)
             if has_failed and not memory.attempts:
@@ -327,9 +330,8 @@ class Augmenter:
 
 def _expect_settings(name: str, value: Any, settings_class: type) -> None:
     if value is not None and not isinstance(value, settings_class):
-        raise InputError(
-            f"{name}: expected {settings_class.__name__}(...), got {value!r:.60}"
-        )
+        class_name = settings_class.__name__
+        raise InputError(f"{name}: expected {class_name}(...), got {value!r:.60}")
 
 
 def answer_with_citations(
@@ -358,10 +360,7 @@ def answer_with_citations(
     Returns:
         The answer as the model wrote it, with the verdict on each unit.
     """
-    loop = Augmenter(
-        llm,
-        policy=Rules(consult="never"),
-        limits=LoopLimits(attempts=1),
-        budget=budget,
-    )
+    draft_rules = Rules(consult="never")
+    one_draft = LoopLimits(attempts=1)
+    loop = Augmenter(llm, policy=draft_rules, limits=one_draft, budget=budget)
     return loop.answer(question, history, evidence=passages)

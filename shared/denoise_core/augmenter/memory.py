@@ -38,6 +38,8 @@ class Attempt:
         fields: The draft as structured output, None for plain text.
         origin: What the drafter's adapter attached; neither compared nor recorded.
         citations: What the model's provider cites along with the text.
+        evidence_is_numbered: Whether a number in brackets counts the evidence; see
+            `DraftReply`.
     """
 
     candidate: str
@@ -48,6 +50,7 @@ class Attempt:
     fields: Mapping[str, Any] | None = None
     origin: Any = field(default=None, compare=False, repr=False)
     citations: tuple[ProviderCitation, ...] = ()
+    evidence_is_numbered: bool = True
 
     @property
     def is_abstention(self) -> bool:
@@ -57,13 +60,17 @@ class Attempt:
 
     @property
     def has_text(self) -> bool:
-        """Whether it says anything, besides reasoning."""
-        return bool(self.candidate.strip()) and self.verdict.kind != "empty"
+        """Whether it says anything, besides reasoning, or is an object."""
+        if self.verdict.kind == "empty":
+            return False
+        return self.fields is not None or bool(self.candidate.strip())
 
     @property
     def text_without_reasoning(self) -> str:
         """What a prompt shows of it, and where its citations are."""
-        return parse_answer(self.candidate).text_without_reasoning.strip()
+        parsed_answer = parse_answer(self.candidate)
+        answer_text = parsed_answer.text_without_reasoning
+        return answer_text.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,8 @@ class WorkingMemory:
         searchable: Whether there is anything to search.
         drafter_brings_evidence: Whether the drafter may bring evidence with a draft.
         draft_citations: What the provider cites along with the last draft, for its judge.
+        evidence_is_numbered: Whether a number in brackets in the last draft counts the
+            evidence, for its judge.
     """
 
     question: str
@@ -102,23 +111,30 @@ class WorkingMemory:
     searchable: bool = True
     drafter_brings_evidence: bool = False
     draft_citations: tuple[ProviderCitation, ...] = ()
+    evidence_is_numbered: bool = True
 
     def with_action(self, action: Action) -> WorkingMemory:
         """Return a memory with one more action."""
-        return replace(self, actions=(*self.actions, action))
+        all_actions = (*self.actions, action)
+        return replace(self, actions=all_actions)
 
     def with_attempt(self, attempt: Attempt) -> WorkingMemory:
         """Return a memory with one more attempt."""
-        return replace(self, attempts=(*self.attempts, attempt))
+        all_attempts = (*self.attempts, attempt)
+        return replace(self, attempts=all_attempts)
 
     def with_failure(self, what: str, error: BaseException) -> WorkingMemory:
         """Return a memory with one more failure; secrets in the error are masked."""
-        return replace(self, failures=(*self.failures, (what, format_error(error))))
+        masked_error = format_error(error)
+        new_failure = (what, masked_error)
+        all_failures = (*self.failures, new_failure)
+        return replace(self, failures=all_failures)
 
     @property
     def user_turns(self) -> tuple[str, ...]:
         """What the user said before the question, in order."""
-        return tuple(m.content for m in self.history if m.role == "user")
+        user_messages = [turn for turn in self.history if turn.role == "user"]
+        return tuple(message.content for message in user_messages)
 
     @property
     def last(self) -> Attempt | None:
@@ -140,18 +156,20 @@ class WorkingMemory:
         """Whether the last draft equals an earlier one from the same evidence."""
         if not self.attempts:
             return False
-        *earlier, last = self.attempts
+        *earlier_attempts, last = self.attempts
         last_text = normalized_text(last.text_without_reasoning)
-        return any(
-            normalized_text(attempt.text_without_reasoning) == last_text
-            and attempt.evidence == last.evidence
-            for attempt in earlier
-        )
+        for attempt in earlier_attempts:
+            attempt_text = normalized_text(attempt.text_without_reasoning)
+            is_same_text = attempt_text == last_text
+            if is_same_text and attempt.evidence == last.evidence:
+                return True
+        return False
 
     def attempts_since_best(self) -> int:
         """How many attempts have been made since the best one."""
         best = self.best
-        for distance, attempt in enumerate(reversed(self.attempts)):
+        latest_first = reversed(self.attempts)
+        for distance, attempt in enumerate(latest_first):
             if attempt is best:
                 return distance
         return 0
@@ -166,8 +184,9 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     best = max(attempts, key=attempt_rank, default=None)
     if best is None or best.verdict.outcome in ("pass", "partial"):
         return best
-    if attempts[-1].is_abstention:
-        return attempts[-1]
+    last_attempt = attempts[-1]
+    if last_attempt.is_abstention:
+        return last_attempt
     return best
 
 
@@ -196,4 +215,6 @@ _ABSTENTION_RANK = 1
 
 def normalized_text(text: str) -> str:
     """Fold case and white space, so that equal texts compare equal."""
-    return " ".join(text.casefold().split())
+    folded_text = text.casefold()
+    folded_words = folded_text.split()
+    return " ".join(folded_words)

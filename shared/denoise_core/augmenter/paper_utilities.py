@@ -67,13 +67,16 @@ class KnowledgeF1:
         """Compare the words; asks nobody."""
         if not memory.evidence:
             return EMPTY_EVIDENCE
-        text = parse_answer(candidate, memory.question).text_without_reasoning
-        draft_words = Counter(drop_articles(split_words(remove_citations(text))))
+        parsed_answer = parse_answer(candidate, memory.question)
+        draft_text = remove_citations(parsed_answer.text_without_reasoning)
+        draft_words = _count_words(draft_text)
         score = 0.0
         for passage in memory.evidence:
-            for reference_text in _reference_texts(passage):
-                reference = Counter(drop_articles(split_words(reference_text)))
-                score = max(score, _unigram_f1(draft_words, reference))
+            reference_texts = _reference_texts(passage)
+            for reference_text in reference_texts:
+                reference_words = _count_words(reference_text)
+                reference_score = _unigram_f1(draft_words, reference_words)
+                score = max(score, reference_score)
         if score >= self.threshold:
             return AnswerVerdict(True, score)
         reason = f"{_FEW_WORDS} (knowledge F1 {score:.2f})"
@@ -83,12 +86,21 @@ class KnowledgeF1:
 
 def _reference_texts(passage: Passage) -> list[str]:
     text = passage.text
-    sentences = [text[start:end] for start, end in evidence_ranges(text)]
-    return [with_title_line(passage), *sentences]
+    sentence_ranges = evidence_ranges(text)
+    sentences = [text[start:end] for start, end in sentence_ranges]
+    whole_text = with_title_line(passage)
+    return [whole_text, *sentences]
+
+
+def _count_words(text: str) -> Counter[str]:
+    all_words = split_words(text)
+    counted_words = drop_articles(all_words)
+    return Counter(counted_words)
 
 
 def _unigram_f1(words: Counter[str], reference: Counter[str]) -> float:
-    shared_count = (words & reference).total()
+    shared_words = words & reference
+    shared_count = shared_words.total()
     total_count = words.total() + reference.total()
     if total_count:
         return 2 * shared_count / total_count
@@ -112,12 +124,12 @@ class SelfCriticism:
         """Ask the model for its verdict."""
         if not memory.evidence:
             return EMPTY_EVIDENCE
-        text = parse_answer(candidate, memory.question).text_without_reasoning
-        parts = (
-            labelled_prefix(memory),
-            draft_block(text),
-        )
-        messages = (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))
+        parsed_answer = parse_answer(candidate, memory.question)
+        evidence_text = labelled_prefix(memory)
+        draft_text = draft_block(parsed_answer.text_without_reasoning)
+        system_message = Message("system", CRITICISE)
+        judged_message = Message("user", f"{evidence_text}\n\n{draft_text}")
+        messages = (system_message, judged_message)
         reply = yield from complete(messages, tag="judge", llm=self.llm)
         return read_criticism(reply.text)
 
@@ -129,15 +141,17 @@ def read_criticism(reply_text: str) -> AnswerVerdict:
     '1925: the evidence says 1889'
     """
     try:
-        lines = strip_reasoning(reply_text).splitlines()
+        answer_text = strip_reasoning(reply_text)
     except UnparsableReply as error:
         return AnswerVerdict(kind="unparsable", reason=str(error))
-    written_lines = [line.strip(" \t-*•") for line in lines if line.strip()]
+    reply_lines = answer_text.splitlines()
+    written_lines = [line.strip(" \t-*•") for line in reply_lines if line.strip()]
     first_words = split_words(written_lines[0]) if written_lines else []
     if first_words[:1] == ["verdict"]:
         first_words = first_words[1:]
+    problem_lines = written_lines[1 : _MAX_PROBLEMS + 1]
     problems = []
-    for line in written_lines[1 : _MAX_PROBLEMS + 1]:
+    for line in problem_lines:
         problem = ClaimVerdict("", 0, 0, False, kind="criticism", reason=line)
         problems.append(problem)
     match first_words:
@@ -152,5 +166,6 @@ def read_criticism(reply_text: str) -> AnswerVerdict:
             return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
         case ["unclear"]:
             return AnswerVerdict(kind="judge_unsure", reason="the model could not tell")
-    reason = f"expected a verdict on the first line, got {reply_text[:80]!r}"
+    reply_start = reply_text[:80]
+    reason = f"expected a verdict on the first line, got {reply_start!r}"
     return AnswerVerdict(kind="unparsable", reason=reason)

@@ -59,9 +59,10 @@ class LoopLimits:
 
     def __post_init__(self) -> None:
         for name in ("attempts", "patience", "failures", "steps", "evidence_tokens"):
-            if getattr(self, name) < 1:
+            limit_value = getattr(self, name)
+            if limit_value < 1:
                 raise InputError(
-                    f"LoopLimits({name}={getattr(self, name)}): expected 1 or more"
+                    f"LoopLimits({name}={limit_value}): expected 1 or more"
                 )
         if self.call_seconds is not None and not self.call_seconds > 0:
             raise InputError(
@@ -138,12 +139,15 @@ class Rules:
             return self._first_action(memory)
         if _is_unknown(last):
             return self._after_unknown(memory, last)
-        if last.verdict.outcome in ("pass", "partial"):
+        verdict = last.verdict
+        if verdict.outcome in ("pass", "partial"):
             return Send()
         has_new_evidence = last.evidence != memory.evidence
-        if has_new_evidence or last.verdict.kind == WRONG_ABSTENTION:
+        is_wrong_abstention = verdict.kind == WRONG_ABSTENTION
+        if has_new_evidence or is_wrong_abstention:
             return Draft()
-        return self._more_evidence(memory) or Draft()
+        more_evidence = self._more_evidence(memory)
+        return more_evidence or Draft()
 
     def _first_action(self, memory: WorkingMemory) -> Action:
         if self.consult == "never":
@@ -173,7 +177,8 @@ class Rules:
         was_unknown = any(map(_is_unknown, earlier_attempts))
         if self.consult == "never" or was_unknown:
             return None
-        if not isinstance(memory.actions[-1], Draft):
+        last_action = memory.actions[-1]
+        if not isinstance(last_action, Draft):
             return None
         if memory.searchable and not memory.queries:
             return Search()
@@ -191,9 +196,8 @@ class Rules:
         return None
 
     def _may_widen(self, memory: WorkingMemory) -> bool:
-        has_searched_wide = any(
-            isinstance(action, Search) and action.wide for action in memory.actions
-        )
+        searches = [action for action in memory.actions if isinstance(action, Search)]
+        has_searched_wide = any(search.wide for search in searches)
         return self.widen and memory.searchable and not has_searched_wide
 
 

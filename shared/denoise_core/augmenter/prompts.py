@@ -71,19 +71,22 @@ def draft_prompt(
     """
     if is_plain:
         return plain_draft_prompt(memory, task)
-    parts = [labelled_prefix(memory)]
+    prompt_parts = [labelled_prefix(memory)]
     if memory.history:
-        parts.append(history_block(memory.history))
-    parts.append(task.instruction)
-    messages = [
-        Message("system", EVIDENCE_SYSTEM),
-        Message("user", "\n\n".join(parts)),
-    ]
+        history_text = history_block(memory.history)
+        prompt_parts.append(history_text)
+    prompt_parts.append(task.instruction)
+    prompt_text = "\n\n".join(prompt_parts)
+    system_message = Message("system", EVIDENCE_SYSTEM)
+    task_message = Message("user", prompt_text)
+    messages = [system_message, task_message]
     last = memory.last
     if last is not None and last.feedback:
-        feedback = wrap_in_envelope(last.feedback, "feedback")
+        feedback_text = wrap_in_envelope(last.feedback, "feedback")
         draft_text = draft_block(last.text_without_reasoning)
-        messages.append(Message("user", f"{draft_text}\n\n{REVISE}\n\n{feedback}"))
+        revision_text = f"{draft_text}\n\n{REVISE}\n\n{feedback_text}"
+        revision_message = Message("user", revision_text)
+        messages.append(revision_message)
     return tuple(messages)
 
 
@@ -94,24 +97,31 @@ def plain_draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]
     an instruction inside a passage is easier to obey than in `draft_prompt`. A model is
     not asked for citations, and titles in metadata are not shown.
     """
-    shown = []
+    shown_passages = []
     for passage in memory.evidence:
-        shown.append(Passage(sanitize_text(passage.text_with_header), passage.id))
-    _, user_message = answer_messages(sanitize_text(memory.question), shown)
-    blocks = []
+        shown_text = sanitize_text(passage.text_with_header)
+        shown_passage = Passage(shown_text, passage.id)
+        shown_passages.append(shown_passage)
+    shown_question = sanitize_text(memory.question)
+    _, user_message = answer_messages(shown_question, shown_passages)
+    prompt_parts = []
     for message in memory.history:
-        blocks.append(f"{message.role}: {sanitize_text(message.content)}")
-    messages = [
-        Message("system", task.plain_instruction or task.instruction),
-        Message("user", "\n\n".join([*blocks, user_message.content])),
-    ]
+        turn_text = sanitize_text(message.content)
+        prompt_parts.append(f"{message.role}: {turn_text}")
+    prompt_parts.append(user_message.content)
+    prompt_text = "\n\n".join(prompt_parts)
+    instruction = task.plain_instruction or task.instruction
+    system_message = Message("system", instruction)
+    task_message = Message("user", prompt_text)
+    messages = [system_message, task_message]
     last = memory.last
     if last is not None and last.feedback:
-        draft_text = sanitize_text(last.text_without_reasoning[:_DRAFT_CHARACTERS])
-        feedback = sanitize_text(last.feedback)
-        messages.append(
-            Message("user", f"Your draft: {draft_text}\n\n{REVISE}\n\n{feedback}")
-        )
+        draft_start = last.text_without_reasoning[:_DRAFT_CHARACTERS]
+        draft_text = sanitize_text(draft_start)
+        feedback_text = sanitize_text(last.feedback)
+        revision_text = f"Your draft: {draft_text}\n\n{REVISE}\n\n{feedback_text}"
+        revision_message = Message("user", revision_text)
+        messages.append(revision_message)
     return tuple(messages)
 
 
@@ -119,23 +129,27 @@ def labelled_prefix(memory: WorkingMemory) -> str:
     """The labelled evidence and the question, with which every prompt about both begins."""
     if not memory.evidence:
         return question_block(memory.question)
-    return evidence_prefix(LabelledEvidence(memory.evidence), memory.question)
+    labelled_evidence = LabelledEvidence(memory.evidence)
+    return evidence_prefix(labelled_evidence, memory.question)
 
 
 def question_block(question: str) -> str:
     """The question in its envelope."""
-    return f"The question:\n{wrap_in_envelope(question, 'question')}"
+    enclosed_question = wrap_in_envelope(question, "question")
+    return f"The question:\n{enclosed_question}"
 
 
 def history_block(history: Sequence[Message]) -> str:
     """The conversation in its envelope."""
-    lines = [f"{message.role}: {message.content}" for message in history]
-    return wrap_in_envelope("\n".join(lines), "history")
+    turn_lines = [f"{message.role}: {message.content}" for message in history]
+    conversation_text = "\n".join(turn_lines)
+    return wrap_in_envelope(conversation_text, "history")
 
 
 def draft_block(candidate: str) -> str:
     """The beginning of a draft in its envelope."""
-    return wrap_in_envelope(candidate[:_DRAFT_CHARACTERS], "draft")
+    draft_start = candidate[:_DRAFT_CHARACTERS]
+    return wrap_in_envelope(draft_start, "draft")
 
 
 def with_title_line(passage: Passage) -> str:
@@ -143,7 +157,8 @@ def with_title_line(passage: Passage) -> str:
 
     The title of the metadata is left out when the text begins with it.
     """
-    return join_header(passage.header or title_of(passage), passage.text)
+    shown_header = passage.header or title_of(passage)
+    return join_header(shown_header, passage.text)
 
 
 def title_of(passage: Passage) -> str:
@@ -158,6 +173,12 @@ def cited_passages(attempt: Attempt) -> tuple[Passage, ...]:
     evidence = attempt.evidence
     passages_by_id = {passage.id: passage for passage in evidence}
     cited_ids: dict[str, None] = {}  # ordered, each once
-    for citation in find_citations(attempt.candidate, evidence, attempt.citations):
+    citations = find_citations(
+        attempt.candidate,
+        evidence,
+        attempt.citations,
+        is_numbered=attempt.evidence_is_numbered,
+    )
+    for citation in citations:
         cited_ids |= dict.fromkeys(citation.ids)
     return tuple(passages_by_id[passage_id] for passage_id in cited_ids)

@@ -17,13 +17,14 @@ from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
     DraftServer,
+    RetrievedEvidence,
     request_messages,
 )
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.consolidate import (
     Consolidator,
-    merge_both_kinds,
-    merge_new,
+    select_excluded,
+    select_new,
 )
 from denoise_core.augmenter.knowledge.evidence_budget import (
     blank_over_budget,
@@ -111,11 +112,10 @@ def with_evidence(
     memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
 ) -> WorkingMemory:
     """Return a new memory with the evidence that the caller has at hand."""
-    counted, excluded = merge_new(memory, [expect_passages(evidence, "evidence")])
-    shown = _within_limit(counted, limits, memory.question)
-    return replace(
-        memory, evidence=shown, retrieved=counted, excluded_evidence=excluded
-    )
+    passages = expect_passages(evidence, "evidence")
+    caller_evidence = RetrievedEvidence(passages)
+    caller_draft = DraftReply("", retrieved=(caller_evidence,))
+    return _with_draft_evidence(memory, caller_draft, limits)
 
 
 def search(
@@ -135,13 +135,17 @@ def search(
             memory, "search", error, "the loop goes on with the evidence in hand"
         )
     for what, failure in gathered.failures:
-        memory = record_failure(memory, what, failure, _FALLBACKS[what])
+        failure_effect = _FALLBACKS[what]
+        memory = record_failure(memory, what, failure, failure_effect)
+    all_queries = memory.queries + gathered.queries
+    distinct_queries = dict.fromkeys(all_queries)
+    excluded_evidence = memory.excluded_evidence + gathered.excluded_evidence
     memory = replace(
         memory,
         retrieved=memory.retrieved + gathered.retrieved,
         dropped=memory.dropped + gathered.dropped,
-        queries=tuple(dict.fromkeys(memory.queries + gathered.queries)),
-        excluded_evidence=memory.excluded_evidence + gathered.excluded_evidence,
+        queries=tuple(distinct_queries),
+        excluded_evidence=excluded_evidence,
     )
     return _fit_evidence(memory, memory.evidence, gathered.evidence, limits)
 
@@ -153,18 +157,20 @@ def restore_evidence(
 
     What is restored takes the room of what was shown before.
     """
-    restored = restore_dropped(memory, count)
-    if count_tokens(restored.evidence) <= limits.evidence_tokens:
-        return restored
+    restored_memory = restore_dropped(memory, count)
+    restored_tokens = count_tokens(restored_memory.evidence)
+    if restored_tokens <= limits.evidence_tokens:
+        return restored_memory
     shown_before = {passage.id: passage for passage in memory.evidence}
-    changed = []
-    unchanged = []
-    for passage in restored.evidence:
-        if shown_before.get(passage.id) is passage:
-            unchanged.append(passage)
+    new_passages = []
+    old_passages = []
+    for passage in restored_memory.evidence:
+        earlier_passage = shown_before.get(passage.id)
+        if earlier_passage is passage:
+            old_passages.append(passage)
         else:
-            changed.append(passage)
-    return _fit_evidence(restored, tuple(unchanged), changed, limits)
+            new_passages.append(passage)
+    return _fit_evidence(restored_memory, tuple(old_passages), new_passages, limits)
 
 
 def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
@@ -178,22 +184,30 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     candidate = reply.text
     draft_number = memory.draft_count
     draft_reply = reply if isinstance(reply, DraftReply) else DraftReply(reply.text)
-    memory = _with_draft_evidence(memory, draft_reply, candidate, parts.limits)
-    memory = replace(memory, draft_citations=draft_reply.citations)
+    memory = _with_draft_evidence(memory, draft_reply, parts.limits)
+    memory = replace(
+        memory,
+        draft_citations=draft_reply.citations,
+        evidence_is_numbered=draft_reply.evidence_is_numbered,
+    )
+    no_verdict = _judge_error("the budget was spent before it could be judged")
     attempt = Attempt(
         candidate,
-        _judge_error("the budget was spent before it could be judged"),
+        no_verdict,
         evidence=memory.evidence,
         draft=draft_number,
         fields=draft_reply.fields,
         origin=draft_reply.origin,
         citations=draft_reply.citations,
+        evidence_is_numbered=draft_reply.evidence_is_numbered,
     )
     memory, should_judge = _should_judge(memory, draft_reply, parts.when)
     if not should_judge:
-        return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
+        unjudged_attempt = replace(attempt, verdict=unjudged_verdict())
+        return memory.with_attempt(unjudged_attempt)
     verdict = None
-    if draft_reply.fields is None and not isinstance(parts.utility, Groundedness):
+    checks_form = isinstance(parts.utility, Groundedness)
+    if draft_reply.fields is None and not checks_form:
         verdict = _verdict_of_form(memory.question, candidate)
     if verdict is None:
         memory, verdict = yield from _judge_attempt(memory, parts, attempt)
@@ -212,9 +226,11 @@ def _should_judge(
     if when is None or draft_reply.fields is not None:
         return memory, True
     try:
-        return memory, bool(when(memory.question, draft_reply.text))
+        should_judge = bool(when(memory.question, draft_reply.text))
     except Exception as error:  # the draft is written: it must not be lost
-        return record_failure(memory, "when", error, "the draft is judged"), True
+        memory = record_failure(memory, "when", error, "the draft is judged")
+        should_judge = True
+    return memory, should_judge
 
 
 def _with_feedback(
@@ -232,7 +248,9 @@ def _with_feedback(
             memory, "feedback", error, "the next draft is written without"
         )
     attempt = replace(attempt, feedback=feedback_text)
-    return replace(memory, attempts=(*memory.attempts[:-1], attempt))
+    earlier_attempts = memory.attempts[:-1]
+    all_attempts = (*earlier_attempts, attempt)
+    return replace(memory, attempts=all_attempts)
 
 
 def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
@@ -275,8 +293,12 @@ def _ask_model_for_draft(
     is_plain = bool(parts.plain_prompts)
     messages = draft_prompt(memory, parts.task, is_plain=is_plain)
     reply = yield from _complete_draft(messages, parts, server)
-    answer_text = parse_answer(reply.text).text_without_reasoning
-    if is_plain or not copies_envelope(answer_text, envelope_markers(messages)):
+    parsed_answer = parse_answer(reply.text)
+    answer_text = parsed_answer.text_without_reasoning
+    if is_plain:
+        return reply
+    prompt_markers = envelope_markers(messages)
+    if not copies_envelope(answer_text, prompt_markers):
         return reply
     error = UnparsableReply("the model copied the prompt's delimiters")
     if parts.plain_prompts is not None:
@@ -300,20 +322,31 @@ def _complete_draft(
 
 
 def _with_draft_evidence(
-    memory: WorkingMemory, draft_reply: DraftReply, candidate: str, limits: LoopLimits
+    memory: WorkingMemory, draft_reply: DraftReply, limits: LoopLimits
 ) -> WorkingMemory:
-    """Add the evidence that came with a draft behind the evidence there was."""
+    """Add the evidence that came with a draft behind the evidence there was.
+
+    A text that an earlier search brought is not added again.
+    """
     if not draft_reply.retrieved:
         return memory
-    counted, excluded = split_evidence(draft_reply, memory)
-    new_counted, new_excluded = merge_both_kinds(memory, [counted], [excluded])
-    topic = f"{memory.question} {candidate}"
-    evidence = _within_limit((*memory.evidence, *new_counted), limits, topic)
+    new_counted: tuple[Passage, ...] = ()
+    excluded: list[Passage] = []
+    for evidence in draft_reply.retrieved:
+        counted_passages, excluded_passages = split_evidence(evidence, memory)
+        known_passages = (*memory.retrieved, *new_counted)
+        new_counted += select_new(known_passages, counted_passages)
+        excluded += excluded_passages
+    new_excluded = select_excluded(memory, new_counted, excluded)
+    topic = f"{memory.question} {draft_reply.text}"
+    all_evidence = (*memory.evidence, *new_counted)
+    shown_evidence = _within_limit(all_evidence, limits, topic)
+    all_excluded = (*memory.excluded_evidence, *new_excluded)
     return replace(
         memory,
-        evidence=evidence,
+        evidence=shown_evidence,
         retrieved=(*memory.retrieved, *new_counted),
-        excluded_evidence=(*memory.excluded_evidence, *new_excluded),
+        excluded_evidence=all_excluded,
     )
 
 
@@ -345,17 +378,21 @@ def _judge_attempt(
         try:
             verdict = yield from parts.utility.assess(memory, attempt.candidate)
             if not isinstance(verdict, AnswerVerdict):
+                verdict_type = type(verdict).__name__
                 raise TypeError(
-                    "Utility.assess must return an AnswerVerdict, "
-                    f"got {type(verdict).__name__}"
+                    f"Utility.assess must return an AnswerVerdict, got {verdict_type}"
                 )
-            return memory, replace(verdict, threshold=parts.limits.threshold)
+            judged_verdict = replace(verdict, threshold=parts.limits.threshold)
+            return memory, judged_verdict
         except BudgetExceeded as error:
-            raise BudgetExhausted(memory.with_attempt(attempt), error) from error
+            paid_memory = memory.with_attempt(attempt)
+            raise BudgetExhausted(paid_memory, error) from error
         except Exception as error:
             fallback = "it is asked once more, then nothing is known"
             memory = record_failure(memory, "judge", error, fallback)
-    return memory, _judge_error(f"the judge failed: {memory.failures[-1][1]}")
+    _, last_error = memory.failures[-1]
+    failure_verdict = _judge_error(f"the judge failed: {last_error}")
+    return memory, failure_verdict
 
 
 def _fit_evidence(
@@ -371,16 +408,22 @@ def _fit_evidence(
     """
     token_limit = limits.evidence_tokens
     old_tokens = count_tokens(old)
-    if old_tokens + count_tokens(new) <= token_limit:
+    new_tokens = count_tokens(new)
+    all_tokens = old_tokens + new_tokens
+    if all_tokens <= token_limit:
         return replace(memory, evidence=(*old, *new))
-    new_room = max(token_limit // 2, token_limit - old_tokens)
+    half_room = token_limit // 2
+    free_room = token_limit - old_tokens
+    new_room = max(half_room, free_room)
     kept_new, dropped_new = truncate_to_budget(new, new_room, memory.question)
-    old_room = token_limit - count_tokens(kept_new)
+    kept_tokens = count_tokens(kept_new)
+    old_room = token_limit - kept_tokens
     kept_old, dropped_old = truncate_to_budget(old, old_room, memory.question)
+    all_dropped = (*memory.dropped, *dropped_old, *dropped_new)
     return replace(
         memory,
         evidence=(*kept_old, *kept_new),
-        dropped=(*memory.dropped, *dropped_old, *dropped_new),
+        dropped=all_dropped,
     )
 
 

@@ -67,6 +67,7 @@ class Groundedness:
             memory.evidence,
             self.judge,
             citations=memory.draft_citations,
+            is_numbered=memory.evidence_is_numbered,
         )
         if verdict.kind == NO_CLAIMS:
             return unjudged_verdict()

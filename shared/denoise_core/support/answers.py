@@ -180,13 +180,16 @@ class ParsedAnswer:
     @property
     def text_without_reasoning(self) -> str:
         """The answer without the model's reasoning."""
-        reasoning_ranges = [
-            (unit.start, unit.end) for unit in self.units if unit.kind == "reasoning"
-        ]
+        reasoning_ranges = []
+        for unit in self.units:
+            if unit.kind == "reasoning":
+                unit_range = (unit.start, unit.end)
+                reasoning_ranges.append(unit_range)
         if not reasoning_ranges:
             return self.answer
         answer_ranges = complement_spans(reasoning_ranges, 0, len(self.answer))
-        return join_spans(self.answer, answer_ranges).strip()
+        answer_text = join_spans(self.answer, answer_ranges)
+        return answer_text.strip()
 
 
 def parse_answer(
@@ -211,7 +214,7 @@ def parse_answer(
 @cache_by_bytes("answers", 16 * 2**20, bytes_per_character=40)
 def _parse_cached(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAnswer:
     clean_text = normalize_line_breaks(answer)
-    units: list[AnswerUnit] = []
+    units = []
     reasoning_ranges = _reasoning_ranges(clean_text)
     for start, end in reasoning_ranges:
         reasoning_unit = AnswerUnit("reasoning", answer[start:end], start, end)
@@ -276,11 +279,13 @@ class _AnswerReader:
         if start_of_json is not None:
             yield from self._read_fields(clean_text, start_of_json)
             return
-        units = sorted(self._read_blocks(clean_text), key=lambda unit: unit.start)
+        block_units = self._read_blocks(clean_text)
+        units = sorted(block_units, key=lambda unit: unit.start)
         claim_starts = [unit.start for unit in units if unit.is_claim]
         last_claim_start = max(claim_starts, default=-1)
         for unit in units:
-            announces_nothing = unit.kind == "lead" and unit.start > last_claim_start
+            is_trailing = unit.start > last_claim_start
+            announces_nothing = is_trailing and unit.kind == "lead"
             if not announces_nothing:
                 yield unit
             elif _is_small_talk(unit.text, self.question):
@@ -301,11 +306,22 @@ class _AnswerReader:
         for line_start, line_end in line_spans(clean_text):
             start, end = trim_range(clean_text, line_start, line_end)
             line = clean_text[start:end]
-            is_reached = bisect_left(unit_starts, end) > bisect_right(unit_ends, start)
+            begun_count = bisect_left(unit_starts, end)
+            ended_count = bisect_right(unit_ends, start)
+            is_reached = begun_count > ended_count
             is_fence = line.startswith(("```", "~~~"))
-            text = blank_ranges(line, self._find_citations(line))
-            if _has_word(text) and not is_reached and not is_fence:
-                yield AnswerUnit("sentence", line, start, end)
+            cited_ranges = self._find_citations(line)
+            text = blank_ranges(line, cited_ranges)
+            if not _has_word(text) or is_reached or is_fence:
+                continue
+            kind: UnitKind = "sentence"
+            uncited_text = text.strip()
+            mark, _, destination = uncited_text.partition(" ")
+            is_definition = mark == ":" and " " not in destination
+            if cited_ranges and is_definition:
+                kind = "talk"  # where a cited link leads, by CommonMark
+                line = destination
+            yield AnswerUnit(kind, line, start, end)
 
     def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
         line_ranges = list(line_spans(clean_text))
@@ -337,9 +353,10 @@ class _AnswerReader:
                     clean_text, block, header_cells
                 )
             elif token.type == "inline" and header_cells is None:
-                text = inline_text(clean_text, token, *block)
+                text = inline_text(clean_text, token, *block, self._is_citation)
                 is_heading = previous_type == "heading_open"
-                yield from self._read_inline(text, block[0], item_depth, is_heading)
+                block_start, _ = block
+                yield from self._read_inline(text, block_start, item_depth, is_heading)
             previous_type = token.type
 
     def _read_inline(
@@ -386,21 +403,23 @@ class _AnswerReader:
         cell_ranges = list(table_cells(clean_text, *row))
         if not cell_ranges:  # a line of nothing but a pipe
             return header_cells or []
-        citations: Ranges = []
+        offset, row_end = row
+        row_text = clean_text[offset:row_end]
+        cited_ranges = self._find_citations(row_text)
+        without_citations = blank_ranges(row_text, cited_ranges)
+        visible_text = self._blank_tags(without_citations)
+        plain_text = visible_text.translate(_EMPHASIS)
         cell_texts = []
         for start, end in cell_ranges:
-            cell_text = clean_text[start:end]
-            cell_citations = self._find_citations(cell_text)
-            for citation_start, citation_end in cell_citations:
-                citations.append((start + citation_start, start + citation_end))
-            without_citations = blank_ranges(cell_text, cell_citations)
-            without_tags = self._blank_tags(without_citations)
-            visible_text = without_tags.translate(_EMPHASIS)
-            spaced_text = " ".join(visible_text.split())
-            plain_text = spaced_text.strip("_~ ")
-            cell_texts.append(plain_text)
-        start = cell_ranges[0][0]
-        end = cell_ranges[-1][1]
+            cell_text = plain_text[start - offset : end - offset]
+            spaced_text = " ".join(cell_text.split())
+            cell_texts.append(spaced_text.strip("_~ "))
+        citations = []
+        for start, end in cited_ranges:
+            own_range = (offset + start, offset + end)
+            citations.append(own_range)
+        start, _ = cell_ranges[0]
+        _, end = cell_ranges[-1]
         kind: UnitKind = "lead"
         column_names = [""] * len(cell_texts)
         if header_cells is not None:
@@ -408,9 +427,12 @@ class _AnswerReader:
             column_names = [*header_cells, *column_names]
         parts = []
         for name, cell_text in zip(column_names, cell_texts, strict=False):
-            if cell_text:
-                parts.append(f"{name}: {cell_text}" if name else cell_text)
-        if any(map(_has_word, cell_texts)):
+            if cell_text and name:
+                parts.append(f"{name}: {cell_text}")
+            elif cell_text:
+                parts.append(cell_text)
+        has_words = any(map(_has_word, cell_texts))
+        if has_words:
             text = "; ".join(parts)
             yield AnswerUnit(kind, text, start, end, self.lead, tuple(citations))
         return header_cells or cell_texts
@@ -430,8 +452,10 @@ class _AnswerReader:
         """The brackets of a text that cite something."""
         citations = []
         for match in BRACKETED.finditer(text):
-            if self._is_citation(match[0]):
-                citations.append(match.span())
+            bracket = match[0]
+            if self._is_citation(bracket):
+                bracket_range = match.span()
+                citations.append(bracket_range)
         return citations
 
     def _read_fields(self, clean_text: str, offset: int) -> Iterator[AnswerUnit]:
@@ -446,7 +470,8 @@ class _AnswerReader:
             units = []
             if raw_value.startswith('"'):
                 quoted_text = raw_value[1:-1]
-                sentences = self._split_sentences(quoted_text, start + 1, "field")
+                text_start = start + 1
+                sentences = self._split_sentences(quoted_text, text_start, "field")
                 units = list(sentences)
             first_start, _ = trim_to_words(clean_text, previous_end, start)
             if not units:
@@ -464,8 +489,10 @@ class _AnswerReader:
         It is none that the question asks for, such as a status or a score.
         """
         key_words = set(key.lower().split())
-        asked_words = {word.folded_text for word in tokenize_text(self.question)}
-        return not _REPLY_KEYS.isdisjoint(key_words - asked_words)
+        question_lexemes = tokenize_text(self.question)
+        asked_words = {lexeme.folded_text for lexeme in question_lexemes}
+        unasked_words = key_words - asked_words
+        return not _REPLY_KEYS.isdisjoint(unasked_words)
 
     def _read_prose(
         self, text: str, offset: int, kind: UnitKind, *, is_heading: bool
@@ -530,12 +557,15 @@ class _AnswerReader:
         return kind
 
     def _is_citation(self, bracket: str) -> bool:
-        return all(map(self._is_cited_name, cited_names(bracket)))
+        names = cited_names(bracket)
+        return all(map(self._is_cited_name, names))
 
     def _is_cited_name(self, name: str) -> bool:
         labels = named_labels(name)
-        if name in self.ids or not labels or not is_worded(name):
-            return name in self.ids or bool(labels)
+        if name in self.ids:
+            return True
+        if not labels or not is_worded(name):
+            return bool(labels)
         passage_numbers = [int(label.partition(".")[0]) for label in labels]
         return max(passage_numbers) <= len(self.ids)
 
@@ -562,12 +592,17 @@ def _has_word(text: str) -> bool:
 
 def _opens_with_yes_or_no(text: str) -> bool:
     """Whether a text is yes or no, or begins with it and a comma or the like."""
-    lexemes = [*tokenize_text(text[:40])]
-    if not lexemes or lexemes[0].folded_text not in _YES_NO_WORDS:
+    first_text = text[:40]
+    lexemes = [*tokenize_text(first_text)]
+    if not lexemes:
+        return False
+    first_lexeme = lexemes[0]
+    if first_lexeme.folded_text not in _YES_NO_WORDS:
         return False
     if len(lexemes) == 1:
         return True
-    return lexemes[1].text in ",.:;!，。！—–-"
+    next_lexeme = lexemes[1]
+    return next_lexeme.text in ",.:;!，。！—–-"
 
 
 def _is_small_talk(text: str, question: str) -> bool:
@@ -630,4 +665,5 @@ def _is_folded(line: str, next_line: str) -> bool:
     if last_character and last_character in "-‐\u00ad":
         return True
     can_continue = last_character.isalpha() or last_character == ","
-    return can_continue and next_line[:1].islower()
+    next_character = next_line[:1]
+    return can_continue and next_character.islower()

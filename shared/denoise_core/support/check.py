@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from denoise_core.cancellation import stop_if_abandoned
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
-from denoise_core.runtime.thread_pool import stop_if_abandoned
 from denoise_core.support.answers import ParsedAnswer, parse_answer
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.citing import Citation, find_citations
-from denoise_core.support.evidence import EvidenceIndex, content_terms, has_words
+from denoise_core.support.evidence import EvidenceIndex, content_terms
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -35,6 +35,7 @@ from denoise_core.support.judging import (
     Quote,
     ask_judge,
 )
+from denoise_core.support.labels import has_words
 from denoise_core.support.quotations import check_quotations
 from denoise_core.support.quoting import LLMJudge, locate_difference
 from denoise_core.text.facts import Difference, find_differences
@@ -102,12 +103,19 @@ def check_flow(
     judge: JudgeLike | None,
     threshold: float = 1.0,
     citations: Sequence[ProviderCitation] = (),
+    *,
+    is_numbered: bool = True,
 ) -> Flow[AnswerVerdict]:
-    """`check` as a flow: the judge's calls count in the caller's budget and trace."""
+    """`check` as a flow: the judge's calls count in the caller's budget and trace.
+
+    ``is_numbered``: see `find_citations`.
+    """
     _check_texts(question, answer)
     passages = expect_passages(passages, "passages")
-    verdict = yield from _judge_answer(question, answer, passages, judge, citations)
-    quotations = check_quotations(answer, passages, citations)
+    verdict = yield from _judge_answer(
+        question, answer, passages, judge, citations, is_numbered
+    )
+    quotations = check_quotations(answer, passages, citations, is_numbered=is_numbered)
     return replace(verdict, threshold=threshold, quotations=quotations)
 
 
@@ -117,6 +125,7 @@ def _judge_answer(
     passages: Sequence[Passage],
     judge: JudgeLike | None,
     provided: Sequence[ProviderCitation],
+    is_numbered: bool,
 ) -> Flow[AnswerVerdict]:
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, question, ids=passage_ids)
@@ -138,7 +147,7 @@ def _judge_answer(
     verdict = replace(verdict, judge=answer_judge.id)
     if verdict_of_form is not None and verdict_of_form.kind == ABSTENTION:
         verdict = _as_abstention(verdict)
-    citations = find_citations(answer, passages, provided)
+    citations = find_citations(answer, passages, provided, is_numbered=is_numbered)
     if not citations or not verdict.claims:
         return verdict
     return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
@@ -380,7 +389,8 @@ def _check_claim_citations(
         names = ", ".join(unknown_names)
         reason = f"it cites {names}, which was not given"
         return _refute_citation(claim, citations[0], names, "", reason)
-    quoted_ids = [quote.span.passage_id for quote in claim.quotes]
+    all_ids = [quote.span.passage_id for quote in claim.quotes]
+    quoted_ids = [passage_id for passage_id in all_ids if passage_id in evidence.ids]
     if not quoted_ids or not set(cited_ids).isdisjoint(quoted_ids):
         return claim
     claim_terms = content_terms(claim.text, evidence.language)
@@ -388,11 +398,7 @@ def _check_claim_citations(
     best_share, _ = evidence.closest_sentence(claim_terms)
     if cited_share > _MAX_CITED_SHARE or best_share < _MIN_SOURCE_SHARE:
         return claim
-    source_id = quoted_ids[0]
-    source_number = 0
-    if source_id in evidence.ids:
-        source_number = evidence.ids.index(source_id) + 1
-    source_name = f"[{source_number}]"
+    source_name = f"[{evidence.ids.index(quoted_ids[0]) + 1}]"
     reason = f"it is in {source_name}, not in the passage that it cites"
     cited_names = ", ".join(dict.fromkeys(cited_ids))
     return _refute_citation(claim, citations[0], cited_names, source_name, reason)

@@ -44,8 +44,11 @@ def named_labels(name: str) -> tuple[str, ...]:
     if last_prefix not in ("", prefix):
         return (first_label, last_label)
     low = int(first_number)
-    high = min(int(last_number), low + _MAX_RANGE)
-    return tuple(f"{prefix}{point}{number}" for number in range(low, high + 1))
+    named_high = int(last_number)
+    high = min(named_high, low + _MAX_RANGE)
+    label_prefix = f"{prefix}{point}"
+    label_numbers = range(low, high + 1)
+    return tuple(f"{label_prefix}{number}" for number in label_numbers)
 
 
 def is_worded(name: str) -> bool:
@@ -59,9 +62,13 @@ def remove_citations(answer: str) -> str:
     parts = []
     offset = 0
     for match in BRACKETED.finditer(answer):
-        if all(map(named_labels, cited_names(match[0]))):
+        names = cited_names(match[0])
+        is_citation = all(map(named_labels, names))
+        if is_citation:
             text_before = answer[offset : match.start()]
-            parts.append(text_before.removesuffix(" "))
+            kept_text = text_before.removesuffix(" ")
+            parts.append(kept_text)
             offset = match.end()
-    parts.append(answer[offset:])
+    text_behind = answer[offset:]
+    parts.append(text_behind)
     return "".join(parts)

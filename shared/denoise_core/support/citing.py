@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.spans import Range, Ranges, complement_spans
+from denoise_core.spans import Range, complement_spans
 from denoise_core.support.answers import AnswerUnit, ParsedAnswer, parse_answer
 from denoise_core.support.citation_marks import (
     BRACKETED,
@@ -54,6 +54,8 @@ def find_citations(
     answer: str,
     passages: Sequence[Passage],
     provided: Sequence[ProviderCitation] = (),
+    *,
+    is_numbered: bool = True,
 ) -> list[Citation]:
     """Find the citations of an answer, in order; their forms are those of `citation_marks`.
 
@@ -64,18 +66,22 @@ def find_citations(
         answer: The answer.
         passages: The evidence, in the order in which citations count it.
         provided: The citations that came along with the answer's text.
+        is_numbered: Whether the writer may have read the passages as numbered from 1.
+            If not, a number cites only the passage that has it as its id.
     """
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, ids=passage_ids)
-    resolver = _CitationResolver(passages)
-    citations = list(_locate_provided(answer, passages, provided))
+    resolver = _CitationResolver(passages, is_numbered)
+    provided_citations = _locate_provided(answer, passages, provided)
+    citations = list(provided_citations)
     answer_text = citable_text(parsed_answer)
     for match in BRACKETED.finditer(answer_text):
         ids: dict[str, None] = {}
-        unknown_names: list[str] = []
+        unknown_names = []
         labels: list[str] = []
         is_citation = True
-        for name in cited_names(match[0]):
+        bracket = match[0]
+        for name in cited_names(bracket):
             resolved_name = resolver.resolve_name(name)
             if resolved_name is None:
                 is_citation = False
@@ -83,14 +89,15 @@ def find_citations(
             cited_ids, other_names = resolved_name
             ids |= dict.fromkeys(cited_ids)
             unknown_names += other_names
-            labels += named_labels(name) or (name,)
-        if unknown_names and _is_copied(match[0], passages):
+            name_labels = named_labels(name) or (name,)
+            labels += name_labels
+        if unknown_names and _is_copied(bracket, passages):
             is_citation = False
         if is_citation:
             start, end = match.span()
-            citation = Citation(
-                start, end, tuple(ids), tuple(unknown_names), tuple(labels)
-            )
+            id_tuple = tuple(ids)
+            unknown_tuple = tuple(unknown_names)
+            citation = Citation(start, end, id_tuple, unknown_tuple, tuple(labels))
             citations.append(citation)
     citations.sort(key=lambda citation: citation.start)
     return citations
@@ -101,7 +108,8 @@ def unit_citations(unit: AnswerUnit, citations: Sequence[Citation]) -> list[Cita
     own_citations = []
     for citation in citations:
         has_words = citation.start < unit.end and unit.start < citation.end
-        if has_words or (citation.start, citation.end) in unit.citations:
+        citation_range = (citation.start, citation.end)
+        if has_words or citation_range in unit.citations:
             own_citations.append(citation)
     return own_citations
 
@@ -115,14 +123,16 @@ def _locate_provided(
     no source and is left out: Google's models give the answer's own words there. It is
     left out, too, where the token limit emptied a passage, which may have had it.
     """
-    evidence = LabelledEvidence(passages if provided else ())
+    labelled_passages = passages if provided else ()
+    evidence = LabelledEvidence(labelled_passages)
     has_all_texts = all(passage.text for passage in passages)
     for citation in provided:
         start, end = trim_to_words(answer, citation.start, citation.end)
         words = citation.cited_text.split()
         cited_text = " ".join(words)
         folded = fold_text(cited_text)
-        if start == end or not folded.text:
+        is_empty = start == end or not folded.text
+        if is_empty:
             continue
         labels = _labels_of_words(cited_text, evidence)
         if labels:
@@ -133,7 +143,8 @@ def _locate_provided(
             yield Citation(start, end, tuple(ids), (), labels)
         elif has_all_texts and find_words(cited_text, answer) is None:
             shown_text = cited_text[:_SHOWN_CHARACTERS]
-            yield Citation(start, end, (), (f'"{shown_text}"',))
+            unknown_name = f'"{shown_text}"'
+            yield Citation(start, end, (), (unknown_name,))
 
 
 def _labels_of_words(text: str, evidence: LabelledEvidence) -> tuple[str, ...]:
@@ -142,24 +153,27 @@ def _labels_of_words(text: str, evidence: LabelledEvidence) -> tuple[str, ...]:
     A provider joins what it cites of several passages: then each sentence of the text
     must be in one of them.
     """
-    labels = list(_labels_with_words(text, evidence))
+    text_labels = _labels_with_words(text, evidence)
+    labels = list(text_labels)
     if labels:
         return tuple(labels)
     for start, end in evidence_ranges(text):
-        sentence_labels = list(_labels_with_words(text[start:end], evidence))
+        sentence_text = text[start:end]
+        sentence_labels = list(_labels_with_words(sentence_text, evidence))
         if not sentence_labels:
             return ()
         labels += sentence_labels
-    return tuple(dict.fromkeys(labels))
+    unique_labels = dict.fromkeys(labels)
+    return tuple(unique_labels)
 
 
 def _labels_with_words(text: str, evidence: LabelledEvidence) -> Iterator[str]:
     """The labels of the sentences and headers, of each passage, with words in a row."""
-    for passage, sentences in zip(
-        evidence.passages, evidence.passage_sentences, strict=True
-    ):
+    all_sentences = evidence.passage_sentences
+    for passage, sentences in zip(evidence.passages, all_sentences, strict=True):
         start, end = find_words(text, passage.text) or (0, 0)
-        is_in_header = find_words(text, passage_header(passage)) is not None
+        header_text = passage_header(passage)
+        is_in_header = find_words(text, header_text) is not None
         for sentence in sentences:
             is_header = sentence.start == sentence.end
             has_words = sentence.start < end and start < sentence.end
@@ -175,8 +189,9 @@ def _is_copied(words: str, passages: Sequence[Passage]) -> bool:
 class _CitationResolver:
     """Says which passages the names in a bracket are."""
 
-    def __init__(self, passages: Sequence[Passage]) -> None:
+    def __init__(self, passages: Sequence[Passage], is_numbered: bool) -> None:
         self.passages = passages
+        self.is_numbered = is_numbered
         self.ids = {passage.id for passage in passages}
         self.evidence: LabelledEvidence | None = None  # cut only where a label is cited
 
@@ -188,7 +203,7 @@ class _CitationResolver:
         """
         cited_ids = []
         unknown_names = []
-        labels = named_labels(name)
+        labels = named_labels(name) if self.is_numbered else ()
         for label in labels:
             passage = self._find_passage(label)
             if passage is None:
@@ -197,9 +212,11 @@ class _CitationResolver:
                 cited_ids.append(passage.id)
         has_word = is_worded(name)
         required_count = max(1, len(labels))
-        if name in self.ids and (has_word or len(cited_ids) < required_count):
+        is_incomplete = len(cited_ids) < required_count
+        if name in self.ids and (has_word or is_incomplete):
             return [name], []
-        if not labels or (has_word and unknown_names):
+        is_wording = has_word and bool(unknown_names)
+        if not labels or is_wording:
             return None
         if has_word and _is_copied(name, self.passages):
             return None
@@ -216,20 +233,23 @@ class _CitationResolver:
             return passage
         if self.evidence is None:
             self.evidence = LabelledEvidence(self.passages)
-        return passage if label in self.evidence.sentences else None
+        is_known = label in self.evidence.sentences
+        return passage if is_known else None
 
 
 def citable_text(parsed_answer: ParsedAnswer) -> str:
     """The answer with blanks for reasoning, code and JSON around what its texts cite."""
-    skipped_ranges: Ranges = []
+    skipped_ranges = []
     for unit in parsed_answer.units:
         is_field = unit.kind in ("field", "talk") and bool(unit.label)
         if is_field or unit.kind in _SKIPPED_KINDS:
-            skipped_ranges += complement_spans(unit.citations, unit.start, unit.end)
+            uncited_ranges = complement_spans(unit.citations, unit.start, unit.end)
+            skipped_ranges += uncited_ranges
     text = blank_ranges(parsed_answer.answer, skipped_ranges)
     code_ranges = []
     for match in re.finditer(r"`[^`\n]*`", text):
-        code_ranges.append(match.span())
+        code_range = match.span()
+        code_ranges.append(code_range)
     return blank_ranges(text, code_ranges)
 
 
@@ -247,7 +267,8 @@ def matching_runs(words: Sequence[str], source_words: Sequence[str]) -> Iterator
         longest_run = 0
         first_word = words[offset]
         word_positions = source_positions.get(first_word, [])
-        for position in word_positions[:_MAX_STARTS]:
+        tried_positions = word_positions[:_MAX_STARTS]
+        for position in tried_positions:
             run_length = _common_length(words, offset, source_words, position)
             longest_run = max(longest_run, run_length)
         if longest_run:
@@ -264,6 +285,8 @@ def _common_length(
     source_words_left = len(source_words) - position
     limit = min(words_left, source_words_left)
     for length in range(limit):
-        if words[offset + length] != source_words[position + length]:
+        answer_word = words[offset + length]
+        source_word = source_words[position + length]
+        if answer_word != source_word:
             return length
     return limit

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from denoise_core.support.labels import LabelledEvidence, passage_header
+from denoise_core.support.labels import LabelledEvidence
 from denoise_core.text.facts.numbers import parse_cardinal
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
@@ -24,8 +24,8 @@ class EvidenceIndex:
         self.evidence = LabelledEvidence(passages)
         self.ids = tuple(passage.id for passage in passages)
         all_sentences = self.evidence.sentences.values()
-        texts = [sentence.text for sentence in all_sentences]
-        self.text = "\n".join(texts)
+        sentence_texts = [sentence.text for sentence in all_sentences]
+        self.text = "\n".join(sentence_texts)
         first_text = self.text[:4000]
         self.language = detect_language(first_text)
         self.sentence_terms: dict[str, frozenset[str]] = {}
@@ -35,7 +35,8 @@ class EvidenceIndex:
                 own_terms = content_terms(sentence.text, self.language)
                 terms = own_terms | header_terms
                 self.sentence_terms[sentence.label] = terms
-                if sentence.label.endswith(".0"):
+                is_header = sentence.label.endswith(".0")
+                if is_header:
                     header_terms = terms
 
     def closest_sentence(
@@ -57,17 +58,14 @@ class EvidenceIndex:
             sentence = self.evidence.sentences[label]
             if passage_ids is not None and sentence.passage_id not in passage_ids:
                 continue
-            common_count = len(terms & sentence_terms)
+            common_terms = terms & sentence_terms
+            common_count = len(common_terms)
             if common_count > most_terms:
                 most_terms = common_count
                 best_label = label
         term_count = max(1, len(terms))
-        return most_terms / term_count, best_label
-
-
-def has_words(passage: Passage) -> bool:
-    """Whether its text, its header or its metadata says anything."""
-    return bool(passage.text.strip() or passage_header(passage).strip())
+        shared_part = most_terms / term_count
+        return shared_part, best_label
 
 
 @cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)
@@ -84,5 +82,6 @@ def content_terms(text: str, language: str) -> frozenset[str]:
         elif lexeme.kind == "word":
             number = parse_cardinal(lexeme.folded_text)
             if number is not None:
-                terms.add(str(number))
+                cardinal_digits = str(number)
+                terms.add(cardinal_digits)
     return frozenset(terms)

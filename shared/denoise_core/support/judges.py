@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, SupportsFloat
 
 from denoise_core.errors import InputError
@@ -21,6 +22,7 @@ from denoise_core.types import Passage
 
 _PARAMETERS = ("question", "evidence", "claim")
 _REASON_CHARACTERS = 500
+_CLAIMS_AT_ONCE = 8  # in async code
 _UNSUPPORTED_REASON = "the evidence does not say this"
 
 
@@ -40,7 +42,6 @@ class FunctionJudge:
         name: What the judge is called in answers; the function's name by default.
         threshold: The share of ``best`` from which on a claim is supported.
         best: The highest number that the function returns.
-        limit: Claims judged at once in async code.
 
     Raises:
         InputError: For anything that is not a function, and settings out of range.
@@ -53,7 +54,6 @@ class FunctionJudge:
         name: str = "",
         threshold: float = 0.5,
         best: float = 1.0,
-        limit: int = 8,
     ) -> None:
         if not callable(function) or isinstance(function, type):
             raise InputError(
@@ -61,22 +61,15 @@ class FunctionJudge:
                 f"{function!r:.80}; call a judge of another package in a function of "
                 "your own (how-to: your own judge)"
             )
-        if not 0.0 <= threshold <= 1.0 or best <= 0 or limit < 1:
+        if not 0.0 <= threshold <= 1.0 or best <= 0:
             raise InputError(
-                f"threshold={threshold}, best={best}, limit={limit}: expected 0 to 1, "
-                "above 0, 1 or more"
+                f"threshold={threshold}, best={best}: expected 0 to 1, above 0"
             )
         self.function = function
         self.threshold = threshold
         self.best = best
-        self.limit = limit
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self._parameter_names = _named_parameters(function)
-        called_function = function
-        if not inspect.isroutine(function):
-            # A callable object is async when its __call__ is; its class has the method.
-            called_function = type(function).__call__
-        self._is_async = inspect.iscoroutinefunction(called_function)
 
     @property
     def id(self) -> str:
@@ -89,8 +82,10 @@ class FunctionJudge:
         """Judge the claims one after the other."""
         verdicts = []
         for claim in claims:
-            call_result = self._call(question, claim, passages)
-            result = _await_result(call_result)
+            result = self._call(question, claim, passages)
+            if inspect.isawaitable(result):
+                # In a notebook a loop runs already; a thread can have a second one.
+                result = run_in_thread(partial(asyncio.run, _await_result(result)))
             verdict = self._to_verdict(claim, result)
             verdicts.append(verdict)
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
@@ -98,11 +93,11 @@ class FunctionJudge:
     async def ajudge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        """Judge at most ``limit`` claims at once.
+        """Judge several claims at once.
 
         Once a claim has failed no other is begun, as in `judge`.
         """
-        free_slots = asyncio.Semaphore(self.limit)
+        free_slots = asyncio.Semaphore(_CLAIMS_AT_ONCE)
         errors: list[Exception] = []
 
         async def judge_claim(claim: Claim) -> ClaimVerdict:
@@ -110,7 +105,9 @@ class FunctionJudge:
                 if errors:
                     raise errors[0]
                 try:
-                    result = await self._acall(question, claim, passages)
+                    result = await run_in_pool(self._call, question, claim, passages)
+                    if inspect.isawaitable(result):
+                        result = await result
                     return self._to_verdict(claim, result)
                 except Exception as error:
                     errors.append(error)
@@ -118,16 +115,6 @@ class FunctionJudge:
 
         verdicts = await asyncio.gather(*(judge_claim(claim) for claim in claims))
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
-
-    async def _acall(
-        self, question: str, claim: Claim, passages: Sequence[Passage]
-    ) -> object:
-        if self._is_async:
-            return await self._call(question, claim, passages)
-        result = await run_in_pool(self._call, question, claim, passages)
-        if inspect.isawaitable(result):
-            return await result
-        return result
 
     def _call(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
         evidence = []
@@ -192,7 +179,9 @@ def read_verdict(
     """
     if isinstance(value, (tuple, list)) and len(value) == 2:
         supported, probability, _ = read_verdict(value[0], best)
-        return supported, probability, _reason_text(value[1])
+        words = str(value[1]).split()
+        reason = " ".join(words)
+        return supported, probability, reason[:_REASON_CHARACTERS]
     if value is None:
         return None, None, ""
     type_name = type(value).__name__
@@ -229,28 +218,5 @@ def _named_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return ()
 
 
-def _await_result(result: Any) -> Any:
-    """What a coroutine returns, in blocking code.
-
-    Where a loop runs already, as in a notebook, it runs on a thread with a second loop.
-    """
-    if not inspect.isawaitable(result):
-        return result
-
-    async def await_once(awaitable: Awaitable[Any]) -> Any:
-        return await awaitable
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(await_once(result))
-    return run_in_thread(lambda: asyncio.run(await_once(result)))
-
-
-def _reason_text(reason: object) -> str:
-    """A reason on one line; of a mapping its values."""
-    if isinstance(reason, Mapping):
-        reason = "; ".join(map(str, reason.values()))
-    words = str(reason).split()
-    one_line = " ".join(words)
-    return one_line[:_REASON_CHARACTERS]
+async def _await_result(result: Awaitable[Any]) -> Any:
+    return await result

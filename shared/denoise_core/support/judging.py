@@ -407,7 +407,7 @@ class AnswerVerdict:
     @property
     def quotes(self) -> tuple[Quote, ...]:
         """The supporting quotes of the supported claims, each once."""
-        by_span: dict[Span, Quote] = {}
+        by_span = {}
         for claim in self.claims:
             if not claim.supported:
                 continue

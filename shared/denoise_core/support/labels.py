@@ -70,7 +70,8 @@ class LabelledEvidence:
                 # Sanitized alone: behind its label a line would hide its look.
                 shown_text = sanitize_text(sentence.text)
                 lines.append(f"{sentence.label} {shown_text}")
-            envelope = wrap_in_envelope("\n".join(lines), f"evidence {number}")
+            sentence_lines = "\n".join(lines)
+            envelope = wrap_in_envelope(sentence_lines, f"evidence {number}")
             envelopes.append(envelope)
         return "\n\n".join(envelopes)
 
@@ -98,10 +99,11 @@ class LabelledEvidence:
 
 def evidence_prefix(evidence: LabelledEvidence, question: str) -> str:
     """The beginning of every prompt about labelled evidence: evidence, then question."""
-    parts = [evidence.prompt_text()]
+    evidence_text = evidence.prompt_text()
+    parts = [evidence_text]
     if question.strip():
-        question_text = normalize_text(question).text
-        envelope = wrap_in_envelope(question_text, "question")
+        normal_question = normalize_text(question)
+        envelope = wrap_in_envelope(normal_question.text, "question")
         parts.append(f"The question:\n{envelope}")
     return "\n\n".join(parts)
 
@@ -117,11 +119,21 @@ def passage_header(passage: Passage) -> str:
             continue
         if key.startswith(_ADAPTER_KEYS):
             continue
-        value_length = len(str(value))
+        value_text = str(value)
+        value_length = len(value_text)
         if 0 < value_length <= _MAX_VALUE_CHARACTERS:
             parts.append(f"{key}: {value}")
     first_parts = parts[:_MAX_FIELDS]
     return "; ".join(first_parts)
+
+
+def has_words(passage: Passage) -> bool:
+    """Whether its text, its header or its metadata says anything."""
+    has_text = bool(passage.text.strip())
+    if has_text:
+        return True
+    header_text = passage_header(passage)
+    return bool(header_text.strip())
 
 
 def _label_passage(number: int, passage: Passage) -> list[EvidenceSentence]:
@@ -129,7 +141,8 @@ def _label_passage(number: int, passage: Passage) -> list[EvidenceSentence]:
     raw_header = passage_header(passage)
     header_text = normalize_text(raw_header).text
     if header_text:
-        header = EvidenceSentence(f"{number}.0", passage.id, 0, 0, "", header_text)
+        header_label = f"{number}.0"
+        header = EvidenceSentence(header_label, passage.id, 0, 0, "", header_text)
         sentences.append(header)
     ranges = evidence_ranges(passage.text)
     for index, (start, end) in enumerate(ranges, 1):
@@ -150,14 +163,17 @@ def evidence_ranges(text: str) -> Ranges:
     a long line ends no sentence; a table's row is one.
     """
     ranges: Ranges = []
-    language = detect_language(text[:4000])
+    first_text = text[:4000]
+    language = detect_language(first_text)
     for sentence_start, sentence_end in folded_sentences(text, language):
         start, end = trim_range(text, sentence_start, sentence_end)
         sentence_text = text[start:end]
-        if not any(map(str.isalnum, sentence_text)):
+        has_word = any(map(str.isalnum, sentence_text))
+        if not has_word:
             continue
-        if ranges and _is_in_row_of(text, ranges[-1][0], start):
-            ranges[-1] = (ranges[-1][0], end)
+        previous_start = ranges[-1][0] if ranges else None
+        if previous_start is not None and _is_in_row_of(text, previous_start, start):
+            ranges[-1] = (previous_start, end)
         else:
             ranges.append((start, end))
     return ranges
@@ -167,4 +183,5 @@ def _is_in_row_of(text: str, row_start: int, position: int) -> bool:
     """Whether a position is in the table row that begins at ``row_start``."""
     if text[row_start] != "|":
         return False
-    return "\n" not in text[row_start:position]
+    text_between = text[row_start:position]
+    return "\n" not in text_between

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,8 @@ def blank_ranges(text: str, ranges: Iterable[Range]) -> str:
         blanks = re.sub(r"[^\n]", " ", covered_text)
         parts += [text_before, blanks]
         offset = end
-    parts.append(text[offset:])
+    text_behind = text[offset:]
+    parts.append(text_behind)
     return "".join(parts)
 
 
@@ -55,7 +56,8 @@ def markdown_tokens(text: str) -> list[Token]:
 def _markdown_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 40})
+    parser_options = {"html": False, "maxNesting": 40}
+    parser = MarkdownIt("commonmark", parser_options)
     parser.enable(["table", "strikethrough"])
     parser.disable(["code", "text_join"])
     return parser
@@ -72,10 +74,18 @@ def token_range(token: Token, line_ranges: Sequence[Range]) -> Range | None:
         return None
     first_line, last_line = token.map
     own_ranges = line_ranges[first_line:last_line]
-    return own_ranges[0][0], own_ranges[-1][1]
+    start, _ = own_ranges[0]
+    _, end = own_ranges[-1]
+    return start, end
 
 
-def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
+def inline_text(
+    clean_text: str,
+    token: Token,
+    start: int,
+    end: int,
+    is_citation: Callable[[str], bool],
+) -> str:
     """The text of an inline token, blanks for the markup.
 
     Args:
@@ -83,12 +93,22 @@ def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
         token: The token.
         start: First character of the token's lines.
         end: Character after the last; the result has ``end - start`` characters.
+        is_citation: Whether a bracket cites something: such a link keeps its brackets.
     """
     block_text = clean_text[start:end]
     blank_text = re.sub(r"[^\n]", " ", block_text)
     characters = list(blank_text)
-    offset = start
+    offset = link_start = start
     for child in token.children or ():
+        if child.type == "link_open":
+            link_start = clean_text.find("[", offset, end)
+        elif child.type == "link_close" and child.markup != "autolink":
+            link_end = clean_text.find("]", offset, end) + 1
+            bracket = clean_text[link_start:link_end]
+            if is_citation(bracket):
+                characters[link_start - start] = "["
+                characters[link_end - 1 - start] = "]"
+            offset = _skip_destination(clean_text, link_end, end)
         raw_text = child.content
         if child.type == "text_special":
             raw_text = child.markup
@@ -106,23 +126,40 @@ def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
     return "".join(characters)
 
 
+def _skip_destination(text: str, position: int, end: int) -> int:
+    """The position behind a link's destination, if it is at ``position``.
+
+    Text behind the link must not be found in its address.
+    """
+    from markdown_it.helpers import parseLinkDestination
+
+    if not text.startswith("(", position):
+        return position
+    destination = parseLinkDestination(text, position + 1, end)
+    return destination.pos
+
+
 def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:
     """The cells of a table row, between bars that no backslash escapes."""
     row_text = clean_text[start:end].rstrip()
     end = start + len(row_text)
     bars = []
     for match in re.finditer(r"(?<!\\)\|", row_text):
-        bar_position = start + match.start()
+        row_position = match.start()
+        bar_position = start + row_position
         bars.append(bar_position)
     edges = [start - 1, *bars, end]
     if bars:
-        text_before = clean_text[start : bars[0]]
+        first_bar = bars[0]
+        last_bar = bars[-1]
+        text_before = clean_text[start:first_bar]
         if not text_before.strip():
             edges = edges[1:]
-        if bars[-1] == end - 1:
+        if last_bar == end - 1:
             edges = edges[:-1]
     for left_edge, right_edge in itertools.pairwise(edges):
-        yield trim_range(clean_text, left_edge + 1, right_edge)
+        cell_start = left_edge + 1
+        yield trim_range(clean_text, cell_start, right_edge)
 
 
 def trim_range(text: str, start: int, end: int) -> Range:
@@ -156,7 +193,10 @@ def json_start(text: str, start: int = 0, end: int = sys.maxsize) -> int | None:
     """Where the JSON object or list begins that ``text[start:end]`` is; else None."""
     text_end = min(end, len(text))
     start, end = trim_range(text, start, text_end)
-    if start >= end or text[start] not in "{[":
+    if start >= end:
+        return None
+    first_character = text[start]
+    if first_character not in "{[":
         return None
     parsed_value = parse_json_at(text, start)
     if parsed_value is None:

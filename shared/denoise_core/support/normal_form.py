@@ -8,22 +8,24 @@ find a quotation. Both keep where each character was.
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from denoise_core.spans import Range
+from denoise_core.spans import Range, RangeTuple
 from denoise_core.text.delimit import WITHOUT_INVISIBLE
 from denoise_core.weighted_cache import cache_by_bytes
 
-_HYPHENS = "-\u2010\u00ad"
-_UNIFIED = WITHOUT_INVISIBLE | str.maketrans(
-    dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
-    | dict.fromkeys("“”„‟«»〝〞", '"')
-    | dict.fromkeys("‘’‚‛", "'")
-)
+# A hyphen and a line break inside a word.
+_WORD_BREAK = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad](?=\s*\n)\s+(?=\S)")
+_CITED_NUMBER = re.compile(r"\[\d{1,3}\]")
+_UNIFIED_HYPHENS = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+_UNIFIED_QUOTES = dict.fromkeys("“”„‟«»〝〞", '"')
+_UNIFIED_APOSTROPHES = dict.fromkeys("‘’‚‛", "'")
+_UNIFIED_MARKS = _UNIFIED_HYPHENS | _UNIFIED_QUOTES | _UNIFIED_APOSTROPHES
+_UNIFIED = WITHOUT_INVISIBLE | str.maketrans(_UNIFIED_MARKS)
 _MEASURE_SIGNS = "%‰°+±×÷=≤≥≠≈"  # punctuation that changes what a number says
-_MAX_CITED_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,46 +34,32 @@ class NormalText:
 
     Attributes:
         text: The normal form.
-        origin_starts: For each of its characters, where its origin begins in the original.
-        origin_ends: Where that origin ends.
+        origins: For each of its characters, the range of the original it comes from.
     """
 
     text: str
-    origin_starts: tuple[int, ...]
-    origin_ends: tuple[int, ...]
+    origins: RangeTuple
 
     def original_range(self, start: int, end: int) -> Range:
         """The characters of the original from which ``[start, end)`` comes."""
-        return self.origin_starts[start], self.origin_ends[end - 1]
+        first_origin = self.origins[start]
+        last_origin = self.origins[end - 1]
+        return first_origin[0], last_origin[1]
 
 
-class _TextBuilder:
-    """Collects characters with their origin; white space becomes single blanks."""
-
-    def __init__(self) -> None:
-        self.characters: list[str] = []
-        self.origin_starts: list[int] = []
-        self.origin_ends: list[int] = []
-
-    def add(self, text: str, start: int, end: int) -> None:
-        """Add the characters that come from ``[start, end)`` of the original."""
-        for character in text:
+def _build_text(clusters: Iterable[tuple[Range, str]]) -> NormalText:
+    """Join what is shown of each range; white space becomes single blanks."""
+    characters: list[str] = []
+    origins = []
+    for origin, shown_text in clusters:
+        for character in shown_text:
             is_blank = character.isspace()
-            if is_blank and self.characters[-1:] in ([], [" "]):
+            if is_blank and characters[-1:] in ([], [" "]):
                 continue
-            shown_character = character
-            if is_blank:
-                shown_character = " "
-            self.characters.append(shown_character)
-            self.origin_starts.append(start)
-            self.origin_ends.append(end)
-
-    def build(self) -> NormalText:
-        """The text, without a blank at its end."""
-        text = "".join(self.characters).rstrip()
-        origin_starts = tuple(self.origin_starts)
-        origin_ends = tuple(self.origin_ends)
-        return NormalText(text, origin_starts, origin_ends)
+            characters.append(" " if is_blank else character)
+            origins.append(origin)
+    text = "".join(characters).rstrip()
+    return NormalText(text, tuple(origins))
 
 
 def normalize_text(text: str) -> NormalText:
@@ -83,21 +71,20 @@ def normalize_text(text: str) -> NormalText:
     >>> normalize_text("Cafe\u0301 “at\n the cor-\nner”").text
     'Café "at the corner"'
     """
-    builder = _TextBuilder()
-    for start, end, shown_text in _shown_clusters(text):
-        builder.add(shown_text, start, end)
-    return builder.build()
+    return _build_text(_shown_clusters(text))
 
 
-def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield each character with its accents: start, end, and how it is shown."""
+def _shown_clusters(text: str) -> Iterator[tuple[Range, str]]:
+    """Yield each character with its accents: its range, and how it is shown."""
     start = 0
     while start < len(text):
-        end = _broken_word_end(text, start)
-        if end:
-            yield start, end, ""
-            start = end
-            continue
+        broken_word = _WORD_BREAK.match(text, start)
+        if broken_word:
+            next_start = broken_word.end()
+            if text[next_start].islower():
+                yield broken_word.span(), ""
+                start = next_start
+                continue
         end = start + 1
         while end < len(text) and _continues_cluster(text[end]):
             end += 1
@@ -107,7 +94,7 @@ def _shown_clusters(text: str) -> Iterator[tuple[int, int, str]]:
             cluster = composed_text.translate(_UNIFIED)
         elif not cluster.isprintable() and not cluster.isspace():
             cluster = ""
-        yield start, end, cluster
+        yield (start, end), cluster
         start = end
 
 
@@ -115,28 +102,12 @@ def _continues_cluster(character: str) -> bool:
     """Whether a character is an accent or a later part of a Hangul syllable."""
     if character < "\u0300":
         return False
-    is_hangul_part = "\u1160" <= character <= "\u11ff"
-    if is_hangul_part:
+    if "\u1160" <= character <= "\u11ff":
         return True
     return unicodedata.combining(character) > 0
 
 
-def _broken_word_end(text: str, start: int) -> int:
-    """The end of a hyphen and line break inside a word; 0 where there is none."""
-    is_after_letter = start > 0 and text[start - 1].isalpha()
-    if text[start] not in _HYPHENS or not is_after_letter:
-        return 0
-    end = start + 1
-    while end < len(text) and text[end].isspace():
-        end += 1
-    has_line_break = "\n" in text[start:end]
-    next_character = text[end : end + 1]
-    if has_line_break and next_character.islower():
-        return end
-    return 0
-
-
-@cache_by_bytes("folded texts", 16 * 2**20, bytes_per_character=60)
+@cache_by_bytes("folded texts", 16 * 2**20, bytes_per_character=80)
 def fold_text(text: str) -> NormalText:
     """Fold a text to words between single blanks, for finding quotations.
 
@@ -147,29 +118,15 @@ def fold_text(text: str) -> NormalText:
     'the wellknown tower 5.5 %'
     """
     normal = normalize_text(text)
-    builder = _TextBuilder()
-    skipped_end = 0
-    for position in range(len(normal.text)):
-        if position < skipped_end:
-            continue
-        skipped_end = _bracketed_number_end(normal.text, position)
-        folded = _fold_character(normal.text, position)
-        start, end = normal.original_range(position, position + 1)
-        builder.add(folded, start, end)
-    return builder.build()
+    visible_text = _CITED_NUMBER.sub(_blank_match, normal.text)
+    positions = range(len(visible_text))
+    folded_characters = [_fold_character(visible_text, n) for n in positions]
+    folded_clusters = zip(normal.origins, folded_characters, strict=False)
+    return _build_text(folded_clusters)
 
 
-def _bracketed_number_end(text: str, position: int) -> int:
-    """The end of a number in brackets that begins here; 0 where there is none."""
-    if text[position] != "[":
-        return 0
-    closing = text.find("]", position, position + _MAX_CITED_DIGITS + 2)
-    if closing < 0:
-        return 0
-    inner_text = text[position + 1 : closing]
-    if not inner_text.isdecimal():
-        return 0
-    return closing + 1
+def _blank_match(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def _fold_character(text: str, position: int) -> str:
@@ -178,14 +135,17 @@ def _fold_character(text: str, position: int) -> str:
     category = unicodedata.category(character)
     if category[0] in "LNM":
         return character.casefold()
+    next_position = position + 1
     before = text[position - 1 : position]
-    after = text[position + 1 : position + 2]
-    if character in "-'" and before.isalpha() and after.isalpha():
-        return ""
+    after = text[next_position : next_position + 1]
+    if character in "-'":
+        is_inside_word = before.isalpha() and after.isalpha()
+        if is_inside_word:
+            return ""
     if category == "Sc" or character in _MEASURE_SIGNS:
         return character
     if character == "<":  # less than: a number follows, perhaps behind a blank
-        after = text[position + 1 : position + 3].lstrip()[:1]
+        after = text[next_position : next_position + 2].lstrip()[:1]
         changes_number = True
     elif character == "-":
         changes_number = not before.isalnum()

@@ -53,6 +53,8 @@ def check_quotations(
     answer: str,
     passages: Sequence[Passage],
     provided: Sequence[ProviderCitation] = (),
+    *,
+    is_numbered: bool = True,
 ) -> tuple[Quotation, ...]:
     """Locate each quotation of an answer, and each sentence that a citation follows.
 
@@ -69,6 +71,7 @@ def check_quotations(
         answer: The answer, as the model wrote it.
         passages: The evidence, in the order in which citations count it.
         provided: The citations that came along with the answer's text.
+        is_numbered: See `find_citations`.
 
     Returns:
         The quotations in order. What is `verbatim` is proven; nothing here says that a
@@ -76,21 +79,26 @@ def check_quotations(
     """
     passage_ids = [passage.id for passage in passages]
     parsed_answer = parse_answer(answer, ids=passage_ids)
-    citations = find_citations(answer, passages, provided)
-    clean_text = normalize_line_breaks(citable_text(parsed_answer))
+    citations = find_citations(answer, passages, provided, is_numbered=is_numbered)
+    answer_text = citable_text(parsed_answer)
+    clean_text = normalize_line_breaks(answer_text)
     quoted_ranges = list(_quoted_ranges(clean_text))
     quotations = []
     for start, end in quoted_ranges:
-        if _count_words(clean_text[start:end]) >= MIN_WORDS:
+        word_count = _count_words(clean_text[start:end])
+        if word_count >= MIN_WORDS:
             cited_ids = _ids_cited_for(start, end, parsed_answer.units, citations)
             text = answer[start:end]
             status, spans = _locate_quotation(text, passages, cited_ids)
-            quotations.append(Quotation(text, start, end, status, spans))
+            quotation = Quotation(text, start, end, status, spans)
+            quotations.append(quotation)
     for citation in citations:
         if citation.unknown:
             start = citation.start
             end = citation.end
-            quotations.append(Quotation(answer[start:end], start, end, "nowhere"))
+            text = answer[start:end]
+            unknown_citation = Quotation(text, start, end, "nowhere")
+            quotations.append(unknown_citation)
     for unit in parsed_answer.units:
         start = unit.start
         end = unit.end
@@ -101,7 +109,9 @@ def check_quotations(
         cited_ids = _ids_cited_for(start, end, [unit], citations)
         status, spans = _locate_quotation(unit.text, passages, cited_ids)
         if status in ("verbatim", "misattributed"):
-            quotations.append(Quotation(answer[start:end], start, end, status, spans))
+            text = answer[start:end]
+            cited_sentence = Quotation(text, start, end, status, spans)
+            quotations.append(cited_sentence)
     quotations.sort(key=lambda quotation: quotation.start)
     return tuple(quotations)
 
@@ -128,7 +138,8 @@ def _quoted_ranges(text: str) -> Iterator[Range]:
     while position < len(text):
         end = _closing_position(text, position)
         if end:
-            yield position + 1, end
+            quoted_start = position + 1
+            yield quoted_start, end
             position = end
         position += 1
 
@@ -197,7 +208,8 @@ def _ids_cited_for(
             continue
         for citation in unit_citations(unit, citations):
             ids += citation.ids
-    return tuple(dict.fromkeys(ids))
+    unique_ids = dict.fromkeys(ids)
+    return tuple(unique_ids)
 
 
 def _locate_quotation(
@@ -208,13 +220,15 @@ def _locate_quotation(
     plain_text = plain_text.replace(f"[{_ELISION}]", _ELISION)
     parts = []
     for part in plain_text.split(_ELISION):
-        if fold_text(part).text:
+        folded_part = fold_text(part)
+        if folded_part.text:
             parts.append(part)
     cited_first = sorted(passages, key=lambda passage: passage.id not in cited_ids)
     for passage in cited_first:
         spans = _locate_parts(parts, passage)
         if spans is not None:
-            if cited_ids and passage.id not in cited_ids:
+            is_uncited = passage.id not in cited_ids
+            if cited_ids and is_uncited:
                 return "misattributed", spans
             return "verbatim", spans
     folded = fold_text(text)
@@ -231,11 +245,14 @@ def _locate_parts(parts: Sequence[str], passage: Passage) -> tuple[Span, ...] | 
     Several parts must be in one sentence, in their order.
     """
     if len(parts) == 1:
-        span = find_words(parts[0], passage.text)
-        if span is not None:
-            return (Span(passage.id, *span),)
+        only_part = parts[0]
+        text_range = find_words(only_part, passage.text)
+        if text_range is not None:
+            part_span = Span(passage.id, *text_range)
+            return (part_span,)
         header = passage_header(passage)
-        if find_words(parts[0], header) is None:
+        header_range = find_words(only_part, header)
+        if header_range is None:
             return None
         return ()
     for sentence_start, sentence_end in evidence_ranges(passage.text):
@@ -266,28 +283,19 @@ def _locate_pieces(
         longest_span: Span | None = None
         words_left = words[position:]
         for passage in passages:
-            run_length, span = _longest_run(words_left, passage)
-            if run_length > longest_run:
-                longest_run = run_length
-                longest_span = span
+            folded = fold_text(passage.text)
+            passage_words = folded.text.split()
+            word_runs = matching_runs(words_left, passage_words)
+            start, end = next(word_runs, (0, 0))
+            if start or end < _MIN_PIECE_WORDS or end <= longest_run:
+                continue
+            run_text = " ".join(words_left[:end])
+            run_range = find_words(run_text, passage.text)
+            if run_range is not None:
+                longest_run = end
+                longest_span = Span(passage.id, *run_range)
         if longest_span is None:
             return ()
         spans.append(longest_span)
         position += longest_run
     return tuple(spans)
-
-
-def _longest_run(words: Sequence[str], passage: Passage) -> tuple[int, Span | None]:
-    """How many of the first words a passage has in a row, at least three, and where."""
-    folded = fold_text(passage.text)
-    passage_words = folded.text.split()
-    runs = matching_runs(words, passage_words)
-    start, end = next(runs, (0, 0))
-    if start != 0 or end < _MIN_PIECE_WORDS:
-        return 0, None
-    run_text = " ".join(words[:end])
-    run_range = find_words(run_text, passage.text)
-    if run_range is None:
-        return 0, None
-    span = Span(passage.id, *run_range)
-    return end, span

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
@@ -44,7 +45,7 @@ from denoise_core.text.delimit import (
     wrap_in_envelope,
 )
 from denoise_core.text.facts import Difference, find_differences
-from denoise_core.types import Message, Passage
+from denoise_core.types import Message, Passage, type_name
 
 VERSION = 2
 _ANSWER_KINDS = """answers: it gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; also where there is no question.
@@ -121,11 +122,16 @@ class LLMJudge(FlowJudge):
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> Flow[AnswerVerdict]:
         """Ask the model once for each part of the answer, then for what is missing."""
-        answer, units = _claimed_units(question, claims, passages)
-        provided = claims.citations if isinstance(claims, AnswerClaims) else ()
+        if not isinstance(claims, AnswerClaims):
+            raise InputError(
+                f"LLMJudge reads a whole answer: expected AnswerClaims, got {type_name(claims)}"
+            )
+        answer = claims.answer
+        passage_ids = [passage.id for passage in passages]
+        units = parse_answer(answer, question, ids=passage_ids).shown_units
         evidence = LabelledEvidence(passages)
         all_numbers = range(1, len(units) + 1)
-        known_lines = self.known_lines(answer, units, provided, evidence)
+        known_lines = self.known_lines(answer, units, claims.citations, evidence)
         replies = UnitReplies(dict(known_lines))
         open_numbers = [number for number in all_numbers if number not in known_lines]
         parts = [
@@ -145,7 +151,12 @@ class LLMJudge(FlowJudge):
             shown_evidence = _named_evidence(known_lines, evidence)
         calls = len(parts)
         calls += yield from self._ask_again(question, units, replies, shown_evidence)
-        self._log_unread(units, replies)
+        if len(replies.lines) < len(units):
+            log_fallback(
+                "LLMJudge",
+                "its replies could not be read",
+                "what they do not judge is unknown",
+            )
         if shown_evidence is not evidence:
             replies.labels = ()  # of evidence that is numbered anew
         verdict = combine_replies(question, answer, units, replies, evidence)
@@ -171,14 +182,6 @@ class LLMJudge(FlowJudge):
         messages = unit_prompt(question, units, evidence, task=ANSWER_TASK)
         yield from self._read_lines(messages, (), replies)
         return 1
-
-    def _log_unread(self, units: Sequence[AnswerUnit], replies: UnitReplies) -> None:
-        if len(replies.lines) < len(units):
-            log_fallback(
-                "LLMJudge",
-                "its replies could not be read",
-                "what they do not judge is unknown",
-            )
 
     def _read_lines(
         self,
@@ -228,23 +231,6 @@ def unit_prompt(
     if request:
         parts.append(request)
     return (Message("system", EVIDENCE_SYSTEM), Message("user", "\n\n".join(parts)))
-
-
-def _claimed_units(
-    question: str, claims: Sequence[Claim], passages: Sequence[Passage]
-) -> tuple[str, tuple[AnswerUnit, ...]]:
-    """An answer and its units; of claims without their answer, the claims."""
-    if isinstance(claims, AnswerClaims):
-        passage_ids = [passage.id for passage in passages]
-        parsed_answer = parse_answer(claims.answer, question, ids=passage_ids)
-        return claims.answer, parsed_answer.shown_units
-    answer = ""
-    units = []
-    for claim in claims:
-        answer = answer.ljust(claim.start) + claim.text
-        unit = AnswerUnit("sentence", claim.full_text, claim.start, claim.end)
-        units.append(unit)
-    return answer, tuple(units)
 
 
 def _named_evidence(

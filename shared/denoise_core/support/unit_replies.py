@@ -11,14 +11,14 @@ no line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
 
 from denoise_core.errors import UnparsableReply
+from denoise_core.support.citation_marks import named_labels
 from denoise_core.support.judging import AnswerKind
-from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.replies import strip_reasoning
 
 UnitVerdict: TypeAlias = Literal[
@@ -37,21 +37,22 @@ _SYNONYMS: Mapping[str, UnitVerdict] = {
     "unsupported": "not_stated",
     "noclaim": "no_claim",
 }
-_LABEL_KINDS = frozenset(("label", "range", "number"))
 # What may follow a verdict that lets a unit or an answer pass: words could take it back.
 _DETAIL_KINDS: Mapping[str, frozenset[str]] = {
-    "supported": _LABEL_KINDS,
-    "inferred": _LABEL_KINDS,
-    "no_claim": _LABEL_KINDS | {"words"},
-    "answers": _LABEL_KINDS | {"words"},
+    "supported": frozenset(("labels",)),
+    "inferred": frozenset(("labels",)),
+    "no_claim": frozenset(("labels", "words")),
+    "answers": frozenset(("labels", "words")),
 }
-_QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“", "«": "»"}
 _FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
-# Marks that a number or a word may have inside: blanks, or a dash between two tokens.
-_SEPARATORS = str.maketrans(",:/'’`_-‐‑", "       –––")
+# Quoted words, a label or number or a range of them, and words; digits that name no unit
+# and no sentence are a word, and so is a question mark: a verdict that is asked is none.
+_TOKEN = re.compile(
+    r'"(?P<straight>[^"]*)"?|[“„](?P<curly>[^”“]*)[”“]?|«(?P<angle>[^»]*)»?'
+    r"|(?P<labels>(?a:\d{1,3}(?:\.\d{1,3})?(?:\s?[-–—]\s?\d{1,3}(?:\.\d{1,3})?)?)(?!\.?\d))"
+    r"|(?P<word>[^\W_]+|[?？؟])"
+)
 _MAX_LINES = 2000
-_MAX_DIGITS = 12
-_MAX_RANGE = 60  # labels of one range
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,10 @@ class UnitReplies:
 
     def add_line(self, number: int, line: UnitLine) -> None:
         """Add the line of a unit; of two lines the worse one counts."""
-        lines = (line, self.lines.get(number, line))
-        self.lines[number] = min(lines, key=lambda x: _VERDICTS.index(x.verdict))
+        known_line = self.lines.get(number, line)
+        self.lines[number] = min(
+            line, known_line, key=lambda unit_line: _VERDICTS.index(unit_line.verdict)
+        )
 
     def add_answer_kind(self, kind: AnswerKind, labels: tuple[str, ...]) -> None:
         """Note what the answer does; of two the worse one counts."""
@@ -102,8 +105,9 @@ def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
         text = strip_reasoning(reply_text)
     except UnparsableReply:
         return replies  # it ends inside its reasoning
-    lines = text.split("\n", _MAX_LINES)
-    for line in lines[:_MAX_LINES]:
+    all_lines = text.split("\n", _MAX_LINES)
+    read_lines = all_lines[:_MAX_LINES]
+    for line in read_lines:
         scanned = _scan_line(line)
         if scanned is None:
             continue
@@ -118,94 +122,51 @@ def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
     return replies
 
 
-@dataclass(slots=True)
-class _Token:
-    """A piece of a line: a number, a label, a word or quoted words."""
-
-    kind: Literal["number", "label", "word", "words", "range"]
-    text: str
-
-
-# A question mark is a word: a verdict that is asked is none.
-_SIGN_KINDS: Mapping[str, Literal["range", "word"]] = {
-    **dict.fromkeys("-–—", "range"),
-    **dict.fromkeys("?？؟", "word"),
-}
-
-
 def _scan_line(
     line: str,
 ) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
     """Read a line as unit numbers, a verdict, labels and words; None if it is none."""
     tokens = []
-    for token in _tokenize_line(line):
-        if token.text not in _FILLERS:
-            tokens.append(token)
-    number_tokens = list(takewhile(lambda x: x.kind in ("number", "range"), tokens))
-    after_numbers = tokens[len(number_tokens) :]
-    name_tokens = list(takewhile(lambda x: x.kind in ("word", "range"), after_numbers))
-    details = after_numbers[len(name_tokens) :]
-    name = "_".join(token.text for token in name_tokens if token.kind == "word")
+    for match in _TOKEN.finditer(line):
+        kind = match.lastgroup or ""
+        text = match[kind]
+        if kind in ("word", "labels"):
+            text = text.casefold()
+        else:
+            kind = "words"
+        if text not in _FILLERS:
+            tokens.append((kind, text))
+    name_start = 0
+    while name_start < len(tokens) and tokens[name_start][0] == "labels":
+        name_start += 1
+    name_end = name_start
+    while name_end < len(tokens) and tokens[name_end][0] == "word":
+        name_end += 1
+    name_words = [text for _, text in tokens[name_start:name_end]]
+    name = "_".join(name_words)
     name = _SYNONYMS.get(name, name)
-    is_known = name in _VERDICTS or name in _ANSWER_KINDS
-    if not is_known:
+    details = tokens[name_end:]
+    detail_kinds = {kind for kind, _ in details}
+    if name not in _VERDICTS and name not in _ANSWER_KINDS:
         return None
-    detail_kinds = {token.kind for token in details}
-    if name in _DETAIL_KINDS and not detail_kinds <= _DETAIL_KINDS[name]:
+    allowed_kinds = _DETAIL_KINDS.get(name, detail_kinds)
+    if not detail_kinds <= allowed_kinds:
         return None
-    number_texts = _expand_ranges(number_tokens)
-    numbers = list(map(int, number_texts))
-    labels = tuple(label for label in _expand_ranges(details) if "." in label)
-    quoted_words = [token.text for token in details if token.kind == "words"]
-    words = ""
-    if quoted_words:
-        words = quoted_words[0]
-    return numbers, name, labels, words  # type: ignore[return-value]
+    numbers = _expand_labels(tokens[:name_start])
+    if not all(map(str.isdecimal, numbers)):
+        return None
+    detail_labels = _expand_labels(details)
+    labels = tuple(label for label in detail_labels if "." in label)
+    quoted_words = [text for kind, text in details if kind == "words"]
+    words = quoted_words[0] if quoted_words else ""
+    return list(map(int, numbers)), name, labels, words
 
 
-def _expand_ranges(tokens: Sequence[_Token]) -> Iterator[str]:
+def _expand_labels(tokens: Sequence[tuple[str, str]]) -> list[str]:
     """The numbers and labels among tokens; "1.2-1.4" is three of them, as "2-4" is."""
-    first_part: str | None = None  # a dash before the first number opens a list item
-    first_number = 0
-    is_range = False
-    for token in tokens:
-        if token.kind in ("label", "number"):
-            part, point, number = token.text.rpartition(".")
-            if is_range and part == first_part:
-                highest_number = first_number + _MAX_RANGE
-                last = min(int(number), highest_number)
-                for n in range(first_number + 1, last + 1):
-                    yield f"{part}{point}{n}"
-            else:
-                yield token.text
-            first_part = part
-            first_number = int(number)
-        is_range = token.kind == "range"
-
-
-def _tokenize_line(line: str) -> Iterator[_Token]:
-    """Yield the tokens of a line, in lower case; other marks only separate them."""
-    quoted_end = 0
-    for lexeme in tokenize_text(line.translate(_SEPARATORS)):
-        if lexeme.start < quoted_end:
-            continue
-        closing_mark = _QUOTATION_MARKS.get(lexeme.text)
-        if closing_mark is not None:
-            quoted_words, _, _ = line[lexeme.end :].partition(closing_mark)
-            yield _Token("words", quoted_words)
-            quoted_end = lexeme.end + len(quoted_words) + 1
-        elif lexeme.kind == "number":
-            for number_text in lexeme.text.split():
-                yield _Token(_number_kind(number_text), number_text)
-        elif lexeme.kind != "mark":
-            yield _Token("word", lexeme.folded_text)
-        elif lexeme.text in _SIGN_KINDS:
-            yield _Token(_SIGN_KINDS[lexeme.text], lexeme.text)
-
-
-def _number_kind(number_text: str) -> Literal["label", "number", "word"]:
-    """A label has one point; digits that name no unit and no sentence are a word."""
-    points = number_text.count(".")
-    if points > 1 or not number_text.isascii() or len(number_text) >= _MAX_DIGITS:
-        return "word"
-    return "label" if points else "number"
+    labels: list[str] = []
+    for kind, text in tokens:
+        if kind == "labels":
+            plain_text = text.replace("—", "-")
+            labels += named_labels(plain_text)
+    return labels

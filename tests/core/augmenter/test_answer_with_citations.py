@@ -1,6 +1,8 @@
 """One call answers and cites; code knows what repeats a cited sentence; the judge reads what is left."""
 
 import pytest
+from answer_forms import writer_and_judge
+from augmenter_doubles import prompts_of
 from envelopes import enclosed
 
 from denoise_core import Passage
@@ -8,7 +10,7 @@ from denoise_core.augmenter import (
     Outcome,
     answer_with_citations,
 )
-from denoise_core.support.quoting import ANSWER_TASK, TASK
+from denoise_core.support.quoting import ANSWER_TASK
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.token_budget import estimate_tokens
 
@@ -31,33 +33,10 @@ def words_judge():
     """Here the model that drafts judges, as in the product."""
 
 
-class Writer:
-    """Writes ``answer``; judges what it is asked about with ``verdict`` and ``kind``."""
-
-    def __init__(self, answer, verdict="not_stated", kind="answers"):
-        self.answer = answer
-        self.verdict = verdict
-        self.kind = kind
-        self.prompts = []
-
-    def model(self):
-        return FunctionLLM(self.reply)
-
-    def reply(self, messages):
-        prompt = messages[-1].content
-        self.prompts.append("\n\n".join(m.content for m in messages))
-        if ANSWER_TASK in prompt:
-            return self.kind
-        if TASK not in prompt:
-            return self.answer
-        units = dict(enclosed(prompt)[0])["answer"].splitlines()
-        lines = [f"{unit.partition(':')[0]} {self.verdict}" for unit in units]
-        return "\n".join([*lines, self.kind])
-
-
-def ask(answer, **options):
-    writer = Writer(answer, **options)
-    return answer_with_citations(writer.model(), QUESTION, PASSAGES), writer.prompts
+def ask(text, passages=PASSAGES, verdict="not_stated", **options):
+    """The answer of a model that writes the text and judges it, and the model's prompts."""
+    model = FunctionLLM(writer_and_judge(text, verdict, **options))
+    return answer_with_citations(model, QUESTION, passages), prompts_of(model)
 
 
 @pytest.mark.parametrize(
@@ -101,31 +80,6 @@ def test_true_sentences_that_do_not_answer_are_not_supported(kind, outcome):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "It was completed in 1801.",  # no citation
-        "It was completed in 1801 [1.1].",  # other words
-        "1801 [1.1]",
-        "The tower of Porto was completed in 1802 [1.1].",  # another number
-        "The tower of Porto was completed in 1801 [2.1].",  # another passage's sentence
-        "It was paid for by the king [1.2].",  # without the sentence's "not"
-        "The king was not paid for by it [1.2].",  # the same words
-        "The tower of Porto was completed in 1801 [1.99].",  # a label of nothing
-        "The tower of Porto was completed in 1801 [1].",  # a passage, no sentence
-        "The tower was completed before 1801 [1.1].",
-        "The bridge of Porto was completed in 1801 [1.1, 2.1].",  # values exchanged
-        "These are false:\n- The tower of Porto was completed in 1801 [1.1].",
-        "The tower [1.1].",  # words of the question
-    ],
-)
-def test_what_code_cannot_check_goes_to_the_judge(text):
-    answer, prompts = ask(text)
-    assert (answer.text, len(prompts)) == (text, 2)
-    assert TASK in prompts[1]
-    assert answer.outcome is Outcome.UNSUPPORTED
-
-
-@pytest.mark.parametrize(
     ("evidence", "text"),
     [
         ("The drug is not safe for children.", "The drug is safe for children [1.1]."),
@@ -145,14 +99,8 @@ def test_what_code_cannot_check_goes_to_the_judge(text):
     ],
 )
 def test_words_of_a_sentence_that_are_not_the_sentence_are_judged(evidence, text):
-    writer = Writer(text, verdict="contradicted 1.1")
-    passages = [Passage(evidence, "p")]
-    answer = answer_with_citations(
-        writer.model(),
-        "What is known?",
-        passages,
-    )
-    assert (answer.outcome, len(writer.prompts)) == (Outcome.UNSUPPORTED, 2)
+    answer, prompts = ask(text, [Passage(evidence, "p")], "contradicted 1.1")
+    assert (answer.outcome, len(prompts)) == (Outcome.UNSUPPORTED, 2)
 
 
 @pytest.mark.parametrize("verdict", ["not_stated", "contradicted 1.1"])

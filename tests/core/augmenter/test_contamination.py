@@ -15,6 +15,11 @@ def search(query, text="The archive is open on Mondays."):
     return RetrievedEvidence((Passage(text, query or "unknown"),), query)
 
 
+def counted(results, question=QUESTION):
+    """Of these searches those that count, once the draft was rejected."""
+    return drop_contaminated_searches(question, results, [REJECTED])
+
+
 @pytest.mark.parametrize(
     ("query", "counts"),
     [
@@ -25,30 +30,23 @@ def search(query, text="The archive is open on Mondays."):
     ],
 )
 def test_a_search_for_a_rejected_drafts_own_words_is_left_out(query, counts):
-    results = [search(query)]
-    assert drop_contaminated_searches(QUESTION, results, [REJECTED]) == (
-        tuple(results) if counts else ()
-    )
-    assert drop_contaminated_searches(QUESTION, results, []) == tuple(results)
+    results = (search(query),)
+    assert counted(results) == (results if counts else ())
+    assert drop_contaminated_searches(QUESTION, results, []) == results
 
 
 def test_what_an_earlier_search_brought_may_be_searched_for():
     first = search("tower finished", "Otto Brenner was its builder.")
     second = search("Otto Brenner tower")
-    assert drop_contaminated_searches(QUESTION, [first, second], [REJECTED]) == (
-        first,
-        second,
-    )
-    assert drop_contaminated_searches(QUESTION, [second], [REJECTED]) == ()
+    assert counted((first, second)) == (first, second)
+    assert counted((second,)) == ()
     suspect = search("Brenner 1912", "Otto Brenner was its builder.")
-    assert drop_contaminated_searches(QUESTION, [suspect, second], [REJECTED]) == ()
+    assert counted((suspect, second)) == ()
 
 
 def test_the_users_own_words_may_be_searched_for():
-    results = search("Brenner 1912")
-    assert drop_contaminated_searches(
-        f"{QUESTION} Brenner says 1912.", [results], [REJECTED]
-    ) == (results,)
+    results = (search("Brenner 1912"),)
+    assert counted(results, f"{QUESTION} Brenner says 1912.") == results
 
 
 def test_what_an_earlier_answer_rested_on_keeps_its_provenance():

@@ -1,44 +1,30 @@
 """Whoever writes the drafts, a chain, an agent, an engine or a text that stands: the loop is the same."""
 
-import asyncio
+from dataclasses import replace
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Chain, scripted
+from augmenter_doubles import RIGHT, WRONG, Chain, check_loop, scripted
 from augmenter_laws import check_answer
 
-from denoise_core import Budget, Passage, Usage
+from denoise_core import Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.drafting import DraftReply, FixedText, RetrievedEvidence
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever
 
 
-def run_both(make, question, drafter, **given):
-    """The answer of both drivers, which are the same."""
-    first = make().answer(question, drafter=drafter(), **given)
-    second = asyncio.run(make().aanswer(question, drafter=drafter(), **given))
-    for answer in (first, second):
-        check_answer(answer)
-    assert (first.text, first.outcome, first.memory) == (
-        second.text,
-        second.outcome,
-        second.memory,
-    )
-    return first
+def draft(text, passages, query=None, **about):
+    """What a drafter wrote from passages that it searched for."""
+    return DraftReply(text, retrieved=(RetrievedEvidence(passages, query),), **about)
 
 
 def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(
     passages, question
 ):
     message = object()
-    right = DraftReply(
-        RIGHT,
-        retrieved=(RetrievedEvidence(passages),),
-        origin=message,
-    )
-    chain = Chain(
-        DraftReply(WRONG, retrieved=(RetrievedEvidence(passages, question),)), right
-    )
+    right = draft(RIGHT, passages, origin=message)
+    chain = Chain(draft(WRONG, passages, question), right)
     answer = Augmenter().answer(question, drafter=chain)
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert answer.best.origin is message
@@ -56,25 +42,46 @@ def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(
     assert [p.id for p in answer.citations] == ["eiffel"]
 
 
+@pytest.mark.parametrize("giver", ["caller", "drafter"])
+def test_a_citation_counts_repeats_and_empty_passages(passages, question, giver):
+    eiffel, rome, _ = passages
+    again = replace(eiffel, id="again")
+    numbered = (rome, eiffel, Passage("", "x"), Passage("", "y"), again)
+    own, brought = (numbered, ()) if giver == "caller" else ((), numbered)
+    drafter = FixedText(RIGHT.replace("[1]", "[5]"), brought)
+    answer = Augmenter().answer(question, drafter=drafter, evidence=own)
+    assert answer.outcome is Outcome.SUPPORTED
+    assert answer.citations == (again,)
+
+
+def test_a_number_cites_a_passage_only_where_the_model_may_have_read_it(
+    passages, question
+):
+    for text, is_numbered in ((RIGHT, True), (f"{RIGHT} [7]", False)):
+        right = draft(text, passages, evidence_is_numbered=is_numbered)
+        answer = Augmenter().answer(question, drafter=Chain(right))
+        assert answer.outcome is Outcome.SUPPORTED
+        assert bool(answer.citations) is is_numbered
+        assert not answer.best.verdict.quotations or is_numbered
+        wrong = draft(WRONG, passages, evidence_is_numbered=is_numbered)
+        chain = Chain(wrong, right)
+        Augmenter().answer(question, drafter=chain)
+        assert ("nearest evidence: [" in chain.asked[1].feedback) is is_numbered
+
+
 def test_a_drafter_that_cannot_be_repeated_is_asked_once_unless_told(
     passages, question
 ):
     def agent():
-        return Chain(
-            DraftReply(WRONG, retrieved=(RetrievedEvidence(passages),)),
-            DraftReply(RIGHT),
-            repeatable=False,
-        )
+        return Chain(draft(WRONG, passages), DraftReply(RIGHT), repeatable=False)
 
-    answer = run_both(Augmenter, question, agent)
+    answer = check_loop(Augmenter, question, agent)
     assert (answer.outcome, answer.stop_reason) == (
         Outcome.UNSUPPORTED,
         StopReason.NOT_REPEATABLE,
     )
-    once = agent()
-    Augmenter().answer(question, drafter=once)
-    assert len(once.asked) == 1
-    second_answer = run_both(
+    assert answer.memory.draft_count == 1
+    second_answer = check_loop(
         lambda: Augmenter(limits=LoopLimits(rerun=True)), question, agent
     )
     assert second_answer.outcome is Outcome.SUPPORTED
@@ -97,8 +104,7 @@ def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effect
 def test_what_a_user_or_a_model_wrote_is_no_evidence(question, provenance):
     text = "The Eiffel Tower was completed in 1925."
     own = Passage(text, "own", provenance=provenance)
-    draft = DraftReply(text, retrieved=(RetrievedEvidence((own,)),))
-    by_drafter = run_both(Augmenter, question, lambda: Chain(draft))
+    by_drafter = check_loop(Augmenter, question, lambda: Chain(draft(text, [own])))
     by_source = Augmenter(scripted(text), ListRetriever([own])).answer(question)
     drafter = FixedText(text)
     at_hand = Augmenter().answer(question, drafter=drafter, evidence=[own])
@@ -143,66 +149,41 @@ NEWS = "It is 330 m high, of iron, painted every seven years, and open all year 
 @pytest.mark.parametrize(
     ("text", "query", "shown"),
     [
-        (f"Received: {ECHO}. OK.", ECHO, None),
-        ("Otto Brenner, 1925.", ECHO, None),
-        (f"{LONG_ECHO}? {NEWS}", LONG_ECHO, f"{' ' * len(LONG_ECHO)}? {NEWS}"),
-        (f"by Otto Brenner? {NEWS}", ECHO, f"by Otto Brenner? {NEWS}"),
+        (f"Received: {ECHO}. OK.", ECHO, []),
+        (f"Saved: {LONG_ECHO}. Summary: Otto Brenner, 1925.", LONG_ECHO, []),
+        (f"{ECHO}: 1,480 EUR", ECHO, [f"{' ' * len(ECHO)}: 1,480 EUR"]),
+        ("Otto Brenner, 1925.", ECHO, []),
+        (f"{LONG_ECHO}? {NEWS}", LONG_ECHO, [f"{' ' * len(LONG_ECHO)}? {NEWS}"]),
+        (f"by Otto Brenner? {NEWS}", ECHO, [f"by Otto Brenner? {NEWS}"]),
         (
             "The Eiffel Tower: completed 1889.",
             "The Eiffel Tower",
-            "The Eiffel Tower: completed 1889.",
+            ["The Eiffel Tower: completed 1889."],
         ),
     ],
 )
 def test_what_a_tool_only_says_back_is_no_evidence(question, text, query, shown):
     tool_passage = Passage(text, "tool", provenance="tool")
-    found = (RetrievedEvidence((tool_passage,), query),)
-    drafter = Chain(DraftReply(ECHO.capitalize(), retrieved=found))
-    answer = run_both(Augmenter, question, lambda: drafter)
+    drafter = Chain(draft(ECHO.capitalize(), [tool_passage], query))
+    answer = check_loop(Augmenter, question, lambda: drafter)
     assert answer.outcome is not Outcome.SUPPORTED
-    texts = [passage.text for passage in answer.memory.evidence]
-    assert texts == ([] if shown is None else [shown])
+    assert [passage.text for passage in answer.memory.evidence] == shown
+    parts = {part for part, _ in fallback_counts()}
+    assert shown == [text] or "Augmenter evidence" in parts
 
 
 def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
     wrong = f"{RIGHT} The Banana Company moved it to London in 1999."
-    answer = run_both(
-        Augmenter,
-        question,
-        lambda: FixedText(wrong, passages),
-    )
+    answer = check_loop(Augmenter, question, lambda: FixedText(wrong, passages))
     assert (answer.text, answer.outcome) == (wrong, Outcome.UNSUPPORTED)
     assert answer.stop_reason is StopReason.NOT_REPEATABLE
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
 
 
-def test_usage_is_what_the_models_report_however_many_calls_there_were(
-    passages, question
-):
-    draft = DraftReply(
-        RIGHT, Usage(70_000, 262), calls=5, retrieved=(RetrievedEvidence(passages),)
-    )
-    answer = Augmenter().answer(question, drafter=Chain(draft))
-    assert answer.trace.usage == Usage(70_000, 262)
-    assert count_calls(answer.trace) == 5
-    wrong = DraftReply(
-        WRONG, Usage(70_000, 262), calls=5, retrieved=(RetrievedEvidence(passages),)
-    )
-    for budget in (Budget(tokens=60_000), Budget(calls=5)):
-        chain = Chain(wrong)
-        spent = Augmenter(budget=budget).answer(question, drafter=chain)
-        assert spent.stop_reason is StopReason.BUDGET
-        assert len(chain.asked) == 1
-
-
 def test_a_tool_call_is_handed_back_as_it_is(passages, question):
-    call = DraftReply(
-        '{"name": "search", "args": {"q": "tower"}}',
-        judge=False,
-        retrieved=(RetrievedEvidence(passages),),
-    )
-    answer = run_both(Augmenter, question, lambda: Chain(call))
+    call = draft('{"name": "search", "args": {"q": "tower"}}', passages, judge=False)
+    answer = check_loop(Augmenter, question, lambda: Chain(call))
     assert (answer.text, answer.outcome) == (call.text, Outcome.UNKNOWN)
     assert answer.stop_reason is StopReason.UNJUDGED
 
@@ -216,22 +197,15 @@ def test_drafter_and_retriever_work_together(passages, question):
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):
-    def draft(year):
+    def draft_of(year):
         tower = {"name": "Eiffel Tower", "completed": f"completed in {year}"}
-        fields = {"tower": tower, "notes": None}
-        return DraftReply(
-            "",
-            fields=fields,
-            retrieved=(RetrievedEvidence(passages),),
-        )
+        return draft("", passages, fields={"tower": tower, "notes": None})
 
-    answer = run_both(
-        Augmenter,
-        question,
-        lambda: Chain(draft(1925), draft(1889)),
+    answer = check_loop(
+        Augmenter, question, lambda: Chain(draft_of(1925), draft_of(1889))
     )
     assert answer.outcome is Outcome.SUPPORTED
-    assert answer.best.fields == draft(1889).fields
+    assert answer.best.fields == draft_of(1889).fields
     (finding,) = answer.memory.attempts[0].verdict.findings
     assert "completed in 1925" in finding.text
 

@@ -1,6 +1,8 @@
 """Fault injection: any effect may fail or return nonsense at any point: an answer, or a mistake that is raised."""
 
+import pytest
 from augmenter_doubles import check_loop, next_outcome
+from faults import RAISED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from denoise_core import (
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.errors import is_user_error
+from denoise_core.support import judges
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.quoting import LLMJudge
 
@@ -27,13 +30,8 @@ EVIDENCE = (
 
 FAULTS = st.sampled_from(
     [
-        OSError("gone"),
-        TimeoutError(),
-        MemoryError("full"),
         BudgetExceeded("tokens", 1, 2),
-        KeyError("x"),
-        RecursionError(),
-        StopAsyncIteration(),
+        *(make() for name, make in RAISED.items() if name != "StopIteration"),
     ]
 )
 NONSENSE = st.sampled_from(
@@ -112,6 +110,14 @@ def outcomes(kind):
 UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_claim_at_a_time():
+    """A list of scores is played in the order of the calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judges, "_CLAIMS_AT_ONCE", 1)
+        yield
+
+
 @settings(max_examples=100)
 @given(
     outcomes(SERVED),
@@ -130,8 +136,7 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         utility = {
             "groundedness": Groundedness,
             "quoting": LLMJudge,
-            # one claim at a time: the list is played in the order of the calls
-            "function": lambda: FunctionJudge(Outside(scored).next, limit=1),
+            "function": lambda: FunctionJudge(Outside(scored).next),
         }[judge]()
         return Augmenter(
             Outside(reply_text),

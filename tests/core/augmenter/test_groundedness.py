@@ -1,16 +1,10 @@
 """Groundedness passes what its judge finds, and is unknown where nothing can be said or nobody judges."""
 
 import pytest
-from judging import TEXT, judged, memory
+from judging import TEXT, judged
 
-from denoise_core import run
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.support.check import has_no_answer
-
-
-def unjudged(candidate, *texts):
-    """What is said without a judge."""
-    return run(Groundedness().assess(memory(*texts), candidate))[0]
 
 
 @pytest.mark.parametrize(
@@ -32,15 +26,15 @@ def unjudged(candidate, *texts):
 def test_what_needs_no_judge_is_the_same_with_and_without_one(
     candidate, texts, outcome, kind
 ):
-    for verdict in (unjudged(candidate, *texts), judged(candidate, *texts)):
+    for utility in (None, Groundedness()):
+        verdict = judged(candidate, *texts, utility=utility)
         assert (verdict.outcome, verdict.kinds) == (outcome, {kind})
         assert verdict.reason
 
 
 def test_a_finding_says_where_its_claim_is_and_what_differs():
-    (finding,) = judged("It plays there. The club was founded in 1932.", TEXT).findings[
-        -1:
-    ]
+    verdict = judged("It plays there. The club was founded in 1932.", TEXT)
+    finding = verdict.findings[-1]
     assert (finding.start, finding.end, finding.kind) == (16, 45, "contradicted")
     assert [d.claimed_text for d in finding.differences] == ["1932"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from augmenter_doubles import scripted
-from growing_texts import passages_of
+from growing_texts import numbered_texts, passages_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,26 +38,25 @@ ROWS = tuple(
     Passage(text, f"rovers#row{number}", metadata={"title": "Rovers", "kind": "row"})
     for number, text in enumerate(CELLS)
 )
+
+
+def titled(text, passage_id, title, *aliases):
+    metadata = {"title": title, "aliases": aliases}
+    return Passage(text, passage_id, metadata=metadata)
+
+
 PAGES = (
-    Passage(
-        "Arden is a town on the Elk river.", "arden", metadata={"title": "Arden (town)"}
-    ),
-    Passage(
-        "Belmor is a town on the Fox river.", "belmor", metadata={"title": "Belmor"}
-    ),
-    Passage(
-        "A river rises in the hills and ends in a lake.",
-        "river",
-        metadata={"title": "River"},
-    ),
-    Passage(
-        "Rovers are a club whose players come from many homes.",
-        "club",
-        metadata={"title": "Rovers"},
-    ),
+    titled("Arden is a town on the Elk river.", "arden", "Arden (town)"),
+    titled("Belmor is a town on the Fox river.", "belmor", "Belmor"),
+    titled("A river rises in the hills and ends in a lake.", "river", "River"),
+    titled("Rovers are a club whose players come from many homes.", "club", "Rovers"),
 )
 CORPUS = ROWS + PAGES
 ASKED = "Which river is at the home of the Rovers player with cap 7?"
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
 
 
 def everything(retriever, query):
@@ -78,8 +77,8 @@ def test_bm25_finds_stems_titles_and_nothing_that_shares_no_word():
 
 def test_bm25_uses_stop_words_only_when_there_is_nothing_else():
     retriever = BM25Retriever([Passage("The Who", "who"), Passage("bananas", "b")])
-    assert [p.id for p in retriever.retrieve("the who")] == ["who"]
-    assert [p.id for p in retriever.retrieve("who ate the bananas")] == ["b"]
+    assert ids(retriever.retrieve("the who")) == ["who"]
+    assert ids(retriever.retrieve("who ate the bananas")) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_dense_search_is_the_same_without_the_extra(monkeypatch):
     with_faiss = DenseRetriever(passages, letters, k=3).retrieve("ab")
     monkeypatch.setitem(sys.modules, "faiss", None)
     without = DenseRetriever(passages, letters, k=3).retrieve("ab")
-    assert [passage.id for passage in without] == ["ab", "abc", "b"]
+    assert ids(without) == ["ab", "abc", "b"]
     assert without == with_faiss
 
 
@@ -180,11 +179,6 @@ def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
     assert not any(link.target_id == link.span.passage_id for link in links)
 
 
-def titled(text, passage_id, title, *aliases):
-    metadata = {"title": title, "aliases": aliases}
-    return Passage(text, passage_id, metadata=metadata)
-
-
 def test_of_several_bearers_of_a_name_the_surroundings_choose():
     passages = (
         titled("Mercury is a planet near the sun.", "planet", "Mercury (planet)"),
@@ -203,7 +197,7 @@ def test_of_several_bearers_of_a_name_the_surroundings_choose():
 
 
 def test_a_chain_brings_the_page_that_the_question_never_names():
-    plain = [p.id for p in BM25Retriever(CORPUS, k=2).retrieve(ASKED)]
+    plain = ids(BM25Retriever(CORPUS, k=2).retrieve(ASKED))
     assert "arden" not in plain
     first, second, *_ = everything(ChainRetriever(CORPUS, tokens=30), ASKED)
     assert {first.id, second.id} == {"rovers#row0", "arden"}
@@ -217,7 +211,7 @@ def test_a_link_through_a_hub_costs_more_than_a_rare_one():
         chains = find_chains(passages, scores, links)
         return next(c.score for c in chains if {p.id for p in c.passages} == {"0", "1"})
 
-    passages = [Passage(f"passage {n}", str(n)) for n in range(22)]
+    passages = passages_of(numbered_texts("passage {n}", 22))
     scores = np.zeros((2, 22), dtype=np.float32)
     scores[0, 0] = scores[1, 1] = 1.0
     rare = [Link(Span("0", 0, 1), "x", "1")]
@@ -265,7 +259,7 @@ def test_the_chain_denoiser_keeps_every_law():
         ASKED,
         CORPUS,
     )
-    assert [p.id for p in result.passages] == ["rovers#row0", "arden"]
+    assert ids(result.passages) == ["rovers#row0", "arden"]
     scores = [drop.score for drop in result.dropped]
     assert all(s is not None for s in scores)
 
@@ -274,7 +268,7 @@ def test_several_sources_are_asked_at_once_and_merged_by_rank():
     one, two = ListRetriever(PAGES[:2]), ListRetriever(PAGES[1:])
     memory = WorkingMemory("q")
     results, trace = run(Consolidator([one, two]).gather(memory))
-    assert [p.id for p in results.evidence] == ["arden", "belmor", "river", "club"]
+    assert ids(results.evidence) == ["arden", "belmor", "river", "club"]
     assert len(trace.events) == 2
 
 

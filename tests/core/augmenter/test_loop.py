@@ -17,15 +17,15 @@ from denoise_core.testing import ListRetriever
 
 
 def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_sees_it(
-    passages, question
+    build_loop, question
 ):
     long_claim = f"It was {'very ' * 100}high."
     wrong = " ".join([WRONG, long_claim, *["It is bad."] * 7])
-    model = scripted(wrong, RIGHT)
-    answer = Augmenter(model, ListRetriever(passages)).answer(question)
+    loop = build_loop(wrong, RIGHT)
+    answer = loop.answer(question)
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert [p.id for p in answer.citations] == ["eiffel"]
-    first, second = model.received_messages
+    first, second = loop.llm.received_messages
     assert all("1925" not in message.content for message in first)
     feedback = second[-1].content
     assert '"It was completed in 1925 [1].": ' in feedback
@@ -56,37 +56,12 @@ def test_without_evidence_nothing_the_model_says_is_supported(
     assert at_hand.outcome is Outcome.SUPPORTED
 
 
-def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_again(
-    passages, question
-):
-    order = (passages[2], passages[1], passages[0])
-    model = scripted(WRONG, WRONG, RIGHT.replace("[1]", "[2]"))
-    answer = Augmenter(
-        model,
-        ListRetriever(order),
-        denoiser=HalfDenoiser(),
-        policy=Rules(readmit=1, widen=False),
-    ).answer(question)
-    assert answer.outcome is Outcome.SUPPORTED
-    assert [[p.id for p in a.evidence] for a in answer.memory.attempts[:2]] == [
-        ["banana"],
-        ["banana", "eiffel"],
-    ]
-    assert [type(a) for a in answer.memory.actions][:4] == [
-        Search,
-        Draft,
-        Readmit,
-        Draft,
-    ]
-
-
 def test_what_is_still_unknown_after_more_evidence_ends_the_loop(passages, question):
     """Without this bound each abstention would restore another chunk and ask again."""
-    order = (passages[2], passages[1], passages[0])
     answer = check_loop(
         lambda: Augmenter(
             scripted('{"answer": null}', '{"answered": false}'),
-            ListRetriever(order),
+            ListRetriever(passages[::-1]),
             denoiser=HalfDenoiser(),
             policy=Rules(readmit=1, widen=False),
         ),
@@ -111,11 +86,3 @@ def test_new_evidence_gets_room_and_a_repeated_draft_another_try(question):
     assert answer.memory.draft_count == 3
     assert answer.stop_reason is StopReason.SENT
     assert "new" in [passage.id for passage in answer.memory.evidence]
-
-
-def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, question):
-    narrow, wide = ListRetriever(passages[1:]), ListRetriever(passages)
-    model = scripted(WRONG, RIGHT.replace("[1]", "[3]"))
-    answer = Augmenter(model, Consolidator(narrow, wide=(wide,))).answer(question)
-    assert answer.outcome is Outcome.SUPPORTED
-    assert [p.id for p in answer.memory.evidence] == ["rome", "banana", "eiffel"]

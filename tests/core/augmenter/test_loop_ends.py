@@ -1,7 +1,9 @@
 """Every run of the loop ends, for a reason that has a name, and what was paid for until then is sent."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Down, Scores, Script, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, Scores, Script, check_loop, scripted
+from faults import Faulty, faults_of
+from judging import replying
 
 from denoise_core import Budget
 from denoise_core.augmenter import (
@@ -12,12 +14,11 @@ from denoise_core.augmenter import (
     Rules,
     StopReason,
 )
-from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
+from denoise_core.augmenter.actions import Search
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import is_user_error
 from denoise_core.support.quoting import LLMJudge
-from denoise_core.testing import ListRetriever
 
 
 @pytest.mark.parametrize(
@@ -28,46 +29,29 @@ from denoise_core.testing import ListRetriever
         ("dcba", StopReason.ATTEMPTS, 4),
     ],
 )
-def test_drafts_that_bring_nothing_end_the_loop(
-    passages, question, drafts, reason, count
-):
-    scores = Scores(a=0.5, A=0.5, b=0.4, c=0.4, d=0.3)
-    if reason is StopReason.ATTEMPTS:
-        scores = Scores(a=0.6, b=0.5, c=0.4, d=0.3)
+def test_drafts_that_bring_nothing_end_the_loop(run_loop, drafts, reason, count):
+    scores = Scores(a=0.6, A=0.6, b=0.5, c=0.4, d=0.3)
     limits = LoopLimits(attempts=4, patience=2)
-
-    def make():
-        sources = ListRetriever(passages)
-        return Augmenter(
-            scripted(*drafts),
-            sources,
-            judge=scores,
-            limits=limits,
-        )
-
-    answer = check_loop(make, question)
-    assert (answer.text, answer.stop_reason) == ("a", reason)
-    assert answer.score == max(scores.scores.values())
+    answer = run_loop(*drafts, judge=scores, limits=limits)
+    assert (answer.text, answer.stop_reason, answer.score) == ("a", reason, 0.6)
     assert len(answer.memory.attempts) == count
 
 
 @pytest.mark.parametrize("calls", range(5))
 def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(
-    passages, question, calls
+    build_loop, question, calls
 ):
-    drafts = ("d", "dd", "ddd", "dddd")
-    model = scripted(*drafts)
-    retriever = ListRetriever(passages)
-    scores = {draft: len(draft) / 10 for draft in drafts}
-    answer = Augmenter(
-        model,
-        retriever,
-        judge=Scores(**scores),
+    drafts = "abcd"
+    loop = build_loop(
+        *drafts,
+        judge=Scores(a=0.1, b=0.2, c=0.3, d=0.4),
         budget=Budget(calls=calls),
         limits=LoopLimits(attempts=9),
         policy=Rules(widen=False),
-    ).answer(question)
-    assert len(model.received_messages) + len(retriever.queries) == calls
+    )
+    answer = loop.answer(question)
+    (retriever,) = loop.consolidator.sources
+    assert len(loop.llm.received_messages) + len(retriever.queries) == calls
     assert answer.stop_reason is StopReason.BUDGET
     if calls > 1:
         assert answer.outcome is Outcome.UNSUPPORTED
@@ -77,16 +61,8 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(
         assert "budget" in answer.text
 
 
-def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, question):
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(RIGHT),
-            ListRetriever(passages),
-            judge=LLMJudge(),
-            budget=Budget(calls=2),
-        ),
-        question,
-    )
+def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(run_loop):
+    answer = run_loop(RIGHT, judge=LLMJudge(), budget=Budget(calls=2))
     assert (answer.text, answer.outcome, answer.stop_reason) == (
         RIGHT,
         Outcome.UNKNOWN,
@@ -111,80 +87,49 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
     ],
 )
 def test_a_draft_withheld_because_its_judge_failed_is_no_abstention(
-    passages, question, judge, budget, outcome, reason
+    run_loop, judge, budget, outcome, reason
 ):
     """Its outcome was that of a model that says it does not know."""
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted("It was in 1889, they say."),
-            ListRetriever(passages),
-            judge=LLMJudge(scripted(judge)),
-            budget=budget,
-            limits=LoopLimits(unsupported="abstain"),
-        ),
-        question,
+    answer = run_loop(
+        "It was in 1889, they say.",
+        judge=replying(judge),
+        budget=budget,
+        limits=LoopLimits(unsupported="abstain"),
     )
     assert (answer.outcome, answer.stop_reason) == (outcome, reason)
     is_withheld = answer.text == QUESTION_ANSWERING.abstention_text
     assert is_withheld is (reason is not StopReason.ABSTAINED)
 
 
-def test_failing_parts_end_in_a_named_reason(passages, question):
-    class BrokenUtility:
-        def assess(self, memory, candidate):
-            raise ZeroDivisionError("judge")
+DOWN = Faulty(faults_of("any")["raises a lost connection"])
+BROKEN = Faulty(faults_of("any")["raises a division"])
 
-    class BrokenPolicy:
-        def choose(self, memory):
-            raise KeyError("policy")
 
-    good = ListRetriever(passages)
-    cases = [
-        (
-            lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])),
-            StopReason.RETRIEVER_ERROR,
-            Outcome.FAILED,
+def test_failing_parts_end_in_a_named_reason(run_loop, question):
+    answers = {
+        StopReason.RETRIEVER_ERROR: check_loop(
+            lambda: Augmenter(scripted(RIGHT), Consolidator([DOWN, DOWN])), question
         ),
-        (
-            lambda: Augmenter(scripted(OSError("down")), good),
-            StopReason.LLM_ERROR,
-            Outcome.FAILED,
-        ),
-        (
-            lambda: Augmenter(scripted("a", "b", "c"), good, judge=BrokenUtility()),
-            StopReason.JUDGE_ERROR,
-            Outcome.UNKNOWN,
-        ),
-        (
-            lambda: Augmenter(scripted(RIGHT), good, policy=BrokenPolicy()),
-            StopReason.POLICY_ERROR,
-            Outcome.FAILED,
-        ),
-    ]
-    for make, reason, outcome in cases:
-        answer = check_loop(make, question)
+        StopReason.LLM_ERROR: run_loop(OSError("down")),
+        StopReason.JUDGE_ERROR: run_loop(*"abc", judge=BROKEN),
+        StopReason.POLICY_ERROR: run_loop(RIGHT, policy=BROKEN),
+    }
+    for reason, answer in answers.items():
+        is_unknown = reason is StopReason.JUDGE_ERROR
+        outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
         assert (answer.stop_reason, answer.outcome) == (reason, outcome)
         assert answer.memory.failures
-        if reason is StopReason.RETRIEVER_ERROR:
-            assert "the search failed (OSError)" in answer.text
+    text = answers[StopReason.RETRIEVER_ERROR].text
+    assert "the search failed (ConnectionResetError)" in text
 
 
-def test_feedback_that_fails_does_not_end_the_loop(passages, question):
-    class Down:
-        def write(self, memory, candidate, verdict):
-            raise OSError("down")
-
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(WRONG, RIGHT), ListRetriever(passages), feedback=Down()
-        ),
-        question,
-    )
+def test_feedback_that_fails_does_not_end_the_loop(run_loop):
+    answer = run_loop(WRONG, RIGHT, feedback=DOWN)
     assert answer.text == RIGHT
-    assert answer.memory.failures == (("feedback", "OSError: down"),)
+    assert answer.memory.failures == (("feedback", "ConnectionResetError: gone"),)
 
 
-def test_mistakes_are_raised_whoever_makes_them(passages, question):
+def test_mistakes_are_raised_whoever_makes_them(build_loop, question):
     class Wrong:
         def assess(self, memory, candidate):
             return without_effects("yes")
@@ -192,55 +137,21 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
         def write(self, memory, candidate, verdict):
             raise TypeError("feedback")
 
-    good = ListRetriever(passages)
-    for make, message in (
+    for loop, message in (
         (
-            lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")),
+            build_loop(RIGHT, policy=Script("draft")),
             "must return an Action, got str",
         ),
-        (
-            lambda: Augmenter(scripted(RIGHT), good, judge=Wrong()),
-            "must return an AnswerVerdict, got str",
-        ),
-        (lambda: Augmenter(scripted(WRONG), good, feedback=Wrong()), "feedback"),
-        (lambda: Augmenter(scripted(PermissionError("no key")), good), "no key"),
+        (build_loop(RIGHT, judge=Wrong()), "must return an AnswerVerdict, got str"),
+        (build_loop(WRONG, feedback=Wrong()), "feedback"),
+        (build_loop(PermissionError("no key")), "no key"),
     ):
         with pytest.raises(Exception, match=message) as raised:
-            make().answer(question)
+            loop.answer(question)
         assert is_user_error(raised.value)
 
 
-def test_no_policy_can_loop_for_ever(passages, question):
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(RIGHT), ListRetriever(passages), policy=Script(Search())
-        ),
-        question,
-    )
+def test_no_policy_can_loop_for_ever(run_loop):
+    answer = run_loop(RIGHT, policy=Script(Search()))
     assert answer.stop_reason is StopReason.STEPS
     assert len(answer.memory.actions) == LoopLimits().steps
-
-
-@pytest.mark.parametrize(
-    ("actions", "outcome", "reason"),
-    [
-        ([Search(), Draft(), Send()], Outcome.UNSUPPORTED, StopReason.SENT),
-        ([Search(), Abstain()], Outcome.ABSTAINED, StopReason.ABSTAINED),
-        ([Search(), Draft(), Abstain()], Outcome.ABSTAINED, StopReason.ABSTAINED),
-        ([Abstain()], Outcome.ABSTAINED, StopReason.NO_EVIDENCE),
-    ],
-)
-def test_a_policy_may_send_or_abstain_early(
-    passages, question, actions, outcome, reason
-):
-    def make():
-        policy = Script(*actions)
-        return Augmenter(
-            scripted(WRONG),
-            ListRetriever(passages),
-            policy=policy,
-        )
-
-    answer = check_loop(make, question)
-    assert (answer.outcome, answer.stop_reason) == (outcome, reason)
-    assert (answer.text == WRONG) is (reason is StopReason.SENT)

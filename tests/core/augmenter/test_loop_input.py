@@ -41,9 +41,9 @@ def test_nothing_from_outside_can_close_its_block(passages):
 
 
 @pytest.mark.parametrize("question", ["", "  \n", None, 7])
-def test_a_question_without_text_is_refused_with_a_message(passages, question):
+def test_a_question_without_text_is_refused_with_a_message(build_loop, question):
     with pytest.raises(InputError, match="question: expected a text"):
-        Augmenter(scripted(RIGHT), ListRetriever(passages)).answer(question)
+        build_loop(RIGHT).answer(question)
 
 
 def test_settings_that_make_no_loop_are_refused(passages):
@@ -61,7 +61,7 @@ def test_settings_that_make_no_loop_are_refused(passages):
         (lambda: LoopLimits(evidence_tokens=0), "evidence_tokens=0"),
         (
             lambda: Augmenter(denoiser=HalfDenoiser()),
-            "without one there is nothing to denoise",
+            "denoiser= needs a retriever",
         ),
         (lambda: Augmenter().answer("Why?"), "nobody writes"),
         (
@@ -102,10 +102,3 @@ def test_evidence_from_a_generator_is_read_once(passages, question):
         assert [p.id for p in answer.memory.evidence] == ["eiffel", "rome", "banana"]
     verdict = check(question, RIGHT, (p for p in passages))
     assert verdict.kind == "no_judge"
-
-
-def test_equal_passages_are_shown_once_and_two_of_one_id_are_kept_apart(question):
-    found = (Passage("one", "x"), Passage("two", "x"), Passage("one", "x"))
-    answer = Augmenter(scripted("unknown"), ListRetriever(found)).answer(question)
-    shown = [(p.id, p.text) for p in answer.memory.evidence]
-    assert shown == [("x", "one"), ("x#2", "two")]

@@ -1,7 +1,7 @@
 """The paper's utilities: knowledge F1 of words, and self-criticism by a model, on replies as models write them."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
+from augmenter_doubles import RIGHT, WRONG, check_loop
 from judging import TEXT, judged
 
 from denoise_core.augmenter import (
@@ -77,13 +77,12 @@ def test_self_criticism_is_fed_back(passages, question):
     )
 
 
-def test_feedback_fires_on_a_draft_that_is_not_of_the_evidence(passages, question):
-    model = scripted("No idea whatsoever about that one.", RIGHT)
-    loop = Augmenter(
-        model,
-        ListRetriever(passages),
+def test_feedback_fires_on_a_draft_that_is_not_of_the_evidence(build_loop, question):
+    loop = build_loop(
+        "No idea whatsoever about that one.",
+        RIGHT,
         judge=KnowledgeF1(),
         limits=LoopLimits(attempts=2),
     )
     assert loop.answer(question).text == RIGHT
-    assert "few words of the evidence" in model.received_messages[1][-1].content
+    assert "few words of the evidence" in loop.llm.received_messages[1][-1].content

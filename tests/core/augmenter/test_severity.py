@@ -1,33 +1,20 @@
 """What is contradicted is written again; what is only not stated is sent as written, and marked."""
 
 import pytest
-from augmenter_doubles import check_loop, scripted
+from augmenter_doubles import check_loop
+from judging import replying
 
-from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
-from denoise_core.support.quoting import LLMJudge
-from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_core.augmenter import Outcome, StopReason
 
 RIGHT = "It was completed in 1889."
 BEYOND = "It has a lift."
 REFUSAL = "I could not find when the tower was completed."
 
 
-def judge_of(*replies):
-    """The judge of the product, whose model gives these replies in turn."""
-    return LLMJudge(scripted(*replies))
-
-
-def test_a_draft_with_something_not_stated_is_sent_as_written_and_marked(
-    passages, question
-):
+def test_a_draft_with_something_not_stated_is_sent_as_written_and_marked(run_loop):
     text = f"{RIGHT} {BEYOND}\n"
     reply = '1 supported 1.1\n2 not_stated "a lift"\nanswers'
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted(text), ListRetriever(passages), judge=judge_of(reply)
-        ),
-        question,
-    )
+    answer = run_loop(text, judge=replying(reply))
     assert (answer.text, answer.outcome, answer.stop_reason) == (
         text,
         Outcome.PARTLY_SUPPORTED,
@@ -41,25 +28,8 @@ def test_a_draft_with_something_not_stated_is_sent_as_written_and_marked(
     assert [event.tag for event in answer.trace.events].count("draft") == 1
 
 
-@pytest.mark.parametrize(
-    ("threshold", "outcome"),
-    [(0.5, Outcome.SUPPORTED), (0.6, Outcome.PARTLY_SUPPORTED)],
-)
-def test_the_threshold_decides_what_share_passes(
-    passages, question, threshold, outcome
-):
-    judge = judge_of("1 supported 1.1\n2 not_stated\nanswers")
-    loop = Augmenter(
-        scripted(f"{RIGHT} {BEYOND}"),
-        ListRetriever(passages),
-        judge=judge,
-        limits=LoopLimits(threshold=threshold),
-    )
-    assert loop.answer(question).outcome is outcome
-
-
 def test_a_contradicted_draft_is_written_again_and_never_sent_for_an_unjudged_one(
-    passages, question
+    build_loop, question
 ):
     for second_reply, outcome in (
         ("1 supported 1.1\nanswers", Outcome.SUPPORTED),
@@ -67,9 +37,8 @@ def test_a_contradicted_draft_is_written_again_and_never_sent_for_an_unjudged_on
     ):
 
         def make(second_reply=second_reply):
-            judge = judge_of('1 contradicted 1.1 "1925"\nanswers', second_reply)
-            drafts = scripted("It was completed in 1925.", RIGHT)
-            return Augmenter(drafts, ListRetriever(passages), judge=judge)
+            judge = replying('1 contradicted 1.1 "1925"\nanswers', second_reply)
+            return build_loop("It was completed in 1925.", RIGHT, judge=judge)
 
         answer = check_loop(make, question)
         assert (answer.text, answer.outcome) == (RIGHT, outcome)
@@ -77,24 +46,19 @@ def test_a_contradicted_draft_is_written_again_and_never_sent_for_an_unjudged_on
 
 @pytest.mark.parametrize("refusal", [REFUSAL, '{"answer": null}'])
 def test_a_refusal_that_the_evidence_answers_is_written_again(
-    passages, question, refusal
+    build_loop, passages, question, refusal
 ):
     """The paper's table 6: the first response declines although the knowledge answers."""
-    drafter = scripted(refusal, RIGHT)
-    replies = ("1 no_claim\nwrongly_abstains 1.1", "1 supported 1.1\nanswers")
-    answer = Augmenter(
-        drafter, ListRetriever(passages), judge=judge_of(*replies)
-    ).answer(question)
+    judge = replying("1 no_claim\nwrongly_abstains 1.1", "1 supported 1.1\nanswers")
+    loop = build_loop(refusal, RIGHT, judge=judge)
+    answer = loop.answer(question)
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
-    assert passages[0].text in drafter.received_messages[1][-1].content
+    assert passages[0].text in loop.llm.received_messages[1][-1].content
     tags = [event.tag for event in answer.trace.events]
     assert tags == ["search", "draft", "judge", "draft", "judge"]
 
 
-def test_a_falsehood_that_begins_with_we_is_judged(passages, question):
-    judge = FunctionLLM(lambda messages: '1 contradicted 1.1 "no tower"\nanswers')
-    loop = Augmenter(
-        scripted("We have no tower."), ListRetriever(passages), judge=judge
-    )
-    assert loop.answer(question).outcome is Outcome.UNSUPPORTED
-    assert judge.received_messages
+def test_a_falsehood_that_begins_with_we_is_judged(run_loop):
+    judge = replying('1 contradicted 1.1 "no tower"\nanswers')
+    answer = run_loop("We have no tower.", judge=judge)
+    assert answer.outcome is Outcome.UNSUPPORTED

@@ -5,13 +5,13 @@ import threading
 from contextlib import aclosing
 
 import pytest
-from augmenter_doubles import Pieces, scripted
+from augmenter_doubles import Pieces
 from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import quoting
 
-from denoise_core import Budget, Passage, Reply, Usage
+from denoise_core import Budget, Passage
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -49,26 +49,6 @@ def comparable(event):
     )
 
 
-def events(make, show):
-    """The events of the stream, after checking that async gives the same and the shown text adds up."""
-
-    async def collect():
-        return [event async for event in stream_verified(make(), QUESTION, show=show)]
-
-    results = list(stream_verified(make(), QUESTION, show=show))
-    assert [comparable(e) for e in results] == [
-        comparable(e) for e in asyncio.run(collect())
-    ]
-    *before, last = results
-    assert all(isinstance(e, TextReleased) for e in before)
-    check_answer(last.answer)
-    shown_events = "".join(e.text for e in before)
-    same = " ".join(shown_events.split()) == " ".join(last.answer.text.split())
-    assert isinstance(last, Revised) != same
-    assert isinstance(last, Finished) == same
-    return results
-
-
 @pytest.mark.parametrize("show", ["draft", "checked"])
 @pytest.mark.parametrize("calls", [3, 9])
 def test_each_draft_is_judged_exactly_once_within_the_budget(show, calls):
@@ -87,21 +67,6 @@ def test_each_draft_is_judged_exactly_once_within_the_budget(show, calls):
     assert is_spent is (calls == 3)
     drafts = len(last.answer.memory.attempts)
     assert len(judge.received_messages) == drafts - (is_spent and drafts > 1)
-
-
-@pytest.mark.parametrize("can_stream", [False, True])
-def test_usage_counts_however_the_model_replies(can_stream):
-    usage = Usage(11, 4)
-
-    def make():
-        model = scripted(Reply(GOOD, usage))
-        if can_stream:
-            model = Pieces(GOOD, usage=usage)
-        return Augmenter(model, ListRetriever(EVIDENCE))
-
-    *before, last = events(make, "draft")
-    assert (len(before) > 1) is can_stream
-    assert last.answer.trace.usage == usage
 
 
 def test_without_evidence_nothing_is_shown():
@@ -130,7 +95,21 @@ def test_a_judge_that_is_the_drafting_model_is_not_shown():
     st.sampled_from(["draft", "checked"]),
 )
 def test_the_text_shown_is_the_answer_or_one_correction_follows(drafts, size, show):
-    events(lambda: loop(*drafts, size=size), show)
+    def stream():
+        return stream_verified(loop(*drafts, size=size), QUESTION, show=show)
+
+    async def collect():
+        return [comparable(event) async for event in stream()]
+
+    events = list(stream())
+    assert list(map(comparable, events)) == asyncio.run(collect())
+    *before, last = events
+    assert all(isinstance(e, TextReleased) for e in before)
+    check_answer(last.answer)
+    shown_text = "".join(e.text for e in before)
+    same = shown_text.split() == last.answer.text.split()
+    assert isinstance(last, Revised) != same
+    assert isinstance(last, Finished) == same
 
 
 @pytest.mark.parametrize("leave", ["close", "cancel"])

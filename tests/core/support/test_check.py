@@ -3,14 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judging import replying
 
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check, parse_answer
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
-from denoise_core.support.quoting import LLMJudge
-from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
 
@@ -52,12 +51,7 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     answer, differing, quoted
 ):
     verdict = said(answer)
-    assert (verdict.supported, verdict.passed, verdict.kind, verdict.outcome) == (
-        None,
-        False,
-        "no_judge",
-        "unknown",
-    )
+    assert (verdict.kind, verdict.outcome) == ("no_judge", "unknown")
     assert "judge=" in verdict.reason
     claim = verdict.claims[0]
     assert [drop.claimed_text for drop in claim.differences] == differing
@@ -110,21 +104,12 @@ def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, i
 
 
 class Quoting(FlowJudge):
-    """A judge that finds every claim in the first passage, or says what it was made with."""
-
-    def __init__(self, supported=True, kind=""):
-        self.said = supported, kind
+    """A judge that finds every claim in the first passage."""
 
     def flow(self, question, claims, passages):
-        supported, kind = self.said
         quote = Quote(Span(passages[0].id, 0, 9), passages[0].text[:9])
         return AnswerVerdict.of_claims(
-            [
-                ClaimVerdict(
-                    c.text, c.start, c.end, supported, None, (quote,), kind=kind
-                )
-                for c in claims
-            ]
+            [ClaimVerdict(c.text, c.start, c.end, True, None, (quote,)) for c in claims]
         )
         yield
 
@@ -226,17 +211,6 @@ def test_a_number_behind_a_word_that_a_passage_has_is_its_own():
     assert citation.ids == ("b",)
 
 
-def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
-    """`[1]` named the second passage, whose id was "1", and not the first, which the prompt showed as 1."""
-    passages = [Passage("x", "0"), Passage("y", "1")]
-    assert [
-        c.ids for c in find_citations("So it is [1]. And [2]. And [0].", passages)
-    ] == [("0",), ("1",), ("0",)]
-    assert [
-        c.ids for c in find_citations("So it is [Source 2] and 【1†a】.", passages)
-    ] == [("1",), ("0",)]
-
-
 NEAREST = '{"answer": null, "nearest": "It is blue."}'
 
 
@@ -260,8 +234,7 @@ def test_json_that_declines_is_an_abstention_unless_it_is_refuted(
 ):
     """It was sent without a look, although the evidence answered, and its claims, too."""
     if isinstance(judge, str):
-        reply = f"1 no_claim\n{judge}"
-        judge = FunctionLLM(lambda messages: reply)
+        judge = replying(f"1 no_claim\n{judge}")
     verdict = check(
         "What is it?",
         answer,
@@ -303,7 +276,6 @@ ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14
 def test_laws_of_any_check(question, answer, text, header):
     passages = [Passage(text, "p", header=header), TOWER]
     results = check(question, answer, passages)
-    assert isinstance(results, AnswerVerdict)
     assert 0.0 <= results.score <= 1.0
     assert results.passed or results.reason
     texts = {p.id: p.text for p in passages}
@@ -328,18 +300,5 @@ def test_laws_of_any_check(question, answer, text, header):
     ],
 )
 def test_brackets_of_the_evidence_are_no_citations(text):
-    judge = LLMJudge(FunctionLLM(lambda messages: "1 supported 1.1\nanswers"))
+    judge = replying("1 supported 1.1\nanswers")
     assert check("What was it?", text, [Passage(text, "a")], judge=judge).passed
-
-
-def test_a_wrong_abstention_is_one_when_its_last_line_comes_late():
-    replies = iter(["1 no_claim", "wrongly_abstains 1.1"])
-    judge = LLMJudge(FunctionLLM(lambda messages: next(replies)))
-    passages = [Passage("The tower was built in 1889.", "a")]
-    verdict = check(
-        "When was it built?",
-        "I do not know.",
-        passages,
-        judge=judge,
-    )
-    assert (verdict.outcome, verdict.kind) == ("fail", "wrong_abstention")

@@ -8,7 +8,7 @@ import pytest
 from denoise_core import InputError, Passage
 from denoise_core.support import judges
 from denoise_core.support.check import as_judge
-from denoise_core.support.judges import FunctionJudge, read_verdict
+from denoise_core.support.judges import read_verdict
 from denoise_core.support.judging import AnswerClaims, Claim
 
 ANSWER = "the tower has floors. it was completed."
@@ -85,40 +85,14 @@ def test_what_is_no_pair_is_refused(value):
         read_verdict(value)
 
 
-def test_the_values_of_a_mapping_are_the_reason():
-    assert read_verdict((0.1, {"why": "no such year", "so": "compare"}))[2] == (
-        "no such year; compare"
-    )
-
-
 def test_a_function_reads_what_the_metadata_of_an_empty_passage_says():
     judge = judges.function_judge(lambda evidence: "completed: 1889" in evidence)
     passages = [Passage("", "a", None, {"completed": 1889}), Passage(" ", "b")]
     assert judge.judge("", CLAIMS[:1], passages).passed
 
 
-def test_once_a_claim_failed_no_other_is_begun_both_ways():
-    claim_texts = []
-
-    def fail(question, evidence, claim):
-        claim_texts.append(claim)
-        raise OSError("gone")
-
-    judge = FunctionJudge(fail, limit=1)
-    claims = [Claim("In 1889.", 0, 8), Claim("In 1890.", 9, 17)]
-    with pytest.raises(OSError, match="gone"):
-        judge.judge("When?", claims, [])
-    with pytest.raises(OSError, match="gone"):
-        asyncio.run(judge.ajudge("When?", claims, []))
-    assert claim_texts == ["In 1889."] * 2
-
-
 def test_slips_are_refused_with_what_to_write():
-    class Metric:
-        def measure(self, test_case):
-            return 1.0
-
-    for wrong in ("vectara/model", SaysFloors, Metric(), None, 3):
+    for wrong in ("vectara/model", SaysFloors, object(), None, 3):
         with pytest.raises(InputError, match="expected a function of question"):
             as_judge(wrong)
     judge = judges.function_judge(lambda question, evidence, claim: 1.0)

@@ -1,7 +1,7 @@
 """What a provider cites along with an answer's text counts as a bracket in it does."""
 
 import pytest
-from augmenter_doubles import Chain
+from augmenter_doubles import Chain, check_loop, scripted
 
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter, LoopLimits
@@ -11,7 +11,6 @@ from denoise_core.support import check, check_quotations
 from denoise_core.support.cited_units import CitationJudge
 from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ProviderCitation
-from denoise_core.testing import FunctionLLM
 
 PASSAGES = (
     Passage("The tower was completed in 1889. It is made of iron.", "tower"),
@@ -91,7 +90,7 @@ def test_what_names_no_source_cites_nothing():
 
 
 def test_it_counts_exactly_as_a_label_in_brackets():
-    judge = CitationJudge(FunctionLLM(lambda messages: "answers"))
+    judge = CitationJudge(scripted("answers"))
     citations = [cite(FIRST, FIRST), cite(SECOND, SECOND)]
     provided = check(
         QUESTION,
@@ -105,8 +104,8 @@ def test_it_counts_exactly_as_a_label_in_brackets():
     assert provided.passed
     assert [unit.quotes for unit in provided.units] == [u.quotes for u in inside.units]
     assert provided.calls == inside.calls == 1
-    assert [q.status for q in provided.quotations] == ["verbatim", "verbatim"]
-    assert [q.status for q in inside.quotations] == ["verbatim", "verbatim"]
+    for verdict in (provided, inside):
+        assert {q.status for q in verdict.quotations} == {"verbatim"}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +119,7 @@ def test_it_counts_exactly_as_a_label_in_brackets():
     ],
 )
 def test_a_wrong_citation_refutes_its_sentence_alone(citation, reason):
-    judge = CitationJudge(
-        FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
-    )
+    judge = CitationJudge(scripted("1 supported 1.1\n2 supported 2.1\nanswers"))
     verdict = check(
         QUESTION,
         ANSWER,
@@ -159,17 +156,12 @@ def test_quotations_show_a_cited_text_that_is_nowhere():
     assert statuses == [(words, "nowhere"), (SECOND, "verbatim")]
 
 
-async def test_the_loop_drafts_again_and_keeps_what_was_cited():
-    judge = CitationJudge(
-        FunctionLLM(lambda messages: "1 supported 1.1\n2 supported 2.1\nanswers")
-    )
+def test_the_loop_drafts_again_and_keeps_what_was_cited():
+    judge = CitationJudge(scripted("1 supported 1.1\n2 supported 2.1\nanswers"))
     right = (cite(FIRST, FIRST), cite(SECOND, SECOND))
     wrong = (cite(SECOND, "Visitors pay 14 euros."),)
     loop = Augmenter(judge=judge)
-    answer = loop.answer(QUESTION, drafter=citing_drafter(wrong, right))
-    drafter = citing_drafter(wrong, right)
-    async_answer = await loop.aanswer(QUESTION, drafter=drafter)
-    assert (async_answer.text, async_answer.memory) == (answer.text, answer.memory)
+    answer = check_loop(lambda: loop, QUESTION, lambda: citing_drafter(wrong, right))
     assert (answer.text, answer.outcome) == (ANSWER, "supported")
     assert [a.verdict.outcome for a in answer.memory.attempts] == ["fail", "pass"]
     assert "14 euros" in answer.memory.attempts[0].feedback

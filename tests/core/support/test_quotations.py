@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage
 from denoise_core.embedded.sample import sample_questions
-from denoise_core.support import check, check_quotations
+from denoise_core.support import check_quotations
 from denoise_core.support.answers import _parse_cached
 from denoise_core.support.normal_form import fold_text
 
@@ -130,7 +130,7 @@ def test_no_fabricated_quotation_is_verbatim_and_no_true_one_is_missed():
             assert is_verbatim is (text == true), (text, found)
 
 
-PIECES = ["“", "”", '"', "the", "tower", " ", "\n", "> ", "[1]", "1889", ".", "…", "ß"]
+PIECES = [*'“”" \n.…ß', "the", "tower", "> ", "[1]", "1889", "“1889 İ the tower”"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
@@ -155,10 +155,3 @@ def test_checking_takes_linear_time(unit):
         return lambda: check_quotations((unit * size)[:size], passages)
 
     assert slope(work, (2000, 4000, 8000)) < 1.6
-
-
-def test_every_verdict_has_them_with_and_without_a_judge():
-    answer = "It says “was completed in 1890”."
-    for judge in (None, lambda question, evidence, claim: 1.0):
-        verdict = check("When?", answer, PASSAGES, judge=judge)
-        assert [q.status for q in verdict.quotations] == ["nowhere"]

@@ -10,15 +10,13 @@ from envelopes import enclosed
 from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import judge_prompt
+from judging import judge_prompt, replying
 
-from denoise_core import Passage, run
-from denoise_core.runtime.budget import Budget
+from denoise_core import Passage
 from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.support import check
-from denoise_core.support.judging import AnswerClaims, Claim, ask_judge
 from denoise_core.support.labels import LabelledEvidence
-from denoise_core.support.quoting import ANSWER_TASK, MAX_UNITS, TASK, LLMJudge
+from denoise_core.support.quoting import MAX_UNITS, LLMJudge
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Span
 
@@ -36,11 +34,6 @@ PASSAGES = (
 )
 ANSWER = "The tower is in Paris. It was completed in **1890** [1]. Which one?"
 QUESTION = "When was the tower completed?"
-
-
-def replying(reply):
-    """The judge whose model always gives this reply."""
-    return LLMJudge(FunctionLLM(lambda messages: reply))
 
 
 def judged(*replies, answer=ANSWER, question=QUESTION):
@@ -64,20 +57,25 @@ def test_each_unit_gets_the_verdict_its_sentences_and_its_wrong_words():
     assert (verdict.answers_question, len(verdict.claims)) == (True, 2)
 
 
+ROW = "player,season,matches,goals\nArvo Lindh,2018/19,28,12"
+OPENS = "It opens at 9:30 pm."
+
+
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("source", "answer", "kind"),
     [
-        ("Lindh scored 12 goals in 2018/19.", ""),
-        ("Lindh scored 13 goals in 2018/19.", "differs"),
-        ("The two seasons were alike.", ""),
-        ("At first he scored 12 goals.", ""),
-        ("He scored 12 goals in 2017.", "differs"),
+        (ROW, "Lindh scored 12 goals in 2018/19.", ""),
+        (ROW, "Lindh scored 13 goals in 2018/19.", "differs"),
+        (ROW, "The two seasons were alike.", ""),
+        (ROW, "At first he scored 12 goals.", ""),
+        (ROW, "He scored 12 goals in 2017.", "differs"),
+        ("8:00 to 9:00", OPENS, "differs"),
+        ("It opens early.", OPENS, "differs"),
     ],
 )
-def test_digits_decide_and_number_words_do_not(answer, kind):
-    row = Passage("player,season,matches,goals\nArvo Lindh,2018/19,28,12", "t")
+def test_digits_and_times_decide_and_number_words_do_not(source, answer, kind):
     judge = replying("1 supported 1.1 1.2\nanswers")
-    verdict = check("How many goals?", answer, [row], judge=judge)
+    verdict = check("What is so?", answer, [Passage(source, "t")], judge=judge)
     assert verdict.units[0].kind == kind
     assert verdict.passed is (kind == "")
 
@@ -175,6 +173,8 @@ def test_a_missing_last_line_is_asked_for_once_then_the_answer_is_unknown():
         assert not replace(verdict, threshold=0.5).passed
     assert verdict.kind == "answer_not_judged"
     assert verdict.units[0].supported is True
+    late = judged("1 no_claim", "wrongly_abstains 1.1", answer="I do not know.")
+    assert (late.outcome, late.kind, late.calls) == ("fail", "wrong_abstention", 2)
     assert judged(lines, answer=answer, question="").passed
 
 
@@ -186,14 +186,6 @@ def test_a_reply_that_cannot_be_read_is_said_and_counted(reply):
     assert "could not be read" in verdict.reason
     kind = ("LLMJudge", "its replies could not be read")
     assert fallback_counts()[kind] == before.get(kind, 0) + 1
-
-
-def test_the_last_line_is_asked_for_behind_the_same_evidence():
-    llm = scripted("1 supported 1.1", "answers")
-    check(QUESTION, RIGHT[1], PASSAGES, judge=LLMJudge(llm))
-    first, second = (messages[1].content for messages in llm.received_messages)
-    assert second.startswith(first[: first.index(TASK)])
-    assert ANSWER_TASK in second
 
 
 def test_missing_units_are_asked_for_alone_behind_the_same_prefix():
@@ -212,39 +204,11 @@ def test_missing_units_are_asked_for_alone_behind_the_same_prefix():
 def test_a_long_answer_takes_several_calls_and_loses_no_unit():
     sentences = [f"It has {number} doors." for number in range(2 * MAX_UNITS + 3)]
 
-    def reply(messages):
-        request = messages[-1].content.rpartition("\n\n")[2]
-        words = request.rstrip(".").split()
-        numbers = range(int(words[-3]), int(words[-1]) + 1)
-        return "\n".join([f"{number} inferred 1.1" for number in numbers] + ["answers"])
-
-    verdict = check(
-        "",
-        " ".join(sentences),
-        PASSAGES,
-        judge=FunctionLLM(reply),
-    )
+    lines = [f"{number} inferred 1.1" for number in range(1, len(sentences) + 1)]
+    judge = replying("\n".join([*lines, "answers"]))
+    verdict = check("", " ".join(sentences), PASSAGES, judge=judge)
     assert (verdict.passed, verdict.calls) == (True, 3)
     assert [unit.text for unit in verdict.units] == sentences
-
-
-def test_the_model_of_the_run_judges_within_its_budget():
-    good = '1 supported 1.1\n2 contradicted 1.1 "1890"\n3 no_claim\nanswers'
-    flow = ask_judge(LLMJudge(), QUESTION, AnswerClaims(ANSWER), PASSAGES)
-    verdict, trace = run(flow, llm=scripted(good), budget=Budget(calls=1))
-    assert verdict.kind == "contradicted"
-    assert [event.tag for event in trace.events] == ["judge"]
-
-
-def test_claims_without_their_answer_are_judged_too():
-    claims = [Claim("in Paris", 10, 18), Claim("1890", 30, 34, "field", "year: 1890")]
-    llm = scripted('1 supported 1.1\n2 contradicted 1.1 "1890"\nanswers')
-    verdict = LLMJudge(llm).judge("", claims, PASSAGES)
-    assert [(unit.text, unit.supported) for unit in verdict.units] == [
-        ("in Paris", True),
-        ("1890", False),
-    ]
-    assert "2: year: 1890" in llm.received_messages[0][1].content
 
 
 def test_everything_that_is_not_ours_is_in_an_envelope_and_on_a_line_with_a_label():

@@ -29,13 +29,14 @@ def cited_state(answer: Answer) -> CitedState:
     best = answer.best
     if best is None or best.candidate != answer.text or best.is_abstention:
         return []
-    quoted_ids = {quote.span.passage_id for quote in best.verdict.quotes}
-    cited = list(cited_passages(best))
+    quotes = best.verdict.quotes
+    quoted_ids = {quote.span.passage_id for quote in quotes}
+    evidence_used = list(cited_passages(best))
     for passage in best.evidence:
         is_quoted = passage.id in quoted_ids
-        if is_quoted and passage not in cited:
-            cited.append(passage)
-    return _to_state(cited, answer.text)
+        if is_quoted and passage not in evidence_used:
+            evidence_used.append(passage)
+    return _to_state(evidence_used, answer.text)
 
 
 def merge_cited(states: Iterable[Any]) -> CitedState:
@@ -43,24 +44,31 @@ def merge_cited(states: Iterable[Any]) -> CitedState:
 
     What is no such state, as in a record of an earlier version, is left out.
     """
-    return _to_state(_read_passages(states))
+    passages = _read_passages(states)
+    return _to_state(passages)
 
 
 def conversation_evidence(states: Iterable[Any]) -> tuple[RetrievedEvidence, ...]:
     """What earlier answers rested on, as evidence for a draft; () if there is none."""
-    passages = _read_passages([merge_cited(states)])
-    return (RetrievedEvidence(passages),) if passages else ()
+    merged_state = merge_cited(states)
+    passages = _read_passages([merged_state])
+    if not passages:
+        return ()
+    earlier_evidence = RetrievedEvidence(passages)
+    return (earlier_evidence,)
 
 
 def _to_state(passages: Sequence[Passage], topic: str = "") -> CitedState:
     """The first passages within the bounds."""
-    kept, _ = truncate_to_budget(passages[:MAX_PASSAGES], MAX_TOKENS, topic)
+    first_passages = passages[:MAX_PASSAGES]
+    kept_passages, _ = truncate_to_budget(first_passages, MAX_TOKENS, topic)
     state = []
-    for passage in kept:
+    for passage in kept_passages:
+        shown_header = passage.header or title_of(passage)
         fields = {
             "id": passage.id,
             "text": passage.text,
-            "header": passage.header or title_of(passage),
+            "header": shown_header,
             "provenance": passage.provenance,
         }
         state.append(fields)
@@ -78,6 +86,8 @@ def _read_passages(states: Iterable[Any]) -> tuple[Passage, ...]:
                 passage: Passage = from_jsonable(Passage, {"id": "earlier", **fields})
             except (KeyError, TypeError, ValueError):
                 continue
-            if passage.text.strip():
+            has_text = passage.text.strip()
+            if has_text:
                 passages.setdefault(passage.text, passage)
-    return tuple(passages.values())
+    distinct_passages = passages.values()
+    return tuple(distinct_passages)

@@ -63,11 +63,15 @@ class DraftReply(Reply):
     Attributes:
         retrieved: The evidence collected while drafting.
         fields: Structured output, which is judged field by field. ``text`` is then its
-            JSON, and made from it when left empty.
+            JSON, and made from it when left empty; tool calls, which are not judged,
+            need none.
         judge: False returns the draft as it is: a tool call, an intermediate step.
         origin: What the adapter wants back with the attempt that is sent (a message, a
             response); not recorded.
         citations: What the model's provider cites along with the text.
+        evidence_is_numbered: Whether the model may have read the evidence as numbered
+            from 1, in this order. If not, as where tools number their own results, a
+            number in brackets cites a passage only by its id.
     """
 
     retrieved: tuple[RetrievedEvidence, ...] = ()
@@ -75,10 +79,11 @@ class DraftReply(Reply):
     judge: bool = True
     origin: Any = field(default=None, compare=False, repr=False)
     citations: tuple[ProviderCitation, ...] = ()
+    evidence_is_numbered: bool = True
 
     def __post_init__(self) -> None:
-        """Write ``fields`` as the text when there is none."""
-        if self.fields is not None and not self.text:
+        """Write ``fields`` that are judged as the text when there is none."""
+        if self.judge and self.fields is not None and not self.text:
             text = json.dumps(self.fields, ensure_ascii=False, default=str)
             object.__setattr__(self, "text", text)
 
@@ -141,7 +146,10 @@ class FixedText:
         fields: Mapping[str, Any] | None = None,
     ) -> None:
         passages = expect_passages(evidence, "evidence")
-        retrieved = (RetrievedEvidence(passages),) if passages else ()
+        retrieved: tuple[RetrievedEvidence, ...] = ()
+        if passages:
+            given_evidence = RetrievedEvidence(passages)
+            retrieved = (given_evidence,)
         self.drafted = DraftReply(text, calls=0, retrieved=retrieved, fields=fields)
 
     def draft(self, request: DraftRequest) -> DraftReply:
@@ -162,19 +170,23 @@ class DraftServer:
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Ask the drafter."""
-        return _to_draft_reply(self.drafter.draft(self.request))
+        reply = self.drafter.draft(self.request)
+        return _to_draft_reply(reply)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """Ask the drafter without blocking the event loop."""
-        return _to_draft_reply(await self.drafter.adraft(self.request))
+        reply = await self.drafter.adraft(self.request)
+        return _to_draft_reply(reply)
 
 
 def request_messages(request: DraftRequest) -> tuple[Message, ...]:
     """A request as messages, for the trace."""
-    messages = [*request.history, Message("user", request.question)]
+    question_message = Message("user", request.question)
+    messages = [*request.history, question_message]
     if request.rejected_draft:
-        messages.append(Message("assistant", request.rejected_draft))
-        messages.append(Message("user", request.feedback))
+        draft_message = Message("assistant", request.rejected_draft)
+        feedback_message = Message("user", request.feedback)
+        messages += [draft_message, feedback_message]
     return tuple(messages)
 
 
@@ -184,7 +196,6 @@ def _to_draft_reply(reply: object) -> DraftReply:
     if type(reply) is Reply:
         return DraftReply(reply.text, reply.usage)
     if not isinstance(reply, DraftReply):
-        raise TypeError(
-            f"Drafter.draft must return a DraftReply, got {type(reply).__name__}"
-        )
+        reply_type = type(reply).__name__
+        raise TypeError(f"Drafter.draft must return a DraftReply, got {reply_type}")
     return reply

@@ -65,13 +65,16 @@ def find_chains(
     Raises:
         InputError: For scores of another shape.
     """
-    if term_scores.shape[-1:] != (len(passages),):
+    passage_count = len(passages)
+    last_axes = term_scores.shape[-1:]
+    if last_axes != (passage_count,):
         raise InputError(
-            f"term_scores: expected shape (words, {len(passages)}), "
+            f"term_scores: expected shape (words, {passage_count}), "
             f"got {term_scores.shape}"
         )
     totals = term_scores.sum(0)
-    best_total = float(totals.max(initial=0))
+    highest_total = totals.max(initial=0)
+    best_total = float(highest_total)
     if best_total <= 0:
         return ()
     relative_scores = term_scores / best_total
@@ -88,20 +91,30 @@ def find_chains(
             scored_paths.append((path_score, path))
         return sorted(scored_paths, key=_path_rank)
 
-    singles = [(index,) for index in np.flatnonzero(totals > 0).tolist()]
-    ranked_singles = rank_paths(singles)
-    pairs: dict[_Pair, _Pair] = {}
-    for _, (start, *_) in ranked_singles[:_MAX_STARTS]:
-        for second in sorted(neighbours[start]):
-            pairs[_sorted_pair(start, second)] = (start, second)
-    ranked_paths = ranked_singles + rank_paths(pairs.values())
+    matching_indexes = np.flatnonzero(totals > 0)
+    single_paths = [(index,) for index in matching_indexes.tolist()]
+    ranked_singles = rank_paths(single_paths)
+    paths_by_pair = {}
+    for _, single_path in ranked_singles[:_MAX_STARTS]:
+        (start,) = single_path
+        start_neighbours = sorted(neighbours[start])
+        for second in start_neighbours:
+            sorted_pair = _sorted_pair(start, second)
+            paths_by_pair[sorted_pair] = (start, second)
+    pair_paths = paths_by_pair.values()
+    ranked_pairs = rank_paths(pair_paths)
+    ranked_paths = ranked_singles + ranked_pairs
+    ranked_paths.sort(key=_path_rank)
     chains = []
-    for score, path in sorted(ranked_paths, key=_path_rank):
+    for score, path in ranked_paths:
         path_passages = tuple(passages[index] for index in path)
         path_links: tuple[Link, ...] = ()
         if len(path) > 1:
-            path_links = (linked_pairs[_sorted_pair(*path)],)
-        chains.append(Chain(path_passages, path_links, score))
+            sorted_pair = _sorted_pair(*path)
+            pair_link = linked_pairs[sorted_pair]
+            path_links = (pair_link,)
+        chain = Chain(path_passages, path_links, score)
+        chains.append(chain)
     return tuple(chains)
 
 
@@ -114,20 +127,25 @@ def pack_chains(
     is left is skipped.
     """
     budget = TokenBudget(tokens)
-    packed: dict[str, tuple[Passage, Chain]] = {}
+    packed = {}
     for chain in chains:
         for passage in chain.passages:
-            if passage.id in packed:
+            passage_id = passage.id
+            if passage_id in packed:
                 continue
-            if budget.try_add(passage.text):
-                packed[passage.id] = (passage, chain)
-    return tuple(packed.values())
+            has_room = budget.try_add(passage.text)
+            if has_room:
+                packed[passage_id] = (passage, chain)
+    packed_passages = packed.values()
+    return tuple(packed_passages)
 
 
 def _path_rank(scored_path: _ScoredPath) -> tuple[float, int, tuple[int, ...]]:
     """Best first; of equals the shorter, then the one of earlier passages."""
     score, path = scored_path
-    return -round(score, 9), len(path), path
+    rounded_score = round(score, 9)
+    path_length = len(path)
+    return -rounded_score, path_length, path
 
 
 def _linked_pairs(
@@ -137,16 +155,20 @@ def _linked_pairs(
     indexes = {passage.id: index for index, passage in enumerate(passages)}
     linked_pairs: dict[_Pair, Link] = {}
     for link in links:
-        source = indexes.get(link.span.passage_id)
+        source_id = link.span.passage_id
+        source = indexes.get(source_id)
         target = indexes.get(link.target_id)
         if source is None or target is None or source == target:
             continue
-        linked_pairs.setdefault(_sorted_pair(source, target), link)
+        sorted_pair = _sorted_pair(source, target)
+        linked_pairs.setdefault(sorted_pair, link)
     return linked_pairs
 
 
 def _sorted_pair(first: int, second: int) -> _Pair:
-    return min(first, second), max(first, second)
+    lower_index = min(first, second)
+    higher_index = max(first, second)
+    return lower_index, higher_index
 
 
 def _score_path(
@@ -155,16 +177,20 @@ def _score_path(
     neighbours: Sequence[set[int]],
 ) -> float:
     """What its passages cover together, less what their link costs."""
-    path_scores = term_scores[:, list(path)]
-    covered = float(path_scores.max(1).sum())
+    path_indexes = list(path)
+    path_scores = term_scores[:, path_indexes]
+    best_scores = path_scores.max(1)
+    covered_score = float(best_scores.sum())
     plain_sum = float(path_scores.sum())
     # A little of the plain sum, so that of two passages that add the same the
     # stronger one wins.
-    score = 0.9 * covered + 0.1 * plain_sum
+    path_score = 0.9 * covered_score + 0.1 * plain_sum
     if len(path) == 1:
-        return score
-    fewest_links = min(len(neighbours[index]) for index in path)
-    return score - _LINK_COST * math.log2(1 + fewest_links)
+        return path_score
+    link_counts = [len(neighbours[index]) for index in path]
+    fewest_links = min(link_counts)
+    link_doublings = math.log2(1 + fewest_links)
+    return path_score - _LINK_COST * link_doublings
 
 
 class ChainRetriever:
@@ -195,7 +221,8 @@ class ChainRetriever:
             raise InputError(
                 f"tokens={tokens}, start_count={start_count}: expected 1 or more"
             )
-        self.bm25 = BM25Retriever(check_passages(passages))
+        checked_passages = check_passages(passages)
+        self.bm25 = BM25Retriever(checked_passages)
         self.tokens = tokens
         self.start_count = start_count
         self._lock = threading.Lock()
@@ -204,12 +231,14 @@ class ChainRetriever:
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """The passages of the best chains that fit into ``tokens``."""
         chains = self.chains(query)
-        ranks: dict[int, int] = {}
+        packed_passages = pack_chains(chains, self.tokens)
+        chain_ranks: dict[int, int] = {}
         results = []
-        for passage, chain in pack_chains(chains, self.tokens):
-            next_rank = len(ranks) + 1
-            rank = ranks.setdefault(id(chain), next_rank)
-            result = _with_chain_metadata(passage, chain, rank)
+        for passage, chain in packed_passages:
+            next_rank = len(chain_ranks) + 1
+            chain_key = id(chain)
+            chain_rank = chain_ranks.setdefault(chain_key, next_rank)
+            result = _with_chain_metadata(passage, chain, chain_rank)
             results.append(result)
         return tuple(results)
 
@@ -225,16 +254,21 @@ class ChainRetriever:
             return ()
         links_by_passage = self._all_links()
         totals = term_scores.sum(0)
-        order = (-totals).argsort(kind="stable")
+        negated_totals = -totals
+        ranked_indexes = negated_totals.argsort(kind="stable")
+        start_indexes = ranked_indexes[: self.start_count]
         candidate_ids = set()
-        for index in order[: self.start_count]:
+        for index in start_indexes:
             if totals[index] > 0:
-                candidate_ids.add(passages[index].id)
+                start_passage = passages[index]
+                candidate_ids.add(start_passage.id)
+        start_ids = sorted(candidate_ids)
         links: list[Link] = []
-        for passage_id in sorted(candidate_ids):
+        for passage_id in start_ids:
             links += links_by_passage.get(passage_id, ())
         for link in links:
-            candidate_ids.add(link.span.passage_id)
+            source_id = link.span.passage_id
+            candidate_ids.add(source_id)
             candidate_ids.add(link.target_id)
         indexes = []
         candidates = []
@@ -251,8 +285,10 @@ class ChainRetriever:
         with self._lock:
             if self._links is None:
                 self._links = {}
-                for link in find_links(passages):
-                    for passage_id in (link.span.passage_id, link.target_id):
+                found_links = find_links(passages)
+                for link in found_links:
+                    end_ids = (link.span.passage_id, link.target_id)
+                    for passage_id in end_ids:
                         passage_links = self._links.setdefault(passage_id, [])
                         passage_links.append(link)
             return self._links
@@ -282,28 +318,32 @@ class ChainDenoiser:
         if not passages:
             return DenoiseResult(query, ())
         links = find_links(passages)
-        term_scores = BM25Retriever(passages).term_scores(query)
+        bm25_retriever = BM25Retriever(passages)
+        term_scores = bm25_retriever.term_scores(query)
         chains = find_chains(passages, term_scores, links)
-        packed = pack_chains(chains, self.tokens)
-        kept_ids = {passage.id for passage, _ in packed}
+        packed_passages = pack_chains(chains, self.tokens)
+        kept_ids = {passage.id for passage, _ in packed_passages}
         chain_scores: dict[str, float] = {}
         for chain in chains:
             for passage in chain.passages:
                 chain_scores.setdefault(passage.id, chain.score)
-        kept_passages: list[Passage] = []
-        keeps: list[Keep] = []
-        drops: list[Drop] = []
+        kept_passages = []
+        keeps = []
+        drops = []
         reason = "not among the best chains"
         for passage in passages:
-            score = chain_scores.get(passage.id, 0.0)
+            passage_id = passage.id
+            score = chain_scores.get(passage_id, 0.0)
             spans = passage.source_spans
-            if passage.id in kept_ids:
+            if passage_id in kept_ids:
                 kept_passages.append(passage)
                 keeps += [Keep(span, score) for span in spans]
             else:
                 drops += [Drop(span, reason, score) for span in spans]
+        dropped_spans = tuple(drops)
+        kept_spans = tuple(keeps)
         return DenoiseResult(
-            query, tuple(kept_passages), tuple(drops), kept=tuple(keeps)
+            query, tuple(kept_passages), dropped_spans, kept=kept_spans
         )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
@@ -314,11 +354,12 @@ class ChainDenoiser:
 def _with_chain_metadata(passage: Passage, chain: Chain, rank: int) -> Passage:
     path_ids = [path_passage.id for path_passage in chain.passages]
     link_names = [link.name for link in chain.links]
-    record: dict[str, Any] = {
+    rounded_score = round(chain.score, 6)
+    chain_record: dict[str, Any] = {
         "rank": rank,
-        "score": round(chain.score, 6),
+        "score": rounded_score,
         "path": path_ids,
         "via": link_names,
     }
-    metadata = {**passage.metadata, "chain": record}
+    metadata = {**passage.metadata, "chain": chain_record}
     return replace(passage, score=chain.score, metadata=metadata)

@@ -1,9 +1,12 @@
-"""Knowledge consolidator: search the sources, merge the results, denoise them."""
+"""Knowledge consolidator: search the sources, merge the results, denoise them.
+
+A new way to make queries is a function of the memory, as `question_queries` is.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -11,7 +14,6 @@ from denoise_core.augmenter.drafting.contamination import (
     is_contaminated,
     rejected_draft_words,
 )
-from denoise_core.augmenter.knowledge.queries import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import BudgetExceeded, InputError
@@ -48,6 +50,20 @@ class GatheredEvidence:
     excluded_evidence: tuple[Passage, ...] = ()
 
 
+def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
+    """The question; in a wide search also with the user's turn before it.
+
+    A follow-up leaves unsaid what that turn says. Nothing of a draft is searched: it
+    may be made up.
+    """
+    queries = [memory.question]
+    if wide and memory.user_turns:
+        last_turn = memory.user_turns[-1]
+        queries.append(f"{last_turn} {memory.question}")
+    return tuple(queries)
+    yield  # makes this a flow, though it asks nothing
+
+
 class Consolidator:
     """Retrieval as the loop sees it (LLM-Augmenter, section 2.3.1).
 
@@ -71,10 +87,7 @@ class Consolidator:
         queries: QueryFunction | None = None,
         denoiser: Denoiser | None = None,
     ) -> None:
-        source_list: tuple[Any, ...] = (sources,)
-        # A retriever may be iterable; a string is a mistake that is named below.
-        if isinstance(sources, Iterable) and not isinstance(sources, (str, Retriever)):
-            source_list = tuple(sources)
+        source_list = sources if isinstance(sources, (list, tuple)) else (sources,)
         self.sources = tuple(expect_retriever(s, "sources") for s in source_list)
         self.wide = tuple(expect_retriever(s, "wide") for s in wide)
         self.queries = queries or question_queries
@@ -94,26 +107,31 @@ class Consolidator:
         rejected_words = rejected_draft_words(memory)
         queries: list[str] = []
         failures: list[tuple[str, Exception]] = []
-        for query in filter(str.strip, dict.fromkeys(proposed_queries)):
-            if not is_contaminated(query, rejected_words):
+        distinct_queries = dict.fromkeys(proposed_queries)
+        written_queries = filter(str.strip, distinct_queries)
+        for query in written_queries:
+            is_suspect = is_contaminated(query, rejected_words)
+            if not is_suspect:
                 queries.append(query)
             else:
                 reason = f"not asked, it holds words of a rejected draft: {query!r}"
-                failures.append(("query", InputError(reason)))
+                query_error = InputError(reason)
+                failures.append(("query", query_error))
         replies = yield from self._search_sources(memory, queries, wide)
         results = []
         for reply in replies:
             if isinstance(reply, FailedItem):
-                failures.append(("source", reply.error))
+                source_failure = ("source", reply.error)
+                failures.append(source_failure)
             else:
                 results.append(reply)
-        evidence, excluded = merge_new(memory, results)
+        evidence, excluded_evidence = merge_new(memory, results)
         gathered = GatheredEvidence(
             tuple(queries),
             evidence,
             evidence,
             failures=tuple(failures),
-            excluded_evidence=excluded,
+            excluded_evidence=excluded_evidence,
         )
         if self.denoiser is None or not evidence:
             return gathered
@@ -123,7 +141,8 @@ class Consolidator:
             )
         except Exception as error:
             failures.append(("denoise", error))
-            return replace(gathered, failures=tuple(failures))
+            all_failures = tuple(failures)
+            return replace(gathered, failures=all_failures)
         return replace(gathered, evidence=result.passages, dropped=result.dropped)
 
     def _search_sources(
@@ -134,13 +153,10 @@ class Consolidator:
         Raises:
             Exception: When all failed; a spent budget first, because it ends the loop.
         """
-        searches: list[Retrieve] = []
-        for query in queries:
-            if query not in memory.queries:
-                searches += [Retrieve(query, "search", s) for s in self.sources]
+        new_queries = [query for query in queries if query not in memory.queries]
+        searches = _plan_searches(new_queries, self.sources)
         if wide:
-            for query in queries:
-                searches += [Retrieve(query, "search", s) for s in self.wide]
+            searches += _plan_searches(queries, self.wide)
         if not searches:
             return []
         replies = yield from batch(tuple(searches))
@@ -155,58 +171,79 @@ class Consolidator:
         raise errors[0]
 
 
+def _plan_searches(
+    queries: Sequence[str], sources: Sequence[Retriever]
+) -> list[Retrieve]:
+    searches = []
+    for query in queries:
+        for source in sources:
+            query_search = Retrieve(query, "search", source)
+            searches.append(query_search)
+    return searches
+
+
 def merge_new(
     memory: WorkingMemory, result_lists: Sequence[Sequence[Passage]]
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """The new passages that count as evidence, and the new ones that do not.
 
-    A text that did not count counts once it is retrieved.
+    The lists are merged rank by rank, best first, and each text is there once. A text
+    that did not count counts once it is retrieved.
     """
-    counted_lists = [[p for p in results if p.counts] for results in result_lists]
-    other_lists = [[p for p in results if not p.counts] for results in result_lists]
-    return merge_both_kinds(memory, counted_lists, other_lists)
-
-
-def merge_both_kinds(
-    memory: WorkingMemory,
-    counted_lists: Sequence[Sequence[Passage]],
-    excluded_lists: Sequence[Sequence[Passage]],
-) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """The new passages of both kinds, merged by rank, under ids that no other has."""
-    counted = merge_by_rank(memory.retrieved, counted_lists)
-    known_passages = (*memory.retrieved, *memory.excluded_evidence, *counted)
-    return counted, merge_by_rank(known_passages, excluded_lists)
-
-
-def merge_by_rank(
-    known_passages: tuple[Passage, ...], result_lists: Sequence[Sequence[Passage]]
-) -> tuple[Passage, ...]:
-    """Merge lists rank by rank, best first.
-
-    Args:
-        known_passages: Passages whose texts are not added again.
-        result_lists: The lists, each best first.
-
-    Returns:
-        The new passages, each text once, with ids unlike each other and the known ones.
-    """
-    seen_texts = {with_title_line(passage) for passage in known_passages}
-    new_passages: list[Passage] = []
-    for same_rank in itertools.zip_longest(*result_lists):
+    counted: list[Passage] = []
+    excluded: list[Passage] = []
+    rank_groups = itertools.zip_longest(*result_lists)
+    for same_rank in rank_groups:
         for passage in same_rank:
-            if passage is None:
-                continue
-            text = with_title_line(passage)
-            if text not in seen_texts:
-                seen_texts.add(text)
-                new_passages.append(passage)
+            if passage is not None:
+                same_kind = counted if passage.counts else excluded
+                same_kind.append(passage)
+    distinct_counted = _distinct_texts(counted)
+    new_counted = select_new(memory.retrieved, distinct_counted)
+    new_excluded = select_excluded(memory, new_counted, excluded)
+    return new_counted, new_excluded
+
+
+def select_excluded(
+    memory: WorkingMemory,
+    new_counted: tuple[Passage, ...],
+    excluded: Sequence[Passage],
+) -> tuple[Passage, ...]:
+    """The new passages that are no evidence, given the new ones that are."""
+    earlier_passages = (*memory.retrieved, *memory.excluded_evidence)
+    known_passages = (*earlier_passages, *new_counted)
+    distinct_excluded = _distinct_texts(excluded)
+    return select_new(known_passages, distinct_excluded)
+
+
+def _distinct_texts(passages: Sequence[Passage]) -> list[Passage]:
+    """The passages without those whose text an earlier one has."""
+    passages_by_text: dict[str, Passage] = {}
+    for passage in passages:
+        text = with_title_line(passage)
+        passages_by_text.setdefault(text, passage)
+    return list(passages_by_text.values())
+
+
+def select_new(
+    known_passages: tuple[Passage, ...], passages: Sequence[Passage]
+) -> tuple[Passage, ...]:
+    """The passages of a list whose texts are not known, under ids that no other has.
+
+    A text that the list repeats stays: of evidence that a caller or a drafter numbered,
+    ``[3]`` stays the third.
+    """
+    known_texts = set(map(with_title_line, known_passages))
+    new_passages = [p for p in passages if with_title_line(p) not in known_texts]
     all_passages = (*known_passages, *new_passages)
-    all_ids = unique_ids([passage.id for passage in all_passages])
-    new_ids = all_ids[len(known_passages) :]
-    merged: list[Passage] = []
+    written_ids = [passage.id for passage in all_passages]
+    distinct_ids = unique_ids(written_ids)
+    known_count = len(known_passages)
+    new_ids = distinct_ids[known_count:]
+    merged_passages: list[Passage] = []
     for passage, new_id in zip(new_passages, new_ids, strict=True):
-        if passage.id == new_id:
-            merged.append(passage)
-        else:
-            merged.append(replace(passage, id=new_id))
-    return tuple(merged)
+        merged_passage = passage
+        if passage.id != new_id:
+            merged_passage = replace(passage, id=new_id)
+        merged_passages.append(merged_passage)
+    return tuple(merged_passages)

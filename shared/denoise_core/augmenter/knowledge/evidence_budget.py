@@ -24,9 +24,8 @@ def truncate_to_budget(
 ) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
     """Keep the passages that fit, best first.
 
-    Once one does not fit, shorter ones after it are left out too: they are worse. A
-    passage that alone fills more than a quarter of the budget keeps the parts that share
-    most words with ``topic``.
+    A passage that does not fit, and alone fills more than a quarter of the budget, keeps
+    the parts that share most words with ``topic``.
 
     Args:
         passages: The passages, best first.
@@ -36,30 +35,38 @@ def truncate_to_budget(
     Returns:
         The kept passages, and the ranges left out, without a score.
     """
-    kept: list[Passage] = []
-    drops: list[Drop] = []
+    kept = []
+    drops = []
     budget = TokenBudget(tokens)
-    is_full = False
     for passage in passages:
         text = passage.text_with_header
-        if not is_full and budget.try_add(text):
+        has_room = budget.try_add(text)
+        if has_room:
             kept.append(passage)
             continue
         part = None
         left_out = passage.source_spans
-        is_long = estimate_tokens(text) > tokens // 4
-        if is_long and not is_full:
-            part, left_out = _best_windows(passage, budget.remaining_tokens, topic)
+        passage_tokens = estimate_tokens(text)
+        budget_quarter = tokens // 4
+        remaining_tokens = budget.remaining_tokens
+        if passage_tokens > budget_quarter:
+            part, left_out = _best_windows(passage, remaining_tokens, topic)
         if part is not None:
             kept.append(part)
+            part_text = part.text_with_header
+            part_tokens = estimate_tokens(part_text)
+            spent_tokens = min(remaining_tokens, part_tokens)
+            budget.try_spend(spent_tokens)
         drops += [Drop(span, OVER_BUDGET) for span in left_out]
-        is_full = bool(kept)
-    return tuple(kept), tuple(drops)
+    kept_passages = tuple(kept)
+    return kept_passages, tuple(drops)
 
 
 def count_tokens(passages: Sequence[Passage]) -> int:
     """Tokens of all passages with their headers, by `estimate_tokens`."""
-    return sum(estimate_tokens(passage.text_with_header) for passage in passages)
+    passage_texts = [passage.text_with_header for passage in passages]
+    token_counts = map(estimate_tokens, passage_texts)
+    return sum(token_counts)
 
 
 def blank_over_budget(
@@ -68,31 +75,28 @@ def blank_over_budget(
     """Empty the passages over the budget; order and number stay.
 
     For evidence that a drafter numbered: ``[7]`` stays the seventh. Passages that share
-    most words with ``topic`` keep their text, the earlier first among equals.
+    most words with ``topic`` keep their text, the earlier first among equals, and a text
+    that is there already is the last to keep it.
     """
-    if count_tokens(passages) <= tokens:
+    evidence_tokens = count_tokens(passages)
+    if evidence_tokens <= tokens:
         return tuple(passages)
     texts = [passage.text_with_header for passage in passages]
-    result = list(passages)
-    budget = TokenBudget(tokens)
-    for index in _order_by_shared_words(texts, topic):
-        token_count = estimate_tokens(texts[index])
-        if budget.try_spend(token_count):
-            continue
-        passage = passages[index]
-        part: Passage | None = None
-        if budget.remaining_tokens > _WINDOW_CHARACTERS // 4:
-            part, _ = _best_windows(passage, budget.remaining_tokens, topic)
-        if part is None:
-            result[index] = replace(
-                passage, text="", header="", spans=(), is_rewritten=False
-            )
-        else:
-            result[index] = part
-            part_tokens = estimate_tokens(part.text_with_header)
-            spent_tokens = min(budget.remaining_tokens, part_tokens)
-            budget.try_spend(spent_tokens)
-    return tuple(result)
+    ranked_indexes = _order_by_shared_words(texts, topic)
+    # Reversed, so that of equal texts the first one's index is the last written.
+    first_indexes = {texts[index]: index for index in reversed(ranked_indexes)}
+    ranked_indexes.sort(key=lambda index: first_indexes[texts[index]] != index)
+    ranked_passages = [passages[index] for index in ranked_indexes]
+    kept_passages, _ = truncate_to_budget(ranked_passages, tokens, topic)
+    kept_by_id = {passage.id: passage for passage in kept_passages}
+    numbered_passages = []
+    for passage in passages:
+        empty_passage = replace(
+            passage, text="", header="", spans=(), is_rewritten=False
+        )
+        numbered_passage = kept_by_id.get(passage.id, empty_passage)
+        numbered_passages.append(numbered_passage)
+    return tuple(numbered_passages)
 
 
 def _order_by_shared_words(texts: Sequence[str], topic: str) -> list[int]:
@@ -100,10 +104,13 @@ def _order_by_shared_words(texts: Sequence[str], topic: str) -> list[int]:
     topic_words = frozenset(content_words(topic))
     shared_counts = []
     for text in texts:
-        shared_words = topic_words.intersection(content_words(text))
-        shared_counts.append(len(shared_words))
-    indexes = range(len(texts))
-    return sorted(indexes, key=lambda index: -shared_counts[index])
+        text_words = content_words(text)
+        shared_words = topic_words.intersection(text_words)
+        shared_count = len(shared_words)
+        shared_counts.append(shared_count)
+    text_count = len(texts)
+    text_indexes = range(text_count)
+    return sorted(text_indexes, key=lambda index: -shared_counts[index])
 
 
 def _best_windows(
@@ -115,13 +122,19 @@ def _best_windows(
         The passage with the windows that fit, None when none does, and the ranges left
         out.
     """
-    spans = sentence_chunker(_WINDOW_CHARACTERS)(passage)
-    texts = [passage.text[span.start : span.end] for span in spans]
+    split_windows = sentence_chunker(_WINDOW_CHARACTERS)
+    spans = split_windows(passage)
+    passage_text = passage.text
+    window_texts = [passage_text[span.start : span.end] for span in spans]
     header_tokens = estimate_tokens(passage.header)
-    budget = TokenBudget(tokens - header_tokens)
-    kept_indexes: set[int] = set()
-    for index in _order_by_shared_words(texts, topic):
-        if not budget.try_add(texts[index]):
+    window_tokens = tokens - header_tokens
+    budget = TokenBudget(window_tokens)
+    kept_indexes = set()
+    ranked_indexes = _order_by_shared_words(window_texts, topic)
+    for index in ranked_indexes:
+        window_text = window_texts[index]
+        has_room = budget.try_add(window_text)
+        if not has_room:
             break
         kept_indexes.add(index)
     kept_windows = [spans[index] for index in kept_indexes]
@@ -130,7 +143,8 @@ def _best_windows(
         return None, passage.source_spans
     if passage.is_rewritten:
         # Its text is no longer the characters of its spans: none can be left out.
-        return replace(part, spans=passage.source_spans, is_rewritten=True), ()
+        whole_spans = passage.source_spans
+        return replace(part, spans=whole_spans, is_rewritten=True), ()
     source_map = SourceMap(passage)
     kept_spans: list[Span] = []
     for span in part.source_spans:
@@ -139,7 +153,8 @@ def _best_windows(
     for index, span in enumerate(spans):
         if index not in kept_indexes:
             left_out += source_map.map_to_source(span)
-    return replace(part, spans=tuple(kept_spans)), tuple(left_out)
+    kept_part = replace(part, spans=tuple(kept_spans))
+    return kept_part, tuple(left_out)
 
 
 def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
@@ -150,10 +165,12 @@ def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
     becomes a separate passage.
     """
     ranked_drops = sorted(memory.dropped, key=_drop_score, reverse=True)
+    best_drops = ranked_drops[:count]
     evidence = memory.evidence
-    for drop in ranked_drops[:count]:
+    for drop in best_drops:
         evidence = _restore_range(memory.retrieved, evidence, drop)
-    still_dropped = tuple(ranked_drops[count:])
+    other_drops = ranked_drops[count:]
+    still_dropped = tuple(other_drops)
     return replace(memory, evidence=evidence, dropped=still_dropped)
 
 
@@ -172,16 +189,20 @@ def _restore_range(
         return evidence
     source = sources[0]
     for index, passage in enumerate(evidence):
-        if passage.id == passage_id and not passage.is_rewritten:
-            spans = (*passage.source_spans, drop.span)
+        is_source = passage.id == passage_id
+        if is_source and not passage.is_rewritten:
+            kept_spans = passage.source_spans
+            spans = (*kept_spans, drop.span)
             completed = extract_spans(source, spans) or passage
-            before = evidence[:index]
-            after = evidence[index + 1 :]
-            return (*before, completed, *after)
+            passages_before = evidence[:index]
+            passages_after = evidence[index + 1 :]
+            return (*passages_before, completed, *passages_after)
     restored = extract_spans(source, (drop.span,))
     if restored is None:
         return evidence
     all_ids = [passage.id for passage in evidence]
     all_ids.append(restored.id)
-    new_id = unique_ids(all_ids)[-1]
-    return (*evidence, replace(restored, id=new_id))
+    distinct_ids = unique_ids(all_ids)
+    new_id = distinct_ids[-1]
+    renamed_passage = replace(restored, id=new_id)
+    return (*evidence, renamed_passage)

@@ -40,13 +40,15 @@ def find_links(passages: Sequence[Passage]) -> tuple[Link, ...]:
     links = []
     for passage in passages:
         text = passage.text
-        for start, end, name in _find_mentions(text, ids_by_name):
+        mentions = _find_mentions(text, ids_by_name)
+        for start, end, name in mentions:
             same_name_ids = ids_by_name[name]
             target_id = chooser.choose(passage, same_name_ids)
             if target_id is None:
                 continue
             span = Span(passage.id, start, end)
-            link = Link(span, text[start:end], target_id)
+            mention_text = text[start:end]
+            link = Link(span, mention_text, target_id)
             links.append(link)
     return tuple(links)
 
@@ -55,16 +57,21 @@ def _ids_by_name(passages: Sequence[Passage]) -> dict[str, list[str]]:
     """The ids of the passages that have each name."""
     ids: dict[str, list[str]] = {}
     for passage in passages:
-        if passage.metadata.get("kind") == "row":
+        metadata = passage.metadata
+        passage_kind = metadata.get("kind")
+        if passage_kind == "row":
             continue
-        aliases = passage.metadata.get("aliases") or ()
+        aliases = metadata.get("aliases") or ()
         names: dict[str, None] = {}  # ordered, each once
-        title = passage.metadata.get("title")
-        for name in (title, *aliases):
-            if isinstance(name, str):
-                names[_normalize_name(name)] = None
-                short_name = _without_brackets(name)
-                names[_normalize_name(short_name)] = None
+        title = metadata.get("title")
+        written_names = (title, *aliases)
+        for written_name in written_names:
+            if isinstance(written_name, str):
+                full_name = _normalize_name(written_name)
+                names[full_name] = None
+                bare_name = _without_brackets(written_name)
+                short_name = _normalize_name(bare_name)
+                names[short_name] = None
         for name in names:
             if _is_distinctive(name):
                 same_name_ids = ids.setdefault(name, [])
@@ -76,9 +83,11 @@ def _is_distinctive(name: str) -> bool:
     """Whether a name is more than stop words and numbers."""
     if len(name) < _MIN_NAME_CHARACTERS:
         return False
-    for word in name.split():
+    name_words = name.split()
+    for word in name_words:
         is_number = word.isdigit()
-        if word not in STOPWORDS and not is_number:
+        is_stopword = word in STOPWORDS
+        if not is_stopword and not is_number:
             return True
     return False
 
@@ -92,12 +101,15 @@ def _find_mentions(
     """
     words = word_spans(text)
     plain_words = [word for word, _, _ in words]
+    total_words = len(words)
     index = 0
-    while index < len(words):
-        longest = min(_MAX_NAME_WORDS, len(words) - index)
-        for word_count in range(longest, 0, -1):
+    while index < total_words:
+        remaining_count = total_words - index
+        longest_count = min(_MAX_NAME_WORDS, remaining_count)
+        for word_count in range(longest_count, 0, -1):
             next_index = index + word_count
-            name = " ".join(plain_words[index:next_index])
+            name_words = plain_words[index:next_index]
+            name = " ".join(name_words)
             if name in ids_by_name:
                 _, start, _ = words[index]
                 _, _, end = words[next_index - 1]
@@ -109,50 +121,48 @@ def _find_mentions(
 
 
 def _normalize_name(name: str) -> str:
-    return " ".join(split_words(name))
+    name_words = split_words(name)
+    return " ".join(name_words)
 
 
 class _TargetChooser:
     """Chooses among passages of one name by shared words, rare ones counting more."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        self._words = {}
-        for passage in passages:
-            self._words[passage.id] = _context_words(passage)
-        self._counts: Counter[str] = Counter()
+        self._words = {passage.id: _context_words(passage) for passage in passages}
+        passage_counts: Counter[str] = Counter()
         for words in self._words.values():
-            self._counts.update(words)
+            passage_counts.update(words)
+        self._rarity = {}
+        passage_count = len(self._words)
+        for word, count in passage_counts.items():
+            inverse_share = passage_count / count
+            self._rarity[word] = math.log(1 + inverse_share)
 
     def choose(self, passage: Passage, ids: Sequence[str]) -> str | None:
         """The id meant; None when the only candidate is the passage itself."""
-        candidates = [passage_id for passage_id in ids if passage_id != passage.id]
-        if not candidates:
-            return None
-        if len(candidates) == 1:
-            return candidates[0]
         context = self._words[passage.id]
 
         def shared_rarity(passage_id: str) -> float:
-            shared_words = context & self._words[passage_id]
-            return sum(self._rarity(word) for word in shared_words)
+            candidate_words = self._words[passage_id]
+            shared_words = context & candidate_words
+            return sum(self._rarity[word] for word in shared_words)
 
-        return max(candidates, key=shared_rarity)
-
-    def _rarity(self, word: str) -> float:
-        passage_count = len(self._words)
-        passages_with_word = self._counts[word] or 1
-        return math.log(1 + passage_count / passages_with_word)
+        candidates = [passage_id for passage_id in ids if passage_id != passage.id]
+        return max(candidates, key=shared_rarity, default=None)
 
 
 def _context_words(passage: Passage) -> frozenset[str]:
-    text = with_title_line(passage)
-    words = frozenset(split_words(text))
-    return words - STOPWORDS
+    titled_text = with_title_line(passage)
+    text_words = split_words(titled_text)
+    distinct_words = frozenset(text_words)
+    return distinct_words - STOPWORDS
 
 
 def _without_brackets(name: str) -> str:
     """``Paris (Texas)`` as ``Paris``."""
-    if not name.rstrip().endswith(")"):
+    stripped_name = name.rstrip()
+    if not stripped_name.endswith(")"):
         return name
     short_name, _, _ = name.rpartition("(")
     return short_name or name

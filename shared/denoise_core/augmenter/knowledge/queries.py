@@ -1,10 +1,10 @@
-"""Search queries: the question, or a model's.
-
-A new way to make queries is a function of the memory, as `question_queries` is.
-"""
+"""Search queries that a model writes, after the question."""
 
 from __future__ import annotations
 
+import re
+
+from denoise_core.augmenter.knowledge.consolidate import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import history_block, question_block
 from denoise_core.errors import BudgetExceeded
@@ -25,19 +25,6 @@ QUERIES = (
 _MAX_QUERY_CHARACTERS = 300
 
 
-def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
-    """The question; in a wide search also with the user's turn before it.
-
-    A follow-up leaves unsaid what that turn says. Nothing of a draft is searched: it
-    may be made up.
-    """
-    queries = [memory.question]
-    if wide and memory.user_turns:
-        queries.append(f"{memory.user_turns[-1]} {memory.question}")
-    return tuple(queries)
-    yield  # makes this a flow, though it asks nothing
-
-
 class LLMQueries:
     """Queries that a model writes, after the question (LLM-Augmenter, section 2.3.1).
 
@@ -52,14 +39,16 @@ class LLMQueries:
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
         """Ask the model for queries."""
-        parts = []
+        prompt_parts = []
         if memory.history:
-            parts.append(history_block(memory.history))
-        parts.append(question_block(memory.question))
-        messages = (
-            Message("system", QUERIES),
-            Message("user", "\n\n".join(parts)),
-        )
+            history_text = history_block(memory.history)
+            prompt_parts.append(history_text)
+        question_text = question_block(memory.question)
+        prompt_parts.append(question_text)
+        prompt_text = "\n\n".join(prompt_parts)
+        system_message = Message("system", QUERIES)
+        query_message = Message("user", prompt_text)
+        messages = (system_message, query_message)
         default_queries = yield from question_queries(memory, wide)
         try:
             reply = yield from complete(messages, tag="queries", llm=self.llm)
@@ -71,18 +60,14 @@ class LLMQueries:
             return default_queries
         usable_queries = []
         for line in lines:
-            query = _remove_list_mark(line).strip("\"'")
+            unmarked_line = _remove_list_mark(line)
+            query = unmarked_line.strip("\"'")
             if 0 < len(query) <= _MAX_QUERY_CHARACTERS:
                 usable_queries.append(query)
-        return (*default_queries, *usable_queries[:_MAX_MODEL_QUERIES])
+        model_queries = usable_queries[:_MAX_MODEL_QUERIES]
+        return (*default_queries, *model_queries)
 
 
 def _remove_list_mark(line: str) -> str:
     """A line without the bullet or number of a list."""
-    line = line.strip()
-    mark, _, text = line.partition(" ")
-    is_bullet = mark in ("-", "*", "•")
-    is_number = mark[:-1].isdigit() and mark[-1] in ".)"
-    if is_bullet or is_number:
-        return text.strip()
-    return line
+    return re.sub(r"^\s*(?:[-*•]|\d{1,3}[.)])\s", "", line).strip()

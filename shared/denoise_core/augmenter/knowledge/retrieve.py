@@ -59,13 +59,18 @@ class BM25Retriever:
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """The best passages, with their scores."""
-        scores = self.term_scores(query).sum(0)
-        order = (-scores).argsort(kind="stable")
+        term_scores = self.term_scores(query)
+        passage_scores = term_scores.sum(0)
+        negated_scores = -passage_scores
+        ranked_indexes = negated_scores.argsort(kind="stable")
+        best_indexes = ranked_indexes[: self.k]
         results = []
-        for index in order[: self.k]:
-            if scores[index] > 0:
-                score = float(scores[index])
-                results.append(replace(self.passages[index], score=score))
+        for index in best_indexes:
+            passage_score = float(passage_scores[index])
+            if passage_score > 0:
+                passage = self.passages[index]
+                scored_passage = replace(passage, score=passage_score)
+                results.append(scored_passage)
         return tuple(results)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
@@ -85,9 +90,8 @@ class BM25Retriever:
                     BM25Index,
                 )  # not before a search: all scorers come with it
 
-                self._index = BM25Index(
-                    [with_title_line(p) for p in self.passages], language=self.language
-                )
+                texts = [with_title_line(passage) for passage in self.passages]
+                self._index = BM25Index(texts, language=self.language)
         return self._index.term_scores(query)
 
 
@@ -133,18 +137,25 @@ class DenseRetriever:
                 texts = [with_title_line(passage) for passage in self.passages]
                 self._vectors = self._scorer.text_vectors(texts)
                 self._faiss_index = _flat_index(self._vectors)
-            query_vector = self._scorer.query_vector(query, self._vectors.shape[1])
-        count = min(self.k, len(self.passages))
+            vector_width = self._vectors.shape[1]
+            query_vector = self._scorer.query_vector(query, vector_width)
+        passage_count = len(self.passages)
+        result_count = min(self.k, passage_count)
         if self._faiss_index is None:
             all_cosines = self._vectors @ query_vector
-            indexes = np.argsort(-all_cosines, kind="stable")[:count]
+            ranked_indexes = np.argsort(-all_cosines, kind="stable")
+            indexes = ranked_indexes[:result_count]
             cosines = all_cosines[indexes]
         else:
-            (cosines,), (indexes,) = self._faiss_index.search(query_vector[None], count)
-        return tuple(
-            replace(self.passages[index], score=float(cosine))
-            for cosine, index in zip(cosines, indexes, strict=True)
-        )
+            query_row = query_vector[None]
+            search_results = self._faiss_index.search(query_row, result_count)
+            (cosines,), (indexes,) = search_results
+        results = []
+        for cosine, index in zip(cosines, indexes, strict=True):
+            passage = self.passages[index]
+            scored_passage = replace(passage, score=float(cosine))
+            results.append(scored_passage)
+        return tuple(results)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         """Retrieve on a thread of the pool."""
@@ -157,9 +168,10 @@ def _flat_index(vectors: NDArray[np.float32]) -> Any:
         faiss = require("faiss", extra="dense")
     except MissingExtra:
         return None
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    return index
+    vector_width = vectors.shape[1]
+    flat_index = faiss.IndexFlatIP(vector_width)
+    flat_index.add(vectors)
+    return flat_index
 
 
 class HybridRetriever:
@@ -185,26 +197,33 @@ class HybridRetriever:
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         """Ask the retrievers one after the other."""
-        return self._fuse([r.retrieve(query) for r in self.retrievers])
+        result_lists = [retriever.retrieve(query) for retriever in self.retrievers]
+        return self._fuse(result_lists)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         """Ask the retrievers at once."""
         searches = [retriever.aretrieve(query) for retriever in self.retrievers]
-        return self._fuse(await asyncio.gather(*searches))
+        result_lists = await asyncio.gather(*searches)
+        return self._fuse(result_lists)
 
     def _fuse(self, result_lists: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
         passages: dict[str, Passage] = {}
         scores: dict[str, float] = {}
         for results in result_lists:
-            by_text: dict[str, int] = {}
+            text_ranks: dict[str, int] = {}
             for rank, passage in enumerate(results, 1):
                 text = with_title_line(passage)
                 passages.setdefault(text, passage)
-                by_text.setdefault(text, rank)
-            for text, rank in by_text.items():
-                scores[text] = scores.get(text, 0.0) + 1 / (_RANK_CONSTANT + rank)
+                text_ranks.setdefault(text, rank)
+            for text, rank in text_ranks.items():
+                earlier_score = scores.get(text, 0.0)
+                rank_score = 1 / (_RANK_CONSTANT + rank)
+                scores[text] = earlier_score + rank_score
         ranked_texts = sorted(scores, key=lambda text: -scores[text])
-        return tuple(
-            replace(passages[text], score=scores[text])
-            for text in ranked_texts[: self.k]
-        )
+        best_texts = ranked_texts[: self.k]
+        fused_passages = []
+        for text in best_texts:
+            passage = passages[text]
+            fused_passage = replace(passage, score=scores[text])
+            fused_passages.append(fused_passage)
+        return tuple(fused_passages)

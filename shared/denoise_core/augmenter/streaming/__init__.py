@@ -160,7 +160,7 @@ class Stream:
     ) -> list[StreamEvent]:
         """What follows once the loop has ended."""
         answer = replace(answer, trace=trace)
-        if self.show == "checked":
+        if self.show == "checked" and answer.text:
             return [TextReleased(answer.text), Finished(answer)]
         if splitter.shown_text == answer.text:
             return [Finished(answer)]

@@ -79,7 +79,8 @@ class StreamSplitter:
         """Send text of the current draft to the reader, if this draft is the one shown."""
         if text and self._is_shown:
             self.shown_text += text
-            self.emit_event(TextReleased(text))
+            released_event = TextReleased(text)
+            self.emit_event(released_event)
 
 
 class EnvelopeFilter:
@@ -101,9 +102,8 @@ class EnvelopeFilter:
         text = self._held_text + piece
         line_start = len(text) if is_last else text.rfind("\n") + 1
         whole_lines = text[:line_start]
-        if self._is_closed or copies_envelope(
-            self._shown_start + whole_lines, self._markers
-        ):
+        lines_shown = self._shown_start + whole_lines
+        if self._is_closed or copies_envelope(lines_shown, self._markers):
             self._is_closed = True
             return ""
         if whole_lines:
@@ -134,7 +134,8 @@ class SplitLLM:
         draft_number = self._begin_draft(messages)
         stream = self._open_stream("stream", messages)
         if stream is None:
-            return self._show_reply(self.server.complete(messages), draft_number)
+            whole_reply = self.server.complete(messages)
+            return self._show_reply(whole_reply, draft_number)
         try:
             for piece in stream:
                 self._take(piece, draft_number)
@@ -149,7 +150,8 @@ class SplitLLM:
         draft_number = self._begin_draft(messages)
         stream = self._open_stream("astream", messages)
         if stream is None:
-            return self._show_reply(await self.server.acomplete(messages), draft_number)
+            whole_reply = await self.server.acomplete(messages)
+            return self._show_reply(whole_reply, draft_number)
         try:
             async for piece in stream:
                 self._take(piece, draft_number)
@@ -169,16 +171,18 @@ class SplitLLM:
         if isinstance(self.server, DraftServer):
             drafter = self.server.drafter
             if isinstance(drafter, StreamingDrafter):
-                return getattr(drafter, method)(self.server.request)
+                open_draft = getattr(drafter, method)
+                return open_draft(self.server.request)
         elif isinstance(self.server, StreamingLLM):
-            return getattr(self.server, method)(messages)
+            open_reply = getattr(self.server, method)
+            return open_reply(messages)
         return None
 
     def _show_reply(self, reply: Reply, draft_number: int) -> Reply:
         """Show a reply that came in one piece, unless it is a step in the middle or structured output."""
-        is_text = not isinstance(reply, DraftReply) or (
-            reply.judge and reply.fields is None
-        )
+        is_text = True
+        if isinstance(reply, DraftReply):
+            is_text = reply.judge and reply.fields is None
         with self.splitter.lock:
             self.splitter.check_current(draft_number)
             if is_text:
@@ -207,7 +211,9 @@ class SplitLLM:
         with self.splitter.lock:
             self.splitter.check_current(draft_number)
             self._show("", is_last=True)
-        text = "".join(self._text_pieces)
-        if self._draft_reply is not None:
-            return replace(self._draft_reply, text=self._draft_reply.text or text)
-        return Reply(text, self._usage)
+        streamed_text = "".join(self._text_pieces)
+        draft_reply = self._draft_reply
+        if draft_reply is not None:
+            draft_text = draft_reply.text or streamed_text
+            return replace(draft_reply, text=draft_text)
+        return Reply(streamed_text, self._usage)
