@@ -13,9 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.types import Usage
+
+Limit = TypeVar("Limit", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,10 @@ class Meter:
 
     def remaining_seconds(self) -> float | None:
         """Time left under this budget and its parents'; None without a limit."""
-        parent_seconds = self.parent.remaining_seconds() if self.parent else None
-        if self.budget.seconds is None:
-            return parent_seconds
-        remaining = max(0.0, self.budget.seconds - self.seconds)
-        if parent_seconds is None:
-            return remaining
-        return min(remaining, parent_seconds)
+        remaining = self.budget.seconds
+        if remaining is not None:
+            remaining = max(0.0, remaining - self.seconds)
+        return time_limit(remaining, self.parent)
 
     def reserve(self, calls: int = 1) -> None:
         """Count ``calls`` calls, or raise `BudgetExceeded` and count none.
@@ -127,11 +127,14 @@ class Meter:
 def time_limit(seconds: float | None, meter: Meter | None) -> float | None:
     """Return the smaller of ``seconds`` and what the meter has left; None for neither."""
     remaining = meter.remaining_seconds() if meter else None
-    if seconds is None or remaining is None:
-        if seconds is None:
-            return remaining
-        return seconds
-    return min(seconds, remaining)
+    return _smaller_limit(seconds, remaining)
+
+
+def _smaller_limit(first: Limit | None, second: Limit | None) -> Limit | None:
+    """Return the smaller of two limits, where None is no limit."""
+    if first is None:
+        return second
+    return first if second is None else min(first, second)
 
 
 def timeout_error(
@@ -185,11 +188,6 @@ def effective_concurrency(concurrency: int | None) -> int | None:
 
     Raises `InputError` below 1.
     """
-    outer_limit = _concurrency_limit.get()
-    if concurrency is None:
-        return outer_limit
-    if concurrency < 1:
+    if concurrency is not None and concurrency < 1:
         raise InputError(f"max_concurrency={concurrency}: expected 1 or more")
-    if outer_limit is None:
-        return concurrency
-    return min(concurrency, outer_limit)
+    return _smaller_limit(concurrency, _concurrency_limit.get())

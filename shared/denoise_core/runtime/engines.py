@@ -15,13 +15,14 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from denoise_core._optional import require
+from denoise_core.cancellation import current_cancel_token
 from denoise_core.errors import BadReply, InputError, mask_secrets
 from denoise_core.runtime.budget import (
     Meter,
@@ -30,7 +31,6 @@ from denoise_core.runtime.budget import (
     timeout_error,
 )
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.runtime.thread_pool import current_cancel_token
 
 T = TypeVar("T")
 
@@ -68,18 +68,13 @@ class RemoteLimits:
     max_reply_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
-        if self.cooldown < 0:
+        if not self.cooldown >= 0:
             raise InputError(f"cooldown={self.cooldown}: expected 0 seconds or more")
-        for name in (
-            "timeout",
-            "deadline",
-            "attempts",
-            "concurrency",
-            "max_reply_bytes",
-        ):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name}={value}: expected more than 0")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            may_be_zero = field.name == "cooldown"
+            if value is not None and not value > 0 and not may_be_zero:
+                raise InputError(f"{field.name}={value}: expected more than 0")
 
 
 class RetryableError(Exception):
@@ -229,7 +224,7 @@ class Engine:
 
         def retry_pause(state: Any) -> float:
             retry_after = state.outcome.exception().retry_after
-            if not retry_after and self.replicas.alive_count:
+            if not retry_after and "alive" in self.replicas.states:
                 return 0.0  # another replica may answer at once
             return float(max(retry_after, random_pause(state)))
 
@@ -375,8 +370,8 @@ class Engine:
 
     def _mark_down(self, url: str, error: Exception) -> None:
         self.replicas.mark_failed(url)
-        seconds = f"{self.limits.cooldown:g} s"
-        log_fallback(f"replica {url}", error, f"it is asked last for {seconds}")
+        action = f"it is asked last for {self.limits.cooldown:g} s"
+        log_fallback(f"replica {url}", error, action)
 
     def _headers(self) -> dict[str, str]:
         if self.key_env is None:
@@ -566,8 +561,3 @@ class Replicas:
         """False while each address hung and the next trial of none is due."""
         now = time.monotonic()
         return any(self._next_probe.get(url, now) <= now for url in self.urls)
-
-    @property
-    def alive_count(self) -> int:
-        """How many addresses are not known to be down."""
-        return self.states.count("alive")

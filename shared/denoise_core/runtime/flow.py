@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from denoise_core.cancellation import CancelToken, stop_if_abandoned
 from denoise_core.errors import (
     BudgetExceeded,
     ContractViolation,
@@ -54,10 +55,8 @@ from denoise_core.runtime.effects import (
     SingleEffect,
 )
 from denoise_core.runtime.thread_pool import (
-    CancelToken,
     DaemonThreadPool,
     run_in_pool,
-    stop_if_abandoned,
 )
 from denoise_core.text.token_budget import estimate_usage
 from denoise_core.types import Event, Passage, Reply, Usage

@@ -22,7 +22,7 @@ from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, trace_of
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.spans import complement_spans, merge_spans
-from denoise_core.types import Drop, Keep, Passage, Span, check_passages
+from denoise_core.types import Drop, Passage, Span, check_passages
 
 FailurePolicy = Literal["keep", "drop", "raise"]
 
@@ -46,8 +46,9 @@ class Guard:
         on_error: What follows a failure. ``"keep"`` returns the input untouched,
             ``"drop"`` returns nothing, ``"raise"`` raises it. A failure is an
             exception, or an invalid result: another type, unknown ids, spans that are
-            not the text's, a changed order (`ContractViolation`). User errors always
-            raise, see `denoise_core.errors.is_user_error`.
+            not the text's, a changed order (`ContractViolation`); or an empty result
+            in whose ``failures`` each passage is, but for a `Pipeline`. User errors
+            always raise, see `denoise_core.errors.is_user_error`.
         on_empty: The same for a result that keeps nothing (or only white space) of
             input that had text; ``"raise"`` raises `EmptyResult`. A result that says
             ``relevant=False`` may be empty, unless the denoiser has
@@ -126,16 +127,20 @@ class Guard:
     ) -> DenoiseResult:
         if result.relevant is False and _may_keep_nothing(self.denoiser):
             return result
-        if _has_text(result.passages):
+        texts = _without_blank(inputs)
+        if _without_blank(result.passages) or not texts:
             return result
-        if not _has_text(inputs):
-            return result
-        if self.on_empty == "raise":
+        name, policy = "on_empty", self.on_empty
+        # In a pipeline one step may have failed and kept all, and a later one dropped it.
+        is_single_step = not hasattr(self.denoiser, "denoisers")
+        if is_single_step and all(passage.id in result.failures for passage in texts):
+            name, policy = "on_error", self.on_error
+        if policy == "raise":
             raise EmptyResult(
-                f"nothing was kept of {len(inputs)} passages; pass on_empty='keep' to "
+                f"nothing was kept of {len(inputs)} passages; pass {name}='keep' to "
                 "keep all then"
             )
-        return self._fall_back(result, inputs, self.on_empty, "nothing was kept")
+        return self._fall_back(result, inputs, policy, "nothing was kept")
 
     def _fall_back(
         self,
@@ -149,32 +154,27 @@ class Guard:
         message = log_fallback(component, error, action)
         note = f"{message}; {action}"
         failures = {}
-        for passage in inputs:
-            failures[passage.id] = note
-            earlier_failure = result.failures.get(passage.id)
-            if earlier_failure:
-                failures[passage.id] = f"{earlier_failure}; {note}"
-        fallback = note
-        if result.fallback:
-            fallback = f"{result.fallback}; {note}"
-        result = replace(
-            result,
-            passages=(),
-            kept=(),
-            dropped=(),
-            failures=failures,
-            fallback=fallback,
-        )
-        if policy == "keep":
-            # Spans of an earlier step are about another text than this step's input.
-            cleaned = [replace(p, spans=(), is_rewritten=False) for p in inputs]
-            return replace(result, passages=tuple(cleaned))
+        passages = []
         drops = []
         for passage in inputs:
-            whole_span = Span(passage.id, 0, len(passage.text))
-            drop = Drop(whole_span, message)
-            drops.append(drop)
-        return replace(result, dropped=tuple(drops))
+            earlier_failure = result.failures.get(passage.id)
+            failures[passage.id] = _join_notes(earlier_failure, note)
+            if policy == "keep":
+                # Spans of an earlier step are about another text than this step's input.
+                cleaned = replace(passage, spans=(), is_rewritten=False)
+                passages.append(cleaned)
+            else:
+                whole_span = Span(passage.id, 0, len(passage.text))
+                drop = Drop(whole_span, message)
+                drops.append(drop)
+        return replace(
+            result,
+            passages=tuple(passages),
+            kept=(),
+            dropped=tuple(drops),
+            failures=failures,
+            fallback=_join_notes(result.fallback, note),
+        )
 
 
 def _may_keep_nothing(denoiser: Denoiser) -> bool:
@@ -183,8 +183,12 @@ def _may_keep_nothing(denoiser: Denoiser) -> bool:
     return any(getattr(step, "on_irrelevant", "drop") == "drop" for step in steps)
 
 
-def _has_text(passages: Iterable[Passage]) -> bool:
-    return any(passage.text.strip() for passage in passages)
+def _join_notes(earlier: str | None, note: str) -> str:
+    return f"{earlier}; {note}" if earlier else note
+
+
+def _without_blank(passages: Iterable[Passage]) -> list[Passage]:
+    return [passage for passage in passages if passage.text.strip()]
 
 
 def validate_result(inputs: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
@@ -227,16 +231,14 @@ def validate_result(inputs: Sequence[Passage], result: DenoiseResult) -> Denoise
 def _read_fields(result: DenoiseResult) -> DenoiseResult:
     """Read each field as its type allows, generators once; one of another type raises."""
     changed_fields: dict[str, Any] = {}
-    chunks: list[Passage | Drop | Keep] = []
     for name in ("passages", "dropped", "kept"):
         items = getattr(result, name)
         item_tuple = tuple(items)
         if item_tuple is not items:
             changed_fields[name] = item_tuple
-        chunks += item_tuple
-    for chunk in chunks:
-        if chunk.score is not None:
-            math.isfinite(chunk.score)
+        for chunk in item_tuple:
+            if chunk.score is not None:
+                math.isfinite(chunk.score)
     names = [passage.id for passage in changed_fields.get("passages", result.passages)]
     notes = (result.query, result.fallback or "", result.note or "")
     "".join((*names, *notes, *result.failures, *result.failures.values()))
@@ -262,7 +264,7 @@ def _check_spans(inputs: Sequence[Passage], result: DenoiseResult) -> list[Drop]
         covered[drop.span.passage_id].append((drop.span.start, drop.span.end))
     for keep in result.kept:
         _read_span(keep.span, inputs_by_id)
-    unlisted: list[Drop] = []
+    unlisted = []
     for passage in inputs:
         unlisted += _unlisted_drops(passage, covered[passage.id])
     return unlisted
@@ -271,7 +273,7 @@ def _check_spans(inputs: Sequence[Passage], result: DenoiseResult) -> list[Drop]
 def _check_passages(inputs_by_id: Mapping[str, Passage], result: DenoiseResult) -> None:
     """Raise for a passage that is unknown, there twice, or in another order."""
     positions = {passage_id: i for i, passage_id in enumerate(inputs_by_id)}
-    seen_ids: set[str] = set()
+    seen_ids = set()
     last_position = -1
     for passage in result.passages:
         if passage.id in seen_ids:

@@ -77,7 +77,7 @@ def _as_input(result: DenoiseResult) -> tuple[Passage, ...]:
 def _compose(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     """Express ``step``, taken on what ``before`` kept, in spans of the first input."""
     sources = {p.id: SourceMap(p) for p in before.passages}
-    surviving_ids: set[str] = set()
+    surviving_ids = set()
     for passage in step.passages:
         for span in passage.source_spans:
             surviving_ids.add(span.passage_id)
@@ -121,7 +121,7 @@ def _map_chunks(
     chunks: Sequence[Chunk], sources: Mapping[str, SourceMap]
 ) -> list[Chunk]:
     """Return the chunks with spans of the first input; one may become several."""
-    mapped: list[Chunk] = []
+    mapped = []
     for chunk in chunks:
         source = sources[chunk.span.passage_id]
         for span in source.map_to_source(chunk.span):
@@ -182,7 +182,7 @@ class SourceMap:
         """Return a range of the text as input spans; all of them for a rewritten text."""
         if self.passage.is_rewritten:
             return self.source_spans
-        mapped: list[Span] = []
+        mapped = []
         first = max(0, bisect_left(self.offsets, span.start) - 1)
         for index in range(first, len(self.source_spans)):
             offset = self.offsets[index]

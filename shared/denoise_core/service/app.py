@@ -27,7 +27,7 @@ from denoise_core import __version__
 from denoise_core.errors import BadScores, ContractViolation, InputError
 from denoise_core.protocols import Scorer
 from denoise_core.runtime import fallbacks
-from denoise_core.runtime.engines import Engine, ReplicaHung, Replicas
+from denoise_core.runtime.engines import Engine, ReplicaHung
 from denoise_core.service import LOCAL_HOSTS, Service, bodies
 from denoise_core.service.access import AccessMiddleware
 from denoise_core.service.body_limits import make_route_class
@@ -35,7 +35,6 @@ from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue
 from denoise_core.support.check import check as check_answer
 from denoise_core.text.text_chunk import FREE_CHUNKS, MIN_MEAN_CHARACTERS
-from denoise_core.types import replace_surrogates
 from denoise_core.weighted_cache import cache_fills
 
 _DESCRIPTION = (
@@ -178,7 +177,8 @@ class _Handlers:
         while every replica of a remote scorer hung and none is due for a trial.
         ``replicas`` says of each whether it is alive, down or hung.
         """
-        replicas = self._scorer_replicas()
+        engine = getattr(self.service.scorer, "engine", None)
+        replicas = engine.replicas if isinstance(engine, Engine) else None
         can_work = self.queue.ready
         if replicas is not None and not replicas.can_ask:
             can_work = False
@@ -192,10 +192,6 @@ class _Handlers:
             "working": self.queue.working,
         }
         return JSONResponse(report, 200 if is_ready else 503)
-
-    def _scorer_replicas(self) -> Replicas | None:
-        engine = getattr(self.service.scorer, "engine", None)
-        return engine.replicas if isinstance(engine, Engine) else None
 
     async def metrics(self) -> Response:
         """Metrics for Prometheus."""
@@ -262,8 +258,7 @@ def _score(scorer: Scorer, query: str, texts: Sequence[str]) -> NDArray[np.float
     """Return a finite score for each text; raises `BadScores`."""
     values: Any = []
     if texts:
-        clean_texts = [replace_surrogates(text) for text in texts]
-        values = scorer.score(query, clean_texts)
+        values = scorer.score(query, texts)
     scores = np.asarray(values, dtype=np.float64)
     if scores.shape != (len(texts),) or not np.isfinite(scores).all():
         raise BadScores(
@@ -272,17 +267,13 @@ def _score(scorer: Scorer, query: str, texts: Sequence[str]) -> NDArray[np.float
     return scores
 
 
-def _sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    exponents = np.minimum(-scores, 700)
-    return np.asarray(1 / (1 + np.exp(exponents)))
-
-
 def _rank(scorer: Scorer, name: str, body: bodies.RerankRequest) -> Any:
     """Return the documents by score, best first; raises `BadScores`."""
     texts, _ = body.texts()
     scores = _score(scorer, body.query, texts)
     order = np.argsort(-scores, kind="stable").tolist()
-    probabilities = _sigmoid(scores)
+    exponents = np.minimum(-scores, 700)  # of more the exponential overflows
+    probabilities = 1 / (1 + np.exp(exponents))
     rows: list[dict[str, Any]] = []
     for i in order[: body.top_n]:
         row = {"index": i, "relevance_score": float(probabilities[i])}

@@ -24,7 +24,7 @@ from denoise_core.service import ServiceLimits
 T = TypeVar("T")
 
 FIXED_COST = 500  # what a request costs besides its tokens, in tokens
-WAIT_FRACTION = 0.8  # of the limit that an expected wait may fill: estimates err
+WAIT_FRACTION = 0.7  # of the limit that an expected wait may fill: estimates err
 MAX_HUNG_THREADS = (
     16  # threads for each worker that may hang before nothing more is begun
 )
@@ -87,7 +87,8 @@ class TooManyTokens(HTTPException):
 class _Rate:
     """Seconds for a unit of cost as last measured; it halves while nothing is measured.
 
-    So an estimate that keeps requests out errs only for a while.
+    So an estimate that keeps requests out errs only for a while. It holds for one half
+    life first: what halved between two requests of a busy service would admit too many.
     """
 
     def __init__(self, half_life: float) -> None:
@@ -100,7 +101,8 @@ class _Rate:
         if self.measured is None:
             return INITIAL_RATE
         age = time.monotonic() - self.measured_at
-        return float(self.measured * 0.5 ** (age / self.half_life))
+        half_lives = max(0.0, age / self.half_life - 1)
+        return float(self.measured * 0.5**half_lives)
 
     def record(self, rate: float) -> None:
         if self.measured is not None:  # else this is the first one
@@ -233,7 +235,7 @@ class RequestQueue:
         if tokens * rate > self.limits.timeout:
             raise TooManyTokens(tokens, rate, self.limits.timeout)
 
-    def admit(self, tokens: int = 0, turn: Turn | None = None) -> bool:
+    def admit(self, tokens: int, turn: Turn | None = None) -> bool:
         """Return whether a request is tried against the estimate of its wait.
 
         Estimates err: one is tried when nothing is before it, or nothing waits and none

@@ -52,12 +52,9 @@ def cached(store):
     return S2ADenoiser(FunctionLLM(lambda messages: "1"), options=options)
 
 
-def with_cross_encoder(part):
-    return scoring(CrossEncoderScorer(lambda pairs: part.fault(QUERY, pairs)))
-
-
-def with_embedding(part):
-    return scoring(EmbeddingScorer(lambda texts: part.fault(QUERY, texts)))
+def with_model(kind):
+    """END with a scorer of this kind whose model is the part."""
+    return lambda part: scoring(kind(lambda asked: part.fault(QUERY, asked)))
 
 
 def with_decision(part):
@@ -67,8 +64,8 @@ def with_decision(part):
 # By name: a denoiser around a part, and the verb of the part that goes wrong.
 DENOISERS = {
     "scorer": (scoring, "score"),
-    "cross-encoder": (with_cross_encoder, "score"),
-    "embedding": (with_embedding, "score"),
+    "cross-encoder": (with_model(CrossEncoderScorer), "score"),
+    "embedding": (with_model(EmbeddingScorer), "score"),
     "decision": (with_decision, "score"),
     "select": (S2ADenoiser, "complete"),
     "discrim": (lambda part: scoring(LLMDiscrim(part)), "complete"),
@@ -122,10 +119,9 @@ def test_a_failure_of_the_world_is_no_mistake_of_the_users(kind, name):
     assert is_right
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_our_stores(kind, tmp_path):
-    is_memory = kind == "memory"
-    check_store(MemoryStore() if is_memory else SqliteStore(tmp_path / "replies"))
+def test_our_stores(tmp_path):
+    check_store(MemoryStore())
+    check_store(SqliteStore(tmp_path / "replies"))
 
 
 def hang(kind, part):
@@ -163,41 +159,15 @@ def reranks(asked):
     return {"results": [{"index": i, "relevance_score": 0.5 + i} for i in indices]}
 
 
-def reranks_texts(asked):
-    return [{"index": i, "score": 0.5 + i} for i in range(len(asked["texts"]))]
-
-
-SERVED = {"jina": reranks, "tei": reranks_texts}
-# Where the shape of a reply matters; else one shape is enough.
-UNSHAPELY = (
-    "null",
-    "an empty object",
-    "one too few",
-    "one too many",
-    "one index twice",
-    "NaN",
-    "words for numbers",
-)
-
-
 @pytest.mark.enable_socket
-@pytest.mark.parametrize(
-    ("shape", "name"),
-    [
-        *(("jina", name) for name in MISBEHAVIOURS),
-        *(("tei", name) for name in UNSHAPELY),
-    ],
-)
-def test_servers(shape, name):
-    is_silent = name == "silence"
-    limits = RemoteLimits(
-        timeout=0.3 if is_silent else 30,
-        attempts=1 if is_silent else 2,
-        cooldown=0,
-        max_reply_bytes=1 << 20,
-    )
-    with misbehaving(SERVED[shape], name) as url:
-        scorer = RemoteReranker(url, shape=shape, limits=limits)
+@pytest.mark.parametrize("name", MISBEHAVIOURS)
+def test_servers(name):
+    patience = {"timeout": 30, "attempts": 2}
+    if name == "silence":
+        patience = {"timeout": 0.3, "attempts": 1}
+    limits = RemoteLimits(cooldown=0, max_reply_bytes=1 << 20, **patience)
+    with misbehaving(reranks, name) as url:
+        scorer = RemoteReranker(url, limits=limits)
         with pytest.raises(Exception) as caught:  # noqa: PT011
             scorer.score(QUERY, ["a", "b"])
         assert not is_user_error(caught.value)

@@ -163,13 +163,6 @@ def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_cal
     assert hanging.began == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Budget(calls=-1), "0 or more"),
-        (lambda: run_flow(iter(()), max_concurrency=0), "max_concurrency=0"),
-    ],
-)
-def test_bad_settings_say_what_was_expected(make, message):
-    with pytest.raises(InputError, match=message):
-        make()
+def test_a_run_of_no_call_at_once_is_refused():
+    with pytest.raises(InputError, match="max_concurrency=0"):
+        run_flow(iter(()), max_concurrency=0)

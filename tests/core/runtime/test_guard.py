@@ -7,7 +7,7 @@ from faults import Faulty
 from growing_texts import passages_of
 from hypothesis import given
 from hypothesis import strategies as st
-from laws import check_result
+from laws import TWO_PASSAGES, check_result
 
 from denoise_core import (
     Denoiser,
@@ -19,14 +19,13 @@ from denoise_core import (
     Keep,
     Message,
     Passage,
+    Pipeline,
     Span,
     run,
     trace_of,
 )
 from denoise_core.runtime.effects import complete
 from denoise_core.testing import FunctionLLM
-
-DOCS = (Passage("one", "a"), Passage("two", "b"))
 
 
 def fails(query, passages):
@@ -39,11 +38,16 @@ def nothing(query, passages):
     )
 
 
+def fails_each(query, passages):
+    notes = {passage.id: "no route" for passage in passages}
+    return DenoiseResult(query, (), failures=notes)
+
+
 def blank(query, passages):
     return DenoiseResult(query, (Passage(" \n", "a", is_rewritten=True),))
 
 
-def guarded(guard, passages=DOCS):
+def guarded(guard, passages=TWO_PASSAGES):
     results = [guard.denoise("q", passages), asyncio.run(guard.adenoise("q", passages))]
     assert results[0] == results[1]
     return results[0]
@@ -59,25 +63,38 @@ def guarded(guard, passages=DOCS):
 )
 def test_the_default_keeps_everything_and_says_why(answer, why):
     result = guarded(Guard(Faulty(answer)))
-    assert result.passages == DOCS
+    assert result.passages == TWO_PASSAGES
     assert result.fallback == f"{why}; the input was kept as it is"
     assert result.kept == result.dropped == ()
-    check_result(DOCS, result)
+    check_result(TWO_PASSAGES, result)
 
 
-@pytest.mark.parametrize("answer", [fails, nothing, blank])
-def test_drop_lists_every_character_as_dropped(answer):
-    result = guarded(Guard(Faulty(answer), on_error="drop", on_empty="drop"))
+@pytest.mark.parametrize(
+    ("answer", "policy"),
+    [
+        (fails, "on_error"),
+        (fails_each, "on_error"),
+        (nothing, "on_empty"),
+        (blank, "on_empty"),
+    ],
+)
+def test_drop_lists_every_character_as_dropped(answer, policy):
+    result = guarded(Guard(Faulty(answer), **{policy: "drop"}))
     assert result.passages == ()
     assert result.fallback.endswith("everything was dropped")
-    check_result(DOCS, result)
+    check_result(TWO_PASSAGES, result)
+
+
+def test_a_failure_of_an_earlier_step_makes_no_error_of_an_empty_result():
+    pipeline = Pipeline(Guard(Faulty(fails)), Faulty(nothing))
+    assert guarded(Guard(pipeline, on_empty="drop")).passages == ()
 
 
 def test_raise_lets_the_error_through_and_names_emptiness():
     with pytest.raises(ConnectionError):
-        Guard(Faulty(fails), on_error="raise").denoise("q", DOCS)
+        Guard(Faulty(fails), on_error="raise").denoise("q", TWO_PASSAGES)
     with pytest.raises(EmptyResult, match="nothing was kept of 2 passages"):
-        Guard(Faulty(nothing), on_empty="raise").denoise("q", DOCS)
+        Guard(Faulty(nothing), on_empty="raise").denoise("q", TWO_PASSAGES)
 
 
 @given(
@@ -95,7 +112,7 @@ def test_no_passages_are_no_error():
 
 
 def test_a_good_result_is_handed_on_untouched():
-    good = DenoiseResult("q", DOCS[:1], (Drop(Span("b", 0, 3), "noise"),))
+    good = DenoiseResult("q", TWO_PASSAGES[:1], (Drop(Span("b", 0, 3), "noise"),))
     assert guarded(Guard(Faulty(lambda query, passages: good))) is good
     assert isinstance(Guard(Faulty(nothing)), Denoiser)
 
@@ -108,7 +125,7 @@ def test_the_trace_of_a_failed_run_is_kept():
     def denoise(query, passages):
         return run(flow(), llm=FunctionLLM(lambda messages: "y"))
 
-    result = Guard(Faulty(denoise)).denoise("q", DOCS)
+    result = Guard(Faulty(denoise)).denoise("q", TWO_PASSAGES)
     assert [event.tag for event in result.trace.events] == ["s2a"]
     assert trace_of(KeyError()).events == ()
 
@@ -118,7 +135,7 @@ async def test_cancellation_goes_through():
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await Guard(Faulty(cancel)).adenoise("q", DOCS)
+        await Guard(Faulty(cancel)).adenoise("q", TWO_PASSAGES)
 
 
 @pytest.mark.parametrize("name", ["on_error", "on_empty"])

@@ -1,25 +1,29 @@
-"""The short form of `benchmarks/stress.py`: random runs with faults, slopes of whole calls, stalls."""
+"""The short form of `benchmarks/stress.py`: random runs with faults; and growth of whole calls, stalls."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import random
 import threading
-from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
 from growth import counting, slope
 from stress_runs import KINDS, PARTS, Run, Tally, run_async, run_sync
 
-from denoise_core import Passage
+from denoise_core import Passage, Pipeline
 from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter.knowledge.link import find_links
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.end import ENDDenoiser
+from denoise_core.report.context import fragment
 from denoise_core.runtime import thread_pool
+from denoise_core.runtime.flow import run
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_core.text.chunk import sentence_chunker
 
 RUNS = 400
 
@@ -100,19 +104,45 @@ async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
     assert max(turns) < most_in_a_turn, sorted(turns)[-5:]
 
 
-def whole_calls():
-    """The calls of the benchmark, where its folder is there."""
-    folder = Path(__file__).parents[3] / "benchmarks"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(folder)
-        if (folder / "_stress_calls.py").is_file():
-            return importlib.import_module("_stress_calls").calls()
-    return {}
+def denoise_nested(passages):
+    steps = []
+    for characters in (100, 90, 80):
+        chunker = sentence_chunker(characters)
+        steps.append(ENDDenoiser(BM25Scorer(), keep=0.9, chunker=chunker))
+    return Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", passages)
 
 
-CALLS = whole_calls()
+def draw_page(passages):
+    return fragment(passages, BM25_END.denoise("tower1", passages))
+
+
+def judge_answer(passages):
+    memory = WorkingMemory("Where?", (Passage("".join(p.text for p in passages), "a"),))
+    return run(Groundedness().assess(memory, "Tower1 is in Lisbon2 [1]."))
+
+
+NAMES = ("tower", "Bridge", "harbour", "Lisbon", "iron")
+BM25_END = ENDDenoiser(BM25Scorer(), keep=0.3)
+CALLS = {
+    "nested pipelines": denoise_nested,
+    "linking": find_links,
+    "page": draw_page,
+    "judge": judge_answer,
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_whole_call_takes_work_in_proportion_to_its_text(name):
-    assert slope(CALLS[name], (4_000, 8_000, 16_000)) < 1.3
+    drawn = random.Random(1)  # no two texts alike: what is cached of one is no work
+
+    def make_call(size):
+        passages = []
+        for number in range(size // 100):
+            words = [
+                f"{word}{drawn.randrange(400)}" for word in drawn.choices(NAMES, k=9)
+            ]
+            text = f"{' '.join(words).capitalize()} in {drawn.randint(1000, 2000)}. "
+            passages.append(Passage(text, str(number)))
+        return lambda: CALLS[name](passages)
+
+    assert slope(make_call, (4_000, 8_000, 16_000)) < 1.3

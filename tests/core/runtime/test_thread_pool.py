@@ -19,12 +19,11 @@ import pytest
 
 import denoise_core
 from denoise_core import Message, run
+from denoise_core.cancellation import CancelToken, current_cancel_token
 from denoise_core.runtime import thread_pool
 from denoise_core.runtime.effects import Complete, batch
 from denoise_core.runtime.thread_pool import (
-    CancelToken,
     DaemonThreadPool,
-    current_cancel_token,
     run_in_pool,
 )
 from denoise_core.testing import FunctionLLM
@@ -36,6 +35,10 @@ WORD = contextvars.ContextVar("word", default="none")
 def soon(awaitable):
     """The result of what must not wait for ever, however slow the machine."""
     return asyncio.wait_for(awaitable, 30)
+
+
+async def check_runs(pool):
+    assert await soon(pool.run(int)) == 0
 
 
 @contextmanager
@@ -53,7 +56,7 @@ async def test_where_no_thread_can_start_a_call_fails_and_the_next_one_runs():
     pool = DaemonThreadPool(1)
     with no_further_threads(), pytest.raises(RuntimeError, match="thread"):
         await soon(pool.run(int))
-    assert await soon(pool.run(int)) == 0
+    await check_runs(pool)
     pool.close()
 
 
@@ -79,7 +82,7 @@ async def test_threads_without_work_end_by_themselves(monkeypatch):
             thread.join(30)
             assert not thread.is_alive()
     assert pool._thread_count == 0
-    assert await soon(pool.run(int)) == 0
+    await check_runs(pool)
 
 
 async def test_the_context_goes_along():
@@ -87,22 +90,13 @@ async def test_the_context_goes_along():
     assert await run_in_pool(WORD.get) == "ours"
 
 
-async def test_no_more_than_the_limit_run_at_once():
-    pool, changed = DaemonThreadPool(3), threading.Condition()
-    running = most = 0
-
-    def work():
-        nonlocal running, most
-        with changed:
-            running += 1
-            most = max(most, running)
-            changed.notify_all()
-            # The limit is reached, however slow the machine.
-            changed.wait_for(lambda: most >= 3, timeout=20)
-            running -= 1
-
-    await asyncio.gather(*(pool.run(work) for _ in range(30)))
-    assert most == 3
+def test_no_more_than_the_limit_run_at_once():
+    pool, go = DaemonThreadPool(3, "limited"), threading.Event()
+    waiting = [pool.submit(lambda: go.wait(20)) for _ in range(30)]
+    thread_names = [thread.name for thread in threading.enumerate()]
+    go.set()
+    assert all(future.result(20) for future in waiting)
+    assert thread_names.count("limited") == 3
 
 
 async def test_a_hung_call_costs_its_slot_only_until_its_time_out():
@@ -110,7 +104,7 @@ async def test_a_hung_call_costs_its_slot_only_until_its_time_out():
     hung = [asyncio.wait_for(pool.run(end.wait), 0.05) for _ in range(40)]
     outcomes = await asyncio.gather(*hung, return_exceptions=True)
     assert set(map(type, outcomes)) == {TimeoutError}
-    assert await soon(pool.run(int)) == 0
+    await check_runs(pool)
     end.set()
 
 
@@ -126,7 +120,7 @@ async def test_many_threads_and_cancellations_leave_a_pool_that_works():
         for n in range(200)
     ]
     await asyncio.gather(*calls, return_exceptions=True)
-    assert await soon(pool.run(int)) == 0
+    await check_runs(pool)
     assert 0 <= pool._thread_count <= 4
 
 

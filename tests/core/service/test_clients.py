@@ -21,8 +21,7 @@ def load(name):
 def test_coheres(default_url, version):
     client = getattr(load("cohere"), version)(api_key="none", base_url=default_url)
     ranked = client.rerank(model="any", **ASKED).results
-    indices = [row.index for row in ranked]
-    assert indices == best()[:2]
+    assert [row.index for row in ranked] == best()[:2]
     assert ranked[0].relevance_score > ranked[1].relevance_score
 
 
@@ -35,8 +34,7 @@ def test_langchains(default_url):
     )
     documents = [Document(text) for text in TEXTS]
     kept = ranking.compress_documents(documents, QUERY)
-    kept_texts = [document.page_content for document in kept]
-    assert kept_texts == best_texts()
+    assert [document.page_content for document in kept] == best_texts()
 
 
 def test_jinas(default_url):
@@ -48,8 +46,7 @@ def test_jinas(default_url):
         model="any", base_url=f"{default_url}/v1", api_key="none", top_n=2
     )
     ranked = ranking.postprocess_nodes(nodes, query_str=QUERY)
-    ranked_texts = [node.node.text for node in ranked]
-    assert ranked_texts == best_texts()
+    assert [node.node.text for node in ranked] == best_texts()
 
 
 @pytest.mark.parametrize(
@@ -60,10 +57,7 @@ def test_litellms(default_url, monkeypatch, provider, path):
     # Without it LiteLLM asks the network when it is imported.
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     litellm = load("litellm")
-    asked = {"model": f"{provider}/rag-denoise", "api_key": "none", **ASKED}
-    asked["api_base"] = default_url + path
-    sync_reply = litellm.rerank(**asked)
-    async_reply = asyncio.run(litellm.arerank(**asked))
-    for reply in (sync_reply, async_reply):
-        indices = [row["index"] for row in reply.results]
-        assert indices == best()[:2]
+    server = {"api_base": default_url + path, "api_key": "none"}
+    asked = {"model": f"{provider}/rag-denoise", **server, **ASKED}
+    for reply in (litellm.rerank(**asked), asyncio.run(litellm.arerank(**asked))):
+        assert [row["index"] for row in reply.results] == best()[:2]

@@ -2,10 +2,9 @@
 
 import importlib
 import json
-import subprocess
-import sys
 
 import pytest
+from command_line import python_output, run_python
 from service_server import QUERY, TEXTS, serving
 
 from denoise_core.embedded import default_denoiser
@@ -37,14 +36,17 @@ def check(client: httpx.Client, question: str, texts: list[str]) -> bool | None:
 """
 
 
+OPTIONS = """
+--input openapi.json --input-file-type openapi --output served.py
+--output-model-type typing.TypedDict --target-python-version 3.11 --formatters builtin
+"""
+
+
 def held(folder, text):
     """What mypy says of a client that is this text."""
     (folder / "client.py").write_text(text)
     (folder / "mypy.ini").write_text("[mypy]\nstrict = true\n")
-    command = [sys.executable, "-m", "mypy", "client.py", "served.py"]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False
-    ).stdout
+    return run_python("-m", "mypy", "client.py", "served.py", cwd=folder).stdout
 
 
 def test_a_client_of_generated_types_holds_and_works(tmp_path, monkeypatch):
@@ -52,26 +54,7 @@ def test_a_client_of_generated_types_holds_and_works(tmp_path, monkeypatch):
 
     service = Service(default_denoiser())
     (tmp_path / "openapi.json").write_text(json.dumps(make_app(service).openapi()))
-    made = [
-        "--input",
-        "openapi.json",
-        "--input-file-type",
-        "openapi",
-        "--output",
-        "served.py",
-    ]
-    made += [
-        "--output-model-type",
-        "typing.TypedDict",
-        "--target-python-version",
-        "3.11",
-    ]
-    made += ["--formatters", "builtin"]
-    subprocess.run(
-        [sys.executable, "-m", "datamodel_code_generator", *made],
-        cwd=tmp_path,
-        check=True,
-    )
+    python_output("-m", "datamodel_code_generator", *OPTIONS.split(), cwd=tmp_path)
     assert "Success" in held(tmp_path, CLIENT)
     for right, wrong in (
         ("[*texts, {", "[3, {"),

@@ -1,7 +1,6 @@
 """The cookbook's file for Ray Serve on a local cluster of two nodes: the service's answers, through replicas."""
 
 import socket
-import sys
 import time
 from pathlib import Path
 
@@ -9,13 +8,11 @@ import httpx
 import pytest
 from growing_texts import passages_of
 from ray_cluster import two_nodes
+from service_server import QUERY, TEXTS, best
 
-from denoise_core.embedded import DefaultScorer, default_denoiser
+from denoise_core.embedded import default_denoiser
 
 COOKBOOK = Path(__file__).parents[3] / "cookbook"
-QUERY = "Where is the tower?"
-TEXTS = ["Bread is cheap.", "The tower is in Porto.", "Rain fell all day."]
-
 ray = pytest.importorskip(
     "ray", reason="Ray is not installed: the recipe for Ray Serve is not run"
 )
@@ -28,10 +25,9 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
 
 @pytest.fixture(scope="module")
 def url():
-    sys.path.insert(
-        0, str(COOKBOOK)
-    )  # before the cluster begins: its workers look where this process does
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        # Before the cluster begins: its workers look where this process does.
+        patch.syspath_prepend(COOKBOOK)
         import ray_serve
 
         with two_nodes(), socket.create_server(("127.0.0.1", 0)) as free:
@@ -41,26 +37,26 @@ def url():
             serve.run(ray_serve.app)
             yield f"http://127.0.0.1:{port}"
             serve.shutdown()
-    finally:
-        sys.path.remove(str(COOKBOOK))
 
 
-def post(url, path, **body):
-    reply = httpx.post(url + path, json=body, timeout=60)
-    assert reply.status_code == 200, reply.text
-    return reply.json()
+RANKED = {"query": QUERY, "documents": TEXTS}
+
+
+def post(url, path, body):
+    return httpx.post(url + path, json=body, timeout=60)
 
 
 def test_answers_are_the_services_own(url):
     expected = default_denoiser().denoise(QUERY, passages_of(TEXTS)).as_json()
-    assert (
-        post(url, "/v1/denoise", query=QUERY, passages=TEXTS)["passages"]
-        == expected["passages"]
-    )
-    scores = DefaultScorer().score(QUERY, TEXTS)
-    ranked = post(url, "/v1/rerank", query=QUERY, documents=TEXTS)["results"]
-    assert [r["index"] for r in ranked] == scores.argsort()[::-1].tolist()
+    denoised = post(url, "/v1/denoise", {"query": QUERY, "passages": TEXTS}).json()
+    assert denoised["passages"] == expected["passages"]
+    ranked = post(url, "/v1/rerank", RANKED).json()["results"]
+    assert [row["index"] for row in ranked] == best()
     assert httpx.get(url + "/livez").json()["status"] == "ok"
+
+
+def rerank_status(url):
+    return post(url, "/v1/rerank", RANKED).status_code
 
 
 def test_a_killed_replica_is_replaced(url):
@@ -77,11 +73,7 @@ def test_a_killed_replica_is_replaced(url):
     assert len(before) == 2
     killed = min(before)
     ray.kill(ray.get_actor(killed, namespace="serve"))
-    body = {"query": QUERY, "documents": TEXTS}
-    found = [
-        httpx.post(url + "/v1/rerank", json=body, timeout=60).status_code
-        for _ in range(30)
-    ]
+    found = [rerank_status(url) for _ in range(30)]
     assert found.count(200) >= 25, (
         "the other one answers; what was on its way to the lost one may fail"
     )
@@ -89,4 +81,4 @@ def test_a_killed_replica_is_replaced(url):
     while len(replicas() - {killed}) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    assert httpx.post(url + "/v1/rerank", json=body, timeout=60).status_code == 200
+    assert rerank_status(url) == 200

@@ -23,10 +23,14 @@ def url():
         yield served_url
 
 
+def denoise(url, text):
+    body = {"query": QUERY, "passages": [text]}
+    return httpx.post(url + "/v1/denoise", json=body, timeout=60)
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_reply_is_at_most_three_times_its_request_and_10_kb(url, name):
-    body = {"query": QUERY, "passages": [TEXTS[name](40_000)]}
-    reply = httpx.post(url + "/v1/denoise", json=body, timeout=60)
+    reply = denoise(url, TEXTS[name](40_000))
     assert reply.status_code == 200
     request_bytes = len(reply.request.content)
     assert len(reply.content) <= 3 * request_bytes + 10_000
@@ -40,24 +44,20 @@ def covered(rows):
 
 
 def test_a_merged_range_has_its_parts_best_score():
-    rows = []
-    for place, score in enumerate((1.0, 3.0, None, 2.0)):
-        row = {"id": "a", "start": place, "end": place + 1, "score": score}
-        rows.append(row)
+    def row(start, end, score):
+        return {"id": "a", "start": start, "end": end, "score": score}
+
+    rows = [row(0, 1, 1.0), row(1, 2, 3.0), row(2, 3, None), row(3, 4, 2.0)]
     reply = {"kept": rows, "dropped": []}
     merge_small_rows(reply, 2)
-    assert reply["kept"] == [
-        {"id": "a", "start": 0, "end": 2, "score": 3.0},
-        {"id": "a", "start": 2, "end": 4, "score": 2.0},
-    ]
+    assert reply["kept"] == [row(0, 2, 3.0), row(2, 4, 2.0)]
 
 
 def test_merged_ranges_cover_what_their_parts_cover(url):
     text = TEXTS["JSON records"](40_000)
     result = DENOISER.denoise(QUERY, [Passage(text, "0")])
     expected = result.as_json()
-    body = {"query": QUERY, "passages": [text]}
-    reply = httpx.post(url + "/v1/denoise", json=body, timeout=60).json()
+    reply = denoise(url, text).json()
     assert reply["passages"] == expected["passages"]
     for name in ("kept", "dropped"):
         merged, parts = reply[name], expected[name]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from command_line import python_output
 from typer.testing import CliRunner
 
 from denoise_core import InputError
@@ -25,10 +26,10 @@ BODY = {"query": "Where is the tower?", "passages": TEXTS}
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_serves_and_ends_after_what_is_under_way(by):
-    options = ["--port", "0", "--cache-bytes", "10000", "--access-log"]
+    line = "serve --port 0 --cache-bytes 10000 --access-log"
     with (
         subprocess.Popen(
-            [COMMAND, "serve", *options],
+            [COMMAND, *line.split()],
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -54,18 +55,26 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
     assert "secret" not in said
 
 
+def test_a_request_that_takes_all_its_time_is_finished_at_the_end():
+    program = (
+        "import uvicorn; from denoise_core.cli import main; uvicorn.Server.run = "
+        "lambda server, sockets: print(server.config.timeout_graceful_shutdown); main()"
+    )
+    line = "serve --port 0 --timeout 90 --body-timeout 20"
+    assert float(python_output("-c", program, *line.split())) >= 110
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
-        (["--port", "70000"], "--port"),
-        (["--keys", "no/keys.toml"], "no/keys.toml"),
-        (["--denoiser", "missing/folder"], "missing/folder"),
+        ("--host no.such.host.invalid", "cannot listen on no.such.host.invalid"),
+        ("--port 70000", "--port"),
+        ("--keys no/keys.toml", "no/keys.toml"),
+        ("--denoiser missing/folder", "missing/folder"),
     ],
 )
 def test_what_cannot_be_served_is_said(arguments, says):
-    command = ["serve", "--port", "0", *arguments]
-    asked = CliRunner().invoke(load_app("serve"), command)
+    asked = CliRunner().invoke(load_app("serve"), f"serve --port 0 {arguments}")
     assert asked.exit_code != 0
     assert says in f"{asked.output} {asked.exception}"
     assert isinstance(asked.exception, (InputError, SystemExit))

@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from denoise_core.runtime.thread_pool import stop_if_abandoned
-from denoise_core.service import ServiceLimits
+from denoise_core.cancellation import stop_if_abandoned
+from denoise_core.service import ServiceLimits, request_queue
 from denoise_core.service.request_queue import (
     FIXED_COST,
     LONG_TOKENS,
@@ -102,8 +102,8 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once(make_queue,
     second = await begin(queue, lambda: "second", 1000)
     with pytest.raises(ServiceBusy) as busy:
         await ask(queue, lambda: None, 4000)
-    assert busy.value.headers == {"Retry-After": "2"}, (
-        "then it would be done within eight tenths of the limit"
+    assert busy.value.headers == {"Retry-After": "3"}, (
+        "then it would be done within seven tenths of the limit"
     )
     assert queue.waiting == 1
     go.set()
@@ -167,6 +167,18 @@ async def test_an_estimate_against_everything_passes_by_itself(make_queue):
     assert queue.rate.current < before / 8
 
 
+def test_a_busy_service_does_not_think_itself_faster_than_it_is():
+    """Its rate halved between any two requests; it admitted half as much again as it could answer."""
+    rate = request_queue._Rate(half_life=500)
+    for _ in range(50):
+        rate.record(0.001)
+        rate.measured_at -= 100
+        assert rate.current == pytest.approx(0.001)
+    rate.measured_at -= 1400
+    halved = pytest.approx(0.00025, rel=0.1)
+    assert rate.current == halved, "while nothing is measured it halves"
+
+
 async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_figure(
     make_queue,
 ):
@@ -179,7 +191,7 @@ async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_fig
         await ask(queue, lambda: None, 100_000)
     assert refusal.value.status_code == 413
     assert await ask(queue, lambda: "other kind", 100_000, "check") == "other kind"
-    queue.reading_rates[""].measured_at -= 240  # two half-lives: a trial is worth it
+    queue.reading_rates[""].measured_at -= 360  # three half-lives: a trial is worth it
     assert await ask(queue, lambda: "tried", 100_000) == "tried"
 
 
@@ -356,7 +368,11 @@ def full_collections():
     """Those of a process that only serves, by what was under way when they began."""
     before, interval = gc.get_threshold(), sys.getswitchinterval()
     begun = []
-    note = partial(_note_collection, begun)
+
+    def note(phase, about):
+        if phase == "start" and about["generation"] == 2:
+            begun.append(phase)
+
     tune_for_serving()
     gc.callbacks.append(note)
     yield begun
@@ -364,11 +380,6 @@ def full_collections():
     gc.set_threshold(*before)
     sys.setswitchinterval(interval)
     gc.unfreeze()
-
-
-def _note_collection(begun, phase, about):
-    if phase == "start" and about["generation"] == 2:
-        begun.append(phase)
 
 
 async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way(
