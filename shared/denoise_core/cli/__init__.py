@@ -63,7 +63,7 @@ def main(name: str = "rag-denoise", command: Any = None) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
         if command is None:
-            command = load_app(sys.argv[1] if sys.argv[1:] else "")
+            command = load_app(*sys.argv[1:2])
         command()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from denoise_core._files import write_whole
-from denoise_core.cli import escape_control
 from denoise_core.cli.options import (
     JsonOption,
-    JudgeOption,
+    LLMOption,
     PageOption,
     PassagesOption,
     QueryOption,
@@ -37,13 +35,6 @@ OUTCOME_WORDS = {
     "unknown": "unknown",
 }
 EXIT_STATUSES = {"supported": 0, "partly supported": 3, "unsupported": 3, "unknown": 4}
-OUTCOME_STYLES = {
-    "supported": "green",
-    "partly supported": "yellow",
-    "unsupported": "red",
-    "unknown": "yellow",
-    "no claim": "dim",
-}
 _TOKENS_PER_UNIT = 32  # of a line of the judge's reply
 _THINKING_TOKENS = 1024  # before its first line
 
@@ -58,7 +49,7 @@ def check_command(
     ],
     passages: PassagesOption,
     query: QueryOption = "",
-    llm: JudgeOption = None,
+    llm: LLMOption = None,
     as_json: JsonOption = False,
     html: PageOption = None,
     skip_bad: SkipBadOption = False,
@@ -91,9 +82,10 @@ def check_command(
         if llm is None or isinstance(error, DenoiseError):
             raise
         raise DenoiseError(f"--llm {llm}: {format_error(error)}") from error
-    verdict_record = verdict_json(verdict, loaded_passages.passages)
-    outcome = verdict_record["outcome"]
-    outcome_line = f"{outcome}: {verdict.reason}" if verdict.reason else outcome
+    outcome = outcome_word(verdict)
+    outcome_line = outcome
+    if verdict.reason:
+        outcome_line = f"{outcome}: {verdict.reason}"
     # The page first: printing may fail on a closed pipe.
     if html is not None:
         page_html = render_check(
@@ -106,37 +98,24 @@ def check_command(
         )
         write_whole(html, page_html)
     if as_json:
-        typer.echo(json.dumps(verdict_record, ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(verdict_json(verdict), ensure_ascii=False, indent=1))
     else:
-        _print_verdict(verdict_record, outcome_line)
+        _print_verdict(verdict, loaded_passages.passages)
+        judge_name = verdict.judge or "none"
+        print_line(Console(), f"{outcome_line} (judge: {judge_name})")
     raise typer.Exit(EXIT_STATUSES[outcome])
 
 
-def verdict_json(verdict: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
-    """Return the verdict as JSON: its outcome in a word, each quote with its line."""
-    passages_by_id = {passage.id: passage for passage in passages}
-    verdict_record: dict[str, Any] = verdict.as_json()
-    verdict_record["outcome"] = OUTCOME_WORDS[verdict.outcome]
-    for unit, unit_record in zip(verdict.units, verdict_record["claims"], strict=True):
-        del unit_record["supported"]  # the verdict says it
-        unit_record["differences"] = [str(item) for item in unit.differences]
-        unit_record["verdict"] = verdict_word(unit) if unit.is_claim else "no claim"
-        unit_record["quotes"] = [
-            _quote_json(quote, passages_by_id) for quote in unit.quotes
-        ]
-    return verdict_record
+def verdict_json(verdict: AnswerVerdict) -> dict[str, Any]:
+    """Return the verdict as JSON, with its outcome in words."""
+    return {**verdict.as_json(), "outcome": outcome_word(verdict)}
 
 
-def _quote_json(quote: Any, passages_by_id: Mapping[str, Passage]) -> dict[str, Any]:
-    span = quote.span
-    return {
-        "file": span.passage_id,
-        "line": line_number(passages_by_id[span.passage_id], span.start),
-        "start": span.start,
-        "end": span.end,
-        "text": quote.text,
-        "relation": quote.relation,
-    }
+def outcome_word(verdict: AnswerVerdict) -> str:
+    """Return the outcome in a word; of what claims nothing it is unknown."""
+    if verdict.supported is None and not verdict.claims:
+        return "unknown"
+    return OUTCOME_WORDS[verdict.outcome]
 
 
 def judge_from_option(llm: str | None) -> Judge | None:
@@ -154,25 +133,27 @@ def judge_from_option(llm: str | None) -> Judge | None:
     return LLMJudge(llm_from_name(llm, max_tokens=reply_tokens), name=llm)
 
 
-def _print_verdict(record: Mapping[str, Any], summary: str) -> None:
+def _print_verdict(verdict: AnswerVerdict, passages: Sequence[Passage]) -> None:
+    """Print each claim with its quotes by file and line, and bad quotations."""
     console = Console(soft_wrap=True, highlight=False)
-    for number, claim in enumerate(record["claims"], 1):
-        verdict = claim["verdict"]
-        label = verdict
-        if claim["probability"] is not None:
-            label = f"{verdict} {claim['probability']:.2f}"
-        text_line = Text(f"{number}. ").append(label, OUTCOME_STYLES[verdict])
-        console.print(text_line.append(f"  {escape_control(claim['text'])}", ""))
-        if claim["reason"] and claim["reason"] != record["reason"]:
-            print_line(console, f"   {claim['reason']}")
-        for quote in claim["quotes"]:
-            quote_location = f"{quote['relation']}: {quote['file']}:{quote['line']}"
-            quote_text = " ".join(quote["text"].split())
-            print_line(console, f"   {quote_location}: “{quote_text}”")
-    for quotation in record["quotations"]:
-        if quotation["status"] != "verbatim":
-            quoted_text = " ".join(quotation["text"].split())
-            print_line(console, f"{quotation['status']}: “{quoted_text}”", "yellow")
-    judge_name = record["judge"] or "none"
-    style = OUTCOME_STYLES[record["outcome"]]
-    print_line(console, f"{summary} (judge: {judge_name})", style)
+    passages_by_id = {passage.id: passage for passage in passages}
+    for number, unit in enumerate(verdict.units, 1):
+        label = "no claim"
+        if unit.is_claim:
+            label = verdict_word(unit)
+        if unit.probability is not None:
+            label = f"{label} {unit.probability:.2f}"
+        print_line(console, f"{number}. {label}  {unit.text}")
+        if unit.reason and unit.reason != verdict.reason:
+            print_line(console, f"   {unit.reason}")
+        for quote in unit.quotes:
+            passage = passages_by_id[quote.span.passage_id]
+            line = line_number(passage, quote.span.start)
+            quote_text = " ".join(quote.text.split())
+            print_line(
+                console, f"   {quote.relation}: {passage.id}:{line}: “{quote_text}”"
+            )
+    for quotation in verdict.quotations:
+        if quotation.status != "verbatim":
+            quoted_text = " ".join(quotation.text.split())
+            print_line(console, f"{quotation.status}: “{quoted_text}”")

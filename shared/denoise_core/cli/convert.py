@@ -52,15 +52,17 @@ def docx_text(blob: bytes) -> str:
     """
     mammoth = require("mammoth", extra=DOCUMENTS_EXTRA)
     markdownify = require("markdownify", extra=DOCUMENTS_EXTRA)
-    with zipfile.ZipFile(io.BytesIO(blob)) as package:
+    docx_stream = io.BytesIO(blob)
+    with zipfile.ZipFile(docx_stream) as package:
         unpacked_bytes = sum(part.file_size for part in package.infolist())
     if unpacked_bytes > MAX_UNPACKED_BYTES:
         raise InputError(
             f"unpacked it has {unpacked_bytes:,} bytes; at most {MAX_UNPACKED_BYTES:,} "
             "are read"
         )
+    html_result = mammoth.convert_to_html(docx_stream)
     markdown = markdownify.markdownify(
-        mammoth.convert_to_html(io.BytesIO(blob)).value,
+        html_result.value,
         heading_style="ATX",
         strip=list(UNWRAPPED_TAGS),
         escape_asterisks=False,
@@ -92,4 +94,5 @@ def convert_file(suffix: str, blob: bytes) -> str:
 
 def _normalize_blank_lines(text: str) -> str:
     text_lines = [line.rstrip() for line in text.splitlines()]
-    return _BLANK_LINES.sub("\n\n", "\n".join(text_lines)).strip()
+    separated_text = _BLANK_LINES.sub("\n\n", "\n".join(text_lines))
+    return separated_text.strip()

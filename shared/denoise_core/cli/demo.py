@@ -14,15 +14,13 @@ from rich.console import Console
 from rich.progress import track
 
 from denoise_core._files import write_whole
-from denoise_core.cli.check import OUTCOME_WORDS
-from denoise_core.cli.options import PageOption, app
+from denoise_core.cli.check import outcome_word
+from denoise_core.cli.options import app
 from denoise_core.cli.terminal import print_line, print_table
 from denoise_core.embedded import default_denoiser, shared_encoder
 from denoise_core.embedded.sample import sample_answers
 from denoise_core.evaluate.metrics import wilson_interval
-from denoise_core.question import Question
 from denoise_core.report.context import ReportItem, render_page
-from denoise_core.result import DenoiseResult
 from denoise_core.support.check import check
 from denoise_core.support.quoting import VERSION, LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -34,8 +32,8 @@ LEAD = (
     "plain, dropped text struck through; scores show when the pointer rests on a text. Each question has a right "
     "answer and a wrong one from another passage; a large language model judges both by all twenty passages, by "
 )
-_COUNT_LABELS = {
-    "kept": "answer kept",
+PAGE_FILE = "denoise-demo.html"
+ANSWER_LABELS = {
     "right": "right answers that pass",
     "wrong": "wrong answers that are stopped",
 }
@@ -43,7 +41,6 @@ _COUNT_LABELS = {
 
 @app.command()
 def demo(
-    html: PageOption = Path("denoise-demo.html"),
     questions: Annotated[
         int, typer.Option(min=1, help="How many of the 40 questions to run.")
     ] = 40,
@@ -52,96 +49,86 @@ def demo(
 
     Prints for every question what was kept, whether the passage with the answer survived, and the judge's
     verdict on both answers; then how often each was as it should be. The judge asks a large language model, whose
-    recorded replies are replayed: nothing is downloaded or sent. Writes a page that shows dropped text struck
-    through, with scores on hover. How the default compares with BM25 and cosine on these questions: rag-denoise
-    evaluate.
+    recorded replies are replayed: nothing is downloaded or sent. Writes a page, denoise-demo.html, that shows
+    dropped text struck through, with scores on hover. How the default compares with BM25 and cosine on these
+    questions: rag-denoise evaluate.
     """
     console = Console(highlight=False)
-    demo_samples = sample_answers()[:questions]
+    all_samples = sample_answers()
+    samples = all_samples[:questions]
     llm, reply_source = load_recorded_llm()
     judge = LLMJudge(llm)
     denoiser = default_denoiser()
-    counts = Counter[str]()
-    token_counts = Counter[str]()
-    report_items: list[ReportItem] = []
-    for sample_answer in track(
-        demo_samples, "denoising", console=console, transient=True
-    ):
-        question = sample_answer.question
-        passages = question.passages
-        denoise_result = denoiser.denoise(question.text, passages)
-        answer_outcomes = []
-        answer_notes = []
-        for kind in ("right", "wrong"):
-            answer = getattr(sample_answer, f"{kind}_answer")
-            verdict = check(question.text, answer, passages, judge=judge)
-            answer_outcomes.append(OUTCOME_WORDS[verdict.outcome])
-            answer_notes.append(f"{kind} answer: {answer} ({answer_outcomes[-1]})")
-        is_kept = question.gold <= {passage.id for passage in denoise_result.passages}
-        counts["kept"] += is_kept
-        counts["right"] += answer_outcomes[0] == "supported"
-        counts["wrong"] += answer_outcomes[1] != "supported"
-        token_counts["before"] += _count_tokens(passages)
-        token_counts["after"] += _count_tokens(denoise_result.passages)
-        report_items.append(
-            ReportItem(passages, denoise_result, question.gold, tuple(answer_notes))
+    good_counts = Counter[str]()
+    before = after = 0
+    items = []
+    tracked_samples = track(samples, "denoising", console=console, transient=True)
+    for sample in tracked_samples:
+        question = sample.question
+        result = denoiser.denoise(question.text, question.passages)
+        kept_ids = {passage.id for passage in result.passages}
+        notes = ["ANSWER DROPPED"]
+        if question.gold <= kept_ids:
+            notes = ["answer kept"]
+            good_counts["answer kept"] += 1
+        for kind, label in ANSWER_LABELS.items():
+            answer_field = f"{kind}_answer"
+            answer = getattr(sample, answer_field)
+            verdict = check(question.text, answer, question.passages, judge=judge)
+            is_supported = verdict.outcome == "pass"
+            should_pass = kind == "right"
+            good_counts[label] += is_supported == should_pass
+            word = outcome_word(verdict)
+            notes.append(f"{kind} answer: {answer} ({word})")
+        before += _count_tokens(question.passages)
+        after += _count_tokens(result.passages)
+        report_item = ReportItem(question.passages, result, question.gold, tuple(notes))
+        items.append(report_item)
+        heading_line = f"\n{len(items)}. {question.text}"
+        print_line(console, heading_line, "bold")
+        print_line(
+            console,
+            f"   text of {len(kept_ids)} of {len(question.passages)} passages kept",
         )
-        _print_question(
-            console, len(report_items), question, denoise_result, answer_notes
-        )
+        for note in notes:
+            print_line(console, f"   {note}")
     rows = [["of the questions above", "as it should be", "95 %"]]
-    for name, row_label in _COUNT_LABELS.items():
-        good_count = counts[name]
-        low, high = wilson_interval(good_count, len(report_items))
-        good_share = good_count / len(report_items)
-        count_text = f"{good_count} of {len(report_items)} ({good_share:.0%})"
+    for label, count in good_counts.items():
+        low, high = wilson_interval(count, len(items))
+        good_share = count / len(items)
+        count_text = f"{count} of {len(items)} ({good_share:.0%})"
         interval_text = f"{low:.0%} to {high:.0%}"
-        rows.append([row_label, count_text, interval_text])
+        rows.append([label, count_text, interval_text])
     print_table(console, rows)
     print_line(console, f"verdicts of the judge: {reply_source}")
-    before = token_counts["before"] / len(report_items)
-    after = token_counts["after"] / len(report_items)
     print_line(
         console,
-        f"{before:,.0f} tokens a question before, {after:,.0f} after "
-        f"({after / before:.0%})",
+        f"{before / len(items):,.0f} tokens a question before, "
+        f"{after / len(items):,.0f} after ({after / before:.0%})",
     )
-    page_html = render_page(
-        report_items, title=TITLE, lead=f"{LEAD}{reply_source}.", table=rows
-    )
-    if html is not None:
-        write_whole(html, page_html)
-        print_line(console, f"the page with every passage: {html.resolve()}")
-
-
-def _print_question(
-    console: Console,
-    number: int,
-    question: Question,
-    result: DenoiseResult,
-    answer_notes: Sequence[str],
-) -> None:
-    kept_ids = {passage.id for passage in result.passages}
-    print_line(console, f"\n{number}. {question.text}", "bold")
-    if question.gold <= kept_ids:
-        print_line(console, "   answer kept", "green")
-    else:
-        print_line(console, "   ANSWER DROPPED", "bold red")
-    passage_count = len(question.passages)
-    print_line(console, f"   text of {len(kept_ids)} of {passage_count} passages kept")
-    for note in answer_notes:
-        print_line(console, f"   {note}")
+    page = Path(PAGE_FILE)
+    page_lead = f"{LEAD}{reply_source}."
+    page_html = render_page(items, title=TITLE, lead=page_lead, table=rows)
+    write_whole(page, page_html)
+    page_path = page.resolve()
+    print_line(console, f"the page with every passage: {page_path}")
 
 
 def load_recorded_llm() -> tuple[RecordedLLM, str]:
     """Return the model that replays the replies that ship, and where they come from."""
     replies = files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
-    rows = [json.loads(line) for line in replies.read_text("utf-8").splitlines()]
-    llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
-    models = sorted({f"{row['model']}, {row['date']}" for row in rows})
-    reply_origin = (
-        f"replies recorded from {' and '.join(models)}, prompt version {VERSION}"
-    )
+    reply_by_prompt = {}
+    models = set()
+    reply_lines = replies.read_text("utf-8").splitlines()
+    for line in reply_lines:
+        row = json.loads(line)
+        prompt = row["prompt"]
+        reply_by_prompt[prompt] = row["reply"]
+        model_date = f"{row['model']}, {row['date']}"
+        models.add(model_date)
+    llm = RecordedLLM(reply_by_prompt)
+    model_names = " and ".join(sorted(models))
+    reply_origin = f"replies recorded from {model_names}, prompt version {VERSION}"
     return llm, reply_origin
 
 

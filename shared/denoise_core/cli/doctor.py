@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from importlib.util import find_spec
 
 from packaging.requirements import Requirement
 from rich.console import Console
@@ -50,8 +49,6 @@ def doctor() -> None:
         names = ", ".join(missing)
         advice = f"pip install 'rag-denoise[{extra}]'"
         print_line(console, f"{extra}: {names} missing ({purpose}): {advice}", "yellow")
-    if find_spec("torch") is not None:
-        print_line(console, f"torch {metadata.version('torch')}")
 
 
 def missing_requirements(extra: str) -> list[str]:
@@ -62,14 +59,10 @@ def missing_requirements(extra: str) -> list[str]:
         marker = requirement.marker
         if marker is None or not marker.evaluate({"extra": extra}):
             continue
-        if requirement.name == DISTRIBUTION:  # an extra that contains others
-            for inner_extra in sorted(requirement.extras):
-                missing += missing_requirements(inner_extra)
-            continue
         try:
             installed_version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            missing.append(str(requirement.name))
+            missing.append(requirement.name)
             continue
         if not requirement.specifier.contains(installed_version, prereleases=True):
             missing.append(f"{requirement.name}{requirement.specifier}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from denoise_core.evaluate.comparison import (
     read_cases,
 )
 from denoise_core.evaluate.comparison.answering import (
-    MAX_REPLY_TOKENS,
     LLMGrader,
     LoopAnswerer,
     llm_from_name,
@@ -53,10 +52,6 @@ from denoise_core.evaluate.comparison.setting import (
 )
 from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
 
-_ANSWERER_HELP = (
-    "The model that answers: http://host:port/v1#name, or a folder or hub name. With 'none' only what is kept "
-    "is measured, offline."
-)
 PAGE_FILE = "report.html"
 RESULTS_FILE = "results.json"
 ANSWERS_FILE = "answers.jsonl"
@@ -75,13 +70,11 @@ def evaluate_command(
     documents: options.DocumentsOption = None,
     top_k: options.TopKOption = 20,
     limit: options.LimitOption = None,
-    llm: Annotated[str, typer.Option(help=_ANSWERER_HELP)] = "none",
+    llm: options.LLMOption = None,
     label_with: options.LabelOption = None,
     s2a: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Also compare S2A with --llm: select, remove or default; repeat it for more."
-        ),
+        str | None,
+        typer.Option(help="Also compare S2A with --llm: select or default."),
     ] = None,
     loop: Annotated[
         bool,
@@ -121,51 +114,53 @@ def evaluate_command(
 
     rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
-    _check_options(questions, label_with, out)
-    if llm != "none":
+    _make_out(out, dry_run)
+    _require_llm(
+        llm, {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
+    )
+    _require_llm(
+        llm or label_with, {"--budget": budget is not None, "--dry-run": dry_run}
+    )
+    if llm is not None:
         llm_from_name(llm)  # so that a wrong name is an error before any work
-    else:
-        needs_llm = {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
-        if label_with is None:
-            needs_llm |= {"--budget": budget is not None, "--dry-run": dry_run}
-        _require_llm(needs_llm)
+    if label_with is not None and questions is None:
+        raise InputError(
+            "--label-with labels your questions: name their file; those that are made "
+            "or that ship have labels"
+        )
     error_console = Console(stderr=True)
     console = Console(highlight=False)
-    strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
+    strategies = _extra_strategies(s2a, cross_encoder, denoiser)
     # The models share a file of replies, and so the budget: what it tells was spent counts.
     open_log = partial(open_ledger, path=out / ANSWERS_FILE, budget=budget, dry=dry_run)
-    answer_log = None
     label_log = None if label_with is None else open_log(label_with)
-    with progress_bar(error_console, "reading") as on_progress:
+    with error_console.status("reading ..."):
         evaluation_cases = load_cases(
-            error_console,
-            questions,
-            documents,
-            columns,
-            top_k,
-            limit,
-            on_progress,
+            error_console, questions, documents, columns, top_k, limit
         )
     if label_log is not None:
-        with progress_bar(error_console, "labelling") as on_progress:
-            evaluation_cases = label_cases(
-                evaluation_cases, label_log, label_with or "", progress=on_progress
-            )
+        evaluation_cases = label_with_model(error_console, evaluation_cases, label_log)
         if dry_run:
             show_plan(console, label_log)
-    if llm != "none":
+    answerer = None
+    answer_log = None
+    grader: Any = grading
+    if llm is not None:
         answer_log = open_log(llm)  # now: labelling spends a part of the budget
-    if loop and answer_log is not None:
-        strategies["loop"] = Strategy(
-            "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
-        )
+        answerer = LLMAnswerer(answer_log, llm)
+        if grading == "judge":
+            grader = LLMGrader(answer_log)
+        if loop:
+            strategies["loop"] = Strategy(
+                "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
+            )
     with progress_bar(error_console, "comparing") as on_progress:
         evaluation = evaluate(
             evaluation_cases,
             strategies,
-            answerer=None if answer_log is None else LLMAnswerer(answer_log, llm),
+            answerer=answerer,
             llm=answer_log,
-            grader=_build_grader(grading, answer_log),
+            grader=grader,
             progress=on_progress,
         )
     if not dry_run:
@@ -174,29 +169,21 @@ def evaluate_command(
         show_plan(console, answer_log)
 
 
-def _check_options(questions: Path | None, label_with: str | None, out: Path) -> None:
+def _make_out(out: Path, dry_run: bool) -> None:
+    """Make the folder first: one that cannot be made is an error before the work."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    if label_with is not None and questions is None:
-        raise InputError(
-            "--label-with labels your questions: name their file; those that are made "
-            "or that ship have labels"
-        )
+    if not dry_run:
+        out.mkdir(parents=True, exist_ok=True)
 
 
-def _require_llm(needs_llm: Mapping[str, Any]) -> None:
+def _require_llm(llm: str | None, needs_llm: Mapping[str, Any]) -> None:
     for option, is_given in needs_llm.items():
-        if is_given:
+        if is_given and llm is None:
             raise InputError(
                 f"{option} asks a model: name one with --llm, such as "
                 "http://localhost:8000/v1#name"
             )
-
-
-def _build_grader(grading: str, answer_log: ReplyLog | None) -> Any:
-    if grading == "judge" and answer_log is not None:
-        return LLMGrader(answer_log)
-    return grading
 
 
 def _write_evaluation(
@@ -205,7 +192,6 @@ def _write_evaluation(
     console: Console,
     error_console: Console,
 ) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     setting_path = out / SETTING_FILE
     evaluation.save_page(out / PAGE_FILE)
     evaluation_json = json.dumps(
@@ -214,7 +200,7 @@ def _write_evaluation(
     write_whole(out / RESULTS_FILE, evaluation_json + "\n")
     evaluation.save_setting(setting_path)
     # The files first: printing may fail on a closed pipe.
-    print_table(console, table_rows(evaluation, short=True))
+    print_table(console, table_rows(evaluation))
     for text_line in summary_lines(evaluation):
         print_line(console, text_line)
     file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
@@ -226,12 +212,12 @@ def _write_evaluation(
 
 
 def _extra_strategies(
-    s2a: Sequence[str], cross_encoder: str | None, denoiser: Path | None
+    s2a: str | None, cross_encoder: str | None, denoiser: Path | None
 ) -> dict[str, Strategy | Mapping[str, Any]]:
     """The strategies that the user asks for, besides the standard ones."""
     strategies: dict[str, Strategy | Mapping[str, Any]] = {}
-    for s2a_variant in s2a:
-        strategies[f"S2A {s2a_variant}"] = {"kind": "s2a", "variant": s2a_variant}
+    if s2a is not None:
+        strategies[f"S2A {s2a}"] = {"kind": "s2a", "variant": s2a}
     if cross_encoder is not None:
         strategies["cross-encoder"] = {
             "kind": "cross-encoder",
@@ -245,34 +231,27 @@ def _extra_strategies(
     return strategies
 
 
-def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
+def show_plan(console: Console, ledger: ReplyLog) -> None:
     """Print what the run would cost besides what was paid already."""
     planned_usage = ledger.planned_usage
-    text_line = (
-        f"about {ledger.planned_calls:,} calls, {planned_usage.input_tokens:,} tokens to read, "
-        f"{planned_usage.output_tokens:,} to write"
+    print_line(
+        console,
+        f"about {ledger.planned_calls:,} calls, {planned_usage.input_tokens:,} tokens to "
+        f"read, {planned_usage.output_tokens:,} to write; no call was made",
     )
-    if dry:
-        text_line += "; no call was made"
-    print_line(console, text_line)
 
 
-def open_ledger(
-    name: str,
-    path: Path,
-    budget: int | None,
-    dry: bool,
-    max_tokens: int = MAX_REPLY_TOKENS,
-) -> ReplyLog:
+def open_ledger(name: str, path: Path, budget: int | None, dry: bool) -> ReplyLog:
     """Return the model ``name``, whose replies are logged at ``path``."""
-    return ReplyLog(
-        llm_from_name(name, max_tokens=max_tokens),
-        name,
-        path,
-        budget=budget,
-        dry_run=dry,
-        max_tokens=max_tokens,
-    )
+    return ReplyLog(llm_from_name(name), name, path, budget=budget, dry_run=dry)
+
+
+def label_with_model(
+    console: Console, cases: EvaluationCases, label_log: ReplyLog
+) -> EvaluationCases:
+    """Have a model label the cases without gold, with a progress bar."""
+    with progress_bar(console, "labelling") as on_progress:
+        return label_cases(cases, label_log, "the model", progress=on_progress)
 
 
 def load_cases(
@@ -282,7 +261,6 @@ def load_cases(
     columns: Sequence[str] | None,
     top_k: int,
     limit: int | None,
-    on_progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationCases:
     """Return evaluation cases.
 
@@ -303,7 +281,7 @@ def load_cases(
     if questions is not None:
         passage_search = None
         if passages is not None:
-            passage_search = build_search(passages, top_k=top_k, progress=on_progress)
+            passage_search = build_search(passages, top_k=top_k)
         evaluation_cases = read_cases(
             questions, columns=column_names, search_passages=passage_search
         )
@@ -326,14 +304,13 @@ def parse_columns(column_options: Sequence[str]) -> dict[str, str]:
     Raises:
         InputError: An item is not ``OURS=YOURS``.
     """
-    columns: dict[str, str] = {}
-    if not column_options:
-        return columns
-    for pair in ",".join(column_options).split(","):
-        field_name, equals, user_column = (part.strip() for part in pair.partition("="))
-        if not equals or not field_name or not user_column:
-            raise InputError(
-                f"--columns {pair}: expected OURS=YOURS, such as question=query"
-            )
-        columns[field_name] = user_column
+    columns = {}
+    for column_option in column_options:
+        for pair in column_option.split(","):
+            field_name, _, user_column = pair.partition("=")
+            if not field_name or not user_column:
+                raise InputError(
+                    f"--columns {pair}: expected OURS=YOURS, such as question=query"
+                )
+            columns[field_name.strip()] = user_column.strip()
     return columns

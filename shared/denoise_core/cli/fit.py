@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,12 @@ import typer
 from rich.console import Console
 
 from denoise_core.cli import options
-from denoise_core.cli.evaluate import load_cases, open_ledger, show_plan
+from denoise_core.cli.evaluate import (
+    label_with_model,
+    load_cases,
+    open_ledger,
+    show_plan,
+)
 from denoise_core.cli.options import app
 from denoise_core.cli.terminal import (
     print_line,
@@ -26,8 +30,6 @@ from denoise_core.embedded.fitted import (
     fit_denoiser,
 )
 from denoise_core.errors import InputError
-from denoise_core.evaluate.comparison import ReplyLog
-from denoise_core.evaluate.comparison.cases import label_cases
 from denoise_core.evaluate.comparison.evaluation import problem_lines
 from denoise_core.evaluate.datasets import (
     EvaluationCases,
@@ -93,31 +95,38 @@ def fit(
     """Fit a denoiser on labelled passages of your own, and say in words whether it is better than cosine.
 
     Prints how much of the text it needs to keep 90, 95 and 99 % of the relevant passages, next to the default,
-    cosine, BM25 and a fit that never saw the questions, and warns where one of these is as good. Use the folder
-    by: rag-denoise run --denoiser FOLDER, or denoise_core.load_denoiser(FOLDER).
+    cosine and BM25, and warns where the default is as good. Use the folder by: rag-denoise run --denoiser FOLDER,
+    or denoise_core.load_denoiser(FOLDER).
 
-    With --label-with a model selects the passages that are needed. Tokens are estimated first. Calls are stored
-    next to DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
+    With --label-with a model selects the passages that are needed. Calls are stored next to DATA and never made
+    twice, and labels too (.labels.jsonl): correct them there and run it again.
     """
     console = Console(stderr=True)
     check_output_folder(out, overwrite=overwrite)
     if dry_run and label_with is None:
         raise InputError("--dry-run counts the calls of a model: add --label-with")
+    labels_path = data.with_suffix(".labels.jsonl")
     if label_with is None and documents is None:
         questions = _read_labelled(console, data)[:limit]
+    elif labels_path.exists():
+        print_line(
+            console,
+            f"labels are those in {labels_path}; delete it to have them made anew",
+        )
+        questions = _read_labelled(console, labels_path)
     else:
-        open_log = None
+        cases = load_cases(console, data, documents, columns, top_k, limit)
         if label_with is not None:
             calls_path = data.with_suffix(".calls.jsonl")
-            open_log = partial(open_ledger, label_with, calls_path, budget)
-        questions = _label_questions(
-            console,
-            partial(load_cases, console, data, documents, columns, top_k, limit),
-            data.with_suffix(".labels.jsonl"),
-            open_log,
-            dry_run,
-        )
-    calibration = () if calibrate is None else _read_labelled(console, calibrate)
+            label_log = open_ledger(label_with, calls_path, budget, dry_run)
+            cases = label_with_model(console, cases, label_log)
+            if dry_run:
+                show_plan(console, label_log)
+                raise typer.Exit
+        questions = _write_labelled(console, cases, labels_path, label_with)
+    calibration: Sequence[Question] = ()
+    if calibrate is not None:
+        calibration = _read_labelled(console, calibrate)
     with progress_bar(console, "reading") as on_progress:
         denoiser = fit_denoiser(
             questions,
@@ -139,75 +148,42 @@ app.command(
 )(fit)
 
 
-def _label_questions(
-    console: Console,
-    load_unlabelled: Callable[[], EvaluationCases],
-    path: Path,
-    open_log: Callable[..., ReplyLog] | None,
-    dry_run: bool,
+def _write_labelled(
+    console: Console, cases: EvaluationCases, path: Path, label_with: str | None
 ) -> Sequence[Question]:
-    """The questions with labels: those in ``path``, else new ones, written there."""
-    if path.exists():
-        print_line(
-            console, f"labels are those in {path}; delete it to have them made anew"
-        )
-        return _read_labelled(console, path)
-    unlabelled_cases = load_unlabelled()
-    if open_log is not None:
-        # A dry log counts the calls that the real one would make.
-        plan_log = open_log(True)
-        label_cases(unlabelled_cases, plan_log, "")
-        show_plan(console, plan_log, dry_run)
-        if dry_run:
-            raise typer.Exit
-        with progress_bar(console, "labelling") as on_progress:
-            unlabelled_cases = label_cases(
-                unlabelled_cases, open_log(False), "the model", progress=on_progress
-            )
-    questions = [case.question for case in unlabelled_cases.cases if case.question.gold]
-    if open_log is None and len(questions) < len(unlabelled_cases.cases):
+    """The questions with labels, which are also written to a file."""
+    questions = [case.question for case in cases.cases if case.question.gold]
+    if label_with is None and len(questions) < len(cases.cases):
         raise InputError(
             "some questions have no labels: name a model with --label-with, or add "
             "'labels'"
         )
-    print_warnings(
-        console, problem_lines("left out: ", unlabelled_cases.rejected_records)
-    )
-    print_warnings(console, problem_lines("left out: ", unlabelled_cases.warnings))
-    labels_path = write_labels(questions, path)
+    print_warnings(console, problem_lines(cases.problems))
+    write_labels(questions, path)
     print_line(
         console,
-        f"labels of {len(questions)} questions are in {labels_path}: correct them "
-        f"there, or in {path.name}.html",
+        f"labels of {len(questions)} questions are in {path}: correct them there, or in "
+        f"{path.name}.html",
     )
     return questions
 
 
 def _read_labelled(console: Console, path: Path) -> Sequence[Question]:
     loaded_questions = read_questions(path, skip_bad=True)
-    print_warnings(
-        console, problem_lines("left out: ", loaded_questions.rejected_records)
-    )
+    print_warnings(console, problem_lines(loaded_questions.problems))
     return loaded_questions.questions
 
 
 def _print_report(console: Console, denoiser: FittedDenoiser, out: Path) -> None:
-    print_table(console, denoiser.evaluation.table_rows())
-    stack = denoiser.stack
     scale = denoiser.scale
-    weight_texts = []
-    for name, weight in zip(stack.names, stack.weight, strict=True):
-        weight_texts.append(f"{name} {weight:.2f}")
-    risk_texts = []
-    for risk in sorted(scale.margins):
-        risk_texts.append(f"{100 * risk:g} %")
-    risk_text = ", ".join(risk_texts)
-    print_line(console, f"weights: {', '.join(weight_texts)}")
+    risk_texts = [f"{100 * risk:g} %" for risk in sorted(scale.margins)]
+    risks = ", ".join(risk_texts)
+    print_table(console, denoiser.evaluation.table_rows())
     print_line(console, str(denoiser.evaluation))
     print_line(
         console,
         f"keep='auto' is calibrated on {scale.questions} questions, for losing at "
-        f"most: {risk_text}",
+        f"most: {risks}",
     )
     if scale.floor is None:
         print_line(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from denoise_core._optional import require
 from denoise_core.cli.check import judge_from_option, verdict_json
-from denoise_core.cli.options import JudgeOption, KeepOption, app
+from denoise_core.cli.options import LLMOption, app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.run import build_denoiser
 from denoise_core.errors import InputError
@@ -22,8 +23,6 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage, unique_ids
 from denoise_core.weighted_cache import WeightedLRUCache
-
-ResultT = TypeVar("ResultT")
 
 MAX_PASSAGES = 1000  # of one call
 MAX_CHARACTERS = 4_000_000  # of one call
@@ -44,12 +43,6 @@ def mcp(
             help="The port for HTTP; without it, standard input and output.",
         ),
     ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="The address to listen on; 127.0.0.1 is reached from this machine only."
-        ),
-    ] = "127.0.0.1",
     folder: Annotated[
         list[Path] | None,
         typer.Option(
@@ -58,18 +51,17 @@ def mcp(
             help="A folder whose files may be read; repeat it for more.",
         ),
     ] = None,
-    keep: KeepOption = None,
-    llm: JudgeOption = None,
+    llm: LLMOption = None,
 ) -> None:
     """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
-    denoiser = build_denoiser("end", keep)
-    mcp_server = build_server(denoiser, judge_from_option(llm), folder or [])
+    judge = judge_from_option(llm)
+    mcp_server = build_server(build_denoiser("end"), judge, folder or [])
     if http is None:
         mcp_server.run("stdio")
         return
     mcp_server.run(
         "streamable-http",
-        host=host,
+        host="127.0.0.1",
         port=http,
         stateless_http=True,
         json_response=True,
@@ -89,15 +81,21 @@ def build_server(
         folders: Files are read below these folders alone.
     """
     server_class = require("mcp.server", extra="mcp").MCPServer
-    tools = _ServerTools(denoiser, judge, folders)
+    tool_class = require("mcp.server.mcpserver.tools", extra="mcp").Tool
+    functions = _ServerTools(denoiser, judge, folders)
+    tools = []
+    for function in (functions.denoise, functions.recall, functions.check):
+        tool = tool_class.from_function(function)
+        arguments_class = tool.fn_metadata.arg_model
+        arguments_class.model_config["hide_input_in_errors"] = True
+        arguments_class.model_rebuild(force=True)
+        tools.append(tool)
+    folder_names = ", ".join(map(str, functions.folders)) or "no folder"
+    instructions = f"{_INSTRUCTIONS} Files are read below {folder_names}."
     # Its log would quote the text that it gets.
-    mcp_server = server_class(
-        "rag-denoise", instructions=_INSTRUCTIONS, log_level="CRITICAL"
+    return server_class(
+        "rag-denoise", instructions=instructions, tools=tools, log_level="CRITICAL"
     )
-    mcp_server.add_tool(tools.denoise, name="denoise")
-    mcp_server.add_tool(tools.recall, name="recall")
-    mcp_server.add_tool(tools.check, name="check")
-    return mcp_server
 
 
 def _count_characters(passages: dict[str, Passage]) -> int:
@@ -114,7 +112,7 @@ class _ServerTools:
         self._tool_error: type[Exception] = exceptions.ToolError
         self._denoiser = denoiser
         self._judge = judge
-        self._folders = [folder.resolve(strict=True) for folder in folders]
+        self.folders = [folder.resolve(strict=True) for folder in folders]
         self._recent_calls: WeightedLRUCache[str, dict[str, Passage]] = (
             WeightedLRUCache(REMEMBERED_CHARACTERS, _count_characters)
         )
@@ -130,37 +128,24 @@ class _ServerTools:
         any of it.
         """
 
-        def run_denoiser() -> tuple[tuple[Passage, ...], dict[str, Any]]:
+        def run_denoiser() -> dict[str, Any]:
             inputs, warnings = self._load_passages(passages, files)
-            result = self._denoiser.denoise(question, inputs).as_json()
-            return inputs, {**result, "warnings": warnings}
+            result = self._denoiser.denoise(question, tuple(inputs.values()))
+            call_id = uuid.uuid4().hex[:12]
+            self._recent_calls.put(call_id, inputs)
+            return {"result": call_id, **result.as_json(), "warnings": warnings}
 
-        inputs, result = await self._run(run_denoiser)
-        call_id = uuid.uuid4().hex[:12]
-        by_id = {input_passage.id: input_passage for input_passage in inputs}
-        self._recent_calls.put(call_id, by_id)
-        return {"result": call_id, **result}
+        return await self._run(run_denoiser)
 
-    async def recall(
-        self, result: str, id: str, start: int = 0, end: int | None = None
-    ) -> dict[str, Any]:
-        """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        input_passage = (self._recent_calls.get(result) or {}).get(id)
-        if input_passage is None:
+    async def recall(self, result: str, id: str) -> dict[str, Any]:
+        """A passage of an earlier ``denoise`` as it came."""
+        passage = (self._recent_calls.get(result) or {}).get(id)
+        if passage is None:
             raise self._tool_error(
                 "no such passage: expected a recent result of denoise, and an id of its "
                 "spans"
             )
-        text_length = len(input_passage.text)
-        last = text_length if end is None else min(end, text_length)
-        if not 0 <= start <= last:
-            raise self._tool_error(f"expected characters within 0 and {text_length}")
-        return {
-            "id": id,
-            "start": start,
-            "end": last,
-            "text": input_passage.text[start:last],
-        }
+        return {"id": id, "text": passage.text}
 
     async def check(
         self,
@@ -175,12 +160,13 @@ class _ServerTools:
 
         def run_check() -> dict[str, Any]:
             inputs, warnings = self._load_passages(sources, files, visible_text=True)
-            verdict = check(question, answer, inputs, judge=self._judge)
-            return {**verdict_json(verdict, inputs), "warnings": warnings}
+            sources_read = tuple(inputs.values())
+            verdict = check(question, answer, sources_read, judge=self._judge)
+            return {**verdict_json(verdict), "warnings": warnings}
 
         return await self._run(run_check)
 
-    async def _run(self, function: Callable[[], ResultT]) -> ResultT:
+    async def _run(self, function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
             return await run_in_pool(function)
         except self._tool_error:
@@ -190,31 +176,47 @@ class _ServerTools:
 
     def _load_passages(
         self, texts: Sequence[str], files: Sequence[str], visible_text: bool = False
-    ) -> tuple[tuple[Passage, ...], list[str]]:
-        """Return the passages of texts and files, and what was left out of these."""
+    ) -> tuple[dict[str, Passage], list[str]]:
+        """Return passages of texts and files by id, and what was left out of these."""
         passages = [Passage(text, str(index)) for index, text in enumerate(texts)]
         warnings: list[str] = []
         for index, file in enumerate(files):
-            file_path = Path(file).resolve()
-            if not any(file_path.is_relative_to(folder) for folder in self._folders):
-                raise self._tool_error(
-                    f"files[{index}] is not below a folder that may be read (--folder)"
-                )
-            is_readable = file_path.is_file() or file_path.is_dir()  # a pipe would wait
             try:
-                if not is_readable:
-                    raise InputError(f"{file_path} is no file")
-                loaded = read_passages(str(file_path), visible_text=visible_text)
-            except InputError:
+                path = self._find_file(index, file)
+                loaded = read_passages(str(path), visible_text=visible_text)
+            except ValueError:  # as `InputError` is
                 raise self._tool_error(f"files[{index}] cannot be read") from None
             passages += loaded.passages
             warnings += loaded.warnings
         ids = unique_ids([input_passage.id for input_passage in passages])
-        passages = [replace(p, id=id) for p, id in zip(passages, ids, strict=True)]
-        total_characters = sum(len(input_passage.text) for input_passage in passages)
-        if not 1 <= len(passages) <= MAX_PASSAGES or total_characters > MAX_CHARACTERS:
+        by_id = {
+            passage_id: replace(passage, id=passage_id)
+            for passage, passage_id in zip(passages, ids, strict=True)
+        }
+        characters = _count_characters(by_id)
+        if not 1 <= len(by_id) <= MAX_PASSAGES or characters > MAX_CHARACTERS:
             raise self._tool_error(
                 f"expected 1 to {MAX_PASSAGES} passages of {MAX_CHARACTERS:,} "
                 "characters in all"
             )
-        return tuple(passages), warnings
+        return by_id, warnings
+
+    def _find_file(self, index: int, file: str) -> Path:
+        """Return the path of a file that may be read; a relative one is of a folder.
+
+        Raises `ValueError` where there is none that can be read.
+        """
+        bases = [*self.folders, Path()]  # an absolute path stays itself below any
+        paths = [Path(os.path.realpath(base / file)) for base in bases]
+        allowed_paths = [
+            path for path in paths if any(map(path.is_relative_to, self.folders))
+        ]
+        if not allowed_paths:
+            raise self._tool_error(
+                f"files[{index}] is not below a folder that may be read (--folder)"
+            )
+        for path in allowed_paths:
+            # A pipe would wait, and no name at all would be the folder itself.
+            if file and (os.path.isfile(path) or os.path.isdir(path)):
+                return path
+        raise InputError(f"no such file: {file!r}")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from denoise_core._files import check_is_file
 from denoise_core.errors import InputError
 
 
@@ -76,8 +77,10 @@ KeepOption = Annotated[str | None, typer.Option(help=_AMOUNT_HELP)]
 
 def _check_page_path(path: Path | None) -> Path | None:
     """Refuse a page that cannot be written before the work for it is done."""
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"--html {path}: there is no folder {str(path.parent)!r}")
+    if path is not None:
+        if not path.parent.is_dir():
+            raise InputError(f"--html {path}: there is no folder {str(path.parent)!r}")
+        check_is_file(path)
     return path
 
 
@@ -94,13 +97,6 @@ SkipBadOption = Annotated[
     bool,
     typer.Option(
         "--skip-bad", help="Skip files and records that cannot be read, and name them."
-    ),
-]
-JudgeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--llm",
-        help="The chat model that judges: http://host:port/v1#name, or a folder or hub name.",
     ),
 ]
 LLMOption = Annotated[

@@ -12,16 +12,12 @@ from rich.console import Console
 from rich.progress import track
 
 from denoise_core._files import write_whole
-from denoise_core.cli.evaluate import open_ledger, show_plan
-from denoise_core.cli.options import BudgetOption, DryRunOption, app
+from denoise_core.cli.options import app
 from denoise_core.cli.read import read_lines
 from denoise_core.cli.terminal import print_line
-from denoise_core.errors import (
-    DenoiseError,
-    InputError,
-    ServerUnreachable,
-    is_auth_refusal,
-)
+from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
+from denoise_core.evaluate.comparison import ReplyLog
+from denoise_core.evaluate.comparison.answering import llm_from_name
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message
 
@@ -46,8 +42,6 @@ def record_command(
             help="The chat model: http://host:port/v1#name, or a folder or hub name."
         ),
     ],
-    budget: BudgetOption = None,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Record a model's replies to prompts, so that tests and examples replay them without the model.
 
@@ -55,31 +49,29 @@ def record_command(
     run continues with the same command: OUT.calls has every reply. Ends with 1 when a call failed.
     """
     console = Console(stderr=True, highlight=False)
-    reply_log = open_ledger(llm, Path(f"{out}.calls"), budget, dry_run, MAX_TOKENS)
+    model = llm_from_name(llm, max_tokens=MAX_TOKENS)
+    calls_path = f"{out}.calls"
+    reply_log = ReplyLog(model, llm, calls_path, max_tokens=MAX_TOKENS)
     prompt_rows = track(
         _read_prompts(prompts), "asking", console=console, transient=True
     )
-    output_lines: list[str] = []
+    output_lines = []
     failed_prompts = []
     for prompt_number, prompt_row in enumerate(prompt_rows, 1):
         messages = prompt_row.pop("messages")
         try:
             reply_text = reply_log.complete(messages).text
         except Exception as error:  # its text may contain the user's
-            is_outage = isinstance(error, ServerUnreachable) and len(output_lines) > 0
-            is_lasting = isinstance(error, DenoiseError) or is_auth_refusal(error)
-            if is_lasting and not is_outage:
-                raise
-            failed_prompts.append(f"prompt {prompt_number}: {type(error).__name__}")
+            if isinstance(error, DenoiseError) or is_auth_refusal(error):
+                raise  # it is lasting; the replies so far are in the file of calls
+            class_name = type(error).__name__
+            failed_prompts.append(f"prompt {prompt_number}: {class_name}")
             continue
         prompt_row["model"] = llm
         prompt_row["date"] = str(datetime.date.today())
         prompt_row["prompt"] = RecordedLLM.key(messages)
         prompt_row["reply"] = reply_text
         output_lines.append(json.dumps(prompt_row, ensure_ascii=False) + "\n")
-    if dry_run:
-        show_plan(Console(highlight=False), reply_log)
-        return
     write_whole(out, "".join(output_lines))
     print_line(
         console,

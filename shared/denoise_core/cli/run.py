@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -30,14 +31,21 @@ from denoise_core.cli.options import (
 from denoise_core.cli.read import is_html, read_passages
 from denoise_core.cli.terminal import print_line, print_warnings, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
-from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
-from denoise_core.protocols import Denoiser, Scorer
+from denoise_core.protocols import Denoiser
 from denoise_core.report.context import ReportItem, mark_pieces, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.markup import strip_tags
 from denoise_core.types import Passage
 
+SCORING_METHODS = ("end", "bm25", "embedding")
+# The kind of setting behind each method's name.
+METHOD_KINDS = {
+    "end": "default",
+    "bm25": "bm25",
+    "embedding": "cosine",
+    "s2a-select": "s2a",
+}
 NOTHING_DENOISED = 3  # exit status: no passage was read, or each of them fell back
 NOTHING_RELEVANT = 4  # exit status: nothing seems relevant to the question
 MIN_SHOWN_LINES = 12  # of kept text, on a terminal of any height
@@ -70,8 +78,8 @@ def run(
     """Denoise your own text: print what is kept for the question.
 
     A terminal gets the kept text, at most a screen of it, and counts of what was dropped; a pipe gets all of the
-    kept text, of several passages each under its name. Notes go to standard error. Ends with status 3 when nothing
-    was denoised, and 4 when nothing seems relevant to the question.
+    kept text as it is, control characters too, of several passages each under its name. Notes go to standard
+    error. Ends with status 3 when nothing was denoised, and 4 when nothing seems relevant to the question.
 
     **Examples**
 
@@ -82,6 +90,7 @@ def run(
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
     loaded_passages = read_passages(*passages, skip_bad=skip_bad)
+    inputs = loaded_passages.passages
     console = Console(highlight=False)
     error_console = Console(stderr=True)
     print_warnings(error_console, loaded_passages.warnings)
@@ -92,24 +101,24 @@ def run(
     ):
         # Embedding takes nearly all of the time, so it gets the progress bar.
         with progress_bar(error_console, "reading pieces") as on_progress:
-            denoise_method.precompute(loaded_passages.passages, on_progress)
+            denoise_method.precompute(inputs, on_progress)
     with error_console.status("scoring ..."):
-        denoise_result = denoise_method.denoise(query, loaded_passages.passages)
-    if loaded_passages.passages:
+        denoise_result = denoise_method.denoise(query, inputs)
+    if inputs:
         print_line(
             error_console,
-            summary_line(loaded_passages.passages, denoise_result),
+            summary_line(inputs, denoise_result),
             "bold",
         )
     if html is not None:
-        items = [ReportItem(loaded_passages.passages, denoise_result)]
+        items = [ReportItem(inputs, denoise_result)]
         write_whole(html, render_page(items, title="What was kept, what was dropped"))
     if as_json:
         _echo(json.dumps(denoise_result.as_json(), ensure_ascii=False, allow_nan=False))
     else:
-        _print_result(console, loaded_passages.passages, denoise_result, show_reasons)
+        _print_result(console, inputs, denoise_result, show_reasons)
     print_warnings(error_console, _notes(denoise_result))
-    if nothing_denoised(loaded_passages.passages, denoise_result):
+    if nothing_denoised(inputs, denoise_result):
         print_line(error_console, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
     if denoise_result.relevant is False:
@@ -129,25 +138,23 @@ def _print_result(
 ) -> None:
     if show_reasons:
         print_pieces(console, passages, result)
-    elif console.is_terminal:
-        print_kept_text(console, passages, result)
+        return
+    kept_texts = _kept_texts(passages, result)
+    # Variables such as FORCE_COLOR let Rich take a terminal for a pipe, or a pipe for one.
+    if console.is_terminal or console.file.isatty():
+        _print_screen(console, kept_texts)
+    elif len(kept_texts) > 1:
+        # Each under its name, as `head` prints files.
+        titled_texts = [f"==> {title} <==\n{text}" for _, title, text in kept_texts]
+        _echo("\n\n".join(titled_texts))
     else:
-        _echo(_piped_text(passages, result))
-
-
-def _piped_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """The kept text; of several kept passages each under its name, as `head` prints files."""
-    texts = _kept_texts(passages, result)
-    if len(texts) > 1:
-        texts = [
-            f"==> {_passage_title(passage)} <==\n{text}"
-            for passage, text in zip(result.passages, texts, strict=True)
-        ]
-    return "\n\n".join(texts)
+        for _, _, text in kept_texts:
+            _echo(text)
 
 
 def _echo(text: str) -> None:
-    typer.echo(text.encode("utf-8", "replace").decode())
+    """Print a text as it is: without ``color`` a pipe would lose its escape sequences."""
+    typer.echo(text.encode("utf-8", "replace").decode(), color=True)
 
 
 def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool:
@@ -159,17 +166,20 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 
 
 def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """Return what was done: ``kept 18 % of 12 passages; dropped 9 pieces``."""
-    input_length = sum(len(passage.text) for passage in passages) or 1
+    """Return what was done: how much of the text is kept, how many pieces are dropped."""
+    input_length = sum(len(passage.text) for passage in passages)
     kept_length = 0
     for passage in result.passages:
         kept_length += sum(map(len, passage.source_spans))
-    passages_text = _count_noun(len(passages), "passage")
     dropped_count = sum(chunk.score is not None for chunk in result.dropped)
-    dropped_text = _count_noun(dropped_count, "piece")
-    kept_percent = f"{100 * kept_length / input_length:.0f} %"
-    line = f"kept {kept_percent} of {passages_text}; dropped {dropped_text}"
-    return f"{line} (list them: --why)" if dropped_count else line
+    kept_percent = 100 * kept_length / max(1, input_length)
+    line = (
+        f"kept {kept_percent:.0f} % of the text "
+        f"(passages: {len(passages):,}); dropped pieces: {dropped_count:,}"
+    )
+    if dropped_count:
+        line += "; list them: --why"
+    return line
 
 
 def build_denoiser(
@@ -189,71 +199,47 @@ def build_denoiser(
     Raises:
         InputError: The options contradict each other, or there is no such file.
     """
-    from denoise_core.embedded import DefaultScorer, embedding_scorer, shared_encoder
-    from denoise_core.scorers.bm25 import BM25Scorer
+    from denoise_core.evaluate.comparison.answering import llm_from_name
+    from denoise_core.evaluate.comparison.setting import (
+        denoiser_from_setting,
+        load_denoiser,
+    )
 
-    amount = None if keep is None else parse_keep(keep)
-    if name == "s2a-select":
-        return _build_s2a(llm, has_amount=keep is not None or tokens is not None)
-    scorers: dict[str, Callable[[], Scorer]] = {
-        "end": DefaultScorer,
-        "bm25": BM25Scorer,
-        "embedding": embedding_scorer,
-    }
-    scorer_names = ", ".join(scorers)
-    if tokens is not None and (keep is not None or name not in scorers):
-        raise InputError(
-            f"--tokens is for {scorer_names}, and says how much is kept: leave --keep "
-            "out"
-        )
-    if name not in scorers:
-        return _load_denoiser(name, amount, llm, scorer_names)
+    kind = METHOD_KINDS.get(name)
+    amount = None
+    if keep is not None:
+        amount = parse_keep(keep)
+    _check_method(name, amount, tokens, llm)
+    chat_model = None
     if llm is not None:
+        chat_model = llm_from_name(llm)
+    if kind is None:
+        return load_denoiser(name, keep=amount, llm=chat_model)
+    setting = {"kind": kind, "keep": amount, "tokens": tokens}
+    return denoiser_from_setting(setting, llm=chat_model)
+
+
+def _check_method(
+    name: str, amount: float | int | str | None, tokens: int | None, llm: str | None
+) -> None:
+    """Raise `InputError` for options that do not go with a method."""
+    method_names = ", ".join(METHOD_KINDS)
+    if name not in METHOD_KINDS and not Path(name).exists():
+        raise InputError(
+            f"--denoiser {name}: no such file or folder, and none of {method_names}; "
+            "'rag-denoise fit' writes a folder, 'rag-denoise evaluate' a denoise.json"
+        )
+    if tokens is not None and (amount is not None or name not in SCORING_METHODS):
+        raise InputError(
+            f"--tokens is for {', '.join(SCORING_METHODS)}, and says how much is kept: "
+            "leave --keep out"
+        )
+    if name in SCORING_METHODS and llm is not None:
         raise InputError(f"--method {name} asks no model: leave --llm out")
-    if name != "end" and amount == "auto":
+    if name == "s2a-select" and amount is not None:
         raise InputError(
-            f"--keep auto is for --method end: the scores of --method {name} have no "
-            "known scale"
+            f"--keep is for methods that score; with --method {name} the model decides"
         )
-    keep_rule: KeepSetting | None = amount
-    if tokens is not None:
-        keep_rule = TokenLimit(tokens, shared_encoder().count_tokens)
-    elif amount is None and name == "end":
-        keep_rule = "auto"
-    return ENDDenoiser(scorers[name](), keep=keep_rule, chunker="auto")
-
-
-def _load_denoiser(
-    path: str, amount: float | int | str | None, llm: str | None, scorer_names: str
-) -> Denoiser:
-    if not Path(path).exists():
-        raise InputError(
-            f"--denoiser {path}: no such file or folder, and none of "
-            f"{scorer_names} and s2a-select; 'rag-denoise fit' writes a folder, "
-            "'rag-denoise evaluate' a denoise.json"
-        )
-    from denoise_core.evaluate.comparison.answering import llm_from_name
-    from denoise_core.evaluate.comparison.setting import load_denoiser
-
-    chat_model = None if llm is None else llm_from_name(llm)
-    return load_denoiser(path, keep=amount, llm=chat_model)
-
-
-def _build_s2a(llm: str | None, *, has_amount: bool) -> Denoiser:
-    if llm is None:
-        raise InputError(
-            "--method s2a-select asks a chat model: name one with --llm, such as "
-            "http://localhost:8000/v1#name"
-        )
-    if has_amount:
-        raise InputError(
-            "--keep and --tokens are for methods that score; with --method s2a-select "
-            "the model decides"
-        )
-    from denoise_core.evaluate.comparison.answering import llm_from_name
-    from denoise_core.s2a import S2ADenoiser
-
-    return S2ADenoiser(llm_from_name(llm), variant="select", max_concurrency=1)
 
 
 def parse_keep(keep: str) -> float | int | str:
@@ -282,15 +268,24 @@ def parse_keep(keep: str) -> float | int | str:
     return fraction
 
 
-def _kept_texts(passages: Sequence[Passage], result: DenoiseResult) -> list[str]:
-    """The text of each kept passage with its header; of HTML what a reader sees."""
+def _kept_texts(
+    passages: Sequence[Passage], result: DenoiseResult
+) -> list[tuple[float, str, str]]:
+    """Best score, title and kept text of each passage; of HTML what a reader sees."""
     html_ids = {passage.id for passage in passages if is_html(passage)}
-    texts = []
+    best_scores: dict[str, float] = {}
+    for chunk in result.kept:
+        passage_id = chunk.span.passage_id
+        best_score = best_scores.get(passage_id, -math.inf)
+        best_scores[passage_id] = max(chunk.score, best_score)
+    kept_texts = []
     for passage in result.passages:
         if passage.id in html_ids:  # a kept piece alone may not look like HTML
             passage = replace(passage, text=strip_tags(passage.text))
-        texts.append(escape_control(passage.text_with_header.strip()))
-    return texts
+        text = passage.text_with_header.strip("\n")
+        score = best_scores.get(passage.id, -math.inf)
+        kept_texts.append((score, _passage_title(passage), text))
+    return kept_texts
 
 
 def _notes(result: DenoiseResult) -> list[str]:
@@ -299,32 +294,19 @@ def _notes(result: DenoiseResult) -> list[str]:
     for name in ("note", "question_note", "fallback"):
         message = getattr(result, name)
         if message:
-            notes.append(f"{name.replace('_', ' ')}: {message}")
+            label = name.replace("_", " ")
+            notes.append(f"{label}: {message}")
     return notes
 
 
-def print_kept_text(
-    console: Console, passages: Sequence[Passage], result: DenoiseResult
+def _print_screen(
+    console: Console, kept_texts: Sequence[tuple[float, str, str]]
 ) -> None:
-    """Print the kept text, best passage first.
-
-    At most a screen is printed. Text of a passage without chunks is in the order of
-    the input.
-    """
-    best_scores: dict[str, float] = {}
-    for chunk in result.kept:
-        passage_id = chunk.span.passage_id
-        if chunk.score is not None:
-            score = max(chunk.score, best_scores.get(passage_id, chunk.score))
-            best_scores[passage_id] = score
-    kept_texts = zip(result.passages, _kept_texts(passages, result), strict=True)
-    ranked_texts = sorted(
-        kept_texts, key=lambda item: -best_scores.get(item[0].id, -math.inf)
-    )
+    """Print the kept text, best passage first, at most a screen of it."""
     lines = []
-    for passage, kept_text in ranked_texts:
-        lines.append(Text(_passage_title(passage), style="bold"))
-        for text_line in kept_text.splitlines():
+    for _, title, text in sorted(kept_texts, key=itemgetter(0), reverse=True):
+        lines.append(Text(title, style="bold"))
+        for text_line in escape_control(text).splitlines():
             lines += Text(text_line).wrap(console, console.width)
     shown_count = max(MIN_SHOWN_LINES, console.height - RESERVED_LINES)
     for line in lines[:shown_count]:
@@ -334,42 +316,29 @@ def print_kept_text(
         print_line(console, f"... {hidden_count} more lines: add '| less'", "dim")
 
 
-def _count_noun(count: int, noun: str) -> str:
-    ending = "s"
-    if count == 1:
-        ending = ""
-    return f"{count:,} {noun}{ending}"
-
-
 def _passage_title(passage: Passage) -> str:
-    title = passage.metadata.get("title")
-    return escape_control(f"{passage.id}  {title}" if title else passage.id)
+    """The id and the title, escaped for a pipe too: a heading is no part of the text."""
+    title = passage.metadata.get("title") or ""
+    return escape_control(f"{passage.id}  {title}".rstrip())
 
 
 def print_pieces(
     console: Console, passages: tuple[Passage, ...], result: DenoiseResult
 ) -> None:
-    """Print each piece with its score and why it was kept or dropped, by passage.
-
-    Kept text is plain, dropped text struck through.
-    """
+    """Print each piece with its score and why it was kept (+) or dropped (-)."""
     if not passages:
         console.print("no passages")
     for passage, pieces in zip(passages, mark_pieces(passages, result), strict=True):
-        console.print(Text(_passage_title(passage), style="bold"))
+        print_line(console, _passage_title(passage), "bold")
         is_page = is_html(passage)
         for piece in pieces:
-            piece_text = strip_tags(piece.text) if is_page else piece.text
+            piece_text = piece.text
+            if is_page:
+                piece_text = strip_tags(piece_text)
             if not piece_text.strip():
                 continue
             mark = "-"
-            style = "dim strike"
-            note_style = "dim"
             if piece.is_kept:
                 mark = "+"
-                style = ""
-                note_style = "green"
-            text_line = Text(f"  {mark} ")
-            text_line.append(escape_control(piece_text.strip()), style=style)
-            console.print(text_line)
-            print_line(console, f"    {piece.note}", note_style)
+            print_line(console, f"  {mark} {piece_text.strip()}")
+            print_line(console, f"    {piece.note}", "dim")

@@ -133,8 +133,11 @@ def serve(
     with console.status("loading ..."):  # so that the first request is not slow
         served_denoiser.denoise("Is it there?", [Passage("It is there.", "0")])
     limit_caches(cache_bytes)
-    is_ipv6 = ":" in host
-    address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+    address_family = socket.AF_INET
+    url_host = host
+    if ":" in host:  # an address of IPv6
+        address_family = socket.AF_INET6
+        url_host = f"[{host}]"
     try:
         listener = socket.create_server((host, port), family=address_family)
     except (OSError, OverflowError) as error:
@@ -148,8 +151,8 @@ def serve(
             "--keys",
             "yellow",
         )
-    url_host = f"[{host}]" if is_ipv6 else host
-    server_url = f"http://{url_host}:{listener.getsockname()[1]}"
+    bound_port = listener.getsockname()[1]
+    server_url = f"http://{url_host}:{bound_port}"
     print_line(
         console,
         f"serving {service.name!r} at {server_url}/v1/denoise, /v1/rerank and /v1/check; "
@@ -162,9 +165,10 @@ def serve(
     raise_open_files_limit()
     server_config = uvicorn.Config(
         application,
-        http=make_protocol_class(limits["body_timeout"]),
+        http=make_protocol_class(body_timeout),
         log_level="warning",
-        timeout_graceful_shutdown=30,
+        # No request takes longer, so that each gets its reply; what is idle is closed.
+        timeout_graceful_shutdown=body_timeout + timeout,
     )
     uvicorn.Server(server_config).run(sockets=[listener])
     print_line(console, "closed")

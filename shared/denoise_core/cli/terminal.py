@@ -43,7 +43,8 @@ def print_table(
     for index, column_name in enumerate(header_row):
         table.add_column(column_name, justify="right" if index else "left")
     for table_row in body_rows:
-        table.add_row(*(Text(escape_control(cell)) for cell in table_row))
+        cells = [Text(escape_control(cell)) for cell in table_row]
+        table.add_row(*cells)
     console.print(table)
 
 

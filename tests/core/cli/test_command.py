@@ -5,18 +5,18 @@ import json
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from command_line import command_caller
+from command_line import command_caller, python_output
+from json_files import write_json_lines
+from readings import short_questions
 from rich.console import Console
 
 import denoise_core
 from denoise_core.cli import COMMAND_MODULES, main, terminal
-from denoise_core.embedded import sample_questions
 from denoise_lab.noisy_retrieval import write_questions
 
 PASSAGES = [
@@ -32,9 +32,7 @@ PASSAGES = [
 
 @pytest.fixture
 def source(tmp_path):
-    path = tmp_path / "passages.jsonl"
-    path.write_text("\n".join(map(json.dumps, PASSAGES)), encoding="utf-8")
-    return str(path)
+    return str(write_json_lines(tmp_path / "passages.jsonl", *PASSAGES))
 
 
 @pytest.fixture
@@ -77,7 +75,7 @@ def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypa
     explained = run(f"-p {source} --keep 0.3 --why")
     assert (
         explained.stderr
-        == "kept 46 % of 3 passages; dropped 2 pieces (list them: --why)\n"
+        == "kept 46 % of the text (passages: 3); dropped pieces: 2; list them: --why\n"
     )
     assert "+ The Eiffel Tower was finished in 1889." in explained.stdout
     assert "- Bananas are rich in potassium." in explained.stdout
@@ -115,7 +113,7 @@ def test_standard_input_is_cut_and_a_line_says_how_much_was_kept(command):
     completed_run = command(line, stdin=HANDBOOK)
     assert (
         completed_run.stderr
-        == "kept 72 % of 1 passage; dropped 1 piece (list them: --why)\n"
+        == "kept 72 % of the text (passages: 1); dropped pieces: 1; list them: --why\n"
     )
     assert "Salaries" not in completed_run.stdout
     reason = command(f"{line} --why", stdin=HANDBOOK).stdout
@@ -129,8 +127,7 @@ def test_no_passages_have_a_status_of_their_own(run, tmp_path):
 
 
 def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_path):
-    path = tmp_path / "p.jsonl"
-    path.write_text(json.dumps(PASSAGES[0]) + "\n{broken\n")
+    path = write_json_lines(tmp_path / "p.jsonl", PASSAGES[0], "{broken")
     done = run(f"-p {path} --json --skip-bad")
     assert json.loads(done.stdout)["passages"][0]["id"] == "tower"
     assert "line 2" in done.stderr
@@ -152,20 +149,22 @@ KEEP = "expected a whole number of chunks"
          "--method bm25 asks no model: leave --llm out"),
         ("run -q x -p {source} --method s2a-select --llm x --keep 0.5",
          "the model decides"),
+        ("run -q x -p {source} --method bm25 --keep auto", "pass a share"),
         ("run -q x -p {source} --method magic",
-         "none of end, bm25, embedding and s2a-select"),
+         "none of end, bm25, embedding, s2a-select"),
         ("run -q x -p {source} --denoiser nope.json",
          "--denoiser nope.json: no such file or folder"),
         ("run -q x -p {source} --method bm25 --tokens 12 --keep 2",
          "leave --keep out"),
-        ("run -q x -p {source} --denoiser mine --tokens 12",
+        ("run -q x -p {source} --denoiser {source} --tokens 12",
          "--tokens is for end, bm25, embedding"),
         *((f"{line} --html missing/x.html", "there is no folder") for line in
-          ("demo", "run -q x -p {source}", "check -a {source} -p {source}")),
+          ("run -q x -p {source}", "check -a {source} -p {source}")),
+        ("run -q x -p {source} --html {folder}", "expected a file"),
         *((f"{line} {{binary}}", "cannot read") for line in
           ("report", "record --llm x o.jsonl", "check -p {source} -a")),
-        ("check -a {source} -p {source}", "expected one text, got 3"),
         ("fit {source} -o {folder}/new --dry-run", "add --label-with"),
+        ("evaluate --cross-encoder missing -o {binary}/new", "Not a directory"),
         ("fit missing.jsonl -o {folder}", "choose another folder"),
     ],
 )  # fmt: skip
@@ -202,10 +201,13 @@ def test_the_doctor_names_what_is_missing_and_what_to_type(command, monkeypatch)
     assert "pip install 'rag-denoise[remote]'" in printed
 
 
-@pytest.mark.parametrize("verb", ["demo", "run", "serve", "fit", "evaluate"])
-def test_help_fills_the_lines_of_a_terminal(command, monkeypatch, verb):
+@pytest.mark.parametrize("verb", COMMAND_MODULES)
+def test_every_verb_has_help_that_fills_the_lines_of_a_terminal(
+    command, monkeypatch, verb
+):
     monkeypatch.setenv("COLUMNS", "80")
     prose, _, options = command(f"{verb} --help").stdout.partition("╭")
+    assert f"rag-denoise {verb}" in prose
     assert "--help" in options
     for line, next_line in pairwise(map(str.rstrip, prose.splitlines())):
         if line and next_line:
@@ -222,51 +224,38 @@ def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
         "id": "\x1b[31mred",
         "title": "[bold]t[/x]",
     }
-    (tmp_path / "p.jsonl").write_text(f"{json.dumps(acting)}\n" * 2)
-    done = run(f"-p {tmp_path}/p.jsonl --why")
+    path = write_json_lines(tmp_path / "p.jsonl", acting, acting)
+    done = run(f"-p {path} --why")
     assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
     assert "[bold]t[/x]" in done.stdout
+    assert "==> \ufffd[31mred" in run(f"-p {path} --keep 2").stdout
 
 
 def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked(
     command, tmp_path
 ):
-    short = []
-    for question in sample_questions():
-        passages = tuple(
-            p for p in question.passages if p.id in question.gold or len(p.text) < 500
-        )
-        if len(passages) > 1:
-            short.append(replace(question, passages=passages))
-    write_questions(tmp_path / "data.jsonl", short[:30])
+    write_questions(tmp_path / "data.jsonl", short_questions(30, 3, 500))
     fit = f"fit {tmp_path}/data.jsonl -o {tmp_path}/mine"
     completed_run = command(fit)
     assert completed_run.returncode == 0, completed_run.stderr
     printed = completed_run.stdout
-    for name in ("fitted", "default", "cosine", "BM25", "no question", "90%"):
+    for name in ("fitted", "default", "cosine", "BM25", "90%"):
         assert name in printed
     assert "is calibrated on" in printed
-    assert "never saw the questions" not in completed_run.stderr
     second_result = command(fit)
     assert second_result.returncode == 2
     assert "--overwrite" in second_result.stderr
     assert command(f"{fit} --overwrite").returncode == 0
 
 
-def test_every_verb_has_help_and_is_loaded_alone():
-    program = "import sys; sys.argv = ['rag-denoise', *sys.argv[1:]]\nfrom denoise_core.cli import main\n"
-    program += "try: main()\nfinally: print([m for m in sys.modules if m.startswith('denoise_core.cli.')])"
-    for verb, module in COMMAND_MODULES.items():
-        completed_run = subprocess.run(
-            [sys.executable, "-c", program, verb, "--help"],
-            capture_output=True,
-            text=True,
-        )
-        assert completed_run.returncode == 0, completed_run.stderr
-        assert f"rag-denoise {verb}" in completed_run.stdout
-        loaded = completed_run.stdout.splitlines()[-1]
-        assert f"denoise_core.cli.{module}'" in loaded
-        assert module == "fit" or "denoise_core.cli.fit'" not in loaded
+def test_a_verb_is_loaded_alone():
+    program = (
+        "import sys; from denoise_core.cli import load_app; load_app('run'); "
+        "print([m for m in sys.modules if m.startswith('denoise_core.cli.')])"
+    )
+    loaded = python_output("-c", program)
+    assert "denoise_core.cli.run'" in loaded
+    assert "denoise_core.cli.fit'" not in loaded
 
 
 def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
@@ -285,15 +274,27 @@ def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
     assert names == ["==> one.txt <==", "==> two.txt <=="]
 
 
+@pytest.mark.parametrize("color", ["1", ""])
+def test_only_a_terminal_gets_marks_for_control_characters(
+    run, tmp_path, monkeypatch, color
+):
+    text = "\f  The Eiffel Tower\x0c was\r finished \u202b\x1b[31m\x9b in 1889."
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    assert run(f"-p {tmp_path}/a.txt --keep 1").stdout == text + "\n"
+    monkeypatch.setenv("FORCE_COLOR", color)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    printed = run(f"-p {tmp_path}/a.txt --keep 1").stdout
+    assert "Tower\ufffd was\ufffd finished \ufffd\ufffd[31m\ufffd in" in printed
+
+
 def test_tokens_bound_what_is_kept(run, source):
     assert run(f"-p {source} --tokens 12").stdout.strip() == PASSAGES[0]["text"]
 
 
 def test_nothing_relevant_has_a_status_of_its_own(run, tmp_path):
     texts = ("qqq zzz www", "xx yy", "vv ww rr", "kk jj", "lorem ipsum dolor")
-    lines = [json.dumps({"text": text}) for text in texts]
-    (tmp_path / "p.jsonl").write_text("\n".join(lines))
-    done = run(f"-p {tmp_path}/p.jsonl --method end", expected_status=4)
+    path = write_json_lines(tmp_path / "p.jsonl", *({"text": text} for text in texts))
+    done = run(f"-p {path} --method end", expected_status=4)
     assert "nothing relevant" in done.stderr
 
 

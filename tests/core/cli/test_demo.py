@@ -25,17 +25,10 @@ def demo(capsys, monkeypatch, tmp_path):
     return lambda *arguments: call(shlex.join(["demo", *arguments]))
 
 
-def counts(out):
-    return [
-        tuple(map(int, results))
-        for results in re.findall(r"(\d+) of (\d+) \(\d+%\)", out)
-    ]
-
-
 def test_it_runs_offline_and_says_where_its_verdicts_are_from(demo, tmp_path):
     status, out, err = demo("--questions", "1")
     assert status == 0, err
-    assert counts(out) == [(1, 1), (1, 1), (1, 1)]
+    assert re.findall(r"\d+ of \d+ \(\d+%\)", out) == ["1 of 1 (100%)"] * 3
     source = (
         "replies recorded from a large language model, 2026-11-28, prompt version 2"
     )

@@ -1,11 +1,10 @@
 """Files that ask for a request, for code or for memory get none: `SECURITY.md` promises it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import hostile_files
+from command_line import python_output
 
 SCRIPT = Path(hostile_files.__file__)
 
@@ -16,14 +15,8 @@ def test_hostile_files_send_no_request_and_run_no_code(tmp_path):
     marker = tmp_path / "marker"
     file_count = hostile_files.write_hostile_files(folder, marker)
     assert file_count >= 200
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    printed = python_output(SCRIPT, folder)
+    report = json.loads(printed.splitlines()[-1])
     assert report["events"] == []
     assert report["files"] == file_count
     assert report["loaded"] == 0

@@ -31,11 +31,12 @@ def folder(tmp_path):
     )
     (tmp_path / "secret.md").write_text("The tower opens with 4711.")
     (tmp_path / "in" / "link.md").symlink_to(tmp_path / "secret.md")
+    (tmp_path / "in" / "loop.md").symlink_to("loop.md")
     return tmp_path / "in"
 
 
-def build(folder, denoiser=None):
-    return build_server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), None, [folder])
+def build(*folders, denoiser=None):
+    return build_server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), None, folders)
 
 
 async def call(client, tool, **arguments):
@@ -70,8 +71,9 @@ async def test_the_three_tools_give_spans_as_structured_content(folder):
         results = await call(client, "denoise", question=QUESTION, passages=TEXTS)
         await check_kept(client, results, TEXTS[:1])
         (dropped,) = results["dropped"]
-        place = {name: dropped[name] for name in ("id", "start", "end")}
-        recalled = await call(client, "recall", result=results["result"], **place)
+        recalled = await call(
+            client, "recall", result=results["result"], id=dropped["id"]
+        )
         assert recalled["text"] == TEXTS[1]
         answer = TEXTS[0].partition(". ")[2]
         verdict = await call(
@@ -81,17 +83,23 @@ async def test_the_three_tools_give_spans_as_structured_content(folder):
         assert claim["text"] == answer
         assert verdict["outcome"] in ("supported", "unsupported", "unknown")
         for quote in claim["quotes"]:
-            text = TEXTS[int(quote["file"])]
-            assert text[quote["start"] : quote["end"]] == quote["text"]
+            span = quote["span"]
+            text = TEXTS[int(span["passage_id"])]
+            assert text[span["start"] : span["end"]] == quote["text"]
 
 
 async def test_files_are_read_below_the_folders_alone(folder):
     outside = folder.parent / "secret.md"
-    inside = str(folder / "notes.md")
-    async with mcp.Client(build(folder)) as client:
-        results = await call(client, "denoise", question=QUESTION, files=[inside])
-        assert "1894" in results["passages"][0]["text"]
+    second = folder.parent / "second"
+    second.mkdir()
+    (second / "link.md").write_text("The tower was built in 1894.")
+    async with mcp.Client(build(folder, second)) as client:
+        assert str(folder) in client.instructions
+        for inside in (str(folder / "notes.md"), "notes.md", "link.md"):
+            results = await call(client, "denoise", question=QUESTION, files=[inside])
+            assert "1894" in results["passages"][0]["text"]
         for path in (
+            "../secret.md",
             folder / "link.md",
             outside,
             folder / ".." / outside.name,
@@ -111,13 +119,26 @@ async def test_files_are_read_below_the_folders_alone(folder):
             {"question": QUESTION, "passages": ["a"] * 1001},
             "expected 1 to 1000 passages",
         ),
+        ("denoise", {"question": "q", "passages": "abc"}, "should be a valid list"),
+        (
+            "denoise",
+            {"question": "q", "files": ["notes.md", "bad.pdf"]},
+            "files[1] cannot",
+        ),
+        *(
+            ("denoise", {"question": "q", "files": [name]}, "files[0] cannot")
+            for name in ("none.md", "loop.md", "", "x" * 5000, "a\0")
+        ),
         ("recall", {"result": "none", "id": "0"}, "no such passage"),
         ("check", {"answer": "It is old."}, "expected 1 to 1000 passages"),
     ],
 )
 async def test_what_cannot_be_done_is_said(folder, tool, arguments, says):
+    (folder / "bad.pdf").write_bytes(b"no pdf")
     async with mcp.Client(build(folder)) as client:
-        assert says in await refusal(client, tool, **arguments)
+        refused = await refusal(client, tool, **arguments)
+    assert says in refused
+    assert "abc" not in refused
 
 
 async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
@@ -126,7 +147,9 @@ async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
     def fail(query, text):
         raise OSError(f"{text} sk-live-5Zq8mYv2LkQ")
 
-    async with mcp.Client(build(folder, ENDDenoiser(FunctionScorer(fail)))) as client:
+    async with mcp.Client(
+        build(folder, denoiser=ENDDenoiser(FunctionScorer(fail)))
+    ) as client:
         says = await refusal(client, "denoise", question="q", passages=["my diary"])
     assert says.endswith("failed: OSError")
     written = "".join(capfd.readouterr()) + caplog.text
@@ -144,8 +167,7 @@ async def test_a_pipe_is_refused_and_a_bad_file_is_named(folder):
         assert "cannot be read" in says
         files = [str(folder)]
         results = await call(client, "denoise", question=QUESTION, files=files)
-    (warning,) = results["warnings"]
-    assert "bad.pdf" in warning
+    assert "bad.pdf" in str(results["warnings"])
 
 
 @pytest.fixture

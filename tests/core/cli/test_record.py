@@ -4,6 +4,7 @@ import json
 
 import pytest
 from command_line import command_caller
+from json_files import write_json_lines
 from local_server import answering, chat_reply, json_reply
 
 from denoise_core import Message
@@ -29,10 +30,8 @@ def prompts(tmp_path):
     """The prompts that a denoiser sends, which nobody has answered yet."""
     unknown = RecordedLLM({})
     S2ADenoiser(unknown, variant="select").denoise(QUESTION, PASSAGES)
-    path = tmp_path / "prompts.jsonl"
     records = [json.loads(line) | {"id": "q"} for line in unknown.missing_prompts]
-    path.write_text("\n".join(map(json.dumps, records)))
-    return path
+    return write_json_lines(tmp_path / "prompts.jsonl", *records)
 
 
 def rows_of(path):
@@ -87,7 +86,7 @@ def test_a_call_that_fails_is_told_without_its_text_and_asked_again(
     command, prompts, model, url, tmp_path
 ):
     asked = [{"messages": [{"role": "user", "content": t}]} for t in ("Sun.", "Rain.")]
-    prompts.write_text("\n".join(map(json.dumps, asked)))
+    write_json_lines(prompts, *asked)
     model.fails_at = "Rain"
     completed_run = command(f"out.jsonl --llm {url}")
     assert completed_run.returncode == 1
@@ -112,30 +111,20 @@ def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tm
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_server_that_is_down_ends_the_recording_and_leaves_the_file(
-    command, prompts, tmp_path
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"messages": [{"role": "user", "content": "x"}]}', "start the server"),
+        ('{"prompt": "x"}', 'line 1: expected {"messages":'),
+    ],
+)
+def test_a_server_that_is_down_or_a_line_without_messages_leaves_the_file(
+    command, prompts, tmp_path, line, message
 ):
+    prompts.write_text(line)
     recorded = tmp_path / "out.jsonl"
     recorded.write_text("recorded before")
     completed_run = command("out.jsonl --llm http://127.0.0.1:9/v1#m")
     assert completed_run.returncode == 2
-    assert "start the server" in completed_run.stderr
+    assert message in completed_run.stderr
     assert recorded.read_text() == "recorded before"
-
-
-def test_a_dry_run_asks_nothing_and_writes_nothing(
-    command, prompts, model, url, tmp_path
-):
-    completed_run = command(f"out.jsonl --llm {url} --dry-run")
-    assert (completed_run.returncode, model.seen) == (0, [])
-    assert "no call was made" in completed_run.stdout
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_a_line_without_messages_is_named_with_what_to_write(
-    command, prompts, tmp_path
-):
-    prompts.write_text('{"prompt": "x"}')
-    completed_run = command("out.jsonl --llm http://127.0.0.1:9/v1#m")
-    assert completed_run.returncode == 2
-    assert 'line 1: expected {"messages":' in completed_run.stderr
