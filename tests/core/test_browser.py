@@ -9,9 +9,11 @@ import os
 from pathlib import Path
 
 import pytest
+from augmenter_doubles import scripted
+from growing_texts import numbered_texts, passages_of
 from headless import SCHEMES, WIDTHS, chromium, told_by
 
-from denoise_core import ENDDenoiser, Passage
+from denoise_core import ENDDenoiser
 from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.comparison import evaluate
@@ -35,6 +37,7 @@ NOTEBOOK = (
 
 # What a page tells of itself: its width against the window's, the worst contrast of a text, axe's serious faults.
 PROBE = """
+<script src="axe.js"></script>
 <script>
 const rgb = c => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m };
 const lum = c => { const [r, g, b] = c.slice(0, 3).map(v => { v /= 255;
@@ -96,33 +99,28 @@ class First:
 
 
 def labels_of(question):
-    found = zip(question.passages, question.labels)
-    return [
-        {"text": p.text_with_header, "source": "notes.md", "is_gold": gold}
-        for p, gold in found
-    ]
+    rows = []
+    for passage, gold in zip(question.passages, question.labels):
+        text = passage.text_with_header
+        rows.append({"text": text, "source": "notes.md", "is_gold": gold})
+    return {"question": question.text, "passages": rows}
 
 
 def pages():
-    """Each page by its name."""
     asked = sample_questions()[:3]
     denoiser = ENDDenoiser(BM25Scorer(), keep=0.3)
-    shown = [
-        ReportItem(q.passages, denoiser.denoise(q.text, q.passages), q.gold, ("12 ms",))
-        for q in asked
-    ]
-    many = tuple(
-        Passage(f"Passage {n} about towers and bananas. " * 8, f"p{n}")
-        for n in range(1040)
+    shown = []
+    for q in asked:
+        result = denoiser.denoise(q.text, q.passages)
+        shown.append(ReportItem(q.passages, result, q.gold, ("12 ms",)))
+    text = "Passage {n} about towers and bananas. " * 8
+    many = tuple(passages_of(numbered_texts(text, 1040)))
+    many_result = ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many)
+    tower = passages_of(
+        ["The tower was finished in 1889. I think it is ugly.", "Bananas."]
     )
-    drafts = iter(["It was finished in 1899.", "The tower was finished in 1889."])
-    tower = [
-        Passage("The tower was finished in 1889. I think it is ugly.", "a"),
-        Passage("Bananas.", "b"),
-    ]
-    llm = FunctionLLM(lambda m: next(drafts))
     loop = Augmenter(
-        llm,
+        scripted("It was finished in 1899.", "The tower was finished in 1889."),
         BM25Retriever(tower),
         judge=lambda q, evidence, draft: float("1889" in draft),
     )
@@ -136,20 +134,11 @@ def pages():
         "kept": render_page(
             shown, title="Kept and dropped", table=[["method", "kept"], ["BM25", "30%"]]
         ),
-        "many": render_page(
-            [
-                ReportItem(
-                    many, ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many)
-                )
-            ],
-            title="Many",
-        ),
+        "many": render_page([ReportItem(many, many_result)], title="Many"),
         "loop": to_html(answer),
         "evaluation": render_evaluation(found),
         "protocol": protocol_page(tables, "a model"),
-        "labels": labels_page(
-            [{"question": q.text, "passages": labels_of(q)} for q in asked]
-        ),
+        "labels": labels_page(list(map(labels_of, asked))),
         "notebook": NOTEBOOK.format("".join(own)),
     }
 
@@ -159,20 +148,15 @@ def told_of(folder, scheme):
     frames, checker = [], axe()
     for name, html in pages().items():
         for width in WIDTHS:
-            own = f"{name} {width}"
-            probe = PROBE.replace("NAME", json.dumps(own)).replace(
-                "OPEN", "false" if name == "many" else "true"
-            )
-            if checker is not None:
-                probe = f'<script src="axe.js"></script>{probe}'
-            (folder / f"{name}{width}.html").write_text(
-                html.replace("</body>", f"{probe}</body>"), "utf-8"
-            )
+            own = json.dumps(f"{name} {width}")
+            is_open = json.dumps(name != "many")
+            probe = PROBE.replace("NAME", own).replace("OPEN", is_open)
+            page = html.replace("</body>", f"{probe}</body>")
+            (folder / f"{name}{width}.html").write_text(page, "utf-8")
             frames.append(
                 f'<iframe src="{name}{width}.html" width="{width}" height="900"></iframe>'
             )
-    if checker is not None:
-        (folder / "axe.js").write_text(checker, "utf-8")
+    (folder / "axe.js").write_text(checker or "", "utf-8")
     (folder / "all.html").write_text(
         FRAME.format(frames="".join(frames), count=len(frames)), "utf-8"
     )

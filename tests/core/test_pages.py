@@ -4,6 +4,7 @@ import re
 from importlib.resources import files
 from itertools import product
 
+from growing_texts import numbered_texts, passages_of
 from judging import by_words
 
 from denoise_core import DenoiseResult, Drop, ENDDenoiser, Passage, Span
@@ -90,11 +91,9 @@ def test_a_result_alone_shows_what_is_kept_and_how_much_is_gone():
 
 
 def test_an_answer_shows_itself_and_its_repr_is_one_line():
-    passages = [
-        Passage("The tower was finished in 1889.", "a"),
-        *(Passage(f"Noise {i}.", f"n{i}") for i in range(30)),
-    ]
-    llm = FunctionLLM(lambda m: "The tower was finished in 1889.")
+    text = "The tower was finished in 1889."
+    passages = passages_of([text, *numbered_texts("Noise {n}.", 30)])
+    llm = FunctionLLM(lambda m: text)
     answer = Augmenter(llm, ListRetriever(passages), judge=by_words()).answer(
         "When was the tower finished?"
     )

@@ -22,6 +22,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import Floats, MiniLM, load_network, load_tokenizer
 from denoise_core.local.batching import split_windows
-from denoise_core.runtime.caches import (
-    FailSafeStore,
-    SingleLoadCache,
-    SqliteStore,
-)
+from denoise_core.runtime.caches import FailSafeStore, SingleLoadCache, SqliteStore
 from denoise_core.types import replace_surrogates
 from denoise_core.weighted_cache import WeightedLRUCache
 
@@ -214,20 +211,19 @@ class SentenceEncoder:
 
     def _compute_embeddings(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         encoder_network, tokenizer = self._load()
-        text_windows = [
-            split_windows(token_ids, encoder_network.max_tokens)
-            for token_ids in self._tokenize(texts)
-        ]
-        rows: list[list[int]] = []
-        for token_windows in text_windows:
-            rows += [_with_special(token_ids, tokenizer) for token_ids in token_windows]
-        window_states = iter(encoder_network.hidden_states(rows))
-        return [
-            TokenEmbeddings.from_states(
-                token_windows, [next(window_states) for _ in token_windows]
-            )
-            for token_windows in text_windows
-        ]
+        max_tokens = encoder_network.max_tokens
+        windows_of_text = []
+        rows = []
+        for token_ids in self._tokenize(texts):
+            windows = split_windows(token_ids, max_tokens)
+            windows_of_text.append(windows)
+            rows += [_with_special(window, tokenizer) for window in windows]
+        states = iter(encoder_network.hidden_states(rows))
+        text_embeddings = []
+        for windows in windows_of_text:
+            own_states = list(islice(states, len(windows)))
+            text_embeddings.append(TokenEmbeddings.from_states(windows, own_states))
+        return text_embeddings
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Split texts into the ids of their word pieces, without the special ones."""
@@ -352,9 +348,7 @@ class TokenEmbeddings:
         largest_values = np.abs(vectors).max(1, keepdims=True, initial=0)
         scale = np.maximum(largest_values, 1e-12) / np.float32(127)
         return cls(
-            np.array(
-                [i for token_ids in token_windows for i in token_ids], dtype=np.int32
-            ),
+            np.concatenate(token_windows).astype(np.int32),
             np.array([len(token_ids) for token_ids in token_windows], dtype=np.int32),
             _unit(np.stack([state.mean(0) for state in window_states])),
             np.rint(vectors / scale).astype(np.int8),
@@ -398,24 +392,9 @@ class TokenEmbeddings:
         from safetensors.numpy import load
 
         try:
-            text_embedding = cls(**load(blob))
+            return cls(**load(blob))
         except (SafetensorError, TypeError) as error:
             raise ValueError("not stored embeddings, or cut off") from error
-        count = int(text_embedding.parts.sum())
-        token_windows = len(text_embedding.parts)
-        vector_width = text_embedding.sentence.shape[1:]
-        expected = (
-            (count,),
-            (token_windows,),
-            (token_windows, *vector_width),
-            (count, *vector_width),
-            (count, 1),
-        )
-        if expected != tuple(
-            array.shape for array in text_embedding._arrays().values()
-        ):
-            raise ValueError("the windows do not add up")
-        return text_embedding
 
 
 class EmbeddingCache:
@@ -457,18 +436,14 @@ class EmbeddingCache:
         """Return the texts' embeddings; ``compute`` makes those that are not cached."""
         cache_keys = [self._key(text) for text in texts]
         text_by_key = dict(zip(cache_keys, texts, strict=True))
-        cached_embeddings = self._get_cached(text_by_key)
-        missing_keys = [
-            cache_key for cache_key in text_by_key if cache_key not in cached_embeddings
-        ]
+        embeddings = self._get_cached(text_by_key)
+        missing_keys = [key for key in text_by_key if key not in embeddings]
         if missing_keys:
-            computed_embeddings = compute(
-                [text_by_key[cache_key] for cache_key in missing_keys]
-            )
-            new_embeddings = dict(zip(missing_keys, computed_embeddings, strict=True))
+            computed = compute([text_by_key[key] for key in missing_keys])
+            new_embeddings = dict(zip(missing_keys, computed, strict=True))
             self._add(new_embeddings)
-            cached_embeddings |= new_embeddings
-        return [cached_embeddings[cache_key] for cache_key in cache_keys]
+            embeddings |= new_embeddings
+        return [embeddings[key] for key in cache_keys]
 
     def _key(self, text: str) -> bytes:
         content = f"{self.model}, format {CACHE_FORMAT}\0{text}"

@@ -20,10 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, shared_encoder
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.minilm import HUB_NAME, Floats, minilm_folder
+from denoise_core.embedded.minilm import Floats
 from denoise_core.end.calibration import (
     FLOOR_MISS_RATE,
     GOLD_TARGETS,
@@ -32,10 +31,11 @@ from denoise_core.end.calibration import (
     required_text_fraction,
 )
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.heads import HeadFit, fit_heads, open_head_reader
-from denoise_core.end.fit.probe import ProbeFit, assign_folds, fit_probe
+from denoise_core.end.fit.heads import HeadFit, fit_heads
+from denoise_core.end.fit.probe import ProbeFit, assign_folds, check_apart, fit_probe
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.fit.states import Progress
+from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import (
     Probe,
     check_replaceable,
@@ -56,7 +56,6 @@ from denoise_core.scorers.stack import (
     StackedScorer,
     collect_signals,
 )
-from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 
 FORMAT = "rag-denoise denoiser"
 VERSION = 1
@@ -70,22 +69,9 @@ MIN_QUESTIONS = 20  # questions with a relevant and another passage
 # Fewer cannot promise the floor's miss rate with 95 % confidence: `result.relevant` is then None.
 MIN_FLOOR_QUESTIONS = math.ceil(math.log(1 - 0.95) / math.log(1 - FLOOR_MISS_RATE))
 FOLDS = 5
-# A control: the same fit when every passage is read under this one question.
-NO_QUESTION = "no question"
-CONTROL_QUERY = "What is this about?"
-
 SIGNALS = ("states", "heads")  # what of a model a probe reads
 FitOutcome = Literal["better", "no difference found", "worse"]
 Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
-QueryTexts = tuple[str, list[str]]
-
-_CONTROL_WARNINGS = {
-    NO_QUESTION: (
-        "a fit that never saw the questions does as well: the style alone gives relevant "
-        "passages away, so the labels may say little about your questions"
-    ),
-    "default": "the default, which needs no fit, does as well",
-}
 
 
 class FittedScorer(StackedScorer):
@@ -102,12 +88,10 @@ class FittedScorer(StackedScorer):
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Embed texts before any question, as `SentenceEncoder.precompute` does."""
-        sentence_encoders = [
-            part for part in self.parts if isinstance(part, SentenceEncoder)
-        ]
         embedded_count = 0
-        for encoder in sentence_encoders:
-            embedded_count += encoder.precompute(texts)
+        for part in self.parts:
+            if isinstance(part, SentenceEncoder):
+                embedded_count += part.precompute(texts)
         return embedded_count
 
 
@@ -143,6 +127,9 @@ class FittedDenoiser:
         """
         folder = Path(folder)
         check_output_folder(folder, overwrite=overwrite)
+        verdict = asdict(self.evaluation)
+        verdict["outcome"] = self.evaluation.outcome
+        verdict["warnings"] = self.evaluation.warnings
         manifest_data = {
             "format": FORMAT,
             "version": VERSION,
@@ -151,12 +138,13 @@ class FittedDenoiser:
             "keep": self.keep,
             "risk": self.risk,
             "encoder": self.encoder,
-            "verdict": asdict(self.evaluation) | {"warnings": self.evaluation.warnings},
+            "verdict": verdict,
             "probe": self.probe is not None,
         }
         manifest_text = json.dumps(manifest_data, indent=1) + "\n"
         with replace_folder(folder, own_names=MANAGED_FILES) as stage_folder:
-            (stage_folder / MANIFEST).write_text(manifest_text, encoding="utf-8")
+            manifest_path = stage_folder / MANIFEST
+            manifest_path.write_text(manifest_text, encoding="utf-8")
             (stage_folder / CARD).write_text(
                 self.card(), encoding="utf-8", errors="replace"
             )
@@ -166,11 +154,11 @@ class FittedDenoiser:
 
     def card(self) -> str:
         """Describe the evaluation in Markdown."""
-        warning_texts = "".join(
-            f"Warning: {text}.\n\n" for text in self.evaluation.warnings
-        )
-        metrics_table = markdown_table(self.evaluation.table_rows())
-        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warning_texts}{metrics_table}\n"
+        warnings = [f"Warning: {text}." for text in self.evaluation.warnings]
+        table_rows = self.evaluation.table_rows()
+        table = markdown_table(table_rows)
+        parts = ["# A fitted denoiser", str(self.evaluation), *warnings, table]
+        return "\n\n".join(parts) + "\n"
 
 
 def fit_denoiser(
@@ -214,32 +202,68 @@ def fit_denoiser(
     usable = _usable_questions(questions)
     calibrated_on = usable
     if calibration:
-        calibrated_on = _usable_calibration(usable, calibration)
+        check_apart(usable, calibration)
+        calibrated_on = [q for q in calibration if q.gold]
     risks = promised_risks(len(calibrated_on), risk)
-    _check_signal(signal, model)
-    reader, probe = _fit_probe_signal(model, usable, signal, layers, keep, progress)
-    if probe is not None:
+    reader, fit = _fit_model(model, usable, signal, layers, keep, progress)
+    if fit is not None:
         progress = None  # the passages are read a second time below
-    training = _read_training_signals(usable, encoder, reader, probe, progress)
-    fitted_stack = fit_stack(
-        training.names, training.columns, training.labels, training.groups.tolist()
-    )
-    unseen_scores = _cross_fitted_scores(training, training.columns)
+    names: list[str] = ["cosine", "bm25"]
+    if encoder is None:
+        names = [*SentenceEncoder.names, "bm25"]
+    columns = _read_signals(encoder, usable, progress)
+    if fit is not None:
+        # Its logits by folds that had not seen the question.
+        names.insert(0, "probe")
+        all_columns = np.column_stack([fit.held_out, columns])
+        columns = all_columns.astype(np.float32)
+    label_lists = [q.labels for q in usable]
+    labels = np.concatenate(label_lists)
+    passage_counts = [len(q.passages) for q in usable]
+    question_numbers = np.arange(len(usable))
+    groups = np.repeat(question_numbers, passage_counts)
+    fitted_stack = fit_stack(names, columns, labels, groups.tolist())
+    unseen_scores = np.empty(len(labels), dtype=np.float32)
+    fold_numbers = assign_folds(groups, labels, FOLDS)
+    last_fold = int(fold_numbers.max())
+    for fold_number in range(last_fold + 1):
+        seen = fold_numbers != fold_number
+        fold_stack = fit_stack(
+            names, columns[seen], labels[seen], groups[seen].tolist()
+        )
+        unseen_columns = columns[~seen]
+        unseen_scores[~seen] = fold_stack.combine(unseen_columns)
+    question_ends = np.cumsum(passage_counts)
+    question_scores = np.split(unseen_scores, question_ends[:-1])
     if calibration:
-        probe_scorer = None if probe is None else ProbeScorer(reader, probe.probe)
+        probe_scorer = None if fit is None else ProbeScorer(reader, fit.probe)
         parts = _stack_parts(probe_scorer, encoder)
         scorer = StackedScorer(parts, fitted_stack)
-        question_scores = [scorer.score(*pair) for pair in _query_texts(calibrated_on)]
-    else:
-        passage_counts = [len(q.passages) for q in usable]
-        question_scores = np.split(unseen_scores, np.cumsum(passage_counts)[:-1])
-    score_scale = _calibrate_scores(question_scores, calibrated_on, risks)
+        question_scores = _score_questions(scorer, calibrated_on)
+    question_labels = [q.labels for q in calibrated_on]
+    scored_lists = list(zip(question_scores, question_labels, strict=True))
+    score_scale = calibrate_margins(
+        {"your questions": scored_lists}, risks=risks, miss_rate=FLOOR_MISS_RATE
+    )
+    default_scores = _score_questions(DefaultScorer(), usable)
+    scores = {
+        "fitted": unseen_scores,
+        "default": np.concatenate(default_scores),
+        "cosine": columns[:, names.index("cosine")],
+        "BM25": columns[:, names.index("bm25")],
+    }
+    passage_sizes = []
+    for question in usable:
+        for passage in question.passages:
+            passage_length = len(passage.text_with_header)
+            passage_sizes.append(float(passage_length))
+    evaluation = evaluate_fit(scores, labels, np.array(passage_sizes), groups)
     return FittedDenoiser(
         fitted_stack,
-        score_scale,
+        _drop_weak_floor(score_scale),
         keep,
-        _compare_scorers(usable, training, unseen_scores),
-        probe,
+        evaluation,
+        fit,
         risk,
         _absolute_folder(encoder),
     )
@@ -275,47 +299,27 @@ def load_fitted_denoiser(
     probe_scorer = None
     if manifest_data["probe"]:
         probe = Probe.load(folder / PROBE)
-        tokenizer = None
-        if model is None and probe.reading.model.name == HUB_NAME:
-            model, tokenizer = torch_minilm()
-        probe_model = model or probe.reading.model.name
-        probe_scorer = ProbeScorer(probe_model, probe, tokenizer=tokenizer)
+        probed_model = model or probe.reading.model.name
+        probe_scorer = ProbeScorer(probed_model, probe)
     if keep is None:
         keep = manifest_data["keep"]
     if keep == "auto" and risk is None:
         risk = manifest_data.get("risk")
         if risk is None:
             has_default = DEFAULT_RISK in score_scale.margins
-            risk = max(score_scale.margins)
-            if has_default:
-                risk = DEFAULT_RISK
+            risk = DEFAULT_RISK if has_default else max(score_scale.margins)
     encoder = manifest_data.get("encoder")
     if encoder is not None:
-        check_model_loads(_encoder_scorer(encoder), encoder, "encoder")
+        encoder_scorer = _encoder_scorer(encoder)
+        check_model_loads(encoder_scorer, encoder, "encoder")
     parts = _stack_parts(probe_scorer, encoder)
+    fitted_scorer = FittedScorer(parts, fitted_stack, score_scale)
     return ENDDenoiser(
-        FittedScorer(parts, fitted_stack, score_scale),
+        fitted_scorer,
         keep=keep,
         risk=risk,
         chunker="auto",
         on_irrelevant=on_irrelevant,
-    )
-
-
-def torch_minilm() -> tuple[Any, Any]:
-    """Load MiniLM as a transformers model and tokenizer, to fit or run a probe on it.
-
-    Needs the extra ``end``.
-    """
-    transformers = require("transformers", extra="end")
-    folder = str(minilm_folder())
-    model = transformers.AutoModel.from_pretrained(
-        folder, use_safetensors=True, dtype="float32", trust_remote_code=False
-    )
-    # Not its path on this machine: a probe's card may be shown around.
-    model.name_or_path = HUB_NAME
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(
-        folder, trust_remote_code=False
     )
 
 
@@ -370,20 +374,6 @@ def _usable_questions(questions: Sequence[Question]) -> list[Question]:
     return usable
 
 
-def _usable_calibration(
-    usable: Sequence[Question], calibration: Sequence[Question]
-) -> list[Question]:
-    calibration_questions = [q for q in calibration if q.gold]
-    fitted_queries = {q.text for q in usable}
-    calibration_queries = {q.text for q in calibration_questions}
-    shared_queries = fitted_queries & calibration_queries
-    if shared_queries:
-        raise InputError(
-            f"{len(shared_queries)} questions are both fitted and calibrated on: keep them apart"
-        )
-    return calibration_questions
-
-
 def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
     """The scale without its floor if it is from too few questions to say that nothing is relevant."""
     if score_scale.questions < MIN_FLOOR_QUESTIONS:
@@ -391,7 +381,7 @@ def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
     return score_scale
 
 
-def _fit_probe_signal(
+def _fit_model(
     model: Any,
     questions: Sequence[Question],
     signal: str,
@@ -400,123 +390,58 @@ def _fit_probe_signal(
     progress: Progress | None,
 ) -> tuple[Any, ProbeFit | HeadFit | None]:
     """The reader of the user's model and the probe on it; None and None without a model."""
+    if signal not in SIGNALS:
+        raise InputError(
+            f"signal={signal!r}: expected one of {', '.join(map(repr, SIGNALS))}"
+        )
+    if model is None:
+        if signal == "heads":
+            raise InputError("signal='heads' reads a model: name one, --model smollm2")
+        return None, None
     if signal == "heads":
-        head_reader = open_head_reader(model)
+        head_reader = model
+        if not isinstance(model, HeadReader):
+            head_reader = HeadReader(model)
         head_fit = fit_heads(head_reader, questions, layers=layers, progress=progress)
         return head_reader, head_fit
-    if model is None:
-        return None, None
-    reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
+    reader = model
+    if not isinstance(model, HiddenReader):
+        reader = HiddenReader(model)
+    fraction = None
+    if isinstance(keep, float):
+        fraction = keep
     probe_fit = fit_probe(
         reader,
         questions,
         layers=layers,
-        fraction=keep if isinstance(keep, float) else None,
+        fraction=fraction,
         progress=progress,
     )
     return reader, probe_fit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _TrainingSignals:
-    """The signals of all passages, one row a passage, question by question.
-
-    Attributes:
-        names: The signals.
-        columns: Their values, ``(passages, signals)``.
-        control_columns: The same when every passage is read under `CONTROL_QUERY`.
-        labels: Whether each passage is relevant, ``(passages,)``.
-        groups: The number of each passage's question, ``(passages,)``.
-    """
-
-    names: tuple[str, ...]
-    columns: Floats
-    control_columns: Floats
-    labels: NDArray[np.bool_]
-    groups: NDArray[np.intp]
-
-
-def _read_training_signals(
-    questions: Sequence[Question],
-    encoder: str | None,
-    reader: Any,
-    probe: ProbeFit | HeadFit | None,
-    progress: Progress | None,
-) -> _TrainingSignals:
-    query_texts = _query_texts(questions)
-    control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
-    columns = _read_signals(encoder, query_texts, progress)
-    control_columns = _read_signals(encoder, control_queries)
-    encoder_names = SentenceEncoder.names if encoder is None else ("cosine",)
-    names: tuple[str, ...] = (*encoder_names, "bm25")
-    if probe is not None:
-        names = ("probe", *names)
-        control_questions = [replace(q, text=CONTROL_QUERY) for q in questions]
-        control_fit = _fit_control(reader, control_questions, probe)
-        columns = _add_probe(columns, probe)
-        control_columns = _add_probe(control_columns, control_fit)
-    labels = np.concatenate([q.labels for q in questions])
-    passage_counts = [len(q.passages) for q in questions]
-    groups = np.repeat(np.arange(len(questions)), passage_counts)
-    return _TrainingSignals(names, columns, control_columns, labels, groups)
-
-
-def _calibrate_scores(
-    question_scores: Sequence[NDArray[Any]],
-    questions: Sequence[Question],
-    risks: Sequence[float],
-) -> ScoreCalibration:
-    """The margins of ``keep="auto"`` for each risk, from the scores of each question's passages."""
-    question_labels = [list(q.labels) for q in questions]
-    score_scale = calibrate_margins(
-        {"your questions": list(zip(question_scores, question_labels, strict=True))},
-        risks=risks,
-        miss_rate=FLOOR_MISS_RATE,
-    )
-    return _drop_weak_floor(score_scale)
-
-
-def _compare_scorers(
-    questions: Sequence[Question], training: _TrainingSignals, unseen_scores: Floats
-) -> FitEvaluation:
-    """The fit by folds that had not seen the question, the default, its signals and the control."""
-    query_texts = _query_texts(questions)
-    default_scorer = DefaultScorer()
-    default_scores = [default_scorer.score(*pair) for pair in query_texts]
-    scores = {
-        "fitted": unseen_scores,
-        "default": np.concatenate(default_scores),
-        "cosine": training.columns[:, training.names.index("cosine")],
-        "BM25": training.columns[:, training.names.index("bm25")],
-        NO_QUESTION: _cross_fitted_scores(training, training.control_columns),
-    }
-    passage_sizes = [float(len(text)) for _, texts in query_texts for text in texts]
-    return evaluate_fit(
-        scores, training.labels, np.array(passage_sizes), training.groups
-    )
-
-
-def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
-    """Each question with the texts of its passages, as a scorer takes them."""
-    query_texts = []
+def _score_questions(scorer: Scorer, questions: Sequence[Question]) -> list[Floats]:
+    """The scores of each question's passages."""
+    question_scores = []
     for question in questions:
-        passage_texts = [p.text_with_header for p in question.passages]
-        query_texts.append((question.text, passage_texts))
-    return query_texts
+        texts = [p.text_with_header for p in question.passages]
+        passage_scores = scorer.score(question.text, texts)
+        question_scores.append(passage_scores)
+    return question_scores
 
 
 def _read_signals(
-    encoder: str | None,
-    query_texts: Sequence[QueryTexts],
-    progress: Progress | None = None,
+    encoder: str | None, questions: Sequence[Question], progress: Progress | None
 ) -> Floats:
     """The signals of all passages, ``(passages, signals)``."""
+    parts = _stack_parts(encoder=encoder)
     signal_columns = []
-    for query, texts in query_texts:
-        signals = collect_signals(_stack_parts(encoder=encoder), query, texts)
-        signal_columns.append(signals)
+    for question in questions:
+        texts = [p.text_with_header for p in question.passages]
+        question_signals = collect_signals(parts, question.text, texts)
+        signal_columns.append(question_signals)
         if progress is not None:
-            progress(len(signal_columns), len(query_texts))
+            progress(len(signal_columns), len(questions))
     return np.concatenate(signal_columns)
 
 
@@ -534,8 +459,10 @@ def _stack_parts(
 
 def _absolute_folder(encoder: str | None) -> str | None:
     """The encoder as it is found again from any working folder."""
-    if encoder is not None and Path(encoder).is_dir():
-        return str(Path(encoder).resolve())
+    if encoder is not None:
+        encoder_folder = Path(encoder)
+        if encoder_folder.is_dir():
+            return str(encoder_folder.resolve())
     return encoder
 
 
@@ -545,128 +472,67 @@ def _encoder_scorer(name: str) -> EmbeddingScorer:
     return EmbeddingScorer(name)
 
 
-def _check_signal(signal: str, model: Any) -> None:
-    if signal not in SIGNALS:
-        raise InputError(
-            f"signal={signal!r}: expected one of {', '.join(map(repr, SIGNALS))}"
-        )
-    if signal == "heads" and model is None:
-        raise InputError("signal='heads' reads a model: name one, --model smollm2")
-
-
-def _fit_control(
-    model: Any,
-    questions: Sequence[Question],
-    fit: ProbeFit | HeadFit,
-) -> ProbeFit | HeadFit:
-    """The same fit on other questions, at the blocks that ``fit`` reads."""
-    reading = fit.probe.reading
-    if reading.heads:
-        layers = sorted({block + 1 for block, _ in reading.heads})
-        return fit_heads(model, questions, layers=layers)
-    pooled_model = model.with_pooling(reading.pooling)
-    return fit_probe(pooled_model, questions, layers=[reading.layer])
-
-
-def _add_probe(signal_columns: Floats, fit: ProbeFit | HeadFit) -> Floats:
-    """Put the probe's logits by folds that had not seen the question in front."""
-    all_columns = np.column_stack([fit.held_out, signal_columns])
-    return all_columns.astype(np.float32)
-
-
-def _cross_fitted_scores(training: _TrainingSignals, columns: Floats) -> Floats:
-    """Each passage's score by weights that did not see its question."""
-    fold_numbers = assign_folds(training.groups, training.labels, FOLDS)
-    scores = np.empty(len(training.labels), dtype=np.float32)
-    for fold_number in range(int(fold_numbers.max()) + 1):
-        held_out = fold_numbers == fold_number
-        fitted_stack = fit_stack(
-            training.names,
-            columns[~held_out],
-            training.labels[~held_out],
-            training.groups[~held_out].tolist(),
-        )
-        scores[held_out] = fitted_stack.combine(columns[held_out])
-    return scores
-
-
 @dataclass(frozen=True, slots=True)
 class FitEvaluation:
     """How much text a fit needs to keep the gold passages, compared with other scorers.
 
     Attributes:
-        outcome: Whether the fit needs less text than cosine to keep the first of
-            `GOLD_TARGETS` of the gold.
-        gain: How much less, as a share of all text.
-        interval: The 95 % interval of ``gain``.
         questions: How many questions were scored.
-        tokens_per_question: Their passages' tokens on average.
-        relevant_text_share: The share of the text in passages labelled relevant.
-        text_needed: By scorer ("fitted", "default", "cosine", "BM25", `NO_QUESTION`), the
-            share of the text needed for each of `GOLD_TARGETS`.
-        gains_over: By scorer, how much less the fit needs, paired.
+        text_needed: By scorer ("fitted", "default", "cosine", "BM25"), the share of the
+            text needed for each of `GOLD_TARGETS`.
+        gains_over: By scorer, how much less the fit needs for the first target, paired.
     """
 
-    outcome: FitOutcome
-    gain: float
-    interval: tuple[float, float]
     questions: int
-    tokens_per_question: float
-    relevant_text_share: float
     text_needed: Mapping[str, Sequence[Interval]]
     gains_over: Mapping[str, Interval]
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Why not to use the fit: a control without the question, or the default, is as good."""
-        warning_texts = []
-        for name, warning in _CONTROL_WARNINGS.items():
-            text_gain, low, high = self.gains_over.get(name, (1.0, 1.0, 1.0))
-            if low <= 0:
-                interval = f"95 % {low:+.3f} to {high:+.3f}"
-                warning_texts.append(
-                    f"{warning} ({text_gain:+.3f} of the text, {interval})"
-                )
-        return tuple(warning_texts)
+    def outcome(self) -> FitOutcome:
+        """Whether the fit needs less text than cosine."""
+        _, low, high = self.gains_over["cosine"]
+        if low > 0:
+            return "better"
+        return "worse" if high < 0 else "no difference found"
 
-    def count_saved_tokens(self, name: str, target: float = GOLD_TARGETS[0]) -> int:
-        """Count the tokens saved per 1,000 questions, compared with all passages."""
-        needed_share = self.text_needed[name][GOLD_TARGETS.index(target)][0]
-        return round(1000 * self.tokens_per_question * (1 - needed_share))
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to use the fit: the default is as good."""
+        gain, low, high = self.gains_over.get("default", (1.0, 1.0, 1.0))
+        if low > 0:
+            return ()
+        interval = f"95 % {low:+.3f} to {high:+.3f}"
+        return (
+            f"the default, which needs no fit, does as well ({gain:+.3f} of the text, {interval})",
+        )
 
     def __str__(self) -> str:
         """The verdict in one sentence."""
-        low, high = self.interval
-        fitted_share = self.text_needed["fitted"][0][0]
-        cosine_share = self.text_needed["cosine"][0][0]
+        gain, low, high = self.gains_over["cosine"]
+        fitted_needs = self.text_needed["fitted"]
+        cosine_needs = self.text_needed["cosine"]
+        fitted_share = fitted_needs[0][0]
+        cosine_share = cosine_needs[0][0]
         return (
             f"{self.outcome.capitalize()}, against cosine: {GOLD_TARGETS[0]:.0%} of the "
             f"relevant passages are kept in {fitted_share:.3f} of the text instead of "
-            f"{cosine_share:.3f}, a gain of {self.gain:+.3f} "
-            f"(95 % {low:+.3f} to {high:+.3f}), "
-            f"{1000 * self.gain * self.tokens_per_question:+,.0f} tokens per 1,000 "
-            f"questions, on {self.questions} questions, each scored by a fit that had "
-            "not seen it."
+            f"{cosine_share:.3f}, a gain of {gain:+.3f} "
+            f"(95 % {low:+.3f} to {high:+.3f}), on {self.questions} questions, each "
+            "scored by a fit that had not seen it."
         )
 
     def table_rows(self) -> list[list[str]]:
-        """A header, and per scorer the text needed for each target and the tokens saved."""
+        """A header, and per scorer the text needed for each target."""
         target_names = [f"{target:.0%}" for target in GOLD_TARGETS]
-        table_rows = [["text for gold", *target_names, "saved/1,000"]]
+        table_rows = [["text for gold", *target_names]]
         for name, intervals in self.text_needed.items():
-            text_shares = [
-                "{:.2f} ({:.2f}-{:.2f})".format(*interval_ends)
-                for interval_ends in intervals
-            ]
-            table_rows.append(
-                [name, *text_shares, f"{self.count_saved_tokens(name):,}"]
-            )
-        table_rows.append(["labelled", f"{self.relevant_text_share:.2f}", "", "", ""])
+            shares = ["{:.2f} ({:.2f}-{:.2f})".format(*ends) for ends in intervals]
+            table_rows.append([name, *shares])
         return table_rows
 
 
 def evaluate_fit(
-    scores: Mapping[str, NDArray[np.float32]],
+    scores: Mapping[str, Floats],
     passage_labels: NDArray[np.bool_],
     passage_sizes: NDArray[np.float64],
     question_groups: NDArray[np.intp],
@@ -682,9 +548,10 @@ def evaluate_fit(
         passage_sizes: The passages' characters, ``(n,)``.
         question_groups: Each passage's question, ``(n,)``.
     """
-    text_samples = {}
+    text_needed = {}
+    first_samples = {}
     for name, scorer_scores in scores.items():
-        text_samples[name] = [
+        samples = [
             required_text_fraction(
                 scorer_scores,
                 passage_labels,
@@ -694,32 +561,15 @@ def evaluate_fit(
             )
             for target in GOLD_TARGETS
         ]
+        text_needed[name] = [percentile_interval(target) for target in samples]
+        first_samples[name] = samples[0]
+    fitted_samples = first_samples.pop("fitted")
     gains_over = {}
-    for name, (first_target, *_) in text_samples.items():
-        if name != "fitted":
-            gain_samples = first_target - text_samples["fitted"][0]
-            gains_over[name] = percentile_interval(gain_samples, FOLDS)
-    text_gain, low, high = gains_over["cosine"]
-    fit_outcome: FitOutcome = "no difference found"
-    if low > 0:
-        fit_outcome = "better"
-    elif high < 0:
-        fit_outcome = "worse"
+    for name, samples_of_name in first_samples.items():
+        gain_samples = samples_of_name - fitted_samples
+        gains_over[name] = percentile_interval(gain_samples, FOLDS)
     question_count = len(np.unique(question_groups))
-    relevant_sizes = np.bincount(question_groups, passage_sizes * passage_labels)
-    return FitEvaluation(
-        fit_outcome,
-        text_gain,
-        (low, high),
-        question_count,
-        float(passage_sizes.sum()) / question_count / CHARACTERS_PER_TOKEN,
-        float((relevant_sizes / np.bincount(question_groups, passage_sizes)).mean()),
-        {
-            name: [percentile_interval(samples) for samples in target_samples]
-            for name, target_samples in text_samples.items()
-        },
-        gains_over,
-    )
+    return FitEvaluation(question_count, text_needed, gains_over)
 
 
 def percentile_interval(
@@ -734,8 +584,11 @@ def percentile_interval(
     value = float(samples[0])
     widening = 1.0
     if fold_count is not None:
-        widening = sqrt(1 + fold_count / (fold_count - 1))
+        shared_part = fold_count / (fold_count - 1)
+        widening = sqrt(1 + shared_part)
     interval_ends = np.quantile(samples[1:], (0.025, 0.975))
-    widened_ends = value + widening * (interval_ends - value)
-    low, high = np.clip(widened_ends, -1, 1).tolist()
+    end_distances = interval_ends - value
+    widened_ends = value + widening * end_distances
+    clipped_ends = np.clip(widened_ends, -1, 1)
+    low, high = clipped_ends.tolist()
     return value, low, high

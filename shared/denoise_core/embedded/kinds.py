@@ -37,7 +37,8 @@ def classify_question(encoder: SentenceEncoder, query: str) -> QuestionKind:
     """
     if identify_language(query) not in ("", "en"):
         return "lookup"
-    probabilities = kind_probabilities(encoder.embed_question(query), *_load_weights())
+    question_vector = encoder.embed_question(query)
+    probabilities = kind_probabilities(question_vector, *_load_weights())
     best_kind = int(probabilities.argmax())
     if probabilities[best_kind] < MIN_PROBABILITY:
         return "lookup"
@@ -55,13 +56,17 @@ def kind_probabilities(
         intercepts: ``(kinds,)``.
     """
     logits = question_vector @ weights + intercepts
-    exponentials = np.exp(logits - logits.max())
-    return cast(Floats, exponentials / exponentials.sum())
+    relative_logits = logits - logits.max()
+    exponentials = np.exp(relative_logits)
+    probabilities = exponentials / exponentials.sum()
+    return cast(Floats, probabilities)
 
 
 @cache
 def _load_weights() -> tuple[Floats, Floats]:
     safetensors = require("safetensors.numpy", extra="embedded")
     data_file = files("denoise_core.embedded") / "data" / WEIGHTS_FILE
-    tensors = safetensors.load(data_file.read_bytes())
-    return tensors["weights"].astype(np.float32), tensors["intercepts"]
+    stored_bytes = data_file.read_bytes()
+    tensors = safetensors.load(stored_bytes)
+    kind_weights = tensors["weights"].astype(np.float32)
+    return kind_weights, tensors["intercepts"]

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
+from denoise_core.cancellation import stop_if_abandoned
 from denoise_core.errors import InputError, MissingExtra
 from denoise_core.local.batching import batch_by_length
-from denoise_core.runtime.thread_pool import stop_if_abandoned
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]
@@ -77,9 +77,11 @@ def minilm_folder() -> Path:
     weights_path = Path(WEIGHTS_FILE)
     for package_file in package_files:
         if package_file.name == WEIGHTS_FILE:
-            weights_path = Path(str(package_file.locate()))
+            file_location = package_file.locate()
+            weights_path = Path(str(file_location))
     for file_name, file_digest in DIGESTS.items():
-        verify_digest(weights_path.with_name(file_name), file_digest)
+        file_path = weights_path.with_name(file_name)
+        verify_digest(file_path, file_digest)
     return weights_path.parent
 
 
@@ -87,7 +89,8 @@ def verify_digest(path: Path, expected_digest: str) -> None:
     """Raise `InputError` unless the file has this SHA-256 digest."""
     try:
         with path.open("rb") as open_file:
-            file_digest = hashlib.file_digest(open_file, "sha256").hexdigest()
+            file_hash = hashlib.file_digest(open_file, "sha256")
+            file_digest = file_hash.hexdigest()
     except OSError as error:
         file_digest = type(error).__name__
     if file_digest != expected_digest:
@@ -124,7 +127,8 @@ class MiniLM:
         self.word_embeddings = weights["embeddings.word_embeddings.weight"]
         self.embedding_norm = _affine(weights, "embeddings.LayerNorm")
         self.layers = [_layer(weights, i) for i in range(LAYER_COUNT)]
-        self.max_tokens = len(self.position_embeddings) - 2  # two are special tokens
+        position_count = len(self.position_embeddings)
+        self.max_tokens = position_count - 2  # two are special tokens
 
     def hidden_states(self, id_rows: Sequence[Sequence[int]]) -> list[Floats]:
         """Compute the last layer's states of each row of token ids.
@@ -137,13 +141,13 @@ class MiniLM:
         Returns:
             One float32 array ``(len(row), width)`` per row, in their order.
         """
-        row_states: dict[int, Floats] = {}
+        row_states: list[Any] = [None] * len(id_rows)
         row_lengths = list(map(len, id_rows))
         for row_indices in batch_by_length(row_lengths, BATCH_TOKENS):
-            padded_length = row_lengths[row_indices[-1]]
-            padded_shape = (len(row_indices), padded_length)
-            token_ids = np.zeros(padded_shape, dtype=np.intp)
-            is_token = np.zeros(token_ids.shape, dtype=np.bool_)
+            longest_row = row_indices[-1]
+            batch_shape = len(row_indices), row_lengths[longest_row]
+            token_ids = np.zeros(batch_shape, dtype=np.intp)
+            is_token = np.zeros(batch_shape, dtype=np.bool_)
             for n, i in enumerate(row_indices):
                 row_length = row_lengths[i]
                 token_ids[n, :row_length] = id_rows[i]
@@ -151,11 +155,9 @@ class MiniLM:
             stop_if_abandoned()
             batch_states = self.forward(token_ids, is_token)
             for i, padded_states in zip(row_indices, batch_states, strict=True):
-                row_states[i] = padded_states[: row_lengths[i]]
-        ordered_states = []
-        for i in range(len(id_rows)):
-            ordered_states.append(row_states[i])
-        return ordered_states
+                row_length = row_lengths[i]
+                row_states[i] = padded_states[:row_length]
+        return row_states
 
     def forward(
         self, token_ids: NDArray[np.integer[Any]], is_token: NDArray[np.bool_]
@@ -170,7 +172,8 @@ class MiniLM:
         token_embeddings = (
             self.word_embeddings[token_ids] + self.position_embeddings[:row_length]
         )
-        layer_states: Floats = token_embeddings.reshape(row_count * row_length, -1)
+        token_count = row_count * row_length
+        layer_states: Floats = token_embeddings.reshape(token_count, -1)
         layer_norm(layer_states, self.embedding_norm)
         attention_mask = None
         if not is_token.all():
@@ -187,7 +190,8 @@ class MiniLM:
 def load_network(folder: Path) -> MiniLM:
     """Load the network in a folder. Its 16-bit weights become float32."""
     safetensors = require("safetensors.numpy", extra="embedded")
-    stored_weights = safetensors.load_file(folder / WEIGHTS_FILE)
+    weights_path = folder / WEIGHTS_FILE
+    stored_weights = safetensors.load_file(weights_path)
     weights = {}
     for name, weight_array in stored_weights.items():
         weights[name] = as_float32(weight_array)
@@ -197,7 +201,8 @@ def load_network(folder: Path) -> MiniLM:
 def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer in a folder, without truncation and padding."""
     tokenizers = require("tokenizers", extra="embedded")
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer_path = folder / "tokenizer.json"
+    tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -210,7 +215,8 @@ def _layer(weights: Weights, index: int) -> LayerWeights:
         kernel_parts = []
         bias_parts = []
         for name in names:
-            part_kernel, part_bias = _affine(weights, f"{layer_prefix}.{name}")
+            part_name = f"{layer_prefix}.{name}"
+            part_kernel, part_bias = _affine(weights, part_name)
             kernel_parts.append(part_kernel)
             bias_parts.append(part_bias)
         joined_kernel = np.concatenate(kernel_parts)
@@ -259,9 +265,11 @@ def apply_layer(
     )
     if attention_mask is not None:
         attention_weights += attention_mask
-    attention_weights -= attention_weights.max(-1, keepdims=True)
+    largest_weights = attention_weights.max(-1, keepdims=True)
+    attention_weights -= largest_weights
     np.exp(attention_weights, out=attention_weights)
-    attention_weights /= attention_weights.sum(-1, keepdims=True)
+    weight_sums = attention_weights.sum(-1, keepdims=True)
+    attention_weights /= weight_sums
     context_vectors = np.matmul(attention_weights, value_heads)
     context_vectors = context_vectors.transpose(0, 2, 1, 3)
     attention_output = _project(
@@ -269,7 +277,8 @@ def apply_layer(
     )
     attention_output += layer_states
     layer_norm(attention_output, layer.attention_norm)
-    widened_states = gelu(_project(attention_output, layer.up))
+    widened_states = _project(attention_output, layer.up)
+    gelu(widened_states)
     layer_output = _project(widened_states, layer.down)
     layer_output += attention_output
     return layer_norm(layer_output, layer.output_norm)
@@ -286,13 +295,15 @@ def gelu(input_values: Floats) -> Floats:
 
     `GELU_ROWS` at a time, so that all steps find them in the core's cache.
     """
-    buffer_shape = (min(GELU_ROWS, len(input_values)), input_values.shape[1])
+    buffer_rows = min(GELU_ROWS, len(input_values))
+    buffer_shape = (buffer_rows, input_values.shape[1])
     square_buffer = np.empty(buffer_shape, dtype=np.float32)
     result_buffer = np.empty(buffer_shape, dtype=np.float32)
     for start in range(0, len(input_values), GELU_ROWS):
         block_values = input_values[start : start + GELU_ROWS]
-        block_squares = square_buffer[: len(block_values)]
-        block_results = result_buffer[: len(block_values)]
+        block_length = len(block_values)
+        block_squares = square_buffer[:block_length]
+        block_results = result_buffer[:block_length]
         np.multiply(block_values, block_values, out=block_squares)
         np.minimum(block_squares, _ERF_BOUND, out=block_squares)
         np.multiply(block_squares, _ERF_TERMS[3], out=block_results)
@@ -310,11 +321,13 @@ def gelu(input_values: Floats) -> Floats:
 
 def layer_norm(input_values: Floats, norm_weights: Affine) -> Floats:
     """Normalise the last axis in place."""
-    input_values -= input_values.mean(-1, keepdims=True)
-    row_variances = np.einsum("ij,ij->i", input_values, input_values)
-    row_variances = row_variances[:, None]
+    row_means = input_values.mean(-1, keepdims=True)
+    input_values -= row_means
+    square_sums = np.einsum("ij,ij->i", input_values, input_values)
+    row_variances = square_sums[:, None]
     row_variances /= np.float32(input_values.shape[1])
-    row_deviations = np.sqrt(row_variances + NORM_EPSILON)
+    row_variances += NORM_EPSILON
+    row_deviations = np.sqrt(row_variances)
     input_values /= row_deviations
     input_values *= norm_weights[0]
     input_values += norm_weights[1]

@@ -33,7 +33,8 @@ class AnsweredQuestion:
 @cache
 def sample_questions() -> tuple[Question, ...]:
     """Load the questions. One passage of each holds the answer; titles are in the metadata."""
-    return tuple(map(_parse_question, _read_records()))
+    parsed_questions = map(_parse_question, _read_records())
+    return tuple(parsed_questions)
 
 
 @cache
@@ -47,13 +48,16 @@ def sample_answers() -> tuple[AnsweredQuestion, ...]:
 
 def sample_folder() -> Path:
     """Return the folder of twelve small files: course sheets, a log, mails, a timetable, rules."""
-    return Path(str(files("denoise_core.embedded") / "data" / "files"))
+    folder = files("denoise_core.embedded") / "data" / "files"
+    return Path(str(folder))
 
 
 def _read_records() -> list[dict[str, Any]]:
     data_file = files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
-    json_lines = lzma.decompress(data_file.read_bytes()).decode("utf-8")
-    return [json.loads(line) for line in json_lines.splitlines()]
+    packed_bytes = data_file.read_bytes()
+    json_bytes = lzma.decompress(packed_bytes)
+    json_lines = json_bytes.decode("utf-8").splitlines()
+    return [json.loads(line) for line in json_lines]
 
 
 def _parse_question(record: dict[str, Any]) -> Question:

@@ -1,4 +1,4 @@
-"""Labelled questions from files.
+"""Labelled questions from files, one JSON object a line.
 
 The fields of a record decide how it is read, never the name of its file:
 
@@ -39,9 +39,8 @@ from denoise_core.types import Passage, replace_surrogates, unique_ids
 GoldFrom = Literal["labels", "answers", "model", "made"]
 PassageSearch = Callable[[str], Sequence[Passage]]
 Record = Mapping[str, Any]
-PassageRows = list[dict[str, Any]]
 
-QUESTION_FIELDS = (
+FIELDS = (
     "question",
     "passages",
     "gold",
@@ -49,9 +48,12 @@ QUESTION_FIELDS = (
     "answers",
     "needs",
     "id",
+    "text",
+    "title",
+    "source",
+    "is_gold",
 )
-PASSAGE_FIELDS = ("text", "title", "source", "is_gold", "id")
-FIELDS = tuple(dict.fromkeys(QUESTION_FIELDS + PASSAGE_FIELDS))
+EXAMPLE = '{"question": "When?", "passages": ["In 1889.", "Rain."], "labels": [1, 0]}'
 NO_ANSWER = "no answer in the retrieved passages"
 NEEDS_NOT_THERE = "a text of 'needs' is in none of its passages"
 _NO_LABELS = (
@@ -65,7 +67,7 @@ class RecordProblem:
     """Why a record cannot be used, or what is odd about it.
 
     Attributes:
-        line_number: Its line in the file, or its position in the array, from 1.
+        line_number: Its line in the file, from 1.
         reason: The problem in words.
     """
 
@@ -98,14 +100,12 @@ class EvaluationCases:
 
     Attributes:
         cases: The questions.
-        rejected_records: Records that cannot be used.
-        warnings: What is odd about records that are used.
+        problems: Records that are left out, and what is odd about others.
         notes: How questions or labels were made that are not from the user's own file.
     """
 
     cases: tuple[EvaluationCase, ...]
-    rejected_records: tuple[RecordProblem, ...] = ()
-    warnings: tuple[RecordProblem, ...] = ()
+    problems: tuple[RecordProblem, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -115,7 +115,7 @@ class EvaluationCases:
 
 
 def read_questions(path: str | Path, *, skip_bad: bool = False) -> EvaluationCases:
-    """Read labelled questions from a ``.jsonl`` or ``.json`` file, also ``.gz`` or ``.xz``.
+    """Read labelled questions from a file of JSON lines, also packed: ``.gz``, ``.xz``.
 
     Raises:
         InputError: The file cannot be read or has no usable record. Unless ``skip_bad``,
@@ -177,48 +177,35 @@ def parse_cases(
             skipped.
     """
     columns = columns or {}
-    unknown_columns = sorted(set(columns) - set(FIELDS))
-    if unknown_columns:
-        raise InputError(
-            f"columns: {unknown_columns[0]!r} is not known; expected one of "
-            f"{', '.join(FIELDS)}"
-        )
+    for column in columns:
+        if column not in FIELDS:
+            known_fields = ", ".join(FIELDS)
+            raise InputError(
+                f"columns: {column!r} is not known; expected one of {known_fields}"
+            )
     cases: list[EvaluationCase] = []
-    rejected_records: list[RecordProblem] = []
+    problems: list[RecordProblem] = []
     for line_number, json_record in numbered_records:
         try:
-            evaluation_case = _parse_case(
-                json_record, line_number, columns, search_passages
-            )
-            if labelled and evaluation_case.gold_from != "labels":
+            case = _parse_case(json_record, line_number, columns, search_passages)
+            if labelled and case.gold_from != "labels":
                 raise InputError(_NO_LABELS)
         except InputError as error:
             if not skip_bad:
                 raise InputError(
                     f"{source_name}, record {line_number}: {error}"
                 ) from error
-            rejected_records.append(RecordProblem(line_number, str(error)))
+            record_problem = RecordProblem(line_number, f"left out: {error}")
+            problems.append(record_problem)
         else:
-            cases.append(evaluation_case)
+            cases.append(case)
+            problems += _case_warnings(case)
     if not cases:
-        error_message = f"{source_name}: no question can be used"
-        if rejected_records:
-            first_problem = rejected_records[0]
-            error_message += f"; the first: record {first_problem.line_number}: {first_problem.reason}"
-        raise InputError(error_message)
-    case_warnings = tuple(
-        RecordProblem(evaluation_case.line_number, NO_ANSWER)
-        for evaluation_case in cases
-        if evaluation_case.gold_from == "answers" and not evaluation_case.question.gold
-    )
-    needs_warnings = tuple(
-        RecordProblem(evaluation_case.line_number, NEEDS_NOT_THERE)
-        for evaluation_case in cases
-        if not _has_needs(evaluation_case)
-    )
-    return EvaluationCases(
-        tuple(cases), tuple(rejected_records), (*case_warnings, *needs_warnings)
-    )
+        message = f"{source_name}: no question can be used; expected {EXAMPLE}"
+        for problem in problems[:1]:
+            message += f"; line {problem.line_number}: {problem.reason}"
+        raise InputError(message)
+    return EvaluationCases(tuple(cases), tuple(problems))
 
 
 def _parse_case(
@@ -233,23 +220,23 @@ def _parse_case(
     if isinstance(json_record, Question):
         return case_from_question(json_record, line_number)
     if not isinstance(json_record, Mapping):
-        raise InputError(f"expected an object, got {type(json_record).__name__}")
-    json_record = _rename_columns(json_record, columns, QUESTION_FIELDS)
+        raise InputError(f"expected an object such as {EXAMPLE}")
+    json_record = _rename_columns(json_record, columns)
     query = json_record.get("question")
     if not isinstance(query, str) or not query.strip():
+        found_fields = ", ".join(json_record)
         raise InputError(
             f"'question': expected a text, got {query!r}; "
-            f"the record has the fields {', '.join(json_record)}"
+            f"the record has the fields {found_fields}"
         )
-    gold_ids: frozenset[str] | None = None
-    passage_rows = _passage_rows(json_record, columns)
-    if passage_rows is not None:
+    passage_rows: Sequence[Record] = []
+    raw_rows = json_record.get("passages")
+    if raw_rows is not None:
+        passage_rows = _passage_rows(raw_rows, columns)
         passages = _parse_passages(passage_rows)
-        gold_ids = _labelled_ids(json_record, passage_rows, passages)
     elif search_passages is not None:
-        passages = tuple(search_passages(query))
-        if not passages:
-            raise InputError("the search found nothing for it in the documents")
+        found_passages = search_passages(query)
+        passages = tuple(found_passages)
     else:
         raise InputError(
             "it has no 'passages': add them, or name what to search with "
@@ -257,19 +244,14 @@ def _parse_case(
         )
     if not any(passage.text.strip() for passage in passages):
         raise InputError("its passages are empty; add some, or documents to search")
-    if json_record.get("gold") is not None:
-        gold_ids = _referenced_ids(json_record["gold"], passages)
-    question = Question(
-        query,
-        passages,
-        gold_ids or frozenset(),
-        _parse_answers(json_record),
-        str(json_record.get("id") or ""),
-    )
-    evaluation_case = case_from_question(
-        question, line_number, labelled=gold_ids is not None
-    )
-    return replace(evaluation_case, needs=_parse_needs(json_record))
+    gold_ids = _gold_ids(json_record, passage_rows, passages)
+    answers = _texts_of(json_record, "answers")
+    raw_id = json_record.get("id") or ""
+    question_id = str(raw_id)
+    question = Question(query, passages, gold_ids or frozenset(), answers, question_id)
+    case = case_from_question(question, line_number, labelled=gold_ids is not None)
+    needed_texts = _texts_of(json_record, "needs")
+    return replace(case, needs=needed_texts)
 
 
 def case_from_question(
@@ -295,190 +277,191 @@ def case_from_question(
     return EvaluationCase(answered_question, line_number, "answers")
 
 
-def _has_needs(evaluation_case: EvaluationCase) -> bool:
-    """Whether the passages have every text that the case needs."""
-    all_text = join_passages(evaluation_case.question.passages)
-    return holds_texts(all_text, evaluation_case.needs)
+def _case_warnings(case: EvaluationCase) -> list[RecordProblem]:
+    warnings = []
+    if case.gold_from == "answers" and not case.question.gold:
+        answer_problem = RecordProblem(case.line_number, NO_ANSWER)
+        warnings.append(answer_problem)
+    all_text = join_passages(case.question.passages)
+    if not holds_texts(all_text, case.needs):
+        needs_problem = RecordProblem(case.line_number, NEEDS_NOT_THERE)
+        warnings.append(needs_problem)
+    return warnings
 
 
 def join_passages(passages: Iterable[Passage]) -> str:
     """Return the texts of passages with their headers, one below the other."""
-    return "\n".join(passage.text_with_header for passage in passages)
+    passage_texts = [passage.text_with_header for passage in passages]
+    return "\n".join(passage_texts)
 
 
 def holds_texts(text: str, needed_texts: Iterable[str]) -> bool:
     """Whether a text has all the needed ones, white space aside."""
     folded_text = " ".join(text.split())
-    folded_needs = [" ".join(needed_text.split()) for needed_text in needed_texts]
-    return all(folded_need in folded_text for folded_need in folded_needs)
+    for needed_text in needed_texts:
+        folded_need = " ".join(needed_text.split())
+        if folded_need not in folded_text:
+            return False
+    return True
 
 
-def _parse_needs(json_record: Record) -> tuple[str, ...]:
-    values = json_record.get("needs") or []
-    if not isinstance(values, list):
-        values = [values]
-    texts = []
-    for value in values:
-        text = value
-        if isinstance(value, Mapping):
-            text = value.get("text")
-        if not isinstance(text, str) or not text.strip():
-            raise InputError(
-                "'needs': expected a list of texts, or of objects with 'text', got "
-                f"{value!r}"
-            )
-        texts.append(text)
-    return tuple(texts)
+def _expect_type(name: str, value: Any, types: Any, expected: str) -> None:
+    if not isinstance(value, types):
+        type_name = type(value).__name__
+        raise InputError(f"{name}: expected {expected}, got {type_name}")
 
 
-def _rename_columns(
-    json_record: Record, columns: Mapping[str, str], field_names: Sequence[str]
-) -> dict[str, Any]:
-    """Return a record with the user's columns under our names."""
+def _rename_columns(json_record: Record, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record or a passage with the user's columns under our names."""
     renamed_record = dict(json_record)
     for field_name, column in columns.items():
-        if field_name in field_names and column in json_record:
+        if column in json_record:
             renamed_record[field_name] = json_record[column]
     return renamed_record
 
 
-def _passage_rows(
-    json_record: Record, columns: Mapping[str, str]
-) -> PassageRows | None:
-    """The record's passages as objects; None when it has none."""
-    raw_rows = json_record.get("passages")
-    if raw_rows is None:
-        return None
-    if not isinstance(raw_rows, list | tuple) or not raw_rows:
-        type_name = type(raw_rows).__name__
-        if raw_rows in ([], ()):
-            type_name = "an empty list"
-        raise InputError(
-            f"'passages': expected a list of texts or objects, got {type_name}"
-        )
+def _passage_rows(raw_rows: Any, columns: Mapping[str, str]) -> Sequence[Record]:
+    """The record's passages as objects."""
+    expected = "a list of texts or objects"
+    _expect_type("'passages'", raw_rows, (list, tuple), expected)
     passage_rows = []
     for raw_row in raw_rows:
-        if not isinstance(raw_row, str | Mapping):
-            raise InputError(
-                "'passages': expected texts or objects with 'text', "
-                f"got {type(raw_row).__name__}"
-            )
-        passage_row: dict[str, Any] = {"text": raw_row}
-        if isinstance(raw_row, Mapping):
-            passage_row = _rename_columns(raw_row, columns, PASSAGE_FIELDS)
-        passage_rows.append(passage_row)
+        passage_row = raw_row
+        if isinstance(raw_row, str):
+            passage_row = {"text": raw_row}
+        _expect_type(
+            "'passages'", passage_row, Mapping, "texts, or objects with 'text'"
+        )
+        renamed_row = _rename_columns(passage_row, columns)
+        passage_rows.append(renamed_row)
     return passage_rows
 
 
-def _parse_passages(passage_rows: PassageRows) -> tuple[Passage, ...]:
-    given_ids = []
+def _parse_passages(passage_rows: Sequence[Record]) -> tuple[Passage, ...]:
+    """Parse passages; a title goes in front of a text that does not begin with it."""
+    passages = []
+    given_ids: list[str | None] = []
     for passage_row in passage_rows:
+        text: Any = passage_row.get("text")
+        _expect_type("'text'", text, str, "a text")
+        text = replace_surrogates(text)
+        metadata = {}
+        for name in ("title", "source"):
+            field_value = passage_row.get(name)
+            if field_value:
+                metadata[name] = str(field_value)
+        title = metadata.get("title", "").strip()
+        if title and not text.startswith(title):
+            text = f"{title}\n{text}"
+        unnamed_passage = Passage(text, "", metadata=metadata)
+        passages.append(unnamed_passage)
         given_id = passage_row.get("id")
         if given_id is not None:
             given_id = str(given_id)
         given_ids.append(given_id)
+    named_passages = []
     passage_ids = unique_ids(given_ids)
-    return tuple(map(_parse_passage, passage_rows, passage_ids))
+    for passage, passage_id in zip(passages, passage_ids, strict=True):
+        named_passage = replace(passage, id=passage_id)
+        named_passages.append(named_passage)
+    return tuple(named_passages)
 
 
-def _parse_passage(passage_row: dict[str, Any], passage_id: str) -> Passage:
-    """Parse a passage; its title goes in front of a text that does not begin with it."""
-    passage_text = passage_row.get("text")
-    if not isinstance(passage_text, str):
-        type_name = type(passage_text).__name__
-        if passage_text is None:
-            type_name = "nothing"
-        raise InputError(f"'text': expected a text, got {type_name}")
-    passage_text = replace_surrogates(passage_text)
-    passage_metadata = {}
-    for name in ("title", "source"):
-        if passage_row.get(name):
-            passage_metadata[name] = str(passage_row[name])
-    page_title = passage_metadata.get("title", "").strip()
-    if page_title and not passage_text.startswith(page_title):
-        passage_text = f"{page_title}\n{passage_text}"
-    return Passage(passage_text, passage_id, metadata=passage_metadata)
-
-
-def _labelled_ids(
-    json_record: Record, passage_rows: PassageRows, passages: Sequence[Passage]
+def _gold_ids(
+    json_record: Record, passage_rows: Sequence[Record], passages: Sequence[Passage]
 ) -> frozenset[str] | None:
-    """The ids of passages labelled gold; None when no passage has a label."""
-    gold_labels = [passage_row.get("is_gold") for passage_row in passage_rows]
-    if "labels" in json_record:
-        gold_labels = json_record["labels"]
-    elif all(gold_label is None for gold_label in gold_labels):
-        return None
-    else:
-        gold_labels = [gold_label or 0 for gold_label in gold_labels]
-    is_list = isinstance(gold_labels, list) and len(gold_labels) == len(passage_rows)
-    if not is_list or any(gold_label not in (0, 1) for gold_label in gold_labels):
+    """The ids of the gold passages; None when the record does not label any passage."""
+    gold_references = json_record.get("gold")
+    if gold_references is not None:
+        listed_references = _listed(gold_references)
+        return _referenced_ids(listed_references, passages)
+    labels = json_record.get("labels")
+    if labels is None:
+        labels = [passage_row.get("is_gold") for passage_row in passage_rows]
+        if not any(label is not None for label in labels):
+            return None
+        labels = [label or 0 for label in labels]
+    is_complete = isinstance(labels, list) and len(labels) == len(passages)
+    is_valid = is_complete and all(label in (0, 1) for label in labels)
+    if not is_valid:
         raise InputError(
             "'labels': expected true or false (1 or 0), one for each of "
-            f"{len(passage_rows)} passages, got {gold_labels!r}"
+            f"{len(passages)} passages, got {labels!r}"
         )
-    labelled_ids = set()
-    for passage, gold_label in zip(passages, gold_labels, strict=True):
-        if gold_label:
-            labelled_ids.add(passage.id)
-    return frozenset(labelled_ids)
+    labelled_passages = zip(passages, labels, strict=True)
+    gold_ids = set()
+    for passage, label in labelled_passages:
+        if label:
+            gold_ids.add(passage.id)
+    return frozenset(gold_ids)
 
 
-def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
+def _referenced_ids(
+    references: Sequence[Any], passages: Sequence[Passage]
+) -> frozenset[str]:
     """The ids of the passages that ``gold`` refers to by id, source, text or index.
 
     A number is an id where a passage has it as its id, else the index from 0.
     """
-    gold_references = gold
-    if not isinstance(gold, list):
-        gold_references = [gold]
-    known_ids = {passage.id for passage in passages}
-    wanted_keys: set[Any] = set()
-    for reference in gold_references:
-        is_number = isinstance(reference, int) and not isinstance(reference, bool)
-        if is_number and str(reference) in known_ids:
-            wanted_keys.add(str(reference))
-        elif is_number or isinstance(reference, str):
-            wanted_keys.add(reference)
+    ids = [passage.id for passage in passages]
+    wanted_names: list[str | int] = []
+    for reference in references:
+        is_flag = isinstance(reference, bool)
+        is_number = isinstance(reference, int) and not is_flag
+        reference_text = str(reference)
+        if is_number and reference_text not in ids:
+            wanted_names.append(reference)
+        else:
+            wanted_names.append(reference_text)
     gold_ids: set[str] = set()
-    for n, passage in enumerate(passages):
-        passage_keys = {n, passage.id, passage.metadata.get("source"), passage.text}
-        if passage_keys & wanted_keys:
+    for index, passage in enumerate(passages):
+        source_name = passage.metadata.get("source")
+        names = (index, passage.id, source_name, passage.text)
+        if any(name in wanted_names for name in names):
             gold_ids.add(passage.id)
-    if gold_references and not gold_ids:
+    if references and not gold_ids:
         raise InputError(
-            f"'gold': {gold_references[:3]} are none of its passages, by id, source, text or "
+            f"'gold': {references[:3]} are none of its passages, by id, source, text or "
             "index from 0"
         )
     return frozenset(gold_ids)
 
 
-def _parse_answers(json_record: Record) -> tuple[str, ...]:
-    """``answers`` or ``answer``: a text, a number or a list of them."""
-    given_answers = json_record.get("answers", json_record.get("answer"))
-    if isinstance(given_answers, str | int | float):
-        given_answers = [given_answers]
-    elif given_answers is None:
-        given_answers = []
-    if not isinstance(given_answers, list | tuple):
-        raise InputError(
-            "'answers': expected a text or a list of texts, got "
-            f"{type(given_answers).__name__}"
-        )
-    answer_texts = []
-    for given_answer in given_answers:
-        answer_text = str(given_answer)
-        if answer_text.strip():
-            answer_texts.append(answer_text)
-    return tuple(dict.fromkeys(answer_texts))
+def _listed(value: Any) -> list[Any]:
+    """A field that may hold one value or several as a list."""
+    if value is None:
+        return []
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [value]
+
+
+def _texts_of(json_record: Record, field_name: str) -> tuple[str, ...]:
+    """The texts or numbers of a field, each once."""
+    texts = []
+    field_value = json_record.get(field_name)
+    for value in _listed(field_value):
+        _expect_type(f"'{field_name}'", value, str | int | float, "a list of texts")
+        text = str(value)
+        if text.strip() and text not in texts:
+            texts.append(text)
+    return tuple(texts)
+
+
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, with their numbers from 1."""
+    # A JSON text may hold characters that splitlines would split at.
+    text_lines = text.split("\n")
+    numbered = enumerate(text_lines, 1)
+    return [(number, line) for number, line in numbered if line.strip()]
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Read a file's records: JSON lines, a JSON array, or questions from a ``.txt`` file.
+    """Read a file's records: JSON lines, or questions from a ``.txt`` file.
 
     Yields:
-        The line number (or the position in the array) from 1 and the record, which is a
-        `RecordProblem` when the line is not JSON.
+        The line number from 1 and the record, which is a `RecordProblem` when the line is
+        not JSON.
 
     Raises:
         InputError: The file cannot be read.
@@ -489,27 +472,23 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
     }
     try:
         unpack = unpack_by_suffix.get(path.suffix, bytes)
-        file_bytes = unpack(path.read_bytes())
+        packed_bytes = path.read_bytes()
+        file_bytes = unpack(packed_bytes)
         file_text = file_bytes.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}; expected .jsonl, .json or .txt in UTF-8, "
-            "also as .gz or .xz"
+            f"{path} cannot be read: {error}; expected JSON lines in UTF-8, also as .gz "
+            "or .xz, or .txt"
         ) from error
-    if file_text.lstrip().startswith("["):
-        try:
-            yield from enumerate(json.loads(file_text), 1)
-            return
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} is not JSON: {error}") from error
-    for line_number, line in enumerate(file_text.split("\n"), 1):
-        if not line.strip():
-            continue
+    for line_number, line in numbered_lines(file_text):
         if path.suffix == ".txt":
-            yield line_number, {"question": line.strip()}
+            question_text = line.strip()
+            yield line_number, {"question": question_text}
             continue
         try:
             json_record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            json_record = RecordProblem(line_number, f"not JSON: {error}")
+            json_record = RecordProblem(
+                line_number, f"not JSON: {error}; expected a line such as {EXAMPLE}"
+            )
         yield line_number, json_record

@@ -36,15 +36,20 @@ def wilson_interval(hits: int, count: int) -> tuple[float, float]:
         raise InputError("an interval needs at least one observation")
     # Written out because the tables need it where SciPy is not installed. A test compares
     # it with SciPy's.
-    normal_quantile = NormalDist().inv_cdf(0.975)
+    standard_normal = NormalDist()
+    normal_quantile = standard_normal.inv_cdf(0.975)
     hit_share = hits / count
     prior_weight = normal_quantile * normal_quantile / count
     interval_center = hit_share + prior_weight / 2
     half_width = sqrt(
         hit_share * (1 - hit_share) * prior_weight + prior_weight * prior_weight / 4
     )
-    low = 0.0 if hits == 0 else (interval_center - half_width) / (1 + prior_weight)
-    high = 1.0 if hits == count else (interval_center + half_width) / (1 + prior_weight)
+    low = (interval_center - half_width) / (1 + prior_weight)
+    high = (interval_center + half_width) / (1 + prior_weight)
+    if hits == 0:
+        low = 0.0
+    if hits == count:
+        high = 1.0
     return low, high
 
 
@@ -69,7 +74,9 @@ def bootstrap_interval(values: ArrayLike) -> tuple[float, float]:
     sample_indices = random_generator.integers(
         0, len(value_array), (RESAMPLES, len(value_array))
     )
-    low, high = np.quantile(value_array[sample_indices].mean(1), [0.025, 0.975])
+    resampled_values = value_array[sample_indices]
+    sample_means = resampled_values.mean(1)
+    low, high = np.quantile(sample_means, [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -93,9 +100,11 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 
 def _joined_tokens(text: str) -> str:
     # The separator on both sides keeps "ann" from matching inside "joann".
-    text_tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).casefold())
+    decomposed_text = unicodedata.normalize("NFD", text)
+    text_tokens = _TOKEN.findall(decomposed_text.casefold())
     if text_tokens:
-        return "\0" + "\0".join(text_tokens) + "\0"
+        joined_tokens = "\0".join(text_tokens)
+        return f"\0{joined_tokens}\0"
     return ""
 
 
@@ -109,4 +118,5 @@ def exact_match(text: str, answers: Iterable[str]) -> bool:
 
 
 def _squad_words(text: str) -> list[str]:
-    return list(drop_articles(split_words(text)))
+    all_words = split_words(text)
+    return list(drop_articles(all_words))

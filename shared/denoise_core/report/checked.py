@@ -71,7 +71,9 @@ def claim_sections(
             quote_mark = (quote_id, claim_quote.relation)
             span = claim_quote.span
             quoted_ranges[span.passage_id].append((span.start, span.end, quote_mark))
-    claim_ranges = [(claim.start, claim.end, n) for n, claim in enumerate(claims)]
+    claim_ranges = []
+    for claim_index, claim in enumerate(claims):
+        claim_ranges.append((claim.start, claim.end, claim_index))
     quoted_sources = []
     for number, passage in enumerate(passages, 1):
         if passage.id in quoted_ranges:
@@ -99,14 +101,18 @@ def verdict_word(claim: ClaimVerdict) -> str:
     """Say the verdict in a word: supported, unsupported or unknown."""
     if claim.supported is None:
         return "unknown"
-    return "supported" if claim.supported else "unsupported"
+    if claim.supported:
+        return "supported"
+    return "unsupported"
 
 
 def _split_at_marks(
     text: str, ranges: Sequence[MarkedRange]
 ) -> list[tuple[str, list[Any], list[Any]]]:
     """Each piece of the text with the marks that cover it, and those that begin there."""
-    range_edges = [start for start, _, _ in ranges] + [end for _, end, _ in ranges]
+    range_edges = []
+    for start, end, _ in ranges:
+        range_edges += [start, end]
     marked_pieces = []
     for piece_start, piece_end in tile_spans(range_edges, 0, len(text)):
         covering_marks = []

@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
-from itertools import groupby
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Drop, Passage, Span
+from denoise_core.spans import tile_spans
+from denoise_core.types import Drop, Passage
 
 MAX_PAGE_BYTES = 1_800_000  # of the passages, so that a page stays below 2 MB
 MAX_PASSAGE_CHARACTERS = 4_000  # shown of one passage
@@ -24,8 +26,6 @@ UNFOLDED_PASSAGES = 12  # of one question
 # Bytes of the HTML around a passage and around each of its pieces.
 PASSAGE_OVERHEAD = 500
 PIECE_OVERHEAD = 200
-
-Fate = tuple[Span, bool, str]  # a range, whether it is kept, and a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,42 @@ class MarkedText:
     text: str
     is_kept: bool
     note: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassageRow:
+    """A passage as the macro ``passage`` shows it; ``rewritten`` is what a model wrote."""
+
+    id: str
+    title: str
+    pieces: Sequence[MarkedText]
+    gold: bool = False
+    rewritten: Sequence[str] = ()
+
+    @property
+    def any_kept(self) -> bool:
+        """Whether something of it is kept."""
+        return any(piece.is_kept for piece in self.pieces)
+
+    @property
+    def shown_pieces(self) -> list[MarkedText]:
+        """The pieces, cut at `MAX_PASSAGE_CHARACTERS`."""
+        shown_pieces = []
+        characters_left = MAX_PASSAGE_CHARACTERS
+        for piece in self.pieces:
+            if characters_left > 0:
+                shown_text = piece.text[:characters_left]
+                shown_piece = replace(piece, text=shown_text)
+                shown_pieces.append(shown_piece)
+            characters_left -= len(piece.text)
+        return shown_pieces
+
+    @property
+    def more(self) -> int:
+        """The characters that are not shown."""
+        text_length = sum(len(piece.text) for piece in self.pieces)
+        hidden_length = text_length - MAX_PASSAGE_CHARACTERS
+        return max(0, hidden_length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,55 +97,57 @@ def mark_pieces(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> list[tuple[MarkedText, ...]]:
     """Split each passage into kept and dropped pieces, which join to the passage's text."""
-    text_fates = _fates_by_passage(result)
+    kept_notes: dict[str, dict[tuple[int, int], str]] = defaultdict(dict)
+    drops: dict[str, dict[int, Drop]] = defaultdict(dict)
+    for kept_passage in result.passages:
+        for span in kept_passage.source_spans:
+            passage_notes = kept_notes[span.passage_id]
+            passage_notes[span.start, span.end] = "kept"
+    for chunk in result.kept:
+        span = chunk.span
+        passage_notes = kept_notes[span.passage_id]
+        passage_notes[span.start, span.end] = f"kept, score {chunk.score:.3f}"
+    for drop in result.dropped:
+        passage_drops = drops[drop.span.passage_id]
+        passage_drops[drop.span.start] = drop
     passage_pieces = []
-    for source_passage in passages:
-        marked_texts = []
-        for kept_span, is_kept, fate_note in text_fates.get(source_passage.id, []):
-            piece_text = source_passage.text[kept_span.start : kept_span.end]
-            marked_texts.append(MarkedText(piece_text, is_kept, fate_note))
-        passage_pieces.append(tuple(marked_texts))
+    for passage in passages:
+        own_notes = kept_notes[passage.id]
+        own_drops = drops[passage.id]
+        pieces = _mark_passage(passage, own_notes, own_drops)
+        passage_pieces.append(pieces)
     return passage_pieces
 
 
-def _fates_by_passage(result: DenoiseResult) -> dict[str, list[Fate]]:
-    """Each passage's ranges in the text's order, without overlap."""
-    scored_fates: dict[str, list[Fate]] = defaultdict(list)
-    for kept_chunk in sorted(result.kept, key=lambda kept_chunk: kept_chunk.span.start):
-        fate_note = f"kept, score {kept_chunk.score:.3f}"
-        scored_fates[kept_chunk.span.passage_id].append(
-            (kept_chunk.span, True, fate_note)
-        )
-    text_fates: dict[str, list[Fate]] = defaultdict(list)
-    for source_passage in result.passages:
-        for kept_span in source_passage.source_spans:
-            text_fates[kept_span.passage_id] += _fates_in_span(
-                kept_span, scored_fates[kept_span.passage_id]
-            )
-    for drop in result.dropped:
-        text_fates[drop.span.passage_id].append((drop.span, False, drop_note(drop)))
-    for passage_fates in text_fates.values():
-        passage_fates.sort(key=lambda text_fate: (text_fate[0].start, text_fate[0].end))
-    return text_fates
-
-
-def _fates_in_span(kept_span: Span, scored_fates: Sequence[Fate]) -> list[Fate]:
-    """A kept span with its scored chunks, which are finer, and the text between them."""
-    text_fates: list[Fate] = []
-    text_position = kept_span.start
-    for text_fate in scored_fates:
-        chunk = text_fate[0]
-        if kept_span.start <= chunk.start and chunk.end <= kept_span.end:
-            if chunk.start > text_position:  # chunks without text have no score
-                gap_span = Span(kept_span.passage_id, text_position, chunk.start)
-                text_fates.append((gap_span, True, "kept"))
-            text_fates.append(text_fate)
-            text_position = chunk.end
-    if text_position < kept_span.end or text_position == kept_span.start:
-        text_fates.append(
-            (Span(kept_span.passage_id, text_position, kept_span.end), True, "kept")
-        )
-    return text_fates
+def _mark_passage(
+    passage: Passage,
+    kept_notes: Mapping[tuple[int, int], str],
+    drops: Mapping[int, Drop],
+) -> tuple[MarkedText, ...]:
+    """Cut a passage at every edge of a kept range, by its note, and of a drop, by its start."""
+    kept_edges = chain.from_iterable(kept_notes)
+    edges = list(kept_edges)
+    for drop in drops.values():
+        edges += [drop.span.start, drop.span.end]
+    # What a later step dropped may be a part of what an earlier one kept.
+    dropped_until = len(passage.text)
+    note = "not in the result"
+    if kept_notes:
+        dropped_until = 0
+    pieces = []
+    for start, end in tile_spans(edges, 0, len(passage.text)):
+        if start in drops:
+            current_drop = drops[start]
+            dropped_until = current_drop.span.end
+            note = drop_note(current_drop)
+        piece_text = passage.text[start:end]
+        if start < dropped_until:
+            piece = MarkedText(piece_text, False, note)
+        else:
+            kept_note = kept_notes.get((start, end), "kept")
+            piece = MarkedText(piece_text, True, kept_note)
+        pieces.append(piece)
+    return tuple(pieces)
 
 
 def drop_note(drop: Drop) -> str:
@@ -122,7 +160,8 @@ def drop_note(drop: Drop) -> str:
 def fragment(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """Render one result with its own styles, for a notebook's ``HTML(...)``."""
     report_item = ReportItem(tuple(passages), result)
-    return render_template("context.html", items=item_values([report_item]))
+    template_values = item_values([report_item])
+    return render_template("context.html", items=template_values)
 
 
 def render_page(
@@ -141,13 +180,14 @@ def render_page(
         table: A summary at the top; its first row is the header.
     """
     template_values = item_values(items)
+    unshown_count = len(items) - len(template_values)
     return render_template(
         "context.html",
         title=title,
         items=template_values,
         lead=lead,
         table=table,
-        unshown=len(items) - len(template_values),
+        unshown=unshown_count,
     )
 
 
@@ -158,117 +198,80 @@ def item_values(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
     for report_item in items:
         if bytes_left <= 0:
             break
+        result = report_item.result
         rewritten_texts: dict[str, list[str]] = defaultdict(list)
-        for source_passage in report_item.result.passages:
-            if source_passage.is_rewritten:
-                rewritten_texts[source_passage.id].append(
-                    source_passage.text[:MAX_PASSAGE_CHARACTERS]
-                )
+        for kept_passage in result.passages:
+            if kept_passage.is_rewritten:
+                shown_text = kept_passage.text[:MAX_PASSAGE_CHARACTERS]
+                own_texts = rewritten_texts[kept_passage.id]
+                own_texts.append(shown_text)
         passage_rows = []
-        passage_pieces = mark_pieces(report_item.passages, report_item.result)
-        for source_passage, marked_texts in zip(
-            report_item.passages, passage_pieces, strict=True
-        ):
-            passage_values = passage_view(
-                source_passage.id,
-                source_passage.metadata.get("title", ""),
-                marked_texts,
+        passage_pieces = mark_pieces(report_item.passages, result)
+        for passage, pieces in zip(report_item.passages, passage_pieces, strict=True):
+            raw_title = passage.metadata.get("title", "")
+            is_gold = passage.id in report_item.gold
+            passage_row = PassageRow(
+                passage.id,
+                str(raw_title),
+                pieces,
+                is_gold,
+                rewritten_texts[passage.id],
             )
-            passage_values["gold"] = source_passage.id in report_item.gold
-            passage_values["rewritten"] = rewritten_texts[source_passage.id]
-            passage_rows.append(passage_values)
+            passage_rows.append(passage_row)
         question_values, bytes_left = rows_values(
-            report_item.result, passage_rows, bytes_left
+            result, passage_rows, bytes_left, report_item.notes
         )
-        template_values.append(question_values | {"facts": report_item.notes})
+        template_values.append(question_values)
     return template_values
-
-
-def passage_view(
-    passage_id: str, title: Any, marked_texts: Sequence[MarkedText]
-) -> dict[str, Any]:
-    """Describe a passage for `rows_values`."""
-    return {
-        "id": passage_id,
-        "title": str(title),
-        "gold": False,
-        "pieces": marked_texts,
-        "rewritten": (),
-    }
 
 
 def rows_values(
     result: DenoiseResult,
-    passage_rows: Sequence[dict[str, Any]],
+    passage_rows: Sequence[PassageRow],
     bytes_left: int = MAX_PAGE_BYTES,
+    notes: Sequence[str] = (),
 ) -> tuple[dict[str, Any], int]:
     """Compute the values of one question from its passages.
 
     Args:
         result: The question's result.
-        passage_rows: The passages, as `passage_row` describes them.
+        passage_rows: The passages.
         bytes_left: What the page can still hold; later passages are only counted.
+        notes: What to say about the question.
 
     Returns:
         The values, and the bytes left after them.
     """
-    shown_rows: list[dict[str, Any]] = []
-    unfolded_count = 0
-    for passage_values in passage_rows:
-        marked_texts, hidden_characters = _shorten_marked_texts(
-            passage_values["pieces"]
-        )
+    grouped_rows: list[tuple[str, PassageRow]] = []
+    kept_count = 0
+    for passage_row in passage_rows:
         bytes_left -= PASSAGE_OVERHEAD
-        for marked_text in marked_texts:
-            escaped_text = escape(marked_text.text).encode("utf-8", "replace")
+        for piece in passage_row.shown_pieces:
+            escaped_text = escape(piece.text).encode("utf-8", "replace")
             bytes_left -= PIECE_OVERHEAD + len(escaped_text)
-        if bytes_left < 0 and shown_rows:
+        if bytes_left < 0 and grouped_rows:
             break
         # Folded when nothing is kept, and beyond the first kept ones.
-        all_pieces = passage_values["pieces"]
-        is_kept = any(marked_text.is_kept for marked_text in all_pieces)
         group_name = "dropped"
-        if is_kept:
+        if passage_row.any_kept:
+            kept_count += 1
             group_name = "more"
-            if unfolded_count < UNFOLDED_PASSAGES:
+            if kept_count <= UNFOLDED_PASSAGES:
                 group_name = "open"
-            unfolded_count += 1
-        shown_row = {
-            "any_kept": is_kept,
-            "more": hidden_characters,
-            "group": group_name,
-        }
-        shown_rows.append({**passage_values, **shown_row, "pieces": marked_texts})
+        grouped_rows.append((group_name, passage_row))
     row_groups = []
-    for group_name, run in groupby(shown_rows, lambda shown_row: shown_row["group"]):
-        row_groups.append((group_name, list(run)))
+    for group_name, run in groupby(grouped_rows, itemgetter(0)):
+        group_rows = [passage_row for _, passage_row in run]
+        row_groups.append((group_name, group_rows))
+    hidden_count = len(passage_rows) - len(grouped_rows)
     template_values = {
         "query": result.query,
         "fallback": result.fallback,
-        "facts": (),
-        "left_out": len(passage_rows) - len(shown_rows),
+        "facts": notes,
+        "left_out": hidden_count,
         "groups": row_groups,
     }
     return template_values, bytes_left
-
-
-def _shorten_marked_texts(
-    marked_texts: Sequence[MarkedText],
-) -> tuple[list[MarkedText], int]:
-    """Cut the pieces at `MAX_PASSAGE_CHARACTERS`, and count the characters cut off."""
-    shown_pieces: list[MarkedText] = []
-    characters_left = MAX_PASSAGE_CHARACTERS
-    hidden_characters = 0
-    for marked_text in marked_texts:
-        if characters_left > 0:
-            shown_pieces.append(
-                replace(marked_text, text=marked_text.text[:characters_left])
-            )
-        text_length = len(marked_text.text)
-        shown_length = max(0, characters_left)
-        hidden_characters += max(0, text_length - shown_length)
-        characters_left -= text_length
-    return shown_pieces, hidden_characters
 
 
 def render_template(
@@ -286,7 +289,8 @@ def render_template(
     frame_name = "page.html"
     if title is None:
         frame_name = "part.html"
-    environment = _templates((*packages, __package__))
+    all_packages = (*packages, __package__)
+    environment = _templates(all_packages)
     page_template = environment.get_template(frame_name)
     html: str = page_template.render(body=body, title=title, **template_values)
     return html
@@ -298,8 +302,9 @@ def _templates(packages: tuple[str, ...]) -> Any:
     template_loaders = [
         jinja2.PackageLoader(package, "templates") for package in packages
     ]
+    choice_loader = jinja2.ChoiceLoader(template_loaders)
     return jinja2.Environment(
-        loader=jinja2.ChoiceLoader(template_loaders),
+        loader=choice_loader,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )

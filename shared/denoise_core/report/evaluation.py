@@ -39,7 +39,7 @@ def _plot_positions(evaluation: Evaluation) -> dict[str, float]:
     Strategies of equal length are drawn next to each other, so that their intervals can
     be seen.
     """
-    positions: dict[str, float] = {}
+    positions = {}
     position = -MIN_PLOT_GAP
     for row in sorted(evaluation.figures, key=attrgetter("kept_fraction")):
         if row.needed_kept is not None:
@@ -56,13 +56,17 @@ def fragment(evaluation: Evaluation) -> str:
 def _values(evaluation: Evaluation) -> dict[str, Any]:
     strategy_row = _inspected_strategy(evaluation)
     answer_change = strategy_row.accuracy_change
-    harmed_lines = () if answer_change is None else answer_change.harmed[:MAX_HARMED]
-    line_outcomes = _outcomes_by_line(evaluation, strategy_row.name)
-    all_outcomes = _outcomes_by_line(evaluation, EVERYTHING)
-    harmed_items = [
-        _harmed_item(line_outcomes[n], all_outcomes[n]) for n in harmed_lines
-    ]
-    harmed_count = 0 if answer_change is None else len(answer_change.harmed)
+    harmed_lines: tuple[int, ...] = ()
+    if answer_change is not None:
+        harmed_lines = answer_change.harmed
+    harmed_items = []
+    for outcome, all_outcome in zip(
+        evaluation.outcomes[strategy_row.name],
+        evaluation.outcomes[EVERYTHING],
+        strict=True,
+    ):
+        if outcome.line_number in harmed_lines[:MAX_HARMED]:
+            harmed_items.append(_harmed_item(outcome, all_outcome))
     setting_record = dict(evaluation.recommendation.setting)
     return {
         "evaluation": evaluation,
@@ -72,48 +76,36 @@ def _values(evaluation: Evaluation) -> dict[str, Any]:
         "judged": answer_change is not None,
         "harmed_by": strategy_row.name,
         "harmed": item_values(harmed_items),
-        "harmed_unshown": harmed_count - len(harmed_items),
+        "harmed_unshown": len(harmed_lines) - len(harmed_items),
         "usage": describe_use(setting_record, SETTING_FILE),
         "setting": json.dumps(setting_record, indent=1, ensure_ascii=False),
     }
 
 
 def _inspected_strategy(evaluation: Evaluation) -> StrategyFigures:
-    """The recommended strategy, or the best other one when that is everything.
+    """The recommended strategy, or the one after it when that is everything.
 
     Then its harmed questions show why it is not recommended.
     """
-    recommended_row = evaluation.figures_for(evaluation.recommendation.name)
-    other_rows = [
-        figures_row
-        for figures_row in evaluation.figures
-        if figures_row.name != EVERYTHING
-    ]
-    if recommended_row.name != EVERYTHING or not other_rows:
-        return recommended_row
-    return max(
-        other_rows,
-        key=lambda figures_row: (
-            figures_row.accuracy.value if figures_row.accuracy else -1.0
-        ),
-    )
-
-
-def _outcomes_by_line(evaluation: Evaluation, name: str) -> dict[int, QuestionOutcome]:
-    line_outcomes = evaluation.outcomes.get(name, ())
-    return {outcome.case.line_number: outcome for outcome in line_outcomes}
+    other_rows = evaluation.figures[1:]
+    if evaluation.recommendation.name == EVERYTHING and other_rows:
+        return other_rows[0]
+    return evaluation.figures_for(evaluation.recommendation.name)
 
 
 def _harmed_item(outcome: QuestionOutcome, all_outcome: QuestionOutcome) -> ReportItem:
     question = outcome.case.question
     result = outcome.result
     assert result is not None  # it was answered
-    item_notes = [
-        f"line {outcome.case.line_number}",
+    item_notes = (
+        f"line {outcome.line_number}",
         f"answer: {' / '.join(question.answers)}",
-    ]
-    if all_outcome.reply is not None:
-        item_notes.append(f"from everything: {all_outcome.reply.text or '(nothing)'}")
-    if outcome.reply is not None:
-        item_notes.append(f"from what was kept: {outcome.reply.text or '(nothing)'}")
-    return ReportItem(question.passages, result, question.gold, tuple(item_notes))
+        f"from everything: {_reply_text(all_outcome)}",
+        f"from what was kept: {_reply_text(outcome)}",
+    )
+    return ReportItem(question.passages, result, question.gold, item_notes)
+
+
+def _reply_text(outcome: QuestionOutcome) -> str:
+    assert outcome.reply is not None  # its answer was graded
+    return outcome.reply.text or "(nothing)"

@@ -27,7 +27,7 @@ def fragment(answer: Answer) -> str:
 def _values(answer: Answer) -> dict[str, Any]:
     """The answer, and the claims of the text that was sent, if they were judged."""
     best_attempt = answer.memory.best
-    cited_ids: set[str] = set()
+    cited_ids = set()
     claim_verdicts: Sequence[ClaimVerdict] = ()
     answer_evidence: Sequence[Passage] = ()
     if best_attempt is not None:

@@ -36,7 +36,10 @@ class BM25Index:
         self.size = len(texts)
         self._stemmer = snowball_stemmer(language)
         self._index: Any = None
-        stemmed_corpus = [self._stem_words(split_words(text)) for text in texts]
+        stemmed_corpus = []
+        for text in texts:
+            text_stems = self._stem_words(split_words(text))
+            stemmed_corpus.append(text_stems)
         if any(stemmed_corpus):
             import bm25s
 
@@ -46,7 +49,9 @@ class BM25Index:
 
     def scores(self, query: str) -> Floats:
         """BM25 of each text, ``(texts,)``; 0 if no word is shared."""
-        return np.asarray(self.term_scores(query).sum(0), dtype=np.float32)
+        term_scores = self.term_scores(query)
+        text_scores = term_scores.sum(0)
+        return np.asarray(text_scores, dtype=np.float32)
 
     def term_scores(self, query: str) -> Floats:
         """What each word of the query adds, ``(words, texts)``.
@@ -58,12 +63,14 @@ class BM25Index:
             return np.zeros((0, self.size), dtype=np.float32)
         query_words = split_words(query)
         content_words = [word for word in query_words if word not in STOPWORDS]
-        query_stems = self._stem_words(content_words or query_words)
+        searched_words = content_words or query_words
+        query_stems = self._stem_words(searched_words)
         query_terms = []
         for stem in dict.fromkeys(query_stems):
             if stem in bm25_index.vocab_dict:
                 query_terms.append(stem)
-        term_scores = np.zeros((len(query_terms), self.size), dtype=np.float32)
+        score_shape = (len(query_terms), self.size)
+        term_scores = np.zeros(score_shape, dtype=np.float32)
         for row, query_term in enumerate(query_terms):
             term_scores[row] = bm25_index.get_scores([query_term])
         return term_scores
@@ -91,7 +98,8 @@ class BM25Scorer:
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """BM25 of each text, 0 or more, ``(len(texts),)``."""
-        return BM25Index(texts, language=self.language).scores(query)
+        word_index = BM25Index(texts, language=self.language)
+        return word_index.scores(query)
 
 
 def snowball_stemmer(language: str | None) -> Any:

@@ -122,26 +122,21 @@ class DecisionScorer:
             answers by name: ``transformers.pipeline("decision", model=...)``, or a
             function.
         window_tokens: Tokens of the passages of one request, by estimate. A longer
-            passage is a request alone.
-        is_pointwise: Ask one request a passage: slower, and no passage sees another.
+            passage is a request alone; with 1 each passage is.
 
     Raises:
         InputError: The window has no tokens.
     """
 
+    listwise = True
+
     def __init__(
-        self,
-        decide: DecisionFunction,
-        *,
-        window_tokens: int = WINDOW_TOKENS,
-        is_pointwise: bool = False,
+        self, decide: DecisionFunction, *, window_tokens: int = WINDOW_TOKENS
     ) -> None:
         if window_tokens < 1:
             raise InputError(f"window_tokens={window_tokens}: expected at least 1")
         self.decide = decide
         self.window_tokens = window_tokens
-        self.is_pointwise = is_pointwise
-        self.listwise = not is_pointwise
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Probabilities, float32 ``(len(texts),)``.
@@ -149,7 +144,7 @@ class DecisionScorer:
         Raises:
             BadReply: An answer is no probability, or missing.
         """
-        probabilities: list[float] = []
+        probabilities = []
         for window in self._split_windows(texts):
             probabilities += self._score_window(query, window)
         return np.array(probabilities, dtype=np.float32)
@@ -159,8 +154,7 @@ class DecisionScorer:
         window_tokens = 0
         for text in texts:
             tokens = estimate_tokens(text)
-            is_full = window_tokens + tokens > self.window_tokens
-            if window and (is_full or self.is_pointwise):
+            if window and window_tokens + tokens > self.window_tokens:
                 yield window
                 window = []
                 window_tokens = 0

@@ -137,12 +137,11 @@ class EmbeddingScorer:
 
     def __init__(self, embed: EmbeddingModel) -> None:
         forms = (str, SentenceModel, LangChainEmbeddings, LlamaIndexEmbeddings)
-        is_class = isinstance(embed, type)
-        if is_class or not (isinstance(embed, forms) or callable(embed)):  # pyright: ignore
-            found_type: Any = embed if is_class else type(embed)
+        is_known = isinstance(embed, forms) or callable(embed)  # pyright: ignore
+        if isinstance(embed, type) or not is_known:
             raise InputError(
                 "embed: expected a callable, a model with encode(), an embedding model "
-                f"of LangChain or LlamaIndex or a name, got {found_type.__name__}"
+                f"of LangChain or LlamaIndex or a name, got {type(embed).__name__}"
             )
         self.embed = embed
         self._loaded: tuple[EmbeddingFunction, EmbeddingFunction] | None = None
@@ -157,18 +156,22 @@ class EmbeddingScorer:
         if not texts:
             return np.zeros(0, dtype=np.float32)
         text_vectors = self.text_vectors(texts)
-        query_vector = self.query_vector(query, text_vectors.shape[1])
-        return np.asarray(text_vectors @ query_vector, dtype=np.float32)
+        vector_width = text_vectors.shape[1]
+        query_vector = self.query_vector(query, vector_width)
+        text_cosines = text_vectors @ query_vector
+        return np.asarray(text_cosines, dtype=np.float32)
 
     def text_vectors(self, texts: Sequence[str]) -> Floats:
         """Vectors of length 1 (or 0), ``(len(texts), d)``. Raises as `score`."""
         embed_texts, _ = self._load()
-        return _unit_vectors(embed_texts(list(texts)), len(texts))
+        raw_vectors = embed_texts(list(texts))
+        return _unit_vectors(raw_vectors, len(texts))
 
     def query_vector(self, query: str, width: int) -> Floats:
         """The query's vector of length 1 (or 0), ``(width,)``. Raises as `score`."""
         _, embed_queries = self._load()
-        query_array: Floats = _unit_vectors(embed_queries([query]), 1)[0]
+        raw_vectors = embed_queries([query])
+        query_array: Floats = _unit_vectors(raw_vectors, 1)[0]
         if len(query_array) != width:
             raise InputError(
                 f"the query's vector has {len(query_array)} values, the texts' have {width}"
@@ -207,11 +210,16 @@ def _prompted_embedders(
     model: PromptedModel, embed: EmbeddingModel
 ) -> tuple[EmbeddingFunction, EmbeddingFunction]:
     """The model's own two ways; with the card's prefixes where its files have no prompts."""
-    has_prompts = any((getattr(model, "prompts", None) or {}).values())
-    name = embed.lower() if isinstance(embed, str) else ""
-    prefixes = [
-        pair for part, pair in _NAMED_PREFIXES.items() if part in Path(name).name
-    ]
+    model_prompts = getattr(model, "prompts", None) or {}
+    has_prompts = any(model_prompts.values())
+    given_name = ""
+    if isinstance(embed, str):
+        given_name = embed.lower()
+    model_name = Path(given_name).name
+    prefixes = []
+    for name_part, prefix_pair in _NAMED_PREFIXES.items():
+        if name_part in model_name:
+            prefixes.append(prefix_pair)
     if has_prompts or not prefixes:
         return model.encode_document, model.encode_query
     query_prefix, text_prefix = prefixes[0]
@@ -265,7 +273,8 @@ class CrossEncoderScorer:
         with self._lock:
             if self._loaded is None:
                 self._loaded = _pair_function(self.model)
-        pair_scores = to_float32(self._loaded([(query, text) for text in texts]))
+        text_pairs = [(query, text) for text in texts]
+        pair_scores = to_float32(self._loaded(text_pairs))
         if pair_scores.ndim == 2 and pair_scores.shape[1] == 1:
             pair_scores = pair_scores[:, 0]
         if pair_scores.shape != (len(texts),):

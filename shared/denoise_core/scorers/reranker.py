@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +23,14 @@ Floats = NDArray[np.float32]
 class RemoteReranker:
     """Scores of the reranker served at ``url``.
 
-    Texts are sent in batches. Keys and replicas are as in
+    Texts are sent in batches, as Jina, Cohere, vLLM and ``rag-denoise serve`` take them:
+    ``documents`` in, ``results`` with ``relevance_score`` out. Keys and replicas are as in
     `denoise_core.runtime.engines.Engine`.
 
     Args:
         url: An address before ``/rerank``, or several of one model; it usually ends in
             ``/v1``.
         model: The served name, if the server needs one.
-        shape: What the server speaks. "jina" is Jina, Cohere, vLLM and ``rag-denoise
-            serve``: ``documents`` in, ``results`` with ``relevance_score`` out.
-            "tei" is text-embeddings-inference: ``texts`` in, a list with ``score`` out,
-            here without the sigmoid.
         key_env: Environment variable with the key.
         limits: How often and how long requests are retried.
         batch: Texts of a request at most.
@@ -45,18 +41,14 @@ class RemoteReranker:
         url: str | Sequence[str],
         model: str | None = None,
         *,
-        shape: Literal["jina", "tei"] = "jina",
         key_env: str | None = None,
         limits: RemoteLimits | None = None,
         batch: int = 32,
     ) -> None:
-        if shape not in ("jina", "tei"):
-            raise InputError(f"shape={shape!r}: expected 'jina' or 'tei'")
         if batch < 1:
             raise InputError(f"batch={batch}: expected 1 or more")
         self.engine = Engine(url, key_env=key_env, limits=limits)
         self.model = model
-        self.shape = shape
         self.batch = batch
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
@@ -76,7 +68,12 @@ class RemoteReranker:
     ) -> Floats:
         async def request_batch(url: str, positions: list[int]) -> list[float]:
             batch_texts = [texts[i] for i in positions]
-            request_body = self._request_body(query, batch_texts)
+            request_body: dict[str, Any] = {
+                "query": query,
+                "documents": batch_texts,
+                "top_n": len(batch_texts),
+                "return_documents": False,
+            }
             if self.model is not None:
                 request_body["model"] = self.model
             server_reply = await self.engine.request(
@@ -90,33 +87,39 @@ class RemoteReranker:
         )
         return np.array(text_scores, dtype=np.float32)
 
-    def _request_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
-        request_body: dict[str, Any] = {"query": query}
-        if self.shape == "tei":
-            return request_body | {"texts": texts, "raw_scores": True}
-        jina_body = {
-            "documents": texts,
-            "top_n": len(texts),
-            "return_documents": False,
-        }
-        return request_body | jina_body
-
 
 def _parse_scores(server_reply: Any, text_count: int) -> list[float]:
-    text_scores = {}
     try:
-        reply_rows = server_reply
-        if not isinstance(server_reply, list):
-            reply_rows = server_reply["results"]
-        for reply_row in reply_rows:
-            score_key = "score" if "score" in reply_row else "relevance_score"
-            text_scores[int(reply_row["index"])] = float(reply_row[score_key])
-        if len(reply_rows) == text_count == len(text_scores):
-            ordered_scores = [text_scores[i] for i in range(text_count)]
-            if all(map(math.isfinite, ordered_scores)):
-                return ordered_scores
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-        pass
-    raise BadReply(
-        f"expected a /rerank reply with one finite score for each of {text_count} texts"
-    )
+        indexed_scores = []
+        for row in server_reply["results"]:
+            indexed_scores.append((int(row["index"]), float(row["relevance_score"])))
+        scores = scores_in_order(indexed_scores, text_count)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise BadReply(
+            f"expected a /rerank reply with one finite score for each of {text_count} texts: "
+            '{"results": [{"index": 0, "relevance_score": 0.5}, ...]}'
+        ) from None  # the error may quote the reply
+    return list(scores.tolist())
+
+
+def scores_in_order(
+    indexed_scores: Iterable[tuple[int, float]], text_count: int
+) -> Floats:
+    """Put scores in the order of their texts.
+
+    Args:
+        indexed_scores: Positions of texts, from 0, with their scores, in any order.
+        text_count: Number of texts, ``n``.
+
+    Returns:
+        float32 ``(n,)``.
+
+    Raises:
+        ValueError: Not each text has one finite score.
+    """
+    sorted_pairs = sorted(indexed_scores)
+    indices = [index for index, _ in sorted_pairs]
+    scores = np.array([score for _, score in sorted_pairs], dtype=np.float32)
+    if indices != list(range(text_count)) or not np.isfinite(scores).all():
+        raise ValueError(f"not one finite score for each of {text_count} texts")
+    return scores

@@ -60,7 +60,8 @@ class Stack:
                 f"{list(self.names)}"
             )
         signal_values = [*self.weight, *self.mean, *self.deviation]
-        if not np.isfinite(signal_values).all() or min(self.deviation) <= 0:
+        are_finite = np.isfinite(signal_values).all()
+        if not are_finite or min(self.deviation) <= 0:
             raise InputError(
                 "a stack's numbers must be finite and its deviations above 0"
             )
@@ -73,8 +74,11 @@ class Stack:
                 f"expected signals of shape (n, {len(self.names)}) for {self.names}, got "
                 f"{signal_values.shape}"
             )
-        standard_signals = (signal_values - self.mean) / self.deviation
-        return np.asarray(standard_signals @ np.array(self.weight), dtype=np.float32)
+        centred_signals = signal_values - self.mean
+        standard_signals = centred_signals / self.deviation
+        weight_vector = np.array(self.weight)
+        weighted_sums = standard_signals @ weight_vector
+        return np.asarray(weighted_sums, dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: each field as a list."""
@@ -102,7 +106,8 @@ class StackedScorer:
     listwise = True  # as soon as one of its parts is
 
     def __init__(self, parts: Sequence[StackPart], stack: Stack) -> None:
-        width = sum(map(_signal_count, parts))
+        signal_counts = map(_signal_count, parts)
+        width = sum(signal_counts)
         if width != len(stack.names):
             raise InputError(
                 f"these parts give {width} signals, the stack takes {len(stack.names)}: "
@@ -140,16 +145,20 @@ def collect_signals(
     signal_columns = []
     first_column = 0
     for stack_part in parts:
-        own_columns = slice(first_column, first_column + _signal_count(stack_part))
-        first_column = own_columns.stop
+        end_column = first_column + _signal_count(stack_part)
+        own_columns = slice(first_column, end_column)
+        first_column = end_column
         if stack is not None and not any(stack.weight[own_columns]):
             mean_signals = np.array(stack.mean[own_columns], dtype=np.float32)
-            signal_columns.append(np.tile(mean_signals, (len(texts), 1)))
+            part_columns = np.tile(mean_signals, (len(texts), 1))
         elif isinstance(stack_part, SignalSource):
-            signal_columns.append(stack_part.signals(query, texts))
+            part_columns = stack_part.signals(query, texts)
         else:
-            signal_columns.append(stack_part.score(query, texts)[:, None])
-    return np.concatenate(signal_columns, axis=1).astype(np.float32)
+            part_scores = stack_part.score(query, texts)
+            part_columns = part_scores[:, None]
+        signal_columns.append(part_columns)
+    all_columns = np.concatenate(signal_columns, axis=1)
+    return all_columns.astype(np.float32)
 
 
 def _signal_count(stack_part: StackPart) -> int:

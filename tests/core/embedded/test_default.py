@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import subprocess
-import sys
+from functools import partial
 from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
-from growing_texts import passages_of
+from command_line import python_output
+from growing_texts import numbered_texts, passages_of
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import (
@@ -26,7 +26,6 @@ from denoise_core.embedded.encoder import (
     TokenEmbeddings,
     token_idf,
 )
-from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, minilm_folder, verify_digest
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.datasets import read_questions
@@ -34,7 +33,7 @@ from denoise_core.evaluate.metrics import recall_at
 from denoise_core.runtime import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
-from denoise_core.text.chunk import no_chunking, sentence_chunker
+from denoise_core.text.chunk import no_chunking
 from denoise_lab.default import SIGNAL_NAMES, QuestionSignals, choose_signals
 from denoise_lab.split import SETS, is_for_fitting
 
@@ -58,19 +57,25 @@ def test_weights_are_the_known_ones_and_others_are_refused(tmp_path):
 
 
 def test_a_result_comes_without_torch_and_all_that_it_brings():
-    code = "import sys\nfrom denoise_core import Passage\nfrom denoise_core.embedded import default_denoiser\n"
-    code += "r = default_denoiser().denoise('who?', [Passage('She did.', 'a'), Passage('No.', 'b')])\n"
-    code += "heavy = {'torch', 'transformers', 'sklearn', 'scipy', 'bm25s', 'pydantic', 'huggingface_hub'}\n"
-    code += "print(len(r.passages), *(heavy & set(sys.modules)))"
-    completed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert completed.stdout.split() == ["2"]
+    code = """
+import sys
+from denoise_core import Passage
+from denoise_core.embedded import default_denoiser
+r = default_denoiser().denoise("who?", [Passage("She did.", "a"), Passage("No.", "b")])
+heavy = {"torch", "transformers", "sklearn", "scipy", "bm25s", "pydantic", "huggingface_hub"}
+print(len(r.passages), *(heavy & set(sys.modules)))
+"""
+    assert python_output("-c", code).split() == ["2"]
 
 
 @pytest.mark.parametrize(
     ("make", "listwise"),
-    [(DefaultScorer, True), (embedding_scorer, False), (BM25Scorer, True)],
+    [
+        (DefaultScorer, True),
+        (partial(DefaultScorer, boost_multi_hop=True), True),
+        (embedding_scorer, False),
+        (BM25Scorer, True),
+    ],
 )
 def test_scorers_keep_the_laws(make, listwise):
     check_scorer(make(), QUESTION, TEXTS, listwise=listwise, tolerance=1e-4)
@@ -80,7 +85,10 @@ def test_scorers_keep_the_laws(make, listwise):
 def torch_encoder():
     """MiniLM by torch and transformers: each text's states between its special tokens."""
     torch = pytest.importorskip("torch")
-    model, tokenizer = torch_minilm()
+    transformers = pytest.importorskip("transformers")
+    folder = minilm_folder()
+    model = transformers.AutoModel.from_pretrained(folder, dtype="float32").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
 
     def states(text):
         with torch.inference_mode():
@@ -90,50 +98,36 @@ def torch_encoder():
     return states
 
 
+def ids_of(result):
+    return [passage.id for passage in result.passages]
+
+
 def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def test_scores_equal_those_of_torch(torch_encoder):
     """The whole path: cosine as torch has it, late interaction up to what 8 bits cost."""
-    question, texts = (
-        sample_questions()[0].text,
-        [passage.text for passage in sample_questions()[0].passages[:6]],
-    )
-    states = [torch_encoder(text) for text in texts]
-    query_states = torch_encoder(question)
-
-    cosine = np.array(
-        [unit(states_row.mean(0)) @ unit(query_states.mean(0)) for states_row in states]
-    )
-    pieces = shared_encoder()._tokenize([question, *texts])
-    rarity = token_idf(pieces[0], pieces[1:])
-    near = np.stack(
-        [
-            (unit(states_row[1:-1]) @ unit(query_states[1:-1]).T).max(0)
-            for states_row in states
-        ]
-    )
-    maxsim = near @ rarity / rarity.sum()
-    results = shared_encoder().signals(question, texts)
-    assert np.abs(results[:, 0] - cosine).max() < 1e-4
-    assert np.abs(results[:, 1] - maxsim).max() < 1e-3, "more than 8 bits may cost"
+    question, *_ = sample_questions()
+    texts = [passage.text for passage in question.passages[:6]]
+    query_states = torch_encoder(question.text)
+    query_pieces, *text_pieces = shared_encoder()._tokenize([question.text, *texts])
+    rarity = token_idf(query_pieces, text_pieces)
+    signals = shared_encoder().signals(question.text, texts)
+    for text, (cosine, maxsim, *_) in zip(texts, signals, strict=True):
+        states = torch_encoder(text)
+        wanted = unit(states.mean(0)) @ unit(query_states.mean(0))
+        assert cosine == pytest.approx(wanted, abs=1e-4)
+        nearest = (unit(states[1:-1]) @ unit(query_states[1:-1]).T).max(0)
+        wanted = nearest @ rarity / rarity.sum()
+        assert maxsim == pytest.approx(wanted, abs=1e-3), "more than 8 bits may cost"
 
 
-def test_the_denoiser_keeps_the_laws_also_in_chunks():
-    passages = [
-        Passage(text, str(index), score=0.5, metadata={"k": index})
-        for index, text in enumerate([*TEXTS, "", " \n"])
-    ]
+def test_the_denoiser_keeps_the_laws():
+    passages = passages_of([*TEXTS, "", " \n"])
     result = check_denoiser(default_denoiser, QUESTION, passages)
     assert result.passages[0].id == "0"
     assert result.relevant is None
-    cut_result = check_denoiser(
-        lambda: default_denoiser(keep=0.2, chunker=sentence_chunker(200)),
-        QUESTION,
-        passages,
-    )
-    assert cut_result.passages[0].text == TEXTS[0]
 
 
 def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
@@ -160,70 +154,48 @@ def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_
         ("cosine", embedding_scorer()),
         ("bm25", BM25Scorer()),
     ):
-        scores = np.concatenate(
-            [
-                scorer.score(
-                    question.text, [passage.text for passage in question.passages]
-                )
-                for question in questions
-            ]
+        scores = []
+        for question in questions:
+            texts = [passage.text for passage in question.passages]
+            scores.extend(scorer.score(question.text, texts))
+        scores = np.array(scores)
+        kept_shares[name] = np.array(
+            [recall_at(scores, gold, groups, share).mean() for share in (0.3, 0.1)]
         )
-        kept_shares[name] = [
-            recall_at(scores, gold, groups, fraction).mean() for fraction in (0.3, 0.1)
-        ]
-    assert all(np.array(kept_shares["default"]) >= kept_shares["cosine"])
-    assert all(np.array(kept_shares["default"]) > kept_shares["bm25"])
+    assert (kept_shares["default"] >= kept_shares["cosine"]).all()
+    assert (kept_shares["default"] > kept_shares["bm25"]).all()
 
 
 def test_what_ships_says_what_it_was_fitted_on():
-    card = json.loads(
-        (files("denoise_core.embedded") / "data" / "card.json").read_text("utf-8")
-    )
+    card_file = files("denoise_core.embedded") / "data" / "card.json"
+    card = json.loads(card_file.read_text("utf-8"))
     assert set(card["fitted on"]) == set(SETS) == set(default_scale().set_names)
     assert set(default_stack().names) >= set(shared_encoder().names)
     assert min(default_stack().weight) >= 0
     controls = card["controls"]
-    assert controls["as it is"] > max(
-        v for name, v in controls.items() if name != "as it is"
-    )
-
-
-def test_a_smaller_risk_keeps_more():
-    margins = default_scale().margins
-    assert [margins[r] for r in sorted(margins)] == sorted(
-        margins.values(), reverse=True
-    )
+    assert controls.pop("as it is") > max(controls.values())
+    margins = [margin for _, margin in sorted(default_scale().margins.items())]
+    assert margins == sorted(margins, reverse=True), "a smaller risk keeps more"
 
 
 def test_passages_of_another_question_are_said_not_to_fit():
     first = sample_questions()[0]
     assert default_denoiser().denoise(first.text, first.passages).relevant is None
-    unrelated = default_denoiser(on_irrelevant="drop").denoise(
-        first.text,
+    others = passages_of(
         [
-            Passage("Bananas are rich in potassium.", "a"),
-            Passage("The committee met on Tuesday to discuss the budget.", "b"),
-            Passage("Her new album sold well in Japan.", "c"),
-        ],
+            "Bananas are rich in potassium.",
+            "The committee met on Tuesday to discuss the budget.",
+            "Her new album sold well in Japan.",
+        ]
     )
-    assert unrelated.relevant is False
-    assert unrelated.passages == ()
-
-
-class Framework:
-    """Embeds as LlamaIndex's models do."""
-
-    def get_text_embedding_batch(self, texts):
-        return [[1.0, float("Porto" in text)] for text in texts]
-
-    def get_query_embedding(self, query):
-        return [0.0, 1.0]
+    result = default_denoiser(on_irrelevant="drop").denoise(first.text, others)
+    assert result.relevant is False
+    assert result.passages == ()
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        {"encoder": Framework()},
         {
             "encoder": lambda texts: [
                 [float("Porto" in text) + 0.1, 1.0] for text in texts
@@ -240,21 +212,12 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
         "The tower is in Porto.",
         *(f"Bread is cheap in town {number}." for number in range(5)),
     ]
-    result = denoiser.denoise(
-        "Where in Porto is it?",
-        passages_of(texts),
-    )
+    result = denoiser.denoise("Where in Porto is it?", passages_of(texts))
     assert result.passages[0].id == "0"
     assert len(result.passages) == 2
     assert "not calibrated" in caplog.text
-    assert (
-        len(
-            default_denoiser(keep=1, **model)
-            .denoise("Porto?", [Passage(text, text) for text in texts])
-            .passages
-        )
-        == 1
-    )
+    keeps_one = default_denoiser(keep=1, **model)
+    assert len(keeps_one.denoise("Porto?", passages_of(texts)).passages) == 1
     for wrong in (
         {"cache_folder": "x"},
         {"boost_multi_hop": True},
@@ -266,12 +229,13 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
 
 
 def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost():
-    texts = [
-        "Der Turm ist 330 Meter hoch.",
-        "Das Brot ist dort nicht teuer.",
-        "Der Fluss ist lang und breit.",
-    ]
-    passages = passages_of(texts)
+    passages = passages_of(
+        [
+            "Der Turm ist 330 Meter hoch.",
+            "Das Brot ist dort nicht teuer.",
+            "Der Fluss ist lang und breit.",
+        ]
+    )
     result = default_denoiser(on_irrelevant="drop").denoise(
         "Wie hoch ist der Turm in der Stadt?", passages
     )
@@ -292,25 +256,15 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
 
 
 def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
-    long_text = (
-        "Bananas are rich in potassium. " * 200
-        + TEXTS[0]
-        + " Paris has many bakeries." * 200
-    )
+    long_text = TEXTS[1] * 5 + TEXTS[0] + " Paris has many bakeries." * 200
     passages = [Passage(long_text, "long"), Passage("Bananas are yellow.", "short")]
     result = default_denoiser(keep=1, chunker=no_chunking).denoise(QUESTION, passages)
-    assert [passage.id for passage in result.passages] == ["long"]
+    assert ids_of(result) == ["long"]
     assert shared_encoder().count_tokens(long_text) > 2000
 
 
 def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
-    long_text = (
-        "Bananas are rich in potassium. " * 60
-        + "\n\n"
-        + TEXTS[0]
-        + "\n\n"
-        + " Paris has many bakeries." * 60
-    )
+    long_text = "\n\n".join([TEXTS[1], TEXTS[0], " Paris has many bakeries." * 60])
     result = default_denoiser(keep=1).denoise(QUESTION, [Passage(long_text, "long")])
     assert TEXTS[0] in result.passages[0].text
     assert len(result.passages[0].text) < 0.5 * len(long_text)
@@ -333,10 +287,10 @@ def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(
 
 def test_a_denoiser_is_warmed_with_what_it_will_score():
     denoiser = default_denoiser()
-    passages = [
-        Passage(f"Number {index} has its own text.", str(index), header="Numbers")
-        for index in range(5)
-    ]
+    passages = []
+    for index in range(5):
+        text = f"Number {index} has its own text."
+        passages.append(Passage(text, str(index), header="Numbers"))
     assert denoiser.precompute(passages) == 5
     before = shared_encoder().embedding_cache.computed_count
     denoiser.denoise("which number?", passages)
@@ -355,15 +309,13 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():
-    reading = shared_encoder()._encode_texts([TEXTS[0]])[0]
+    [reading] = shared_encoder()._encode_texts(TEXTS[:1])
     blob = reading.to_bytes()
     again = TokenEmbeddings.from_bytes(blob)
-    assert all(
-        np.array_equal(getattr(again, number), getattr(reading, number))
-        for number in reading.__slots__
-    )
+    for name in reading.__slots__:
+        assert np.array_equal(getattr(again, name), getattr(reading, name))
     for bad in (b"", blob[:-1], b"XXXX" + blob[4:], blob + b"0"):
-        with pytest.raises(ValueError, match=r"short|cut off|add up"):
+        with pytest.raises(ValueError, match="cut off"):
             TokenEmbeddings.from_bytes(bad)
 
 
@@ -379,10 +331,7 @@ threads = [threading.Thread(target=lambda: DefaultScorer().score("who?", ["a", "
 [t.join() for t in threads]
 print(len(loads))
 """
-    completed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert completed.stdout.split() == ["1"]
+    assert python_output("-c", code).split() == ["1"]
 
 
 def test_signals_that_say_nothing_earn_no_place():
@@ -405,8 +354,9 @@ def test_signals_that_say_nothing_earn_no_place():
     assert all(gain > 0 for gain, _ in study["gain by each of the best"].values())
 
 
-def bridged():
+def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
     """The question names the one passage; the other, which it needs too, shares only a name with that."""
+    query = "Who is responsible for the invoicing rewrite?"
     texts = [
         "The invoicing rewrite belongs to the Heron squad.",
         "The Heron squad is led by Imke Vollstad.",
@@ -416,39 +366,25 @@ def bridged():
         "The printer is next to the lift.",
         "Rain is expected for the weekend.",
     ]
-    return "Who is responsible for the invoicing rewrite?", texts
-
-
-def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
-    query, texts = bridged()
-    plain_scores, boosted_scores = (
-        DefaultScorer().score(query, texts),
-        DefaultScorer(boost_multi_hop=True).score(query, texts),
-    )
+    plain_scores = DefaultScorer().score(query, texts)
+    boosted_scores = DefaultScorer(boost_multi_hop=True).score(query, texts)
     assert (boosted_scores >= plain_scores).all()
     assert boosted_scores.argmax() == plain_scores.argmax() == 0
     assert boosted_scores.max() == plain_scores.max()
     assert np.argsort(-boosted_scores)[1] == 1
     assert (boosted_scores > plain_scores).any()
-    check_scorer(
-        DefaultScorer(boost_multi_hop=True),
-        QUESTION,
-        TEXTS,
-        listwise=True,
-        tolerance=1e-4,
-    )
 
 
 def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same():
     for question in sample_questions()[:4]:
-        plain_scores = default_denoiser().denoise(question.text, question.passages)
-        boosted_scores = default_denoiser(boost_multi_hop=True).denoise(
-            question.text, question.passages
+        plain, boosted = (
+            default_denoiser(boost_multi_hop=is_boosted).denoise(
+                question.text, question.passages
+            )
+            for is_boosted in (False, True)
         )
-        assert {passage.id for passage in plain_scores.passages} <= {
-            passage.id for passage in boosted_scores.passages
-        }
-        assert boosted_scores.relevant == plain_scores.relevant
+        assert set(ids_of(plain)) <= set(ids_of(boosted))
+        assert boosted.relevant == plain.relevant
 
 
 @pytest.mark.parametrize(
@@ -472,18 +408,12 @@ def test_any_list_is_scored_with_a_second_look_and_without(texts, query):
 
 
 def test_one_of_many_records_is_kept_with_few_others():
-    cities = ("Oslo", "Lyon", "Porto", "Graz", "Bern", "Ghent", "Turin", "Cork")
-    items = ("desk lamp", "office chair", "paper shredder", "whiteboard", "floor fan")
     records = []
-    for number in range(120):
-        city = cities[number % 8]
-        item = items[number % 5]
-        amount = 20 + 7 * number
-        record = f"id: R{number}, city: {city}, item: {item}, amount: {amount}"
-        records.append(Passage(record, str(number)))
-    wanted_text = "id: R999, city: Graz, item: espresso grinder, amount: 312"
-    passages = [*records[:50], Passage(wanted_text, "wanted"), *records[50:]]
+    for item in ("desk lamp", "office chair", "paper shredder", "whiteboard", "fan"):
+        template = "id: R{n}, city: Graz, amount: 2{n}, item: " + item
+        records += numbered_texts(template, 24)
+    records.insert(50, "id: R999, city: Graz, amount: 312, item: espresso grinder")
     question = "What was the amount of the espresso grinder?"
-    result = default_denoiser().denoise(question, passages)
-    assert "wanted" in [passage.id for passage in result.passages]
-    assert len(result.passages) < 0.2 * len(passages)
+    result = default_denoiser().denoise(question, passages_of(records))
+    assert "50" in ids_of(result)
+    assert len(result.passages) < 0.2 * len(records)

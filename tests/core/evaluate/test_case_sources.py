@@ -1,8 +1,7 @@
 """Questions that nobody has labelled: by a model, made of documents; each marked as such."""
 
-import json
-
 import pytest
+from json_files import write_json_lines
 
 from denoise_core import InputError, Passage
 from denoise_core.evaluate.comparison import evaluate, read_cases
@@ -18,9 +17,7 @@ TEXTS = [
 
 
 def read_rows(tmp_path, rows):
-    path = tmp_path / "q.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    return read_cases(path)
+    return read_cases(write_json_lines(tmp_path / "q.jsonl", *rows))
 
 
 def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_path):
@@ -28,7 +25,7 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
         text = messages[-1].content
         if "cut" in text:
             raise ConnectionError("away")
-        return "KEEP: 1" if "When was" in text else "NONE"
+        return "1" if "When was" in text else "NONE"
 
     asked = ("When was the tower finished?", "Who is cut?", "Who sings?")
     rows = [{"question": query, "passages": TEXTS} for query in asked]
@@ -36,11 +33,10 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
     cases = label_cases(cases, FunctionLLM(judging), "my-model")
     assert [case.gold_from for case in cases.cases] == ["model", None, None]
     assert cases.cases[0].question.labels == (True, False, False)
-    failed, unneeded = [warning.reason for warning in cases.warnings]
+    failed, unneeded = [warning.reason for warning in cases.problems]
     assert "away" in failed
     assert unneeded == "no passage is needed, says the model (my-model)"
     summary = " ".join(summary_lines(evaluate(cases)))
-    assert "1 by a model's labels" in summary
     assert "that my-model selects: rougher than a person's labels" in summary
 
 
@@ -54,30 +50,20 @@ def test_a_persons_labels_are_not_asked_about(tmp_path):
     assert cases.notes == ()
 
 
-@pytest.fixture(scope="module")
-def documents():
-    topics = [
-        "tower",
-        "river",
-        "garden",
-        "library",
-        "station",
-        "harbour",
-        "museum",
-        "castle",
-    ]
-    passages = []
-    for year, topic in enumerate(topics, 1800):
-        text = (
-            f"The {topic} of the town was opened by its mayor in {year}. "
-            f"Many people came to see the {topic} on that day. "
-            f"It rained in the evening, and the {topic} was closed at nine."
-        )
-        passages.append(Passage(text, f"{topic}.md"))
-    return passages
+TOPICS = ("tower", "river", "garden", "library", "station", "harbour")
 
 
-def test_questions_are_made_of_documents_and_marked(documents):
+def document_about(topic):
+    text = (
+        f"The {topic} of the town was opened by its mayor in spring. "
+        f"Many people came to see the {topic} on that day. "
+        f"It rained in the evening, and the {topic} was closed at nine."
+    )
+    return Passage(text, f"{topic}.md")
+
+
+def test_questions_are_made_of_documents_and_marked():
+    documents = [document_about(topic) for topic in TOPICS]
     cases = generate_cases(documents, question_count=4, top_k=5)
     assert len(cases.cases) == 4
     for case in cases.cases:
@@ -87,7 +73,5 @@ def test_questions_are_made_of_documents_and_marked(documents):
         (gold,) = (p for p in question.passages if p.id in question.gold)
         assert question.text not in gold.text
     assert "sentences taken out" in cases.notes[0]
-    summary = " ".join(summary_lines(evaluate(cases)))
-    assert "4 by the passages that questions were made from" in summary
     with pytest.raises(InputError, match="k=1"):
         generate_cases(documents, top_k=1)

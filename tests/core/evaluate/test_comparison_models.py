@@ -1,13 +1,11 @@
 """An evaluation by a model behind a real HTTP server: killed and started again, within its budget, dry."""
 
 import json
-import os
 import random
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import scripted_evaluation
@@ -20,7 +18,6 @@ from denoise_core.evaluate.comparison.answering import (
     LLMAnswerer,
     LLMGrader,
     LoopAnswerer,
-    llm_from_name,
 )
 from denoise_core.evaluate.comparison.evaluation import evaluate
 from denoise_core.evaluate.comparison.reply_log import ReplyLog
@@ -67,12 +64,9 @@ class Scripted:
 
 
 def run_until_killed(scripted, url, answers, kill_call):
-    """Start a process and kill it at the model's ``kill_call``-th prompt."""
     script = scripted_evaluation.__file__
-    process = subprocess.Popen(
-        [sys.executable, script, url, json.dumps(ASKED), answers],
-        env={**os.environ, "no_proxy": "127.0.0.1"},
-    )
+    command = [sys.executable, script, url, json.dumps(ASKED), answers]
+    process = subprocess.Popen(command)
     scripted.on_prompt = lambda count: count == kill_call and process.kill()
     process.wait()
     scripted.on_prompt = lambda count: None
@@ -204,12 +198,6 @@ def test_the_loop_is_a_way_and_is_never_recommended():
     assert evaluation.figures_for("loop").accuracy.value == 1
     assert evaluation.figures_for("loop").input_tokens > 0
     assert evaluation.recommendation.name == "k"
-
-
-def test_a_server_needs_the_models_name():
-    with pytest.raises(InputError, match="#my-model"):
-        llm_from_name("http://127.0.0.1:1/v1")
-    assert Path(llm_from_name("a-folder").model).name == "a-folder"
 
 
 def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():

@@ -4,13 +4,12 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from tiny_models import tiny_pair
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, pipeline
+from tiny_models import build_word_tokenizer, tiny_pair
+from transformers import pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from denoise_core.errors import BadReply, InputError
-from denoise_core.scorers.decisions import DecisionScorer
+from denoise_core.scorers.decisions import WINDOW_TOKENS, DecisionScorer
 from denoise_core.testing import check_scorer
 
 
@@ -29,10 +28,9 @@ class SeaDecisions:
         return answers
 
 
-@pytest.mark.parametrize("is_pointwise", [False, True])
-def test_a_decision_scorer_takes_the_probability_of_true(is_pointwise):
+def test_a_decision_scorer_takes_the_probability_of_true():
     decide = SeaDecisions()
-    scorer = DecisionScorer(decide, is_pointwise=is_pointwise)
+    scorer = DecisionScorer(decide)
     scores = check_scorer(scorer, "What is salty?", ["the sea", "a tree"])
     assert np.allclose(scores, [0.9, 0.1])
     assert scorer.score("q", []).shape == (0,)
@@ -45,7 +43,6 @@ def test_a_decision_scorer_takes_the_probability_of_true(is_pointwise):
     ("settings", "request_count"),
     [
         ({}, 1),
-        ({"is_pointwise": True}, 20),
         ({"window_tokens": 12}, 5),  # ten texts of two tokens, and ten of three
         ({"window_tokens": 1}, 20),  # each longer than a window
     ],
@@ -86,12 +83,8 @@ def test_an_answer_that_is_none_is_refused(answers):
 def words_tokenizer():
     """Yes and No are single tokens here; everything else is split at spaces and unknown."""
     words = ["<unk>", "<s>", "</s>", "Yes", "No", "sea", "tree", "the", "1", "2", "3"]
-    vocabulary = {word: number for number, word in enumerate(words)}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        unk_token="<unk>",
+    return build_word_tokenizer(
+        words,
         bos_token="<s>",
         eos_token="</s>",
         chat_template="{% for m in messages %}<s> {{ m['content'] }}{% endfor %}"
@@ -99,15 +92,15 @@ def words_tokenizer():
     )
 
 
-@pytest.mark.parametrize("is_pointwise", [False, True])
-def test_transformers_own_decision_pipeline_serves(words_tokenizer, is_pointwise):
+@pytest.mark.parametrize("window_tokens", [WINDOW_TOKENS, 1])
+def test_transformers_own_decision_pipeline_serves(words_tokenizer, window_tokens):
     if "decision" not in PIPELINE_REGISTRY.get_supported_tasks():
         pytest.skip("this release of transformers has no such pipeline yet")
     model, _ = tiny_pair()
     decide = pipeline("decision", model=model, tokenizer=words_tokenizer)
     texts = ["the sea", "the tree tree tree", ""]
-    scorer = DecisionScorer(decide, is_pointwise=is_pointwise)
-    if is_pointwise:
+    scorer = DecisionScorer(decide, window_tokens=window_tokens)
+    if window_tokens == 1:
         check_scorer(scorer, "the sea", texts)
     scores = scorer.score("the sea", texts)
     assert ((scores > 0) & (scores < 1)).all()

@@ -66,8 +66,7 @@ def test_calls_draw_on_the_budget_around_them():
     passages = tuple(Passage(f"p {i}", str(i)) for i in range(5))
 
     def denoise_within(calls):
-        budget = Budget(calls=calls)
-        run(denoise("q", passages), denoiser=denoiser, budget=budget)
+        run(denoise("q", passages), denoiser=denoiser, budget=Budget(calls=calls))
 
     with pytest.raises(BudgetExceeded):
         denoise_within(4)

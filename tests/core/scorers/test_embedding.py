@@ -50,7 +50,6 @@ class Texts:
     [
         (counts, "ab"),
         (Model(), "ab"),
-        (lambda texts: counts(texts).tolist(), "ab"),
         # Queries have a method of their own.
         (Documents(), "AB"),
         (Texts(), "AB"),

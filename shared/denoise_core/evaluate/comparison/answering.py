@@ -20,6 +20,10 @@ from denoise_core.types import Message, Passage, Reply, Usage
 
 MatchRule = Literal["contains", "exact"]
 AnswerGrader = Callable[[Question, str], bool | None]  # None: undecided
+MATCH_RULES: dict[str, Callable[[str, Sequence[str]], bool]] = {
+    "contains": contains_answer,
+    "exact": exact_match,
+}
 
 
 class Answerer(Protocol):
@@ -42,18 +46,15 @@ def make_grader(grader: MatchRule | AnswerGrader) -> AnswerGrader:
         grader: "contains" (the reply contains an accepted answer), "exact" (it is one), or
             such a function.
     """
-    if grader == "contains":
-        return lambda question, model_reply: contains_answer(
-            model_reply, question.answers
-        )
-    if grader == "exact":
-        return lambda question, model_reply: exact_match(model_reply, question.answers)
     if callable(grader):
         return grader
-    raise InputError(
-        f"grader={grader!r}: expected 'contains', 'exact' or a function of question "
-        "and reply"
-    )
+    if grader not in MATCH_RULES:
+        raise InputError(
+            f"grader={grader!r}: expected 'contains', 'exact' or a function of question "
+            "and reply"
+        )
+    matches = MATCH_RULES[grader]
+    return lambda question, model_reply: matches(model_reply, question.answers)
 
 
 MAX_REPLY_TOKENS = 256
@@ -116,7 +117,8 @@ class OpenAILLM:
                 f"{self.url} could not be reached: start the server, or correct the "
                 "address"
             ) from error
-        reply_text = chat_response.choices[0].message.content or ""
+        first_choice = chat_response.choices[0]
+        reply_text = first_choice.message.content or ""
         if chat_response.usage is None:
             return Reply(reply_text)
         usage_details = getattr(chat_response.usage, "prompt_tokens_details", None)
@@ -161,11 +163,18 @@ class LLMAnswerer:
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Ask the model. Raises what it raises."""
-        passage_texts = [p.text_with_header.strip() for p in passages if p.text.strip()]
-        wrapped_passages = wrap_in_envelope("\n\n".join(passage_texts))
+        passage_texts = []
+        for passage in passages:
+            if passage.text.strip():
+                passage_text = passage.text_with_header.strip()
+                passage_texts.append(passage_text)
+        joined_texts = "\n\n".join(passage_texts)
+        wrapped_passages = wrap_in_envelope(joined_texts)
         prompt = f"{wrapped_passages}\n\n{ANSWER_PROMPT}\n\nQuestion: {question}"
-        model_reply = self.llm.complete([Message("user", prompt)])
-        return Reply(model_reply.text.strip(), model_reply.usage)
+        user_message = Message("user", prompt)
+        model_reply = self.llm.complete([user_message])
+        answer_text = model_reply.text.strip()
+        return Reply(answer_text, model_reply.usage)
 
 
 class LLMGrader:
@@ -187,14 +196,17 @@ class LLMGrader:
         accepted_answers = " / ".join(question.answers)
         prompt = GRADER_PROMPT.format(material=wrapped_answer, gold=accepted_answers)
         messages = [Message("system", GRADER_SYSTEM_PROMPT), Message("user", prompt)]
-        verdict_word = single_word(self.llm.complete(messages).text).upper()
-        return {"CORRECT": True, "INCORRECT": False}.get(verdict_word)
+        verdict_reply = self.llm.complete(messages)
+        verdict_word = single_word(verdict_reply.text).upper()
+        known_verdicts = {"CORRECT": True, "INCORRECT": False}
+        return known_verdicts.get(verdict_word)
 
 
 def single_word(text: str) -> str:
     """Strip reasoning and markup from a reply of one word; "" if it cannot be read."""
     try:
-        return strip_reasoning(text).strip(".*`\"' ")
+        plain_text = strip_reasoning(text)
+        return plain_text.strip(".*`\"' ")
     except UnparsableReply:
         return ""
 
@@ -208,5 +220,6 @@ class LoopAnswerer:
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Run the loop. Raises what the model raises before a first draft."""
-        answer = Augmenter(self.llm).answer(question, evidence=passages)
+        augmenter = Augmenter(self.llm)
+        answer = augmenter.answer(question, evidence=passages)
         return Reply(answer.text, answer.trace.usage)

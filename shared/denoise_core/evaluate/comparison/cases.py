@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from denoise_core.augmenter.knowledge.retrieve import (
     BM25Retriever,
     DenseRetriever,
@@ -33,17 +30,13 @@ from denoise_core.types import Passage
 
 DEFAULT_TOP_K = 20
 DEFAULT_QUESTION_COUNT = 50
-BATCH_TEXTS = 64  # texts embedded between two reports of the progress
 FUSED_K = 50  # each ranking's length, so that fusing by rank has something to fuse
 
 Progress = Callable[[int, int], None]
 
 
 def build_search(
-    documents: Sequence[Passage],
-    *,
-    top_k: int = DEFAULT_TOP_K,
-    progress: Progress | None = None,
+    documents: Sequence[Passage], *, top_k: int = DEFAULT_TOP_K
 ) -> PassageSearch:
     """Build a search over documents: BM25 and the embedded encoder, fused by rank.
 
@@ -53,26 +46,15 @@ def build_search(
     Args:
         documents: The documents.
         top_k: How many passages to find.
-        progress: Called with the chunks embedded and their number.
 
     Raises:
         InputError: The documents hold no text, or ``top_k`` is below 1.
     """
     document_chunks = split_documents(documents)
-
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        embedding_batches = []
-        for start in range(0, len(texts), BATCH_TEXTS):
-            text_batch = texts[start : start + BATCH_TEXTS]
-            embedding_batches.append(shared_encoder().embed_texts(text_batch))
-            if progress is not None and len(texts) > 1:  # a single text is a question
-                progress(start + len(text_batch), len(texts))
-        return np.concatenate(embedding_batches)
-
     ranking_k = max(top_k, FUSED_K)
     retrievers: list[Retriever] = [
         BM25Retriever(document_chunks, k=ranking_k),
-        DenseRetriever(document_chunks, embed, k=ranking_k),
+        DenseRetriever(document_chunks, shared_encoder().embed_texts, k=ranking_k),
     ]
     return HybridRetriever(retrievers, k=top_k).retrieve
 
@@ -124,32 +106,31 @@ def label_cases(
     Raises:
         DenoiseError: No case has gold passages then.
     """
-    labelled_cases = list(cases.cases)
-    unlabelled_indices = [
-        n for n, case in enumerate(cases.cases) if case.gold_from is None
-    ]
-    if not unlabelled_indices:
+    unlabelled_cases = [case for case in cases.cases if case.gold_from is None]
+    if not unlabelled_cases:
         return cases
-    source_questions = [cases.cases[n].question for n in unlabelled_indices]
-    warnings = list(cases.warnings)
-    label_results = label_questions(source_questions, llm, progress)
-    for n, label_result in zip(unlabelled_indices, label_results, strict=True):
-        unlabelled_case = cases.cases[n]
-        if isinstance(label_result, Question):
-            labelled_cases[n] = replace(
-                unlabelled_case, question=label_result, gold_from="model"
-            )
-        else:
-            failure_reason = f"{label_result} ({model_name})"
-            warnings.append(RecordProblem(unlabelled_case.line_number, failure_reason))
-    labelled_count = sum(case.gold_from == "model" for case in labelled_cases)
-    if not labelled_count and len(unlabelled_indices) == len(labelled_cases):
-        raise DenoiseError(f"no question was labelled: {warnings[-1].reason}")
+    questions = [case.question for case in unlabelled_cases]
+    label_results = iter(label_questions(questions, llm, progress))
+    labelled_cases = []
+    labelled_count = 0
+    problems = list(cases.problems)
+    for case in cases.cases:
+        if case.gold_from is None:
+            label_result = next(label_results)
+            if isinstance(label_result, Question):
+                case = replace(case, question=label_result, gold_from="model")
+                labelled_count += 1
+            else:
+                reason = f"{label_result} ({model_name})"
+                problems.append(RecordProblem(case.line_number, reason))
+        labelled_cases.append(case)
+    if not labelled_count and len(unlabelled_cases) == len(labelled_cases):
+        raise DenoiseError(f"no question was labelled: {problems[-1].reason}")
     source_note = f"gold passages of {labelled_count} questions are those that {model_name} selects"
     return replace(
         cases,
         cases=tuple(labelled_cases),
-        warnings=tuple(warnings),
+        problems=tuple(problems),
         notes=(*cases.notes, source_note),
     )
 
@@ -182,5 +163,7 @@ def generate_cases(
         "questions are sentences taken out of the documents; their gold passage is "
         "the rest of the chunk"
     )
-    cases = [EvaluationCase(q, n, "made") for n, q in enumerate(source_questions, 1)]
+    cases = []
+    for number, question in enumerate(source_questions, 1):
+        cases.append(EvaluationCase(question, number, "made"))
     return EvaluationCases(tuple(cases), notes=(source_note,))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from denoise_core.embedded.default import shared_encoder
 from denoise_core.evaluate.datasets import (
     EvaluationCase,
     holds_texts,
@@ -19,12 +20,10 @@ from denoise_core.evaluate.metrics import (
     wilson_interval,
 )
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Reply, Usage
+from denoise_core.types import Passage, Reply, Usage
 
 NEEDED_KEPT = "needed kept"
 RIGHT_ANSWERS = "right answers"
-
-TokenCounter = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,12 @@ class QuestionOutcome:
 
     Attributes:
         case: The question.
+        line_number: Its line in the file.
         result: What the denoiser returned.
         kept_tokens: The tokens of the kept text.
         kept_ids: The passages of which something is kept.
-        needed_kept: Whether the kept text still has what is needed, 0 to 1; see
-            `needed_measure`.
+        needed_kept: Whether the kept text still has what is needed, 0 to 1.
+        needed_by: By what that is measured; see `measure_outcome`.
         reply: The answer from the kept text.
         is_correct: Whether the answer is right.
         seconds: The denoiser's time; None when it was not timed.
@@ -45,45 +45,23 @@ class QuestionOutcome:
             what it kept.
     """
 
-    case: EvaluationCase
-    result: DenoiseResult | None = None
+    case: EvaluationCase = field(compare=False)  # what is not compared is not in JSON
+    line_number: int
+    result: DenoiseResult | None = field(default=None, compare=False)
     kept_tokens: float | None = None
-    kept_ids: frozenset[str] = frozenset()
+    kept_ids: tuple[str, ...] = ()
     needed_kept: float | None = None
+    needed_by: str = ""
     reply: Reply | None = None
     is_correct: bool | None = None
-    seconds: float | None = None
+    seconds: float | None = field(default=None, compare=False)
     error: str | None = None
 
-
-def measure_outcome(
-    case: EvaluationCase,
-    result: DenoiseResult,
-    count_tokens: TokenCounter,
-) -> QuestionOutcome:
-    """Measure what a denoiser kept of a question's passages.
-
-    Args:
-        case: The question.
-        result: The denoiser's result.
-        count_tokens: Counts the tokens of a text.
-    """
-    gold_ids = case.question.gold
-    kept_ids: set[str] = set()
-    kept_tokens = 0.0
-    for passage in result.passages:
-        kept_tokens += count_tokens(passage.text_with_header)
-        kept_ids.update(span.passage_id for span in passage.source_spans)
-    needed_kept = None
-    measure = needed_measure(case)
-    kept_text = join_passages(result.passages)
-    if measure == NEEDED_TEXTS:
-        needed_kept = float(holds_texts(kept_text, case.needs))
-    elif measure == ANSWER_KEPT:
-        needed_kept = float(contains_answer(kept_text, case.question.answers))
-    elif measure == GOLD_TOUCHED:
-        needed_kept = len(kept_ids & gold_ids) / len(gold_ids)
-    return QuestionOutcome(case, result, kept_tokens, frozenset(kept_ids), needed_kept)
+    def value_of(self, measure: str) -> float | None:
+        """The value of `NEEDED_KEPT` or `RIGHT_ANSWERS`."""
+        if measure == NEEDED_KEPT:
+            return self.needed_kept
+        return self.is_correct
 
 
 NEEDED_TEXTS = "by all texts that they need"
@@ -92,26 +70,56 @@ GOLD_TOUCHED = "by gold passages of which something is kept"
 NOT_MEASURED = "not measured"
 
 
-def needed_measure(case: EvaluationCase) -> str:
-    """Say by what "needed kept" is measured: the first of these that the passages can show.
+def measure_outcome(
+    case: EvaluationCase, result: DenoiseResult, seconds: float | None
+) -> QuestionOutcome:
+    """Measure what a denoiser kept of a question's passages, in ``seconds``.
 
-    All texts that the case needs, white space aside; an accepted answer; the gold
-    passages of which something is kept. What the passages never had, no strategy can
-    keep: it counts for none.
+    "Needed kept" is measured by the first of these that the passages can show: all texts
+    that the case needs, white space aside; an accepted answer; the gold passages of which
+    something is kept. What the passages never had, no strategy can keep: it counts for
+    none.
     """
-    all_text = join_passages(case.question.passages)
+    question = case.question
+    kept_ids = set()
+    for passage in result.passages:
+        for span in passage.source_spans:
+            kept_ids.add(span.passage_id)
+    all_text = join_passages(question.passages)
+    kept_text = join_passages(result.passages)
+    needed_by = NOT_MEASURED
+    needed_kept = None
     if case.needs and holds_texts(all_text, case.needs):
-        return NEEDED_TEXTS
-    if contains_answer(all_text, case.question.answers):
-        return ANSWER_KEPT
-    if case.question.gold:
-        return GOLD_TOUCHED
-    return NOT_MEASURED
+        needed_by = NEEDED_TEXTS
+        holds_needs = holds_texts(kept_text, case.needs)
+        needed_kept = float(holds_needs)
+    elif contains_answer(all_text, question.answers):
+        needed_by = ANSWER_KEPT
+        holds_answer = contains_answer(kept_text, question.answers)
+        needed_kept = float(holds_answer)
+    elif question.gold:
+        needed_by = GOLD_TOUCHED
+        kept_gold = kept_ids & question.gold
+        needed_kept = len(kept_gold) / len(question.gold)
+    return QuestionOutcome(
+        case,
+        case.line_number,
+        result,
+        count_passage_tokens(result.passages),
+        tuple(sorted(kept_ids)),
+        needed_kept,
+        needed_by,
+        seconds=seconds,
+    )
 
 
-def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:
-    """Count the tokens of all passages of a question."""
-    return sum(count_tokens(p.text_with_header) for p in case.question.passages)
+def count_passage_tokens(passages: Iterable[Passage]) -> int:
+    """Count the word pieces of passages with their headers."""
+    count_tokens = shared_encoder().count_tokens
+    token_count = 0
+    for passage in passages:
+        token_count += count_tokens(passage.text_with_header)
+    return token_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,12 @@ class StrategyFigures:
     input_tokens: float | None
     output_tokens: float | None
 
+    def mean_of(self, measure: str) -> MeanInterval | None:
+        """The mean of `NEEDED_KEPT` or `RIGHT_ANSWERS`."""
+        if measure == NEEDED_KEPT:
+            return self.needed_kept
+        return self.accuracy
+
 
 def strategy_figures(
     name: str,
@@ -195,15 +209,17 @@ def strategy_figures(
         all_outcomes: Those of the same questions with all passages.
     """
     failed_lines = [
-        (outcome.case.line_number, outcome.error)
+        (outcome.line_number, outcome.error)
         for outcome in outcomes
         if outcome.error is not None
     ]
     total_tokens = _mean_known(outcome.kept_tokens for outcome in all_outcomes)
     kept_tokens = _mean_known(outcome.kept_tokens for outcome in outcomes) or 0.0
-    known_usages = [
-        usage for usage in map(_outcome_usage, outcomes) if usage is not None
-    ]
+    known_usages = []
+    for outcome in outcomes:
+        usage = _outcome_usage(outcome)
+        if usage is not None:
+            known_usages.append(usage)
     return StrategyFigures(
         name,
         len(outcomes) - len(failed_lines),
@@ -248,12 +264,10 @@ class SignificanceTest:
         difference_text = (
             f"{self.difference.points} on {self.difference.count} questions"
         )
+        relation = f"no difference found between {self.first} and {self.second}"
         if self.is_significant:
-            return f"{self.first} is ahead of {self.second} in {self.measure}: {difference_text}"
-        return (
-            f"no difference found between {self.first} and {self.second} in "
-            f"{self.measure}: {difference_text}"
-        )
+            relation = f"{self.first} is ahead of {self.second}"
+        return f"{relation} in {self.measure}: {difference_text}"
 
 
 def compare_best(
@@ -268,24 +282,11 @@ def compare_best(
     """
     if len(names) < 2:
         return None
-    value_pairs = []
-    for outcome_pair in zip(outcomes[names[0]], outcomes[names[1]], strict=True):
-        pair_values = [_outcome_value(outcome, measure) for outcome in outcome_pair]
-        if None not in pair_values:
-            value_pairs.append(pair_values)
-    if not value_pairs:
+    first, second = names[:2]
+    difference = paired_difference(measure, outcomes[first], outcomes[second])
+    if difference is None:
         return None
-    first_values, second_values = np.array(value_pairs, dtype=np.float64).T
-    return SignificanceTest(
-        measure,
-        names[0],
-        names[1],
-        paired_difference(first_values, second_values),
-    )
-
-
-def _outcome_value(outcome: QuestionOutcome, measure: str) -> float | None:
-    return outcome.needed_kept if measure == NEEDED_KEPT else outcome.is_correct
+    return SignificanceTest(measure, first, second, difference)
 
 
 def mean_interval(pair_values: ArrayLike) -> MeanInterval | None:
@@ -293,22 +294,35 @@ def mean_interval(pair_values: ArrayLike) -> MeanInterval | None:
     value_array = np.asarray(pair_values, dtype=np.float64)
     if not len(value_array):
         return None
-    if np.isin(value_array, (0.0, 1.0)).all():
-        low, high = wilson_interval(int(value_array.sum()), len(value_array))
+    is_binary = np.isin(value_array, (0.0, 1.0))
+    if is_binary.all():
+        hits = int(value_array.sum())
+        low, high = wilson_interval(hits, len(value_array))
     else:
         low, high = bootstrap_interval(value_array)
-    return MeanInterval(float(value_array.mean()), low, high, len(value_array))
+    mean_value = float(value_array.mean())
+    return MeanInterval(mean_value, low, high, len(value_array))
 
 
 def paired_difference(
-    first_values: ArrayLike, second_values: ArrayLike
-) -> MeanInterval:
-    """Compute the mean of first minus second over the same questions."""
-    paired_differences = np.subtract(first_values, second_values, dtype=np.float64)
-    low, high = bootstrap_interval(paired_differences)
-    return MeanInterval(
-        float(paired_differences.mean()), low, high, len(paired_differences)
-    )
+    measure: str, first: Sequence[QuestionOutcome], second: Sequence[QuestionOutcome]
+) -> MeanInterval | None:
+    """Compute the mean of first minus second on the questions for which both have a value.
+
+    None without such a question.
+    """
+    differences = []
+    for first_outcome, second_outcome in zip(first, second, strict=True):
+        first_value = first_outcome.value_of(measure)
+        second_value = second_outcome.value_of(measure)
+        if first_value is not None and second_value is not None:
+            difference = float(first_value) - float(second_value)
+            differences.append(difference)
+    if not differences:
+        return None
+    low, high = bootstrap_interval(differences)
+    mean_difference = float(np.mean(differences))
+    return MeanInterval(mean_difference, low, high, len(differences))
 
 
 def mean_usage(known_usages: Sequence[Usage]) -> dict[str, float | None]:
@@ -317,9 +331,11 @@ def mean_usage(known_usages: Sequence[Usage]) -> dict[str, float | None]:
     Returns:
         ``input_tokens`` and ``output_tokens``, each None when nothing is known.
     """
+    input_counts = [usage.input_tokens for usage in known_usages]
+    output_counts = [usage.output_tokens for usage in known_usages]
     return {
-        "input_tokens": _mean_known(usage.input_tokens for usage in known_usages),
-        "output_tokens": _mean_known(usage.output_tokens for usage in known_usages),
+        "input_tokens": _mean_known(input_counts),
+        "output_tokens": _mean_known(output_counts),
     }
 
 
@@ -329,43 +345,41 @@ def _outcome_usage(outcome: QuestionOutcome) -> Usage | None:
     result = outcome.result
     if reply is None or reply.usage is None or result is None:
         return None
-    answer_usage = reply.usage
     denoise_usage = result.trace.usage
     return Usage(
-        answer_usage.input_tokens + denoise_usage.input_tokens,
-        answer_usage.output_tokens + denoise_usage.output_tokens,
-        answer_usage.is_estimated or denoise_usage.is_estimated,
-        answer_usage.cached_tokens + denoise_usage.cached_tokens,
+        reply.usage.input_tokens + denoise_usage.input_tokens,
+        reply.usage.output_tokens + denoise_usage.output_tokens,
     )
 
 
 def _answer_change(
     outcomes: Sequence[QuestionOutcome], all_outcomes: Sequence[QuestionOutcome]
 ) -> AnswerChange | None:
+    net_change = paired_difference(RIGHT_ANSWERS, outcomes, all_outcomes)
+    if net_change is None:
+        return None
     harmed_lines = []
     helped_lines = []
-    paired_differences = []
     for outcome, all_outcome in zip(outcomes, all_outcomes, strict=True):
-        if outcome.is_correct is None or all_outcome.is_correct is None:
-            continue
-        difference = outcome.is_correct - all_outcome.is_correct
-        paired_differences.append(difference)
-        if difference < 0:
-            harmed_lines.append(outcome.case.line_number)
-        elif difference > 0:
-            helped_lines.append(outcome.case.line_number)
-    if not paired_differences:
-        return None
-    net_change = paired_difference(
-        paired_differences, np.zeros(len(paired_differences))
-    )
+        verdicts = (all_outcome.is_correct, outcome.is_correct)
+        if verdicts == (True, False):
+            harmed_lines.append(outcome.line_number)
+        elif verdicts == (False, True):
+            helped_lines.append(outcome.line_number)
     return AnswerChange(tuple(harmed_lines), tuple(helped_lines), net_change)
 
 
 def _known_values(pair_values: Iterable[float | None]) -> list[float]:
-    return [float(value) for value in pair_values if value is not None]
+    known_values = []
+    for value in pair_values:
+        if value is not None:
+            known_values.append(float(value))
+    return known_values
 
 
 def _mean_known(pair_values: Iterable[float | None]) -> float | None:
     known_values = _known_values(pair_values)
-    return float(np.mean(known_values)) if known_values else None
+    if not known_values:
+        return None
+    mean_value = np.mean(known_values)
+    return float(mean_value)

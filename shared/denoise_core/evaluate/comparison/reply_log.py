@@ -178,7 +178,7 @@ def _read_replies(path: Path) -> dict[str, Reply]:
     if complete_size < len(log_bytes):
         with open(path, "r+b") as log_file:
             log_file.truncate(complete_size)
-    reply_by_key: dict[str, Reply] = {}
+    reply_by_key = {}
     for line_number, json_line in enumerate(log_bytes[:complete_size].splitlines(), 1):
         try:
             json_record = json.loads(json_line)

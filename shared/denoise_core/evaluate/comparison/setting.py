@@ -1,7 +1,8 @@
 """Strategies as plain JSON: what ``denoise.json`` holds, and the denoiser it describes.
 
 A setting has a ``kind``, one of `SETTING_KINDS`. Those that rank also have ``tokens``, the
-budget per question in word pieces of the embedded encoder; a fitted denoiser has its
+budget per question in word pieces of the embedded encoder, or ``keep``, as `ENDDenoiser`
+takes it; a fitted denoiser has its
 ``folder``, relative to the file. Nothing in the file is executed. A new kind goes into
 `denoiser_from_setting`.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,8 @@ from denoise_core.embedded.default import (
 from denoise_core.embedded.encoder import EmbeddingCache
 from denoise_core.embedded.fitted import load_fitted_denoiser
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.selection import TokenLimit
-from denoise_core.errors import InputError
+from denoise_core.end.selection import KeepSetting, TokenLimit
+from denoise_core.errors import InputError, format_error
 from denoise_core.evaluate.comparison.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
 from denoise_core.s2a import S2ADenoiser
@@ -43,8 +44,17 @@ VERSION = 1
 SETTING_FILE = "denoise.json"
 EVERYTHING = "everything"
 SAME_BUDGET = "same"  # as many tokens as the default keeps on average
-RANKING_KINDS = ("first", "bm25", "cosine", "cross-encoder")
-SETTING_KINDS = (EVERYTHING, "default", "fitted", "s2a", *RANKING_KINDS)
+# By the work of choosing what is kept, least first.
+SETTING_KINDS = (
+    EVERYTHING,
+    "first",
+    "bm25",
+    "cosine",
+    "default",
+    "fitted",
+    "cross-encoder",
+    "s2a",
+)
 
 
 class OriginalOrderScorer:
@@ -54,7 +64,15 @@ class OriginalOrderScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return 0, -1, -2 ...; float32 ``(len(texts),)``."""
-        return -np.arange(len(texts), dtype=np.float32)
+        text_count = len(texts)
+        return -np.arange(text_count, dtype=np.float32)
+
+
+SCORER_BUILDERS: dict[Any, Callable[[], Scorer]] = {
+    "first": OriginalOrderScorer,
+    "bm25": BM25Scorer,
+    "cosine": embedding_scorer,
+}
 
 
 def denoiser_from_setting(
@@ -71,45 +89,48 @@ def denoiser_from_setting(
         InputError: A kind or value is unknown, S2A has no ``llm``, or a named model
             cannot be loaded.
     """
-    setting_kind = setting.get("kind")
-    if setting_kind == EVERYTHING:
-        return ENDDenoiser(OriginalOrderScorer(), threshold=-math.inf)
-    if setting_kind == "default":
-        return default_denoiser(setting.get("keep", "auto"), chunker="auto")
-    if setting_kind == "fitted":
-        return load_fitted_denoiser(_text_field(setting, "folder"), model)
-    if setting_kind == "s2a":
+    kind = setting.get("kind")
+    if kind == EVERYTHING:
+        order_scorer = OriginalOrderScorer()
+        return ENDDenoiser(order_scorer, threshold=-math.inf)
+    if kind == "fitted":
+        fitted_folder = _text_field(setting, "folder")
+        return load_fitted_denoiser(fitted_folder, model)
+    if kind == "s2a":
         if llm is None:
             raise InputError(
-                "this setting asks a model: pass llm=, the core LLM it was measured with "
-                "or another"
+                "this setting asks a model: pass llm=, or name one with --llm, such as "
+                "http://localhost:8000/v1#name"
             )
-        return S2ADenoiser(llm, variant=setting.get("variant", "select"))
-    if setting_kind not in RANKING_KINDS:
+        s2a_variant = setting.get("variant", "select")
+        return S2ADenoiser(llm, variant=s2a_variant)
+    if kind == "default":
+        keep = _keep_rule({"keep": None, **setting})
+        if keep is None:
+            keep = "auto"
+        return default_denoiser(keep, chunker="auto")
+    if kind == "cross-encoder":
+        model_name = _text_field(setting, "model")
+        scorer: Scorer = CrossEncoderScorer(model_name)
+        check_model_loads(scorer, model_name)
+    elif kind in SCORER_BUILDERS:
+        scorer = SCORER_BUILDERS[kind]()
+    else:
         raise InputError(
-            f"kind: {setting_kind!r} is not known; expected one of {', '.join(SETTING_KINDS)}"
+            f"kind: {kind!r} is not known; expected one of {', '.join(SETTING_KINDS)}"
         )
+    return ENDDenoiser(scorer, keep=_keep_rule(setting), chunker="auto")
+
+
+def _keep_rule(setting: Mapping[str, Any]) -> KeepSetting | None:
+    """How much is kept: ``tokens``, else ``keep``."""
     token_count = setting.get("tokens")
+    if token_count is None and "keep" in setting:
+        return cast("KeepSetting | None", setting["keep"])
     if not isinstance(token_count, int) or isinstance(token_count, bool):
         raise InputError(f"tokens: expected a whole number, got {token_count!r}")
-    token_limit = TokenLimit(token_count, shared_encoder().count_tokens)
-    ranking_scorer = _ranking_scorer(setting)
-    return ENDDenoiser(ranking_scorer, keep=token_limit, chunker="auto")
-
-
-def _ranking_scorer(setting: Mapping[str, Any]) -> Scorer:
-    setting_kind = setting["kind"]
-    if setting_kind == "cross-encoder":
-        model_name = _text_field(setting, "model")
-        scorer = CrossEncoderScorer(model_name)
-        check_model_loads(scorer, model_name)
-        return scorer
-    scorer_builders: dict[str, Callable[[], Scorer]] = {
-        "first": OriginalOrderScorer,
-        "bm25": BM25Scorer,
-        "cosine": embedding_scorer,
-    }
-    return scorer_builders[setting_kind]()
+    default_encoder = shared_encoder()
+    return TokenLimit(token_count, default_encoder.count_tokens)
 
 
 def save_setting(
@@ -119,7 +140,8 @@ def save_setting(
     path = Path(path)
     stored_setting = dict(setting)
     if "folder" in setting:
-        relative_path = os.path.relpath(setting["folder"], path.resolve().parent)
+        file_folder = path.resolve().parent
+        relative_path = os.path.relpath(setting["folder"], file_folder)
         stored_setting["folder"] = Path(relative_path).as_posix()
     json_record = {
         "format": FORMAT,
@@ -158,26 +180,23 @@ def read_setting(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        json_record = json.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
+        file_text = path.read_text("utf-8-sig")
+        json_record = json.loads(file_text)
+        stored_version = (json_record["format"], json_record["version"])
+        if stored_version != (FORMAT, VERSION):
+            raise ValueError("it is of another release")
+        setting = dict(json_record["denoiser"])
+        setting_kind = setting["kind"]
+        SETTING_KINDS.index(setting_kind)
+        if "folder" in setting:
+            file_folder = path.resolve().parent
+            fitted_folder = file_folder / setting["folder"]
+            setting["folder"] = str(fitted_folder)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
-            f"{path} holds no setting, as 'rag-denoise evaluate' writes it ({error})"
+            f"{path} holds no setting, as 'rag-denoise evaluate' writes it "
+            f"({format_error(error)})"
         ) from error
-    expected_header = {"format": FORMAT, "version": VERSION}
-    if (
-        not isinstance(json_record, dict)
-        or not expected_header.items() <= json_record.items()
-    ):
-        raise InputError(
-            f'{path} is no setting of this release: expected "format": "{FORMAT}"'
-        )
-    setting = json_record.get("denoiser")
-    if not isinstance(setting, dict) or setting.get("kind") not in SETTING_KINDS:
-        raise InputError(
-            f"{path}: 'denoiser' must name a kind, one of {', '.join(SETTING_KINDS)}"
-        )
-    if isinstance(setting.get("folder"), str):
-        setting["folder"] = str(path.resolve().parent / setting["folder"])
     return setting
 
 
@@ -215,8 +234,11 @@ def load_denoiser(
         raise InputError(
             f"{path} says itself how much is kept: give it nothing but model and llm"
         )
-    setting_path = path / SETTING_FILE if path.is_dir() else path
-    return denoiser_from_setting(read_setting(setting_path), llm=llm, model=model)
+    setting_path = path
+    if path.is_dir():
+        setting_path = path / SETTING_FILE
+    stored_setting = read_setting(setting_path)
+    return denoiser_from_setting(stored_setting, llm=llm, model=model)
 
 
 def _text_field(setting: Mapping[str, Any], name: str) -> str:
@@ -246,7 +268,21 @@ class Strategy:
 
     def has(self, field_name: str, field_value: str) -> bool:
         """Whether the setting has this value."""
-        return self.setting is not None and self.setting.get(field_name) == field_value
+        if self.setting is None:
+            return False
+        return bool(self.setting.get(field_name) == field_value)
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether its setting says all that it does."""
+        return self.setting is not None and self.answerer is None
+
+    @property
+    def work_rank(self) -> int:
+        """The place of the setting's kind in `SETTING_KINDS`."""
+        if self.setting is None:
+            return len(SETTING_KINDS)
+        return SETTING_KINDS.index(self.setting["kind"])
 
     def with_denoiser(
         self, token_budget: float | None, llm: LLM | None = None
@@ -262,7 +298,8 @@ class Strategy:
                     f"strategy {self.name!r}: 'same' tokens as the default, which is not "
                     "among the strategies"
                 )
-            setting["tokens"] = max(1, round(token_budget))
+            whole_tokens = round(token_budget)
+            setting["tokens"] = max(1, whole_tokens)
         built_denoiser = denoiser_from_setting(setting, llm=llm)
         return replace(self, setting=setting, denoiser=built_denoiser)
 
@@ -283,25 +320,30 @@ def select_strategies(
     strategies: Mapping[str, StrategySource] | Sequence[Strategy] | None,
 ) -> list[Strategy]:
     """Add the user's strategies to the standard ones; a sequence only to everything."""
-    if strategies is not None and not isinstance(strategies, Mapping):
-        by_name = {EVERYTHING: STANDARD_STRATEGIES[0]}
-        by_name |= {strategy.name: strategy for strategy in strategies}
-        return list(by_name.values())
-    by_name = {strategy.name: strategy for strategy in STANDARD_STRATEGIES}
-    for name, strategy_source in (strategies or {}).items():
-        if name == EVERYTHING:
-            raise InputError(
-                f"strategies[{name!r}]: all passages, the bar for the others, are always "
-                "compared; take another name"
-            )
-        if isinstance(strategy_source, Strategy):
-            by_name[name] = replace(strategy_source, name=name)
-        elif isinstance(strategy_source, Mapping):
-            by_name[name] = Strategy(name, strategy_source)
-        else:
-            built_denoiser = expect_denoiser(strategy_source, f"strategies[{name!r}]")
-            by_name[name] = Strategy(name, denoiser=built_denoiser)
-    return list(by_name.values())
+    if strategies is None or isinstance(strategies, Mapping):
+        selected = list(STANDARD_STRATEGIES)
+        own_strategies = strategies or {}
+        for name, source in own_strategies.items():
+            own_strategy = _as_strategy(name, source)
+            selected.append(own_strategy)
+    else:
+        selected = [STANDARD_STRATEGIES[0], *strategies]
+    strategy_by_name = {strategy.name: strategy for strategy in selected}
+    return list(strategy_by_name.values())
+
+
+def _as_strategy(name: str, source: StrategySource) -> Strategy:
+    if name == EVERYTHING:
+        raise InputError(
+            f"strategies[{name!r}]: all passages, the bar for the others, are always "
+            "compared; take another name"
+        )
+    if isinstance(source, Strategy):
+        return replace(source, name=name)
+    if isinstance(source, Mapping):
+        return Strategy(name, source)
+    given_denoiser = expect_denoiser(source, f"strategies[{name!r}]")
+    return Strategy(name, denoiser=given_denoiser)
 
 
 @contextmanager
