@@ -48,11 +48,15 @@ def copy_model(model: M, update: Mapping[str, Any]) -> M:
             update=update
         )  # a class with its own copying, or with more than its fields
     copied = _new(kind)
-    _set(copied, "__dict__", {**model.__dict__, **update})
-    _set(copied, "__pydantic_fields_set__", model.__pydantic_fields_set__.union(update))
+    field_values = {**model.__dict__, **update}
+    set_fields = model.__pydantic_fields_set__.union(update)
+    private_values = getattr(model, "__pydantic_private__", None)
+    if private_values is not None:
+        private_values = dict(private_values)
+    _set(copied, "__dict__", field_values)
+    _set(copied, "__pydantic_fields_set__", set_fields)
     _set(copied, "__pydantic_extra__", None)
-    private = getattr(model, "__pydantic_private__", None)
-    _set(copied, "__pydantic_private__", private if private is None else dict(private))
+    _set(copied, "__pydantic_private__", private_values)
     return copied
 
 
@@ -60,7 +64,8 @@ def cache_signature(function: F) -> F:
     """``function`` with its signature noted on it: both frameworks ask for it at every call, and `inspect` would
     make it out anew each time.
     """
-    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    noted_signature = inspect.signature(function)
+    function.__signature__ = noted_signature  # type: ignore[attr-defined]
     return function
 
 
@@ -98,7 +103,8 @@ class KeepSettings(NamedTuple):
         if "max_tokens" in amounts:
             from denoise_core.end.selection import TokenLimit
 
-            amounts["keep"] = TokenLimit(amounts.pop("max_tokens"))
+            token_count = amounts.pop("max_tokens")
+            amounts["keep"] = TokenLimit(token_count)
         if self.on_irrelevant is not None:
             amounts["on_irrelevant"] = self.on_irrelevant
         return amounts
@@ -116,8 +122,9 @@ def with_keep_rule(denoiser: Any, settings: KeepSettings) -> Any:
     if not arguments:
         return denoiser
     is_end = isinstance(denoiser, ENDDenoiser)
-    names = arguments.keys() if is_end or hasattr(denoiser, "on_irrelevant") else set()
-    if not is_end and names != {"on_irrelevant"}:
+    has_setting = is_end or hasattr(denoiser, "on_irrelevant")
+    allowed_names = arguments.keys() if has_setting else set()
+    if not is_end and allowed_names != {"on_irrelevant"}:
         raise InputError(
             f"{', '.join(arguments)}: {type(denoiser).__name__} is built already and "
             "cannot take this here; give it to the denoiser itself"
@@ -125,7 +132,8 @@ def with_keep_rule(denoiser: Any, settings: KeepSettings) -> Any:
     other = copy.copy(denoiser)
     other.on_irrelevant = arguments.pop("on_irrelevant", denoiser.on_irrelevant)
     if arguments:
-        other.rule = ENDDenoiser(denoiser.scorer, **arguments).rule
+        new_denoiser = ENDDenoiser(denoiser.scorer, **arguments)
+        other.rule = new_denoiser.rule
     return other
 
 
@@ -136,7 +144,8 @@ def bundled_denoiser(settings: KeepSettings, chunker: Any = "auto") -> ENDDenois
 
     arguments = settings.end_arguments()
     if "threshold" in arguments:
-        return ENDDenoiser(DefaultScorer(), chunker=chunker, **arguments)
+        default_scorer = DefaultScorer()
+        return ENDDenoiser(default_scorer, chunker=chunker, **arguments)
     return default_denoiser(chunker=chunker, **arguments)
 
 
@@ -147,23 +156,36 @@ def scorer_denoiser(
     from denoise_core.end import ENDDenoiser
 
     arguments = settings.end_arguments()
-    if arguments.keys() <= {"on_irrelevant"} and top_n is not None:
+    has_amount = not arguments.keys() <= {"on_irrelevant"}
+    if top_n is not None and not has_amount:
         arguments["keep"] = top_n
     return ENDDenoiser(scorer, chunker=chunker, **arguments)
 
 
 def build_s2a_denoiser(
-    llm: LLM, max_tokens: int | None, has_context: bool, **settings: Any
+    llm: LLM, settings: KeepSettings, has_context: bool, **arguments: Any
 ) -> S2ADenoiser:
-    """System 2 Attention by the adapters' settings; None leaves one to `S2ADenoiser`."""
+    """System 2 Attention by the adapters' settings; None leaves one to `S2ADenoiser`.
+
+    Raises:
+        InputError: For a setting of END.
+    """
     from denoise_core.end.selection import TokenLimit
     from denoise_core.s2a import Options, S2ADenoiser
 
-    arguments = {name: value for name, value in settings.items() if value is not None}
-    if max_tokens is not None:
-        arguments["keep"] = TokenLimit(max_tokens)
-    arguments.setdefault("variant", "select")
-    return S2ADenoiser(llm, options=Options(keep_context=has_context), **arguments)
+    for name in ("keep", "threshold", "risk"):
+        value = getattr(settings, name)
+        if value is not None:
+            raise InputError(
+                f"{name}={value!r}: a setting of END; a model decides itself what to "
+                "keep, within max_tokens"
+            )
+    arguments["on_irrelevant"] = settings.on_irrelevant
+    if settings.max_tokens is not None:
+        arguments["keep"] = TokenLimit(settings.max_tokens)
+    set_arguments = {name: item for name, item in arguments.items() if item is not None}
+    options = Options(keep_context=has_context)
+    return S2ADenoiser(llm, variant="select", options=options, **set_arguments)
 
 
 def named_chunker(chunks: Literal["whole", "sentences"] | int) -> Chunker:
@@ -172,17 +194,71 @@ def named_chunker(chunks: Literal["whole", "sentences"] | int) -> Chunker:
 
     if isinstance(chunks, int):
         return chunk.sentence_chunker(chunks)
-    return chunk.sentence_spans if chunks == "sentences" else chunk.no_chunking
+    if chunks == "sentences":
+        return chunk.sentence_spans
+    return chunk.no_chunking
 
 
-def closest_name(name: str, known_names: Iterable[str]) -> str:
-    """A hint for an error: the known name that a misspelt one is closest to, or ""."""
-    matches = difflib.get_close_matches(name, list(known_names), 1)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+def check_choice(setting: str, value: object, *choices: str) -> None:
+    """Raise `InputError` unless the value of a setting is one of these."""
+    if value not in choices:
+        names = " or ".join(map(repr, choices))
+        raise InputError(f"{setting}={value!r}: expected {names}")
+
+
+def check_characters(setting: str, value: object) -> None:
+    """Raise `InputError` unless the value of a setting is a count of characters."""
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"{setting}={value!r}: expected a number of characters")
+
+
+def check_names(
+    setting: str,
+    names: Iterable[str],
+    known_names: Iterable[str],
+    other_names: Mapping[str, str] | None = None,
+) -> None:
+    """Check the names that a user wrote.
+
+    Args:
+        setting: What the names are given to, as the user writes it.
+        names: The names.
+        known_names: Those that exist.
+        other_names: What to write instead of a name that others use.
+
+    Raises:
+        InputError: There is no such name; says the closest one.
+    """
+    sorted_names = sorted(known_names)
+    own_hints = other_names or {}
+    unknown_names = set(names).difference(sorted_names)
+    for name in sorted(unknown_names):
+        hint = own_hints.get(name)
+        close_names = difflib.get_close_matches(name, sorted_names, 1)
+        if hint is None and close_names:
+            hint = f"did you mean {close_names[0]!r}?"
+        if not hint:
+            listed_names = ", ".join(sorted_names) or "none"
+            hint = f"there are: {listed_names}"
+        raise InputError(f"{setting}: no {name!r}; {hint}")
+
+
+def read_names(setting: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names of tools that a user lists.
+
+    Raises:
+        InputError: For one text, and for items that are none.
+    """
+    tool_names = frozenset(names)
+    are_texts = all(isinstance(name, str) for name in tool_names)
+    if isinstance(names, str) or not are_texts:
+        raise InputError(f"{setting}={names!r}: expected a list of tools' names")
+    return tool_names
 
 
 def rejects_json_mode(error: BaseException) -> bool:
     """Whether a model, its integration or its server says that it cannot be asked for JSON in this way."""
     if isinstance(error, (NotImplementedError, TypeError)):
         return True
-    return getattr(error, "status_code", None) in (400, 404, 405, 415, 422, 501)
+    status_code = getattr(error, "status_code", None)
+    return status_code in (400, 404, 405, 415, 422, 501)

@@ -56,7 +56,8 @@ def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
         return int(value)
     if isinstance(value, Real):
         number = float(value)
-        return number if math.isfinite(number) else None
+        is_finite = math.isfinite(number)
+        return number if is_finite else None
     if is_dataclass(value) and not isinstance(value, type):
         json_fields = _written_fields(value)
         if isinstance(value, list_classes):
@@ -117,10 +118,12 @@ def _read_union(type_hints: tuple[Any, ...], data: Any) -> Any:
         try:
             return from_jsonable(type_hint, data)
         except (TypeError, ValueError) as error:
-            reasons.append(str(error))
+            error_text = str(error)
+            reasons.append(error_text)
     if not reasons:
         raise TypeError(f"expected None, got {type(data).__name__}")
-    raise TypeError("; ".join(reasons))
+    all_reasons = "; ".join(reasons)
+    raise TypeError(all_reasons)
 
 
 def _read_collection(origin: Any, type_hints: tuple[Any, ...], data: Any) -> Any:
@@ -147,7 +150,8 @@ def _read_collection(origin: Any, type_hints: tuple[Any, ...], data: Any) -> Any
 def _read_fields(dataclass_type: Any, data: Any) -> Any:
     field_hints = _field_hints(dataclass_type)
     if isinstance(data, (list, tuple)):
-        data = dict(zip(field_hints, data, strict=False))
+        named_values = zip(field_hints, data, strict=False)
+        data = dict(named_values)
     type_name = dataclass_type.__name__
     if not isinstance(data, Mapping):
         raise TypeError(f"{type_name}: expected an object, got {type(data).__name__}")
@@ -156,7 +160,8 @@ def _read_fields(dataclass_type: Any, data: Any) -> Any:
         if json_name not in data:
             continue
         try:
-            field_values[field_name] = from_jsonable(type_hint, data[json_name])
+            json_value = data[json_name]
+            field_values[field_name] = from_jsonable(type_hint, json_value)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{type_name}.{json_name}: {error}") from error
     return dataclass_type(**field_values)
@@ -166,7 +171,8 @@ def _read_plain(plain_type: Any, data: Any) -> Any:
     if plain_type is float:
         if data is None:  # a number that is not finite
             return math.nan
-        if isinstance(data, (int, float)) and not isinstance(data, bool):
+        is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
+        if is_number:
             return float(data)
     elif plain_type not in (str, int, bool) or type(data) is plain_type:
         return data  # any other object was written as its string
@@ -189,7 +195,8 @@ def _json_name(dataclass_field: Field[Any]) -> str:
 
     ``field(metadata={"json": ...})`` keeps a key that is older than the field's name.
     """
-    return str(dataclass_field.metadata.get("json", dataclass_field.name))
+    json_name = dataclass_field.metadata.get("json", dataclass_field.name)
+    return str(json_name)
 
 
 @cache

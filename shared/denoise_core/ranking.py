@@ -25,7 +25,8 @@ def may_fill(denoiser: Any) -> bool:
     rule = getattr(denoiser, "rule", None)
     if rule is None:
         return False
-    return not hasattr(rule, "threshold") and not hasattr(rule, "limit")
+    has_limit = hasattr(rule, "threshold") or hasattr(rule, "limit")
+    return not has_limit
 
 
 def keep_top(
@@ -49,12 +50,15 @@ def keep_top(
     has_room = len(result.passages) < top_n
     was_emptied = result.relevant is False and not result.passages
     has_failed = result.fallback is not None
-    if fill and has_room and not was_emptied and not has_failed:
+    can_fill = has_room and not was_emptied and not has_failed
+    if fill and can_fill:
         result = _fill_result(result, passages, top_n)
     if len(result.passages) <= top_n:
         return result
-    ranked_indices = list(range(len(result.passages)))
-    if all(passage.score is not None for passage in result.passages):
+    passage_count = len(result.passages)
+    ranked_indices = list(range(passage_count))
+    has_scores = all(passage.score is not None for passage in result.passages)
+    if has_scores:
         kept_ids = {keep.span.passage_id for keep in result.kept}
 
         def rank_key(n: int) -> tuple[bool, float]:
@@ -76,16 +80,18 @@ def keep_top(
             top_passages.append(passage)
             continue
         for span in passage.source_spans:
-            drops.append(Drop(span, reason, passage.score))
+            new_drop = Drop(span, reason, passage.score)
+            drops.append(new_drop)
             cut_ids.add(span.passage_id)
     keeps = []
     for keep in result.kept:
         if keep.span.passage_id not in cut_ids:
             keeps.append(keep)
+    all_drops = (*result.dropped, *drops)
     return replace(
         result,
         passages=tuple(top_passages),
-        dropped=(*result.dropped, *drops),
+        dropped=all_drops,
         kept=tuple(keeps),
     )
 
@@ -109,9 +115,10 @@ def _fill_result(
     passages: Sequence[Passage],
     top_n: int,
 ) -> DenoiseResult:
-    present_ids: set[str] = set()
+    present_ids = set()
     for passage in result.passages:
-        present_ids.update(span.passage_id for span in passage.source_spans)
+        source_ids = [span.passage_id for span in passage.source_spans]
+        present_ids.update(source_ids)
     scored_drops = [drop for drop in result.dropped if drop.score is not None]
     scored_drops.sort(key=lambda drop: -(drop.score or 0.0))
     best_drops: dict[str, Drop] = {}
@@ -124,20 +131,24 @@ def _fill_result(
         positions[passage.id] = n
     filled_passages = list(result.passages)
     missing_count = top_n - len(result.passages)
-    restored_drops = list(best_drops.values())[:missing_count]
+    best_first = list(best_drops.values())
+    restored_drops = best_first[:missing_count]
     new_keeps = []
     for drop in restored_drops:
         position = positions[drop.span.passage_id]
-        chunk = extract_spans(passages[position], [drop.span])
+        source_passage = passages[position]
+        chunk = extract_spans(source_passage, [drop.span])
         if chunk is not None and drop.score is not None:
             scored_chunk = replace(chunk, score=drop.score)
             filled_passages.append(scored_chunk)
-            new_keeps.append(Keep(drop.span, drop.score))
+            new_keep = Keep(drop.span, drop.score)
+            new_keeps.append(new_keep)
     filled_passages.sort(key=lambda passage: positions.get(passage.id, -1))
     still_dropped = [drop for drop in result.dropped if drop not in restored_drops]
+    all_keeps = (*result.kept, *new_keeps)
     return replace(
         result,
         passages=tuple(filled_passages),
         dropped=tuple(still_dropped),
-        kept=(*result.kept, *new_keeps),
+        kept=all_keeps,
     )

@@ -22,21 +22,21 @@ class Trace:
     @property
     def seconds(self) -> float:
         """Summed seconds of the effects; with concurrency more than the wall clock."""
-        return sum(e.seconds for e in self.events)
+        return sum(event.seconds for event in self.events)
 
     @property
     def usage(self) -> Usage:
         """Tokens over all events that report any."""
         usages = [event.usage for event in self.events if event.usage is not None]
-        return Usage(
-            sum(u.input_tokens for u in usages),
-            sum(u.output_tokens for u in usages),
-            is_estimated=any(u.is_estimated for u in usages),
-            cached_tokens=sum(u.cached_tokens for u in usages),
-        )
+        input_tokens = sum(usage.input_tokens for usage in usages)
+        output_tokens = sum(usage.output_tokens for usage in usages)
+        cached_tokens = sum(usage.cached_tokens for usage in usages)
+        is_estimated = any(usage.is_estimated for usage in usages)
+        return Usage(input_tokens, output_tokens, is_estimated, cached_tokens)
 
     def __add__(self, other: Trace) -> Trace:
-        return Trace(self.events + other.events)
+        all_events = self.events + other.events
+        return Trace(all_events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,10 @@ class DenoiseResult:
             value = getattr(self, name)
             if value is not None:
                 notes += f", {name}={value!r}"
+        query_start = self.query[:60]
+        passage_count = len(self.passages)
         return (
-            f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, "
+            f"DenoiseResult({query_start!r}: {passage_count} passages kept, "
             f"{kept_length:,} characters; {dropped_length:,} dropped{notes})"
         )
 
@@ -91,13 +93,17 @@ class DenoiseResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values: the kept texts, and all ranges with scores."""
+        passage_rows = [_passage_row(passage) for passage in self.passages]
+        kept_rows = [_chunk_row(keep) for keep in self.kept]
+        dropped_rows = []
+        for drop in self.dropped:
+            chunk_row = _chunk_row(drop)
+            dropped_rows.append({**chunk_row, "reason": drop.reason})
         return {
             "query": self.query,
-            "passages": [_passage_row(passage) for passage in self.passages],
-            "kept": [_chunk_row(keep) for keep in self.kept],
-            "dropped": [
-                {**_chunk_row(drop), "reason": drop.reason} for drop in self.dropped
-            ],
+            "passages": passage_rows,
+            "kept": kept_rows,
+            "dropped": dropped_rows,
             "relevant": self.relevant,
             "note": self.note,
             "fallback": self.fallback,
@@ -106,17 +112,20 @@ class DenoiseResult:
 
 
 def _passage_row(passage: Passage) -> dict[str, Any]:
+    span_rows = [_range_row(span) for span in passage.source_spans]
     return {
         "id": passage.id,
         "text": passage.text,
         "rewritten": passage.is_rewritten,
-        "spans": [_range_row(span) for span in passage.source_spans],
+        "spans": span_rows,
         "metadata": dict(passage.metadata),
     }
 
 
 def _chunk_row(chunk: Keep | Drop) -> dict[str, Any]:
-    return {**_range_row(chunk.span), "score": json_score(chunk.score)}
+    range_row = _range_row(chunk.span)
+    row_score = json_score(chunk.score)
+    return {**range_row, "score": row_score}
 
 
 def json_score(score: float | None) -> float | None:
@@ -139,6 +148,7 @@ def trace_of(error: BaseException) -> Trace:
 def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
     """Attach the events to ``error``; they include those of inner runs."""
     try:
-        setattr(error, _TRACE_ATTRIBUTE, Trace(tuple(events)))
+        trace = Trace(tuple(events))
+        setattr(error, _TRACE_ATTRIBUTE, trace)
     except AttributeError:  # an exception class with __slots__: nothing to hang it on
         return

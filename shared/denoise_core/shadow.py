@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,8 @@ from denoise_core.types import Passage
 
 LossKind = Literal["quotation", "citation", "fact"]
 AnswerRange: TypeAlias = tuple[LossKind, int, int]
+Supports: TypeAlias = dict[AnswerRange, tuple[str, ...]]
+"""By a part of an answer, the ids of the passages that have it."""
 
 MAX_OPEN_REQUESTS = 1000
 """Requests that wait for their answer, with their texts; the oldest is closed first."""
@@ -65,61 +68,49 @@ class ShadowCall:
         question: The query of the call.
         passages: What it was given, and returned.
         kept_passages: What would be kept of each of ``passages``, in their order.
-        kept_tokens: Tokens of what it would have returned, by estimate.
-        fallback: What went wrong, or None.
+        counts: What a `ShadowRequest` sums up, by its field.
     """
 
     question: str
     passages: tuple[Passage, ...] = field(repr=False)
     kept_passages: tuple[Passage, ...] = field(repr=False)
-    kept_tokens: int
-    fallback: str | None = None
+    counts: Mapping[str, int]
 
     @staticmethod
     def from_result(passages: Sequence[Passage], result: DenoiseResult) -> ShadowCall:
         """The call that was given ``passages`` and would have returned ``result``."""
         texts_by_id: dict[str, list[str]] = {}
-        kept_tokens = 0
         for kept in result.passages:
-            kept_tokens += estimate_tokens(kept.text)
-            source_ids = []
-            for span in kept.source_spans:
-                source_ids.append(span.passage_id)
-            for passage_id in dict.fromkeys(source_ids):
-                texts = texts_by_id.setdefault(passage_id, [])
-                texts.append(kept.text)
+            source_ids = {span.passage_id for span in kept.source_spans}
+            for passage_id in source_ids:
+                passage_texts = texts_by_id.setdefault(passage_id, [])
+                passage_texts.append(kept.text)
         kept_passages = []
+        dropped_count = 0
         for passage in passages:
             texts = texts_by_id.get(passage.id, [])
-            header = ""
-            if texts:
-                header = passage.header
+            header = passage.header if texts else ""
             kept_text = "\n\n".join(texts)
-            kept_passages.append(replace(passage, text=kept_text, header=header))
-        return ShadowCall(
-            result.query,
-            tuple(passages),
-            tuple(kept_passages),
-            kept_tokens,
-            result.fallback,
-        )
+            kept_passage = replace(passage, text=kept_text, header=header)
+            kept_passages.append(kept_passage)
+            is_dropped = bool(passage.text) and not kept_text
+            dropped_count += is_dropped
+        has_failed = result.fallback is not None
+        total_tokens = _count_tokens(passages)
+        kept_tokens = _count_tokens(result.passages)
+        counts = {
+            "calls": 1,
+            "passages": len(passages),
+            "dropped": dropped_count,
+            "tokens": total_tokens,
+            "kept_tokens": kept_tokens,
+            "failures": int(has_failed),
+        }
+        return ShadowCall(result.query, tuple(passages), tuple(kept_passages), counts)
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of what the call was given, by estimate."""
-        token_count = 0
-        for passage in self.passages:
-            token_count += estimate_tokens(passage.text)
-        return token_count
 
-    @property
-    def dropped_count(self) -> int:
-        """Passages of which nothing would be kept."""
-        count = 0
-        for passage, kept in zip(self.passages, self.kept_passages, strict=True):
-            if passage.text and not kept.text:
-                count += 1
-        return count
+def _count_tokens(passages: Iterable[Passage]) -> int:
+    return sum(estimate_tokens(passage.text) for passage in passages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +141,9 @@ class ShadowRequest:
     is_answered: bool = False
     losses: tuple[Loss, ...] = ()
 
-    def to_json(self) -> str:
-        """The request as one line of JSON."""
-        return json.dumps(to_jsonable(self), ensure_ascii=False)
-
     @staticmethod
     def from_json(line: str) -> ShadowRequest:
-        """Read a line of `to_json`.
+        """Read a line that a `ShadowLog` wrote.
 
         Raises:
             InputError: It is no such line.
@@ -190,10 +177,15 @@ class ShadowLog:
     """
 
     def __init__(self, path: str | Path | None = None, *, meter: Any = None) -> None:
-        if path is not None:
-            path = Path(path)
-            _check_writable(path)
         self.path = path
+        if path is not None:
+            try:
+                open(path, "a", encoding="utf-8").close()
+            except OSError as error:
+                raise InputError(
+                    f"path={str(path)!r}: shadow mode cannot write there ({error}); "
+                    "give a file in a folder that exists"
+                ) from error
         self._counters = _create_counters(meter)
         self.forgotten_count = 0
         self._requests: dict[str, ShadowRequest] = {}
@@ -202,21 +194,25 @@ class ShadowLog:
 
     def add_call(self, request_id: str, call: ShadowCall) -> None:
         """Count a call of a request; an answer to earlier calls stays counted."""
-        counts = _count_call(call)
-        self._count(counts)
+        self._count(call.counts)
         with self._lock:
-            request = self._requests.pop(request_id, ShadowRequest(request_id))
+            new_request = ShadowRequest(request_id)
+            request = self._requests.pop(request_id, new_request)
             totals = {}
-            for name, count in counts.items():
-                totals[name] = getattr(request, name) + count
+            for name, count in call.counts.items():
+                previous_count = getattr(request, name)
+                totals[name] = previous_count + count
             self._requests[request_id] = replace(request, **totals)
-            calls = self._open_calls.setdefault(request_id, [])
-            calls.append(call)
+            open_calls = self._open_calls.setdefault(request_id, [])
+            open_calls.append(call)
             if len(self._open_calls) > MAX_OPEN_REQUESTS:
-                oldest_id = next(iter(self._open_calls))
-                del self._open_calls[oldest_id]
-                self._write_line(self._requests[oldest_id])
-            self._forget_oldest()
+                first_id = next(iter(self._open_calls))
+                self._close_request(first_id)
+            if len(self._requests) > MAX_LISTED_REQUESTS:
+                oldest_id = next(iter(self._requests))
+                self._close_request(oldest_id)
+                del self._requests[oldest_id]
+                self.forgotten_count += 1
 
     def add_answer(self, request_id: str, answer: str | None) -> ShadowRequest | None:
         """Compare an answer with what its request would have dropped.
@@ -229,49 +225,53 @@ class ShadowLog:
             The request; None if it has no call, or was closed before.
         """
         with self._lock:
-            calls = list(self._open_calls.get(request_id, ()))
-            request = self._requests.get(request_id)
-        if request is None or not calls:
+            open_calls = self._open_calls.get(request_id, ())
+            calls = list(open_calls)
+        if not calls:
             return None
-        new_losses: tuple[Loss, ...] = ()
+        losses: tuple[Loss, ...] = ()
         if answer is not None:
-            new_losses = find_losses(calls, answer)
-            self._count({"answers": 1, "losses": len(new_losses)})
+            losses = find_losses(calls, answer)
+            answer_counts = {"answers": 1, "losses": len(losses)}
+            self._count(answer_counts)
         with self._lock:
-            request = self._requests.get(request_id, request)
+            request = self._requests.get(request_id)
+            if request is None:
+                return None
             if answer is not None:
-                losses = (*request.losses, *new_losses)
+                losses = (*request.losses, *losses)
                 request = replace(request, is_answered=True, losses=losses)
+                self._requests[request_id] = request
                 self._open_calls.pop(request_id, None)
-            self._requests[request_id] = request
             self._write_line(request)
         return request
 
     def _count(self, counts: Mapping[str, int]) -> None:
         for name, counter in self._counters.items():
-            if counts.get(name):
-                counter.add(counts[name])
+            added_count = counts.get(name)
+            if added_count:
+                counter.add(added_count)
 
-    def _forget_oldest(self) -> None:
-        """Forget the oldest closed request if there are too many."""
-        if len(self._requests) <= MAX_LISTED_REQUESTS:
-            return
-        for request_id in self._requests:
-            if request_id not in self._open_calls:
-                del self._requests[request_id]
-                self.forgotten_count += 1
-                return
+    def _close_request(self, request_id: str) -> None:
+        """Forget the texts of a request, and write what is known of it."""
+        open_calls = self._open_calls.pop(request_id, None)
+        if open_calls:
+            request = self._requests[request_id]
+            self._write_line(request)
 
     def _write_line(self, request: ShadowRequest) -> None:
         if self.path is not None:
             with open(self.path, "a", encoding="utf-8", errors="replace") as file:
-                file.write(request.to_json() + "\n")
+                request_row = to_jsonable(request)
+                line = json.dumps(request_row, ensure_ascii=False)
+                file.write(f"{line}\n")
 
     @property
     def requests(self) -> tuple[ShadowRequest, ...]:
         """The requests it remembers, in the order of their first call."""
         with self._lock:
-            return tuple(self._requests.values())
+            known_requests = self._requests.values()
+            return tuple(known_requests)
 
     def summary(self) -> dict[str, Any]:
         """Tokens and losses of the requests it remembers, see `summarize_requests`.
@@ -297,18 +297,6 @@ def _create_counters(meter: Any) -> dict[str, Any]:
     return counters
 
 
-def _check_writable(path: Path) -> None:
-    """Raise `InputError` unless lines can be appended to this file."""
-    try:
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"path={str(path)!r}: shadow mode cannot write there ({error}); give a file "
-            "in a folder that exists"
-        ) from error
-
-
 def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
     """What an answer takes from passages and would not find in what is kept of them.
 
@@ -319,90 +307,79 @@ def find_losses(calls: Sequence[ShadowCall], answer: str) -> tuple[Loss, ...]:
     >>> find_losses([call], "In 1889.")
     (Loss(kind='fact', start=3, end=7, passage_ids=('a',)),)
     """
-    supported: dict[AnswerRange, tuple[str, ...]] = {}
-    kept: set[AnswerRange] = set()
+    supported: Supports = {}
+    kept: Supports = {}
     for call in calls:
-        supports = _find_supports(call.question, answer, call.passages)
-        if call.passages == call.kept_passages:
-            kept.update(supports)
-            continue
-        supported |= supports
-        kept_supports = _find_supports(call.question, answer, call.kept_passages)
-        for key in kept_supports:
-            kind, _, _ = key
-            if kind != "citation":
-                kept.add(key)
-        kept.update(_kept_citations(answer, call))
+        whole_evidence = (call.passages, supported)
+        kept_evidence = (call.kept_passages, kept)
+        for shown, supports in (whole_evidence, kept_evidence):
+            supports |= _find_quotations(answer, shown)
+            supports |= _find_citations(answer, call.passages, shown)
+            supports |= _find_facts(call.question, answer, shown)
     losses = []
     for answer_range, passage_ids in supported.items():
         if answer_range not in kept:
-            losses.append(Loss(*answer_range, passage_ids))
-    losses.sort(key=lambda loss: (loss.start, loss.end, loss.kind))
+            lost_part = Loss(*answer_range, passage_ids)
+            losses.append(lost_part)
     return tuple(losses)
 
 
-def _kept_citations(answer: str, call: ShadowCall) -> set[AnswerRange]:
-    """Citations of which a passage, and every sentence that they name, is kept.
-
-    Labels count the sentences of ``call.passages``, never of what is kept of them.
-    """
-    kept_texts = {}
-    for passage in call.kept_passages:
-        kept_texts[passage.id] = passage.text
-    evidence = LabelledEvidence(call.passages)
-    kept: set[AnswerRange] = set()
-    for citation in find_citations(answer, call.passages):
-        is_kept = any(kept_texts[passage_id] for passage_id in citation.ids)
-        for name in cited_names(answer[citation.start : citation.end]):
-            for label in named_labels(name):
-                sentence = evidence.sentences.get(label)
-                if sentence is not None:
-                    kept_text = kept_texts[sentence.passage_id]
-                    position = find_words(sentence.text, kept_text)
-                    is_sentence_kept = position is not None
-                    is_kept = is_kept and is_sentence_kept
-        if is_kept:
-            kept.add(("citation", citation.start, citation.end))
-    return kept
-
-
-def _find_supports(
-    question: str, answer: str, passages: Sequence[Passage]
-) -> dict[AnswerRange, tuple[str, ...]]:
-    """What an answer takes from passages, and the ids of those that have it."""
-    supports: dict[AnswerRange, tuple[str, ...]] = {}
+def _find_quotations(answer: str, passages: Sequence[Passage]) -> Supports:
+    """The quotations of an answer, and the ids of the passages that have them."""
+    quotations: Supports = {}
     for quotation in check_quotations(answer, passages):
         if quotation.status != "nowhere":
-            source_ids = []
-            for span in quotation.spans:
-                source_ids.append(span.passage_id)
-            ids = tuple(dict.fromkeys(source_ids))
-            supports["quotation", quotation.start, quotation.end] = ids
-    empty_ids = set()
-    for passage in passages:
-        if not passage.text:
-            empty_ids.add(passage.id)
+            source_ids = [span.passage_id for span in quotation.spans]
+            unique_ids = dict.fromkeys(source_ids)
+            quotations["quotation", quotation.start, quotation.end] = tuple(unique_ids)
+    return quotations
+
+
+def _find_citations(
+    answer: str, passages: Sequence[Passage], shown: Sequence[Passage]
+) -> Supports:
+    """Citations of which a passage, and every sentence that they name, is shown.
+
+    Labels count the sentences of ``passages``, never of what is shown of them.
+    """
+    shown_texts = {passage.id: passage.text for passage in shown}
+    evidence = LabelledEvidence(passages)
+    citations: Supports = {}
     for citation in find_citations(answer, passages):
-        if not empty_ids.issuperset(citation.ids):
-            supports["citation", citation.start, citation.end] = citation.ids
-    facts = _new_facts(question, answer)
-    for passage in passages:
-        source = passage.text_with_header
-        differences = find_differences(answer, source)
-        missing = {(difference.start, difference.end) for difference in differences}
-        for start, end in facts - missing:
-            stating_ids = supports.get(("fact", start, end), ())
-            supports["fact", start, end] = (*stating_ids, passage.id)
-    return supports
+        is_shown = any(shown_texts[passage_id] for passage_id in citation.ids)
+        cited_text = answer[citation.start : citation.end]
+        for name in cited_names(cited_text):
+            for label in named_labels(name):
+                sentence = evidence.sentences.get(label)
+                if sentence is None:
+                    continue
+                shown_text = shown_texts[sentence.passage_id]
+                shown_range = find_words(sentence.text, shown_text)
+                is_shown = is_shown and shown_range is not None
+        if is_shown:
+            citations["citation", citation.start, citation.end] = citation.ids
+    return citations
 
 
-def _new_facts(question: str, answer: str) -> set[tuple[int, int]]:
-    """The facts of an answer that its question does not say already."""
-    facts = {(fact.start, fact.end) for fact in extract_facts(answer)}
+def _find_facts(question: str, answer: str, passages: Sequence[Passage]) -> Supports:
+    """The facts of an answer that its question does not say, and who states them."""
+    stated_facts: Supports = {}
+    answer_facts = extract_facts(answer)
+    facts = {(fact.start, fact.end) for fact in answer_facts}
     if question:
-        differences = find_differences(answer, question)
-        facts &= {(difference.start, difference.end) for difference in differences}
-    return facts
+        facts &= _missing_facts(answer, question)
+    for passage in passages:
+        missing_facts = _missing_facts(answer, passage.text_with_header)
+        for start, end in facts - missing_facts:
+            stating_ids = stated_facts.get(("fact", start, end), ())
+            stated_facts["fact", start, end] = (*stating_ids, passage.id)
+    return stated_facts
+
+
+def _missing_facts(answer: str, source: str) -> set[tuple[int, int]]:
+    """The facts of an answer that the source does not state."""
+    differences = find_differences(answer, source)
+    return {(difference.start, difference.end) for difference in differences}
 
 
 def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
@@ -413,34 +390,16 @@ def summarize_requests(requests: Iterable[ShadowRequest]) -> dict[str, Any]:
         ``tokens``, ``kept_tokens``, and ``losses``: for each request that lost
         something its id and the kinds of its losses with their counts.
     """
-    latest = {}
-    for request in requests:
-        latest[request.request_id] = request
+    latest = {request.request_id: request for request in requests}
     summary: dict[str, Any] = {"requests": len(latest)}
-    answered_count = 0
-    for request in latest.values():
-        answered_count += request.is_answered
-    summary["answered"] = answered_count
+    latest_requests = latest.values()
+    summary["answered"] = sum(request.is_answered for request in latest_requests)
     for name in _SUMMED_FIELDS:
-        name_total = 0
-        for request in latest.values():
-            name_total += getattr(request, name)
-        summary[name] = name_total
-    losses: dict[str, dict[str, int]] = {}
-    for request in latest.values():
-        for loss in request.losses:
-            counts = losses.setdefault(request.request_id, {})
-            counts[loss.kind] = counts.get(loss.kind, 0) + 1
+        summary[name] = sum(getattr(request, name) for request in latest_requests)
+    losses = {}
+    for request_id, request in latest.items():
+        if request.losses:
+            kind_counts = Counter(loss.kind for loss in request.losses)
+            losses[request_id] = dict(kind_counts)
     summary["losses"] = losses
     return summary
-
-
-def _count_call(call: ShadowCall) -> dict[str, int]:
-    return {
-        "calls": 1,
-        "passages": len(call.passages),
-        "dropped": call.dropped_count,
-        "tokens": call.tokens,
-        "kept_tokens": call.kept_tokens,
-        "failures": int(call.fallback is not None),
-    }

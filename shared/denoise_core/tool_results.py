@@ -17,11 +17,15 @@ last lines, which say how many results there are or which page this is, stay too
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
@@ -33,7 +37,7 @@ from denoise_core.text.json_spans import (
     apply_edits,
     object_fields,
 )
-from denoise_core.text.omissions import cut_text, left_out_text
+from denoise_core.text.omissions import cut_text, left_out_text, omission_note
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage
 
@@ -77,6 +81,7 @@ _BLOCK_TYPES = frozenset(
     )
 )
 _BLOCK_TEXT_PATHS = (("text",), ("resource", "text"))
+_MIN_PART_CHARACTERS = 200  # shown of a text between the first and the last
 _QUERY_ARGUMENTS = (
     "query",
     "question",
@@ -96,6 +101,10 @@ Pin: TypeAlias = str | re.Pattern[str] | Callable[[str], bool]
 paragraph. A record is also read as its fields: ``status: failed``."""
 
 
+TextEdits: TypeAlias = dict[int, tuple[str, list[TextEdit]]]
+"""By the number of a text: the id of what is left out of it, and the edits."""
+
+
 @dataclass(frozen=True, slots=True)
 class OmittedText:
     """What one text of a result does not show any more, and the id that recalls it."""
@@ -110,14 +119,6 @@ class ReducedResult:
 
     value: Any
     omitted_texts: tuple[OmittedText, ...] = ()
-
-
-class _NewText(NamedTuple):
-    """What replaces a text, if it is not None, what is omitted, and its length."""
-
-    value: Any
-    omitted: str
-    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class ToolResult:
     passages: tuple[Passage, ...]
     paths: tuple[JsonPath, ...]
     chunked_texts: tuple[ChunkedText, ...]
-    is_pinned: Callable[[str], bool] | None = None
+    is_pinned: Callable[[str], Any] | None = None
 
     @property
     def characters(self) -> int:
@@ -149,24 +150,28 @@ class ToolResult:
         """Return the value with what ``result`` kept of its passages.
 
         Records are whole or left out, and each text that became shorter says what is
-        missing. A text that would not become shorter is unchanged, and a text that a
-        model wrote replaces its source.
+        missing. A text that would not become shorter is unchanged. What a model wrote
+        replaces a text, and no other value.
 
         Args:
             result: The result of denoising ``passages``.
             has_recall: Whether the notes name the id of the omitted text.
         """
         source_spans, rewritten_texts = _kept_by_id(result)
-        new_texts = {}
-        for n, passage in enumerate(self.passages):
-            texts = rewritten_texts.get(passage.id)
-            if texts is None:
-                kept_spans = source_spans.get(passage.id, [])
-                spans = self._kept_spans(n, kept_spans)
-                new_texts[n] = self._cut_text(n, spans, has_recall)
-                continue
-            new_texts[n] = _NewText("\n\n".join(texts), passage.text)
-        return self._replace_texts(new_texts)
+        edits = {}
+        for n, chunked in enumerate(self.chunked_texts):
+            text_id = self.passages[n].id
+            text_spans = source_spans.get(text_id, [])
+            kept_spans = self._kept_spans(n, text_spans)
+            omitted_id = self._omitted_id(n, kept_spans)
+            if text_id not in rewritten_texts:
+                recall_id = omitted_id if has_recall else ""
+                edits[n] = omitted_id, cut_text(chunked, kept_spans, recall_id)
+            elif chunked.source_value is None:
+                new_text = "\n\n".join(rewritten_texts[text_id])
+                whole_edit = TextEdit(0, len(chunked.text), new_text)
+                edits[n] = omitted_id, [whole_edit]
+        return self._apply_edits(edits)
 
     def cap(
         self,
@@ -175,14 +180,14 @@ class ToolResult:
         has_recall: bool = False,
         result: DenoiseResult | None = None,
     ) -> ReducedResult:
-        """Return the value with the head and the tail of each text.
+        """Return the value with its head and its tail.
 
-        Whole records stay where the format has records. A text of which even the rest
-        is too long is cut in the middle, and says that its format is broken there. Of
-        so many texts that their notes alone would fill the limit, the first and last
-        stay, and one note says how many are left out. An object without a list of
-        records and a text with a pinned part are not cut in the middle: they may stay
-        longer than the limit, which is logged once.
+        Of several texts those at both ends stay, as many as fit, and one note says how
+        many between them are left out. A text that is too long itself keeps its first
+        and last records; one of which even those are too long is cut in the middle,
+        with a note there. An object without a list of records and a text with a pinned
+        part are not cut in the middle: they may stay longer than the limit, which is
+        logged once.
 
         Args:
             max_characters: Characters of all texts together, but for the notes.
@@ -192,144 +197,123 @@ class ToolResult:
         """
         if self.characters <= max_characters:
             return ReducedResult(self.value)
-        omitted_numbers = self._texts_to_omit(max_characters)
-        shown_numbers = set(range(len(self.passages)))
-        shown_numbers.difference_update(omitted_numbers)
-        characters = 0
-        for n in shown_numbers:
-            passage = self.passages[n]
-            characters += len(passage.text)
-        new_texts = {}
         source_spans: dict[str, Ranges] = {}
         if result is not None:
             source_spans, _ = _kept_by_id(result)
-        if characters > max_characters:
-            for n in sorted(shown_numbers):
-                limit = max_characters * len(self.passages[n].text) // characters
-                new_texts[n] = self._cap_text(n, limit, has_recall, source_spans)
-        reduced = self._replace_texts(new_texts)
+        limits = self._share_characters(max_characters)
+        list_path = _list_path(self.paths[0])
+        edits = {}
+        omitted_numbers = []
+        for n, chunked in enumerate(self.chunked_texts):
+            limit = limits[n]
+            text_length = len(chunked.text)
+            if limit == text_length:
+                continue
+            pinned_spans = self._pinned_spans(chunked)
+            is_block = _list_path(self.paths[n]) == list_path
+            if limit == 0 and is_block and not pinned_spans:
+                omitted_numbers.append(n)
+                continue
+            whole_text = [(0, text_length)]
+            text_spans = source_spans.get(self.passages[n].id, whole_text)
+            kept_spans = merge_spans(text_spans)
+            omitted_id = self._omitted_id(n, kept_spans, limit, pinned_spans)
+            recall_id = omitted_id if has_recall else ""
+            text_edits = _cap_text(
+                chunked,
+                limit,
+                kept_spans,
+                pinned_spans,
+                recall_id,
+            )
+            edits[n] = omitted_id, text_edits
+        reduced = self._apply_edits(edits)
         if not omitted_numbers:
             return reduced
         return self._omit_texts(reduced, omitted_numbers, has_recall)
 
-    def _cap_text(
-        self, n: int, limit: int, has_recall: bool, source_spans: Mapping[str, Ranges]
-    ) -> _NewText:
-        """Return the n-th text with its head and its tail."""
-        chunked = self.chunked_texts[n]
-        pinned_spans = self._pinned_spans(chunked)
-        whole_text = [(0, len(chunked.text))]
-        kept_spans = merge_spans(source_spans.get(self.passages[n].id, whole_text))
-        spans = _head_and_tail(chunked, limit, kept_spans) + pinned_spans
-        new_text = self._cut_text(n, spans, has_recall)
-        is_too_long = new_text.length > limit + MAX_NOTE_CHARACTERS
-        is_string = chunked.source_value is None
-        recall_id = self.passages[n].id if has_recall else ""
-        middle_edit = _middle_edit(chunked, limit, recall_id)
-        omitted_length = middle_edit.end - middle_edit.start
-        is_shorter = len(middle_edit.replacement) < omitted_length
-        can_cut_middle = is_string and is_shorter and not pinned_spans
-        if can_cut_middle and (is_too_long or not spans):
-            new_value = chunked.apply([middle_edit])
-            return _NewText(new_value, chunked.text)
-        if is_too_long:
-            log_fallback(
-                "ToolResult.cap",
-                "an object without a list, or a text with a pinned part",
-                "a result stayed longer than its limit",
-            )
-        return new_text
+    def _share_characters(self, max_characters: int) -> list[int]:
+        """Return the characters that a cap shows of each text.
 
-    def _texts_to_omit(self, max_characters: int) -> list[int]:
-        """Return the numbers of the texts in the middle that a cap leaves out whole."""
-        count = len(self.passages)
-        if count * MAX_NOTE_CHARACTERS <= max_characters:
-            return []
-        list_path = _block_path(self.paths[0])[:-1]
-        listed_numbers = []
-        listed_characters = 0
-        for n, path in enumerate(self.paths):
-            block_path = _block_path(path)
-            if block_path and block_path[:-1] == list_path:
-                listed_numbers.append(n)
-                listed_characters += len(self.passages[n].text)
-        shown_blocks: set[JsonPath] = set()
-        room = max_characters * listed_characters // self.characters
-        for position in range(len(listed_numbers)):
-            # From both ends inwards: 0, -1, 1, -2 ...
-            index = position // 2
-            if position % 2:
-                index = -1 - index
-            n = listed_numbers[index]
-            length = len(self.passages[n].text)
-            if position < 2:  # the first and the last are cut rather than left out
-                length = min(length, room // 2)
-            if length <= room:
-                room -= length
-                shown_blocks.add(_block_path(self.paths[n]))
-        omitted_numbers = []
-        for n in listed_numbers:
-            is_pinned = bool(self._pinned_spans(self.chunked_texts[n]))
-            if _block_path(self.paths[n]) not in shown_blocks and not is_pinned:
-                omitted_numbers.append(n)
-        return omitted_numbers
+        One half from each end inwards: texts that fit, and a part of the outermost. What
+        is left goes to the first text between them.
+        """
+        lengths = [len(passage.text) for passage in self.passages]
+        last_index = len(lengths) - 1
+        limits = [0] * len(lengths)
+        from_start = range(len(lengths))
+        from_end = from_start[::-1]
+        for indices in (from_start, from_end):
+            room = max_characters // 2
+            for index in indices:
+                length = lengths[index] - limits[index]
+                is_outermost = index in (0, last_index)
+                if length <= room or is_outermost:
+                    shown_length = min(length, room)
+                    limits[index] += shown_length
+                    room -= shown_length
+        rest_length = max_characters - sum(limits) - 2 * MAX_NOTE_CHARACTERS
+        for index, length in enumerate(lengths):
+            if limits[index] < length and rest_length >= _MIN_PART_CHARACTERS:
+                limits[index] = min(length, limits[index] + rest_length)
+                break
+        return limits
 
     def _omit_texts(
         self, reduced: ReducedResult, numbers: Sequence[int], has_recall: bool
     ) -> ReducedResult:
         """Remove the blocks of these texts; the first of them becomes a note."""
         first_number = numbers[0]
-        text_id = self.passages[first_number].id
+        texts = [self.passages[n].text for n in numbers]
+        omitted_id = self._omitted_id(first_number, texts)
+        first_path = self.paths[first_number]
         note = f"{len(numbers)} of {len(self.passages)} texts left out here"
         if has_recall:
-            note += f"; recall({text_id}) returns them"
-        value = _replace_at(reduced.value, self.paths[first_number], f"[{note}]")
-        first_block = _block_path(self.paths[first_number])
-        positions = set()
-        for n in numbers[1:]:
-            block_path = _block_path(self.paths[n])
-            positions.add(block_path[-1])
-        positions.discard(first_block[-1])
-        value = _remove_items(value, first_block[:-1], positions)
-        texts = []
-        for n in numbers:
-            passage = self.passages[n]
-            texts.append(passage.text)
-        joined_texts = "\n\n".join(texts)
-        omitted = OmittedText(text_id, joined_texts)
+            note += f"; recall({omitted_id}) returns them"
+        value = _replace_at(reduced.value, first_path, f"[{note}]")
+        list_path = _list_path(first_path)
+        depth = len(list_path)
+        removed_positions = {self.paths[n][depth] for n in numbers}
+        removed_positions.discard(first_path[depth])
+        blocks = value
+        for key in list_path:
+            blocks = blocks[key]
+        kept_blocks = [
+            block for n, block in enumerate(blocks) if n not in removed_positions
+        ]
+        value = _replace_at(value, list_path, kept_blocks)
+        omitted = OmittedText(omitted_id, "\n\n".join(texts))
         return ReducedResult(value, (*reduced.omitted_texts, omitted))
 
-    def _cut_text(self, n: int, kept_spans: Ranges, has_recall: bool) -> _NewText:
-        """Return the n-th text with what is kept of it."""
-        chunked = self.chunked_texts[n]
-        recall_id = self.passages[n].id if has_recall else ""
-        edits = cut_text(chunked, kept_spans, recall_id)
-        length = len(apply_edits(chunked.text, edits))
-        if not edits:
-            return _NewText(None, "", length)
-        return _NewText(
-            value=chunked.apply(edits),
-            omitted=left_out_text(chunked, edits),
-            length=length,
-        )
+    def _omitted_id(self, n: int, *cut: Any) -> str:
+        """Return an id of what a cut leaves out of the n-th text.
 
-    def _replace_texts(self, new_texts: Mapping[int, _NewText]) -> ReducedResult:
+        It is made from all that decides what that is, so that equal ids mean equal texts
+        in a conversation, whatever the ids of its calls.
+        """
+        source = repr((n, self.passages[n].text, cut))
+        digest = hashlib.sha256(source.encode("utf-8", "backslashreplace"))
+        return digest.hexdigest()[:12]
+
+    def _apply_edits(self, edits: TextEdits) -> ReducedResult:
+        """Return the value with the edits of its texts."""
         value = self.value
         omitted_texts = []
-        for n, new_text in new_texts.items():
-            if new_text.value is None:
+        for n, (omitted_id, text_edits) in edits.items():
+            if not text_edits:
                 continue
-            path = self.paths[n]
-            value = _replace_at(value, path, new_text.value)
-            text_id = self.passages[n].id
-            omitted = OmittedText(text_id, new_text.omitted)
-            omitted_texts.append(omitted)
+            chunked = self.chunked_texts[n]
+            new_text = chunked.apply(text_edits)
+            value = _replace_at(value, self.paths[n], new_text)
+            left_out = left_out_text(chunked, text_edits)
+            omitted_texts.append(OmittedText(omitted_id, left_out))
         return ReducedResult(value, tuple(omitted_texts))
 
     def _kept_spans(self, n: int, source_spans: Ranges) -> Ranges:
         """Return the kept spans of the n-th text, its pins, and its edge lines."""
         chunked = self.chunked_texts[n]
-        kept_spans = self._pinned_spans(chunked) + source_spans
+        pinned_spans = self._pinned_spans(chunked)
+        kept_spans = pinned_spans + source_spans
         if kept_spans:
             return kept_spans + _edge_lines(chunked)
         last_index = len(self.passages) - 1
@@ -338,13 +322,10 @@ class ToolResult:
             return [(0, len(chunked.text))]
         return []
 
-    def pinned_ids(self) -> list[str]:
-        """Return the ids of the passages with a part that must stay."""
-        ids = []
-        for passage, chunked in zip(self.passages, self.chunked_texts, strict=True):
-            if self._pinned_spans(chunked):
-                ids.append(passage.id)
-        return ids
+    @property
+    def has_pin(self) -> bool:
+        """Whether a part of a text must stay."""
+        return any(map(self._pinned_spans, self.chunked_texts))
 
     def _pinned_spans(self, chunked: ChunkedText) -> Ranges:
         if self.is_pinned is None:
@@ -357,8 +338,8 @@ class ToolResult:
         return pinned_spans
 
 
-def read_pin(must_keep: Pin | None) -> Callable[[str], bool] | None:
-    """Return whether a text must be shown, as a function; None if none must.
+def read_pin(must_keep: Pin | None) -> Callable[[str], Any] | None:
+    """Return a function that is true of a text that must be shown; None if none must.
 
     Raises:
         InputError: For an invalid expression, and for a pin of another type.
@@ -372,7 +353,7 @@ def read_pin(must_keep: Pin | None) -> Callable[[str], bool] | None:
             f"must_keep={must_keep!r}: expected a regular expression, such as "
             f"'status: failed' for a field, or a function of a text: {error}"
         ) from error
-    return lambda text: re.search(must_keep, text) is not None
+    return partial(re.search, must_keep)
 
 
 def read_result(
@@ -428,9 +409,10 @@ def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
 
 def _is_block_list(content: Any) -> bool:
     """Whether this is a list of content blocks, without a plain string."""
-    if not isinstance(content, list) or not all(map(_is_typed_object, content)):
+    if not isinstance(content, list):
         return False
-    return not content or _is_content(content)
+    has_blocks_only = all(map(_is_typed_object, content))
+    return has_blocks_only and (not content or _is_content(content))
 
 
 def _is_content(value: Any) -> bool:
@@ -464,32 +446,23 @@ def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
     for path in _BLOCK_TEXT_PATHS:
         value: Any = block
         for key in path:
-            if not isinstance(value, Mapping):
-                value = None
-                break
-            value = value.get(key)
+            value = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(value, str):
             yield path, value
 
 
-def _block_path(path: JsonPath) -> JsonPath:
-    """Return where the block of a text is in its list; () for a text in no list."""
-    for position, key in enumerate(path):
-        if isinstance(key, int):
-            return path[: position + 1]
-    return ()
+def count_characters(content: Any) -> int:
+    """Return the characters of a text, or of the texts in content blocks."""
+    character_count = 0
+    for block in [content] if isinstance(content, str) else content:
+        for _, text in _block_texts(block):
+            character_count += len(text)
+    return character_count
 
 
-def _remove_items(value: Any, list_path: JsonPath, positions: Collection[Any]) -> Any:
-    """Return a copy of a value without these items of the list at ``list_path``."""
-    items = value
-    for key in list_path:
-        items = items[key]
-    kept_items = []
-    for position, item in enumerate(items):
-        if position not in positions:
-            kept_items.append(item)
-    return _replace_at(value, list_path, kept_items)
+def _list_path(path: JsonPath) -> JsonPath:
+    """Return where the list of content blocks is that a text is in."""
+    return tuple(takewhile(lambda key: isinstance(key, str), path))
 
 
 def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
@@ -497,12 +470,8 @@ def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
     if not path:
         return new_value
     key: Any = path[0]
-    copied: Any
-    if isinstance(value, list):
-        copied = list(value)
-    else:
-        copied = dict(value)
     inner_path = path[1:]
+    copied = copy.copy(value)
     copied[key] = _replace_at(value[key], inner_path, new_value)
     return copied
 
@@ -516,8 +485,10 @@ def _kept_by_id(
     for passage in result.passages:
         if passage.is_rewritten:
             source_ids = {span.passage_id for span in passage.source_spans}
-            for passage_id in source_ids | {passage.id}:
-                rewritten_texts.setdefault(passage_id, []).append(passage.text)
+            source_ids.add(passage.id)
+            for passage_id in source_ids:
+                passage_texts = rewritten_texts.setdefault(passage_id, [])
+                passage_texts.append(passage.text)
             continue
         for span in passage.source_spans:
             passage_spans = source_spans.setdefault(span.passage_id, [])
@@ -530,15 +501,11 @@ def _edge_lines(chunked: ChunkedText) -> Ranges:
     has_lines = chunked.text_format in ("text", "entries")
     if not has_lines or len(chunked.chunks) < 3:
         return []
-    text = chunked.text.rstrip()
-    first_line = (0, text.find("\n") + 1)
-    last_line = (text.rfind("\n") + 1, len(chunked.text))
-    edge_lines = []
-    for start, end in (first_line, last_line):
-        line = text[start:end]
-        if _is_edge_line(line):
-            edge_lines.append((start, end))
-    return edge_lines
+    text = chunked.text
+    first_end = text.find("\n") + 1
+    last_start = text.rstrip().rfind("\n") + 1
+    line_spans = [(0, first_end), (last_start, len(text))]
+    return [span for span in line_spans if _is_edge_line(text[slice(*span)])]
 
 
 def _is_edge_line(text: str) -> bool:
@@ -547,24 +514,6 @@ def _is_edge_line(text: str) -> bool:
     is_short = len(line) <= MAX_EDGE_LINE_CHARACTERS
     is_sentence = line[-1:] in ".!?。"
     return is_short and not is_sentence
-
-
-def query_from_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return the query in a tool call's arguments; ``""`` if there is none.
-
-    An argument with a usual name, or else the first one of several words.
-    """
-    usual_texts = []
-    for name in _QUERY_ARGUMENTS:
-        argument = arguments.get(name)
-        if isinstance(argument, str):
-            usual_texts.append(argument)
-    if usual_texts:
-        return next(filter(str.strip, usual_texts), "")
-    for argument in arguments.values():
-        if isinstance(argument, str) and len(argument.split()) > 1:
-            return argument
-    return ""
 
 
 def arguments_text(arguments: Any) -> str:
@@ -579,37 +528,73 @@ def arguments_text(arguments: Any) -> str:
         if isinstance(argument, str):
             texts.append(argument)
         elif argument is not None:
-            json_text = json.dumps(argument, ensure_ascii=False, default=str)
-            texts.append(json_text)
+            texts.append(json.dumps(argument, ensure_ascii=False, default=str))
     return " ".join(texts)
 
 
-def build_query(user_message: str, tool_query: str) -> str:
+def build_query(user_message: str, arguments: Mapping[Any, Any]) -> str:
     """Return the query that a tool's result is denoised for.
 
-    The user's last message, and the query of the call if it adds something.
+    The user's last message, and the search text of the call if it adds something: an
+    argument with a usual name, or the first one of several words. Without a message all
+    arguments: others, such as paths and keys, say little about what is searched.
     """
-    if user_message and tool_query in user_message:
+    search_texts = [arguments.get(name) for name in _QUERY_ARGUMENTS]
+    for argument in arguments.values():
+        if isinstance(argument, str) and len(argument.split()) > 1:
+            search_texts.append(argument)
+    if not user_message:
+        search_texts.append(arguments_text(arguments))
+    search_text = ""
+    for text in search_texts:
+        if isinstance(text, str) and text.strip():
+            search_text = text
+            break
+    if user_message and search_text in user_message:
         return user_message
-    query = f"{user_message}\n{tool_query}"
-    return query.strip()
+    return f"{user_message}\n{search_text}".strip()
+
+
+def _cap_text(
+    chunked: ChunkedText,
+    limit: int,
+    kept_spans: Ranges,
+    pinned_spans: Ranges,
+    recall_id: str,
+) -> list[TextEdit]:
+    """Return the edits that leave the head and the tail of a text, and its pins."""
+    shown_spans = _head_and_tail(chunked, limit, kept_spans)
+    spans = shown_spans + pinned_spans
+    edits = cut_text(chunked, spans, recall_id)
+    shown_text = apply_edits(chunked.text, edits)
+    is_too_long = len(shown_text) > limit + MAX_NOTE_CHARACTERS
+    can_cut_middle = chunked.source_value is None and not pinned_spans
+    if can_cut_middle and (is_too_long or not spans):
+        middle_edit = _middle_edit(chunked, limit, recall_id)
+        omitted_length = middle_edit.end - middle_edit.start
+        if len(middle_edit.replacement) < omitted_length:
+            return [middle_edit]
+    if is_too_long:
+        log_fallback(
+            "ToolResult.cap",
+            "an object without a list, or a text with a pinned part",
+            "a result stayed longer than its limit",
+        )
+    return edits
 
 
 def _head_and_tail(
     chunked: ChunkedText, max_characters: int, kept_spans: Ranges
 ) -> Ranges:
     """Return the first and the last kept chunks that fit into half of the characters."""
-    scored_chunks = chunked.scored_chunks
-    other_length = len(chunked.text)
-    for chunk in scored_chunks:
-        other_length -= chunk.length
-    remaining_characters = max(0, max_characters - other_length)
-    limit = remaining_characters // 2
+    remaining_characters = max_characters - len(chunked.text)
     kept_chunks = []
-    for chunk in scored_chunks:
+    for chunk in chunked.scored_chunks:
+        remaining_characters += chunk.length
         if clip_spans(kept_spans, *chunk.span):
             kept_chunks.append(chunk)
-    spans: Ranges = []
+    limit = remaining_characters // 2
+    spans = []
     for chunks in (kept_chunks, kept_chunks[::-1]):
         length = 0
         for chunk in chunks:
@@ -626,12 +611,7 @@ def _middle_edit(chunked: ChunkedText, max_characters: int, recall_id: str) -> T
     text_length = len(chunked.text)
     tail_start = text_length - half
     omitted_length = tail_start - half
-    note = f"{omitted_length} of {text_length} characters left out here"
-    if recall_id:
-        note += f"; recall({recall_id}) returns the whole text"
-    if chunked.text_format not in ("text", "code", "entries"):
-        format_name = chunked.text_format.upper()
-        note += f"; no complete {format_name}"
+    note = omission_note(text_length, omitted_length, "characters", recall_id)
     return TextEdit(half, tail_start, f"\n[{note}]\n")
 
 

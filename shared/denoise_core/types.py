@@ -87,12 +87,17 @@ class Passage:
     @property
     def source_spans(self) -> tuple[Span, ...]:
         """The input characters of this passage, also when it is untouched."""
-        return self.spans or (Span(self.id, 0, len(self.text)),)
+        if self.spans:
+            return self.spans
+        whole_text = Span(self.id, 0, len(self.text))
+        return (whole_text,)
 
 
 def join_header(header: str, text: str) -> str:
     """A text as scorers read it, in fitting and in use: after its header, if any, and a line break."""
-    return f"{header}\n{text}" if header else text
+    if not header:
+        return text
+    return f"{header}\n{text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +153,10 @@ class Usage:
     ) -> Usage | None:
         """Return the usage that a model reports; None where it reports no numbers."""
         try:
-            counts = int(input_tokens), int(output_tokens)
-            return cls(*counts, cached_tokens=int(cached_tokens or 0))
+            input_count = int(input_tokens)
+            output_count = int(output_tokens)
+            cached_count = int(cached_tokens or 0)
+            return cls(input_count, output_count, cached_tokens=cached_count)
         except (TypeError, ValueError, OverflowError):
             return None
 
@@ -198,9 +205,8 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
     Raises:
         InputError: They are no passages, or two share an id: spans name passages by id.
     """
-    if isinstance(passages, (str, bytes, Passage)) or not isinstance(
-        passages, Iterable
-    ):
+    is_one_value = isinstance(passages, (str, bytes, Passage))
+    if is_one_value or not isinstance(passages, Iterable):
         raise InputError(
             f"passages: expected several Passage objects, got {type_name(passages)}; put it in a list"
         )
@@ -223,12 +229,10 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
 
 def type_name(value: object) -> str:
     """Return the name of the value's class, with its module unless that is a builtin."""
-    kind = type(value)
-    return (
-        kind.__name__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    value_class = type(value)
+    if value_class.__module__ == "builtins":
+        return value_class.__name__
+    return f"{value_class.__module__}.{value_class.__qualname__}"
 
 
 def unique_ids(ids: Sequence[str | None]) -> list[str]:
@@ -237,12 +241,13 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
     >>> unique_ids(["a", None, "a"])
     ['a', 'passage-1', 'a#2']
     """
-    if None not in ids and len(set(ids)) == len(ids):
+    distinct_count = len(set(ids))
+    if None not in ids and distinct_count == len(ids):
         return [i for i in ids if i is not None]
     original_ids = {i for i in ids if i is not None}
-    used_ids: set[str] = set()
+    used_ids = set()
     suffixes: dict[str, int] = {}  # the last one of each id: many repeats stay linear
-    different_ids: list[str] = []
+    different_ids = []
     for position, original_id in enumerate(ids):
         base = f"passage-{position}" if original_id is None else original_id
         name = base

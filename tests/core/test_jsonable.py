@@ -30,19 +30,17 @@ st.register_type_strategy(float, NUMBERS)
 SPANS = st.builds(Span)
 PASSAGES = st.builds(
     Passage,
-    text=st.text(),
-    id=st.text(),
-    score=st.none() | NUMBERS,
+    score=...,
     metadata=st.dictionaries(st.text(), PLAIN_VALUES, max_size=3),
     spans=st.lists(SPANS, max_size=3).map(tuple),
-    header=st.text(),
+    header=...,
 )
 TOKENS = st.integers(0, 10**9)
-QUOTES = st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)
+QUOTES = st.builds(Quote)
 CLAIMS = st.builds(
     ClaimVerdict,
     probability=st.none() | st.floats(0, 1),
-    quotes=QUOTES,
+    quotes=st.lists(QUOTES, max_size=2).map(tuple),
 )
 VERDICTS = st.builds(
     AnswerVerdict, score=st.floats(0, 1), units=st.lists(CLAIMS, max_size=2).map(tuple)
@@ -50,25 +48,15 @@ VERDICTS = st.builds(
 VALUES_OF_CLASS = {
     Span: SPANS,
     Passage: PASSAGES,
-    Keep: st.builds(Keep, span=SPANS, score=NUMBERS),
-    Drop: st.builds(
-        Drop,
-        span=SPANS,
-        reason=st.text(),
-        score=st.none() | NUMBERS,
-    ),
-    Message: st.builds(
-        Message,
-        role=st.sampled_from(["system", "user", "assistant"]),
-        content=st.text(),
-    ),
+    Keep: st.builds(Keep),
+    Drop: st.builds(Drop, score=...),
+    Message: st.builds(Message),
     Usage: st.builds(Usage, TOKENS, TOKENS, st.booleans(), TOKENS),
-    Quote: st.builds(Quote, span=SPANS),
+    Quote: QUOTES,
     ClaimVerdict: CLAIMS,
     AnswerVerdict: VERDICTS,
     Attempt: st.builds(
         Attempt,
-        candidate=st.text(),
         verdict=VERDICTS,
         evidence=st.lists(PASSAGES, max_size=2).map(tuple),
         fields=st.none() | st.dictionaries(st.text(), PLAIN_VALUES, max_size=2),

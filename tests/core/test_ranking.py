@@ -23,10 +23,6 @@ SCORED_TEXTS = st.lists(
 )
 
 
-def spans_of(passages):
-    return [span for passage in passages for span in passage.source_spans]
-
-
 @given(SCORED_TEXTS, st.integers(1, 9), st.sampled_from([0.3, 1, 2]))
 @example([("bad", 0.0), ("best", 2.0), ("good", 1.0)], 2, 3)
 def test_top_n_is_top_n_and_the_laws_hold(scored_texts, top_n, kept_count):
@@ -39,8 +35,8 @@ def test_top_n_is_top_n_and_the_laws_hold(scored_texts, top_n, kept_count):
     top_result = keep_top(result, inputs, top_n, fill=True)
     check_result(inputs, top_result)
     assert len(top_result.passages) == min(top_n, len(inputs))
-    kept_spans = {keep_item.span for keep_item in top_result.kept}
-    assert kept_spans == set(spans_of(top_result.passages))
+    spans = {span for passage in top_result.passages for span in passage.source_spans}
+    assert {keep_item.span for keep_item in top_result.kept} == spans
     ranked = [passage.score for passage in order_by_score(top_result).passages]
     assert ranked == sorted(ranked, reverse=True)
     # The best stay, and not the first.

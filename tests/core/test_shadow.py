@@ -25,7 +25,11 @@ def call_keeping(*kept):
     return ShadowCall.from_result(PASSAGES, DenoiseResult("What is it?", kept))
 
 
-ALL_KINDS = {"quotation", "citation", "fact"}
+def log_request(log, request_id, *answers):
+    """A request with a call that keeps the fruit alone, and these answers."""
+    log.add_call(request_id, call_keeping(FRUIT))
+    for answer in answers:
+        log.add_answer(request_id, answer)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +38,10 @@ ALL_KINDS = {"quotation", "citation", "fact"}
         ('It "was completed in 1889 by".', {"quotation", "fact"}),
         ("It is old [1].", {"citation"}),
         ("It is old [tower].", {"citation"}),
-        ("The tower was completed in 1889 by Gustave Eiffel [1].", ALL_KINDS),
+        (
+            "The tower was completed in 1889 by Gustave Eiffel [1].",
+            {"quotation", "citation", "fact"},
+        ),
         ("In 1889.", {"fact"}),
         ("Gustave Eiffel built it.", {"fact"}),
         ("Bananas are yellow [2].", set()),
@@ -91,27 +98,23 @@ def test_a_joint_text_counts_once_and_for_each_of_its_passages():
         is_rewritten=True,
     )
     call = call_keeping(joint)
-    assert call.dropped_count == 0
-    assert call.kept_tokens == 4
+    assert call.counts["dropped"] == 0
+    assert call.counts["kept_tokens"] == 4
     assert find_losses([call], "In 1889 [1][2].") == ()
 
 
 def test_the_file_has_no_text_and_its_last_line_of_a_request_counts(tmp_path):
     path = tmp_path / "shadow.jsonl"
     log = ShadowLog(path)
-    log.add_call("first", call_keeping(FRUIT))
-    log.add_answer("first", None)
-    log.add_answer("first", "In 1889.")
-    log.add_call("second", call_keeping(FRUIT))
-    log.add_answer("second", "Yellow.")
+    log_request(log, "first", None, "In 1889.")
+    log_request(log, "second", "Yellow.")
     lines = path.read_text("utf-8").splitlines()
     for word in ("1889", "Eiffel", "yellow", "What is it"):
         assert word not in path.read_text("utf-8")
     requests = [ShadowRequest.from_json(line) for line in lines]
     assert {**summarize_requests(requests), "forgotten": 0} == log.summary()
     assert log.summary()["losses"] == {"first": {"fact": 1}}
-    assert log.summary()["requests"] == 2
-    assert log.summary()["answered"] == 2
+    assert log.summary()["requests"] == log.summary()["answered"] == 2
     assert log.add_answer("third", "In 1889.") is None
 
 
@@ -126,7 +129,7 @@ def test_open_and_listed_requests_are_bounded_and_counted(monkeypatch):
     monkeypatch.setattr("denoise_core.shadow.MAX_LISTED_REQUESTS", 5)
     log = ShadowLog()
     for number in range(8):
-        log.add_call(str(number), call_keeping(FRUIT))
+        log_request(log, str(number))
     summary = log.summary()
     assert summary["requests"] == 5
     assert summary["forgotten"] == 3
@@ -160,9 +163,8 @@ def test_an_opentelemetry_meter_counts_what_the_log_counts():
     reader = metrics.export.InMemoryMetricReader()
     meter = metrics.MeterProvider([reader]).get_meter("rag-denoise")
     log = ShadowLog(meter=meter)
-    for request_id, answer in (("first", "In 1889."), ("second", None)):
-        log.add_call(request_id, call_keeping(FRUIT))
-        log.add_answer(request_id, answer)
+    log_request(log, "first", "In 1889.")
+    log_request(log, "second", None)
     counts = {}
     [resource] = reader.get_metrics_data().resource_metrics
     for metric in resource.scope_metrics[0].metrics:
@@ -182,8 +184,7 @@ def test_threads_lose_no_request(tmp_path):
 
     def ask(name):
         for number in range(20):
-            log.add_call(f"{name}-{number}", call_keeping(FRUIT))
-            log.add_answer(f"{name}-{number}", "In 1889.")
+            log_request(log, f"{name}-{number}", "In 1889.")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ask, "abcd"))
@@ -203,8 +204,7 @@ def test_a_request_in_use_is_not_the_first_to_be_forgotten(tmp_path, monkeypatch
         ("c", "Yellow."),
         ("used all day", "Yellow."),
     ]:
-        log.add_call(request_id, call_keeping(FRUIT))
-        log.add_answer(request_id, answer)
+        log_request(log, request_id, answer)
     last_line = path.read_text("utf-8").splitlines()[-1]
     last_request = ShadowRequest.from_json(last_line)
     assert last_request.request_id == "used all day"

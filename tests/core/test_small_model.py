@@ -8,6 +8,7 @@ from small_model import model_folder
 from denoise_core import Message, Passage
 from denoise_core.end import HeadReader, HiddenReader, LocalLLM, ReadingSettings
 from denoise_core.end.fit import fit_heads, fit_probe
+from denoise_core.runtime import fallbacks
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from denoise_lab.controls import with_random_blocks
@@ -75,7 +76,10 @@ def test_it_answers_and_streams_what_it_answers(llm):
     assert "".join(llm.stream(asked)) == reply.text
 
 
-def test_a_selection_that_cannot_be_read_keeps_everything_and_ends(llm, caplog):
+def test_a_selection_that_cannot_be_read_keeps_everything_and_ends(
+    llm, caplog, monkeypatch
+):
+    monkeypatch.setattr(fallbacks, "_counts", {})  # each first one is a warning
     passages = [
         Passage("The tower was built in 1889. It is red.", "a"),
         Passage("Bread is cheap.", "b"),

@@ -22,7 +22,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.end.tool_results import for_tool_results
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.omissions import cut_text
-from denoise_core.tool_results import MAX_NOTE_CHARACTERS, read_result
+from denoise_core.tool_results import MAX_NOTE_CHARACTERS, build_query, read_result
 
 ROWS = [
     {"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3}
@@ -88,10 +88,18 @@ def test_dropped_text_is_removed_and_the_shape_stays(name):
     assert omitted_texts == reduced(value, "Sentence 7 ").omitted_texts
 
 
-def test_a_rewritten_text_replaces_its_source():
-    tool_result = read_result(
-        [{"type": "text", "text": "A. B. C."}, {"type": "image", "url": "x"}]
+def test_equal_ids_of_what_was_dropped_mean_equal_texts():
+    """A conversation holds many results, of which any may be cut twice."""
+    [first], [second], [third] = (
+        reduced(SENTENCES, f"Sentence {n} ").omitted_texts for n in (7, 3, 7)
     )
+    assert first == third
+    assert first.id != second.id
+
+
+def test_a_rewritten_text_replaces_its_source():
+    image = {"type": "image", "url": "x"}
+    tool_result = read_result([{"type": "text", "text": "A. B. C."}, image])
     (source,) = tool_result.passages
     rewritten_passage = Passage(
         "B, in short.", "w", spans=(Span(source.id, 3, 5),), is_rewritten=True
@@ -99,10 +107,8 @@ def test_a_rewritten_text_replaces_its_source():
     result = DenoiseResult(
         "q", (rewritten_passage,), (Drop(Span(source.id, 0, 3), "noise"),)
     )
-    assert tool_result.reduce(result).value == [
-        {"type": "text", "text": "B, in short."},
-        {"type": "image", "url": "x"},
-    ]
+    block = {"type": "text", "text": "B, in short."}
+    assert tool_result.reduce(result).value == [block, image]
 
 
 EVENTS = [
@@ -124,9 +130,18 @@ def test_records_with_a_type_are_records_and_not_content_blocks(key):
     assert len(restored_events) == 2  # and the note
 
 
-@pytest.mark.parametrize("image_type", ["image", "image_url", "resource_link"])
-def test_content_blocks_without_a_text_are_unchanged(image_type):
-    blocks = [{"type": image_type, "data": "aGFyYm91cg==" * 99}] * 4
+@pytest.mark.parametrize(
+    "block",
+    [
+        *(
+            {"type": kind, "data": "aGFyYm91cg==" * 99}
+            for kind in ("image", "image_url", "resource_link")
+        ),
+        {"type": "search_result", "content": [{"type": "text", "text": "It is red."}]},
+    ],
+)
+def test_content_blocks_without_a_text_of_their_own_are_unchanged(block):
+    blocks = [block] * 8
     for value in (blocks, {"content": blocks}, ["", *blocks]):
         tool_result = read_result(value)
         assert tool_result.passages == ()
@@ -187,20 +202,6 @@ def test_bytes_pass_unchanged(given_bytes):
     assert not tool_result.passages
     assert tool_result.reduce(DenoiseResult("q", ())).value == given_bytes
     assert tool_result.cap(1).value == given_bytes
-
-
-def test_search_results_as_content_blocks_are_no_records():
-    blocks = []
-    for number in range(8):
-        content = [{"type": "text", "text": f"Hit {number} is red."}]
-        blocks.append(
-            {
-                "type": "search_result",
-                "source": "s",
-                "content": content,
-            }
-        )
-    assert not read_result(blocks).passages
 
 
 TALL = "the tower of the town is red and tall"
@@ -278,3 +279,20 @@ def test_json_that_was_cut_off_is_not_cut_again():
     result = read_result(json.dumps(rows)[:-30])
     [chunked] = result.chunked_texts
     assert cut_text(chunked, [chunked.scored_chunks[0].span]) == []
+
+
+def test_a_cap_shows_a_part_of_a_long_text_between_short_ones():
+    page = "\n".join(f"Line {n} of the page says something." for n in range(600))
+    blocks = [{"type": "text", "text": t} for t in ("Found 1.", page, "Page 1 of 1.")]
+    capped = read_result(blocks).cap(2000).value
+    shown = sum(len(block["text"]) for block in capped)
+    assert 1500 < shown <= 2200
+    assert "Line 0 of the page" in str(capped)
+
+
+def test_keys_and_paths_of_a_call_are_no_part_of_the_query():
+    arguments = {"path": "/home/bob", "token": "sk-1"}
+    assert build_query("who?", arguments) == "who?"
+    assert build_query("", arguments) == "/home/bob sk-1"
+    assert build_query("who?", {"a": "x", "text": "tall towers"}) == "who?\ntall towers"
+    assert build_query("who?", {"text": "tall towers", "q": "oak"}) == "who?\noak"

@@ -88,7 +88,7 @@ def export_probe(
     Raises:
         ProbeMismatch: The probe belongs to another model.
         InputError: The checkpoint cannot have the probe's scores: a probe on raw states, on
-            the embeddings or on an encoder's pooled states, or a family without a
+            the embeddings or on pooled states, or a family without a
             sequence-classification class.
     """
     scorer = ProbeScorer(model, probe, tokenizer=tokenizer)
@@ -118,7 +118,7 @@ def _check_reading(reader: HiddenReader, probe: Probe) -> None:
         raise InputError(
             f"only a probe on the last token's states normed as the model norms ({norm_kind!r}) can be exported, "
             f"this one reads {reading.pooling!r} states with normalisation {reading.normalisation!r}: fit it with "
-            "ReadingSettings(pooling='last', normalisation=None)"
+            "ReadingSettings(pooling='last')"
         )
     if reading.layer == 0:
         raise InputError("a probe on the embeddings (layer 0) has no block to export")

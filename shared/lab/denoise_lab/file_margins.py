@@ -16,14 +16,13 @@ import numpy as np
 
 from denoise_core.embedded import DefaultScorer
 from denoise_core.end.calibration import calibrate_margins
-from denoise_core.end.selection import ScoreCalibration
+from denoise_core.end.selection import ScoreCalibration, score_distances
 from denoise_core.evaluate.datasets import read_records
-from denoise_core.protocols import Scorer
 from denoise_core.text.documents import DocumentReader
 from denoise_core.types import Passage, Span, join_header
 
 ORDINARY, COMPANY = "ordinary files", "company files"
-PIECE_RISKS = (0.035, 0.05, 0.07, 0.10, 0.20)
+PIECE_RISKS = (0.035, 0.05, 0.06, 0.10, 0.20)
 FLOOR_QUANTILE = 0.01  # of the best scores on ordinary files, which vary most
 DIGITS = 4
 
@@ -61,21 +60,30 @@ def calibrate_pieces(folder: Path) -> ScoreCalibration:
 
 
 def score_pieces(
-    scorer: Scorer, question: FileQuestion
+    scorer: DefaultScorer, question: FileQuestion
 ) -> tuple[np.ndarray, list[bool]]:
-    """Return the scores and labels of the question's pieces that are not blank."""
+    """Return the labels of the question's pieces that are not blank, and scores as ``keep="auto"`` compares them.
+
+    A piece has the best score less its distance (`score_distances`), so that the margins are
+    those of the rule as a whole.
+    """
     passages = []
     for name, text in question.files.items():
         passages.append(Passage(text, name, metadata={"source": name}))
     reader = DocumentReader(passages)
     piece_texts = []
+    documents = []
     labels = []
-    for passage in passages:
+    for number, passage in enumerate(passages):
         for piece in reader.chunks_of(passage):
             if piece.text.strip():
                 piece_texts.append(join_header(piece.context_text, piece.text))
+                documents.append(number)
                 labels.append(_holds_needed_span(question, piece.span))
-    return scorer.score(question.text, piece_texts), labels
+    scores = scorer.score(question.text, piece_texts)
+    has_one_answer = scorer.question_kind(question.text) == "lookup"
+    distances = score_distances(scores, documents, has_one_answer)
+    return (scores.max() - distances).astype(np.float32), labels
 
 
 def _holds_needed_span(question: FileQuestion, span: Span) -> bool:

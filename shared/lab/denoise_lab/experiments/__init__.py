@@ -21,13 +21,10 @@ class BenchmarkOptions(Protocol):
     def seed(self) -> int: ...
 
 
-class FigureReport(Protocol):
+class FigureReport(BenchmarkOptions, Protocol):
     """Where figures go; ``about`` is what a reader of them must know besides."""
 
     about: dict[str, str]
-
-    @property
-    def options(self) -> BenchmarkOptions: ...
 
     def row(
         self,

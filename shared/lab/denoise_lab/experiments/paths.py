@@ -165,7 +165,7 @@ class AnswerPaths:
         lengths = [len(prompt.ids) for prompt in prompts]
         for batch_indices in batch_by_length(lengths, BATCH_TOKENS):
             batch = [prompts[index] for index in batch_indices]
-            pool = pooling_function("last", batch, is_causal=True)
+            pool = pooling_function("last", batch)
             inputs = model_inputs(self.partial_forward, batch, 0)
             states = self.partial_forward.read_layers(inputs, [layer], pool)[layer]
             scores[batch_indices] = states.float().cpu().numpy() @ self.probe

@@ -31,9 +31,9 @@ def report_second_look(
     encoder: SentenceEncoder,
 ) -> None:
     """Report each set, and the half of ``twostep`` on which nothing was chosen if there is data."""
-    data_folder = report.options.data
+    data_folder = report.data
     all_sets = dict(sets)
-    if data_folder is not None and not report.options.quick:
+    if data_folder is not None and not report.quick:
         file_text = (data_folder / "twostep.jsonl").read_text("utf-8")
         records = [json.loads(line) for line in file_text.splitlines()]
         questions = two_step_questions(records)

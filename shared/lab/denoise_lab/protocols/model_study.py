@@ -192,11 +192,10 @@ class ModelStudy:
         """One probe for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
         rows = []
         for layout_name, layout in LAYOUTS.items():
-            if not layout.pair:
-                settings = ReadingSettings(layout=layout, pooling="last")
-                reader = self._make_reader(self.model, settings)
-                figures = self._fit_and_measure(reader, layout_name)
-                rows.append({"prompt": layout_name, **figures})
+            settings = ReadingSettings(layout=layout, pooling="last")
+            reader = self._make_reader(self.model, settings)
+            figures = self._fit_and_measure(reader, layout_name)
+            rows.append({"prompt": layout_name, **figures})
         return rows
 
     def measure_controls(self) -> list[Cells]:
