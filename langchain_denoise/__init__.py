@@ -70,10 +70,9 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "langchain_core":
             raise
-        message = (
+        raise MissingExtra(
             "langchain_core is not installed; run: pip install 'rag-denoise[langchain]'"
-        )
-        raise MissingExtra(message) from error
+        ) from error
     return getattr(module, name)
 
 

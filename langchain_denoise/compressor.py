@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage
+from denoise_core import DenoiseResult, Guard, InputError
 from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.runtime.record import result_summary
 from langchain_denoise.convert.documents import (
@@ -83,8 +83,9 @@ class DenoiseCompressor(
         query: str,
         callbacks: Callbacks | None = None,
     ) -> list[Document]:
-        chain_input: DenoiseInput = {"documents": documents, "query": query}
-        return self.invoke(chain_input, {"callbacks": callbacks})
+        return self.invoke(
+            {"documents": documents, "query": query}, {"callbacks": callbacks}
+        )
 
     @override
     async def acompress_documents(
@@ -93,8 +94,9 @@ class DenoiseCompressor(
         query: str,
         callbacks: Callbacks | None = None,
     ) -> list[Document]:
-        chain_input: DenoiseInput = {"documents": documents, "query": query}
-        return await self.ainvoke(chain_input, {"callbacks": callbacks})
+        return await self.ainvoke(
+            {"documents": documents, "query": query}, {"callbacks": callbacks}
+        )
 
     @override
     def invoke(
@@ -146,16 +148,16 @@ class _CompressorCall(RecordedCall):
         self.callback_run = run
         self.query: str = input["query"]
         self.documents: list[Document] | None = input.get("documents")
-        if self.documents is None:
-            # Imported here: a compressor of documents does not pay for tools' results.
-            from denoise_core.end.tool_results import for_tool_results
-
-            self.passages: tuple[Passage, ...] = tuple(input["texts"])
-            denoiser = for_tool_results(denoiser, self.passages)
-        else:
+        if self.documents is not None:
             self.passages = passages_from_documents(
                 self.documents, settings.header_keys
             )
+        else:
+            # Imported here: a compressor of documents does not pay for tools' results.
+            from denoise_core.end.tool_results import for_tool_results
+
+            self.passages = tuple(input["texts"])
+            denoiser = for_tool_results(denoiser, self.passages)
         self.guard = Guard(
             denoiser,
             on_error="keep" if settings.shadow else settings.on_error,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from langchain_core.callbacks import (
     AsyncParentRunManager,
@@ -83,11 +83,11 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
         call = self._prepare_call(input, run_manager, config, kwargs)
         with limit_concurrency(config.get("max_concurrency")):
             result = call.run()
-        output = call.build_output(result)
+        output: Output = call.build_output(result)
         # Building the record costs time, so it is skipped when nothing listens.
         if result is not None and has_listeners(run_manager):
             emit_record(run_manager, *call.record(result))
-        return cast("Output", output)
+        return output
 
     @cache_signature
     async def _arun_call(
@@ -100,10 +100,10 @@ class RecordedRunnable(RunnableSerializable[Input, Output]):
         call = self._prepare_call(input, run_manager, config, kwargs)
         with limit_concurrency(config.get("max_concurrency")):
             result = await call.arun()
-        output = call.build_output(result)
+        output: Output = call.build_output(result)
         if result is not None and has_listeners(run_manager):
             await aemit_record(run_manager, *call.record(result))
-        return cast("Output", output)
+        return output
 
 
 def emit_record(run: ParentRunManager, inputs: Record, record: Record) -> None:
@@ -111,8 +111,7 @@ def emit_record(run: ParentRunManager, inputs: Record, record: Record) -> None:
 
     The span exists because tracers ignore custom events.
     """
-    child_run = run.get_child()
-    span = child_run.on_chain_start({"name": SPAN_NAME}, inputs, name=SPAN_NAME)
+    span = run.get_child().on_chain_start({"name": SPAN_NAME}, inputs, name=SPAN_NAME)
     span.on_chain_end(record)
     dispatch_custom_event(EVENT_NAME, record)
 

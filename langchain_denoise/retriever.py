@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,22 +13,22 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.config import ensure_config, patch_config
-from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.runnables.config import patch_config
 from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError, Passage
 from denoise_core.errors import ContractViolation
 from denoise_core.runtime.record import RECORD_KEY
-from langchain_denoise.compressor import DenoiseCompressor, DenoiseInput
+from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import (
     HEADER_KEYS,
+    describe_value,
     passages_from_documents,
     read_documents,
 )
 from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.models.bindings import without_bindings
 from langchain_denoise.settings import (
     Denoise,
     PositiveCount,
@@ -103,13 +102,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         call_config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        config = patch_config(
-            ensure_config(call_config), callbacks=run_manager.get_child()
-        )
+        config = patch_config(call_config, callbacks=run_manager.get_child())
         request, arguments = self._split_arguments(kwargs)
-        documents = self.retriever.invoke(query, config, **arguments)
+        retrieved = self.retriever.invoke(query, config, **arguments)
+        documents = read_documents(retrieved, "retriever")
         return self._compressor.invoke(
-            _compressor_input(documents, query), _config_with_settings(config, request)
+            {"documents": documents, "query": query},
+            _config_with_settings(config, request),
         )
 
     @override
@@ -121,13 +120,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         call_config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        config = patch_config(
-            ensure_config(call_config), callbacks=run_manager.get_child()
-        )
+        config = patch_config(call_config, callbacks=run_manager.get_child())
         request, arguments = self._split_arguments(kwargs)
-        documents = await self.retriever.ainvoke(query, config, **arguments)
+        retrieved = await self.retriever.ainvoke(query, config, **arguments)
+        documents = read_documents(retrieved, "retriever")
         return await self._compressor.ainvoke(
-            _compressor_input(documents, query), _config_with_settings(config, request)
+            {"documents": documents, "query": query},
+            _config_with_settings(config, request),
         )
 
     def _split_arguments(
@@ -136,12 +135,11 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         """The settings of this call, and the arguments for the inner retriever.
 
         Raises:
-            InputError: For arguments that the retriever would silently ignore, and for
-                settings that a call cannot change.
+            InputError: For settings that a call cannot change, and for arguments that
+                LangChain would silently leave out.
         """
         request: dict[str, Any] = {}
         arguments: dict[str, Any] = {}
-        ignored = []
         for name, value in kwargs.items():
             if name == "k":
                 if value is not None:
@@ -153,14 +151,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
                     f"{name}: set it on the DenoisingRetriever; a call may change "
                     f"{', '.join(RequestSettings.__annotations__)}"
                 )
-            elif _accepts_argument(self.retriever, name):
-                arguments[name] = value
             else:
-                ignored.append(name)
-        if ignored:
+                arguments[name] = value
+        inner = without_bindings(self.retriever)
+        if arguments and not getattr(inner, "_expects_other_args", True):
             raise InputError(
-                f"{', '.join(ignored)}: {type(self.retriever).__name__} takes no such "
-                "argument with a call, and would silently ignore it; set it on the "
+                f"{', '.join(arguments)}: {type(inner).__name__} takes no argument with "
+                "a call, and LangChain would silently leave it out; set it on the "
                 "retriever itself"
             )
         return request, arguments
@@ -222,23 +219,12 @@ def require_retriever(retriever: Any) -> None:
     Raises:
         InputError: For a vector store, a model, a list.
     """
-    type_name = type(retriever).__name__
-    if isinstance(retriever, BaseLanguageModel):
+    is_model = isinstance(retriever, BaseLanguageModel)
+    if is_model or not isinstance(retriever, Runnable):
         raise InputError(
-            f"retriever: expected a LangChain retriever, got {type_name}, a model; "
-            "is it the other way round?"
+            "retriever: expected a LangChain retriever, got "
+            f"{describe_value(retriever)}; a vector store has as_retriever()"
         )
-    if not isinstance(retriever, Runnable):
-        hint = ""
-        if hasattr(retriever, "as_retriever"):
-            hint = "; pass its as_retriever()"
-        raise InputError(
-            f"retriever: expected a LangChain retriever, got {type_name}{hint}"
-        )
-
-
-def _compressor_input(documents: Any, query: str) -> DenoiseInput:
-    return {"documents": read_documents(documents, "retriever"), "query": query}
 
 
 def _config_with_settings(
@@ -250,22 +236,3 @@ def _config_with_settings(
     request = {**request_settings(config), **settings}
     configurable = {**config.get("configurable", {}), RECORD_KEY: request}
     return {**config, "configurable": configurable}
-
-
-def _accepts_argument(retriever: Any, name: str) -> bool:
-    """Whether ``invoke(query, name=...)`` reaches the search.
-
-    LangChain silently drops the arguments that a retriever does not declare.
-    """
-    while isinstance(retriever, (RunnableBindingBase, DynamicRunnable)):
-        if isinstance(retriever, RunnableBindingBase):
-            retriever = retriever.bound
-        else:
-            retriever = retriever.default
-    if not isinstance(retriever, BaseRetriever):
-        return True
-    signature = inspect.signature(retriever._get_relevant_documents)
-    for parameter in signature.parameters.values():
-        if parameter.name == name or parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            return True
-    return False

@@ -74,8 +74,9 @@ class S2AMessages(RecordedRunnable[Any, list[BaseMessage]]):
             input = [input]
         messages = extract_messages(input) or read_messages(input)
         if messages is None:
-            type_name = type(input).__name__
-            raise InputError(f"expected messages or a prompt, got {type_name}")
+            raise InputError(
+                f"expected messages or a prompt, got {type(input).__name__}"
+            )
         settings = [self.model, self.variant, self.on_error]
         denoiser = self._built.denoiser_for(settings, self._build_denoiser)
         return _MessageCall(messages, denoiser)

@@ -29,7 +29,7 @@ from denoise_core._frameworks import (
     KeepSettings,
     build_s2a_denoiser,
     bundled_denoiser,
-    closest_name,
+    check_names,
     named_chunker,
     scorer_denoiser,
     with_keep_rule,
@@ -101,7 +101,7 @@ class BuiltDenoiser:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BuiltDenoiser)  # settings are equal by their values
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Any:
         return BuiltDenoiser, ()
 
 
@@ -125,7 +125,8 @@ class Denoise(BaseModel):
 
     keep: KeepLike = None
     """END: a fraction of the chunks below 1, or a number of them, or what else
-    `ENDDenoiser` takes; None is the denoiser's own default."""
+    `ENDDenoiser` takes; None is the denoiser's own default. A chunk may be of several
+    documents of one source; ``top_n`` counts documents."""
 
     threshold: float | None = None
     """END: every chunk with at least this score, in the scorer's unit, instead of
@@ -177,23 +178,19 @@ class Denoise(BaseModel):
         """Reject names of no setting, saying the closest one."""
         if not isinstance(values, Mapping):
             return values
-        known_names = set(cls.model_fields)
-        for name, field in cls.model_fields.items():
-            if field.alias is not None:
-                known_names.add(field.alias)
-            if field.alias in values and name in values:
-                both_names = f"{name} and {field.alias}"
-                raise InputError(f"{both_names}: one setting; give {field.alias}")
-        for name in values:
-            if name not in known_names:
-                hint = closest_name(name, known_names)
-                raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
+        aliases = {field.alias or "" for field in cls.model_fields.values()}
+        check_names(cls.__name__, values, aliases.union(cls.model_fields) - {""})
         return values
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        if self.denoiser is not None:
-            require_denoiser(self.denoiser)
+        is_denoiser = isinstance(self.denoiser, Denoiser | None)
+        if isinstance(self.denoiser, type) or not is_denoiser:
+            raise InputError(
+                "denoiser: expected an object with denoise and adenoise, got "
+                f"{describe_value(self.denoiser)}; model= takes a chat model, scorer= "
+                "embeddings"
+            )
         sources = ("denoiser", "model", "scorer")
         set_sources = [name for name in sources if getattr(self, name) is not None]
         if len(set_sources) > 1:
@@ -230,35 +227,20 @@ class Denoise(BaseModel):
             return with_keep_rule(self.denoiser, settings)
         if self.model is None:
             return self._build_end(settings)
-        for name in ("keep", "threshold", "risk"):
-            value = getattr(settings, name)
-            if value is not None:
-                raise InputError(
-                    f"{name}={value!r}: a setting of END; a model decides itself what "
-                    "to keep, within max_tokens"
-                )
         from langchain_denoise.models.chat_llm import as_llm
 
         return build_s2a_denoiser(
-            as_llm(self.model),
-            settings.max_tokens,
-            True,
-            on_error=self.on_error,
-            on_irrelevant=settings.on_irrelevant,
+            as_llm(self.model), settings, has_context=True, on_error=self.on_error
         )
 
     def _keep_settings(self, overrides: Mapping[str, Any]) -> KeepSettings:
         """How much is kept: one way of a request replaces those of the settings."""
-        values: dict[str, Any] = {}
-        for name in KeepSettings._fields:
-            values[name] = getattr(self, name)
+        values = {}
         replaces_amount = not AMOUNT_SETTINGS.isdisjoint(overrides)
-        if replaces_amount:
-            for name in (*AMOUNT_SETTINGS, "risk"):
-                values[name] = None
-        for name in values:
-            if name in overrides:
-                values[name] = overrides[name]
+        for name in KeepSettings._fields:
+            is_replaced = replaces_amount and name != "on_irrelevant"
+            own_value = None if is_replaced else getattr(self, name)
+            values[name] = overrides.get(name, own_value)
         return KeepSettings(**values)
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
@@ -272,20 +254,6 @@ class Denoise(BaseModel):
 
         scorer = as_scorer(self.scorer)
         return scorer_denoiser(scorer, settings, whole_documents, self.top_n)
-
-
-def require_denoiser(denoiser: Any) -> None:
-    """Check that the object is a denoiser.
-
-    Raises:
-        InputError: For anything else; the message says what to write.
-    """
-    if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
-        return
-    raise InputError(
-        "denoiser: expected an object with denoise and adenoise, got "
-        f"{describe_value(denoiser)}; model= takes a chat model, scorer= embeddings"
-    )
 
 
 def request_settings(config: RunnableConfig | None) -> dict[str, Any]:

@@ -46,10 +46,8 @@ class ShadowReport(BaseCallbackHandler):
     ) -> None:
         """Note which request a run belongs to."""
         with self._lock:
-            root_id = run_id
-            if parent_run_id is not None:
-                root_id = self._root_ids.get(parent_run_id, parent_run_id)
-            self._root_ids[run_id] = root_id
+            outer_id = parent_run_id or run_id
+            self._root_ids[run_id] = self._root_ids.get(outer_id, outer_id)
 
     on_retriever_start = on_chain_start
     on_tool_start = on_chain_start
@@ -59,7 +57,7 @@ class ShadowReport(BaseCallbackHandler):
         if not self._close_run(run_id):
             return
         try:
-            answer: str | None = extract_output_claims(outputs, None).text or None
+            answer = extract_output_claims(outputs, None).text or None
         except InputError:  # such as the documents of a compressor that is called alone
             answer = None
         self.log.add_answer(str(run_id), answer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
@@ -55,8 +56,10 @@ def as_mapping(value: Any) -> Any:
     if isinstance(value, BaseModel) and not isinstance(value, framework_types):
         return {name: getattr(value, name) for name in type(value).model_fields}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {name: getattr(value, name) for name in names}
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+        }
     return value
 
 
@@ -66,15 +69,17 @@ def extract_question(chain_input: Any, selector: ValueSelector) -> str:
     A string, the last human message of a prompt or conversation, or the value under one
     of `QUESTION_KEYS`.
     """
-    if callable(selector):
-        return value_text(selector(chain_input), "the question")
-    question = chain_input
-    if selector is not None or not isinstance(chain_input, str):
+    messages = None
+    if selector is None:
         messages = extract_messages(as_mapping(chain_input))
-        if selector is None and messages is not None:
-            question = ConversationTurn.from_messages(messages).question
-        else:
-            question = select_value(chain_input, selector, QUESTION_KEYS, "question")
+    if callable(selector):
+        question = selector(chain_input)
+    elif messages is not None:
+        question = ConversationTurn.from_messages(messages).question
+    elif selector is None and isinstance(chain_input, str):
+        question = chain_input
+    else:
+        question = select_value(chain_input, selector, QUESTION_KEYS, "question")
     return value_text(question, "the question")
 
 
@@ -98,8 +103,11 @@ def extract_evidence(
 ) -> tuple[RetrievedEvidence, ...]:
     """The evidence, from the output or else from the input.
 
-    Documents under one of `EVIDENCE_KEYS`, or what the tools of this turn returned;
-    there may be none.
+    The first of `documents_in_state`, or what the tools of this turn returned; there may
+    be none.
+
+    Raises:
+        InputError: For a value of the selector that is no documents.
     """
     if callable(selector):
         return documents_evidence(selector(chain_input, output))
@@ -108,15 +116,23 @@ def extract_evidence(
         source = output if is_in_output else chain_input
         return documents_evidence(select_value(source, selector, (), "evidence"))
     for source in (as_mapping(output), as_mapping(chain_input)):
-        if not isinstance(source, Mapping):
-            continue
-        key = _first_key(source, EVIDENCE_KEYS)
-        if key is not None:
-            return documents_evidence(source[key])
-        evidence = tools_evidence(extract_messages(source) or ())
-        if evidence:
-            return evidence
+        if isinstance(source, Mapping):
+            messages = extract_messages(source) or ()
+            evidence = documents_in_state(source)[:1] or tools_evidence(messages)
+            if evidence:
+                return evidence
     return ()
+
+
+def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
+    """The documents under each of `EVIDENCE_KEYS`; other values there are left out."""
+    evidence: list[RetrievedEvidence] = []
+    for key in EVIDENCE_KEYS:
+        value = state.get(key)
+        with suppress(ValueError):  # the user's own value of this name
+            if value:
+                evidence += documents_evidence(value)
+    return tuple(evidence)
 
 
 def tools_evidence(
@@ -127,7 +143,7 @@ def tools_evidence(
     The documents of a tool if it kept them, else its text. Of the current turn, or of
     the whole conversation.
     """
-    queries: dict[str, str] = {}
+    queries = {}
     for message in messages:
         if isinstance(message, AIMessage):
             for call in message.tool_calls:
@@ -161,12 +177,12 @@ def tool_output_passages(
         text = "" if documents else str(output.text)
         documents = documents or search_result_documents(output)
         name, text_id = output.name, output.tool_call_id
-    passages = list(passages_from_documents(documents or (), HEADER_KEYS))
+    passages = passages_from_documents(documents or (), HEADER_KEYS)
     if isinstance(text, str) and text.strip():
         text_id = text_id or f"tool-{id_from_text(text)}"
         passage = Passage(text, text_id, metadata={"tool": name}, provenance=author)
-        passages.append(passage)
-    return tuple(passages)
+        passages += (passage,)
+    return passages
 
 
 def search_result_documents(message: ToolMessage) -> list[Document]:
@@ -175,13 +191,12 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
     for block in message.content:
         if not isinstance(block, Mapping) or block.get("type") != "search_result":
             continue
-        content = block.get("content") or ()
+        content = block.get("content") or []
         items = content if isinstance(content, list) else [content]
-        texts = [block_text(item) or "" for item in items]
+        texts = [block_text(item) for item in items]
         metadata = {key: str(block.get(key) or "") for key in ("title", "source")}
         page_content = "\n".join(filter(None, texts))
-        document = Document(page_content=page_content, metadata=metadata)
-        documents.append(document)
+        documents.append(Document(page_content=page_content, metadata=metadata))
     return documents
 
 
@@ -189,16 +204,16 @@ def documents_evidence(evidence: Any) -> tuple[RetrievedEvidence, ...]:
     """Documents, strings, or a single one of either, as evidence; () for none of them.
 
     Raises:
-        InputError: For anything else.
+        InputError: For anything else, such as a dict without ``page_content``.
     """
-    items = [evidence] if isinstance(evidence, (str, Document)) else evidence
+    is_single = isinstance(evidence, (str, Document, Mapping))
+    items = [evidence] if is_single else evidence
     if isinstance(items, Iterable):
         items = [
             Document(page_content=item) if isinstance(item, str) else item
             for item in items
         ]
-    documents = read_documents(items, "evidence")
-    passages = passages_from_documents(documents, HEADER_KEYS)
+    passages = passages_from_documents(read_documents(items, "evidence"), HEADER_KEYS)
     return (RetrievedEvidence(passages),) if passages else ()
 
 
@@ -327,6 +342,7 @@ def value_text(value: Any, name: str) -> str:
     if isinstance(value, BaseMessage):
         return str(value.text)
     if not isinstance(value, str):
-        type_name = type(value).__name__
-        raise InputError(f"{name}: expected a str or a message, got {type_name}")
+        raise InputError(
+            f"{name}: expected a str or a message, got {type(value).__name__}"
+        )
     return value

@@ -7,11 +7,11 @@ user names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic_core import to_jsonable_python
 
 from denoise_core.support.judging import ProviderCitation
@@ -47,12 +47,14 @@ _INCLUDE_RAW_KEYS = {"raw", "parsed", "parsing_error"}
 class ClaimedOutput:
     """What is judged of one output: ``text``, or ``fields`` by name.
 
-    ``citations`` are those of a message's provider.
+    ``citations`` are those of a message's provider. A message with ``tool_calls`` is a
+    step on the way to an answer: nothing of it is judged.
     """
 
     text: str = ""
     fields: Mapping[str, Any] | None = None
     citations: tuple[ProviderCitation, ...] = ()
+    tool_calls: Sequence[Any] = ()
 
 
 def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput:
@@ -92,9 +94,11 @@ def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput
         value = state[key]
         state = as_mapping(value)
     answer = find_answer(state)
-    is_message = isinstance(answer, BaseMessage)
-    citations = message_citations(answer) if is_message else ()
-    return ClaimedOutput(value_text(answer, "the answer"), citations=citations)
+    text = value_text(answer, "the answer")
+    if not isinstance(answer, AIMessage):
+        return ClaimedOutput(text)
+    citations = message_citations(answer)
+    return ClaimedOutput(text, citations=citations, tool_calls=answer.tool_calls)
 
 
 def _fields_output(fields: Mapping[str, Any]) -> ClaimedOutput:

@@ -66,9 +66,8 @@ def read_documents(documents: Any, argument: str = "documents") -> list[Document
         if isinstance(item, dict) and "page_content" in item:
             document_list[position] = Document(**item)
         elif not isinstance(item, Document):
-            hint = ""
-            if isinstance(item, str):
-                hint = "; a text is Document(page_content=text)"
+            is_text = isinstance(item, str)
+            hint = "; a text is Document(page_content=text)" if is_text else ""
             raise InputError(
                 f"{argument}[{position}]: expected a langchain_core Document, "
                 f"got {type(item).__name__}{hint}"
@@ -91,7 +90,7 @@ def restore_documents(
     passages: Sequence[Passage],
     result: DenoiseResult,
     *,
-    scores: bool = True,
+    scores: bool,
 ) -> list[Document]:
     """The documents of a result.
 
@@ -105,12 +104,9 @@ def restore_documents(
         result: What the denoiser returned for the passages.
         scores: False writes no score, because scores differ by query.
     """
-    original_documents: dict[str, Document] = {}
-    original_passages: dict[str, Passage] = {}
-    for passage, document in zip(passages, documents, strict=True):
-        original_documents[passage.id] = document
-        original_passages[passage.id] = passage
-    restored: list[Document] = []
+    original_passages = {passage.id: passage for passage in passages}
+    original_documents = dict(zip(original_passages, documents, strict=True))
+    restored = []
     for kept_passage in result.passages:
         record = passage_record(kept_passage, original_passages, result)
         record = flatten_record(record, scores=scores)
@@ -130,7 +126,7 @@ def restore_documents(
 
 
 def passages_from_documents(
-    documents: Sequence[Document], header_keys: Sequence[str] = ()
+    documents: Sequence[Document], header_keys: Sequence[str]
 ) -> tuple[Passage, ...]:
     """One passage per document, in order; ids are made unique.
 
@@ -170,12 +166,12 @@ def id_from_text(text: Any) -> str | None:
 
 
 def passage_from_document(
-    document: Document, document_id: str, header_keys: Sequence[str] = ()
+    document: Document, document_id: str, header_keys: Sequence[str]
 ) -> Passage:
     """One document as a passage with this id."""
     text = document.page_content
     metadata = dict(document.metadata)
-    header = document_header(metadata, header_keys, text) if header_keys else ""
+    header = document_header(metadata, header_keys, text)
     score: Any = metadata.get(SCORE_KEY)
     has_score = isinstance(score, (int, float)) and not isinstance(score, bool)
     return Passage(
@@ -207,9 +203,9 @@ def document_header(
     return "\n".join(lines)
 
 
-def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
+def flatten_record(record: Mapping[str, Any], *, scores: bool) -> Record:
     """A record as metadata under `RECORD_KEYS`: lists and dicts as JSON, no None."""
-    metadata: Record = {}
+    metadata = {}
     # Without scores, what differs by query is left out, but for a warning.
     hidden_keys = set()
     if not scores:
@@ -217,10 +213,8 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
         if record.get("relevant") is not False:
             hidden_keys |= {"denoise_relevant", "denoise_note"}
     for key in RECORD_KEYS:
-        name = key.removeprefix("denoise_")
-        value = record.get(name)
-        is_hidden = key in hidden_keys
-        if value is None or is_hidden:
+        value = record.get(key.removeprefix("denoise_"))
+        if value is None or key in hidden_keys:
             continue
         if isinstance(value, (list, dict)):
             value = json.dumps(value, ensure_ascii=False)
@@ -242,16 +236,12 @@ def _joint_document(
     first, *other_documents = sources or [{}]
     shared_metadata = {}
     for key, value in first.items():
-        # A score belongs to one document, not to the joint text.
-        if key != SCORE_KEY and all(
-            other.get(key, _ABSENT) == value for other in other_documents
-        ):
+        if all((key, value) in other.items() for other in other_documents):
             shared_metadata[key] = value
+    # A score belongs to one document, not to the joint text.
+    shared_metadata.pop(SCORE_KEY, None)
     metadata = _merge_metadata(shared_metadata, record, score)
     return Document(page_content=passage.text, id=passage.id, metadata=metadata)
-
-
-_ABSENT = object()
 
 
 def _merge_metadata(

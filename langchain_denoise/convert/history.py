@@ -77,8 +77,6 @@ def shown_message(message: BaseMessage) -> BaseMessage:
     if not has_current_view(message):
         return message
     view = message.response_metadata[VIEW_KEY]
-    if view["content"] == message.content:
-        return message
     return message.model_copy(update={"content": view["content"]})
 
 

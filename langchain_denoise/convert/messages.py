@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     HumanMessage,
-    SystemMessage,
     convert_to_messages,
 )
 from langchain_core.runnables import RunnableConfig
@@ -24,11 +22,6 @@ from denoise_core.types import Role
 NOSTREAM = "nostream"
 """LangGraph leaves calls with this tag out of a user's token stream."""
 
-_MESSAGE_TYPES: dict[str, type[BaseMessage]] = {
-    "system": SystemMessage,
-    "user": HumanMessage,
-    "assistant": AIMessage,
-}
 _ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
 
 
@@ -56,7 +49,7 @@ def is_role_pair(item: Any) -> bool:
 
 def to_langchain_messages(messages: Sequence[Message]) -> list[BaseMessage]:
     """The core's messages as LangChain's."""
-    return [_MESSAGE_TYPES[item.role](content=item.content) for item in messages]
+    return convert_to_messages([(item.role, item.content) for item in messages])
 
 
 def to_core_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
@@ -100,8 +93,8 @@ def _read_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
         for annotation in block.get("annotations") or ():
             if annotation["type"] != "citation":
                 continue
-            cited_text = annotation.get("cited_text")
-            if not cited_text:
+            cited_text = annotation.get("cited_text") or ""
+            if not cited_text.strip():  # raises for what is no text
                 continue
             first = annotation.get("start_index") or 0
             last = annotation.get("end_index") or len(block["text"])

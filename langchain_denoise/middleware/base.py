@@ -23,9 +23,6 @@ class ViewMiddleware(AgentMiddleware[Any, Any, Any]):
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request with each message as the model reads it."""
         messages: list[Any] = [shown_message(message) for message in request.messages]
-        pairs = zip(messages, request.messages, strict=True)
-        if all(shown is message for shown, message in pairs):
-            return request
         return request.override(messages=messages)
 
     @override

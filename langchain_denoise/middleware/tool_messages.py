@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -12,22 +14,24 @@ from langchain_core.messages import ToolMessage
 from denoise_core import DenoiseResult
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.record import short_id
+from denoise_core.text.json_spans import load_json
 from denoise_core.text.omissions import omission_note
 from denoise_core.tool_results import (
     EMPTY_RESULT_TEXT,
     OmittedText,
     Pin,
     ToolResult,
+    count_characters,
     read_pin,
     read_result,
 )
 from langchain_denoise.convert.documents import (
     FALLBACK_KEY,
+    id_from_text,
     read_document_list,
     unique_document_ids,
 )
 from langchain_denoise.convert.history import record_on_message, with_view
-from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
 
 CutPlace: TypeAlias = Literal["view", "state"]
@@ -46,25 +50,26 @@ class MessageCut:
         hard_cap: Characters of any message, whatever was kept of it.
     """
 
-    where: CutPlace = "view"
-    has_recall: bool = False
-    must_keep: Pin | None = None
-    hard_cap: int | None = None
+    where: CutPlace
+    has_recall: bool
+    must_keep: Pin | None
+    hard_cap: int
 
     def is_too_long(self, content: Any) -> bool:
         """Whether the content has more characters than any message may have."""
-        return self.hard_cap is not None and _count_characters(content) > self.hard_cap
+        return count_characters(content) > self.hard_cap
 
     def cap_message(self, message: ToolMessage) -> DenoisedMessage:
         """The message with the head and the tail of its content, if that is too long."""
-        if self.hard_cap is None or not self.is_too_long(message.content):
+        if not self.is_too_long(message.content):
             return message, ()
-        name = f"{_result_name(message)}-cap"
-        result = read_result(message.content, name=name, must_keep=self.must_keep)
+        result = read_result(message.content, must_keep=self.must_keep)
         reduced = result.cap(self.hard_cap, has_recall=self.has_recall)
-        record = {"left_out": len(reduced.omitted_texts)}
         changed_message = self.change_message(
-            message, reduced.value, message.artifact, record
+            message,
+            reduced.value,
+            message.artifact,
+            {"left_out": len(reduced.omitted_texts)},
         )
         return changed_message, reduced.omitted_texts
 
@@ -72,11 +77,12 @@ class MessageCut:
         self, message: ToolMessage, content: Any, artifact: Any, record: Record
     ) -> ToolMessage:
         """The message with other content, in the state or for the model alone."""
-        record = {**record, "characters_after": _count_characters(content)}
+        record = {**record, "characters_after": count_characters(content)}
         changed_message = record_on_message(message, record)
         if self.where == "state":
-            update = {"content": content, "artifact": artifact}
-            return changed_message.model_copy(update=update)
+            return changed_message.model_copy(
+                update={"content": content, "artifact": artifact}
+            )
         if content == message.content:
             return changed_message
         return with_view(changed_message, content)
@@ -88,13 +94,6 @@ class ToolText:
 
     message: ToolMessage
     content: ToolResult
-
-    @staticmethod
-    def from_message(message: ToolMessage, cut: MessageCut) -> ToolText:
-        """The texts of a tool's message."""
-        name = _result_name(message)
-        content = read_result(message.content, name=name, must_keep=cut.must_keep)
-        return ToolText(message, content)
 
     @property
     def characters(self) -> int:
@@ -108,7 +107,7 @@ class ToolText:
     def apply_result(self, result: DenoiseResult, cut: MessageCut) -> DenoisedMessage:
         """The message with what the result keeps, and the texts its content lost."""
         reduced = self.content.reduce(result, has_recall=cut.has_recall)
-        if cut.hard_cap is not None and cut.is_too_long(reduced.value):
+        if cut.is_too_long(reduced.value):
             # Cut again, what was kept would count itself instead of the tool's result.
             reduced = self.content.cap(
                 cut.hard_cap, has_recall=cut.has_recall, result=result
@@ -130,12 +129,12 @@ class ToolDocuments:
     """The documents that a tool kept in its artifact, which its content shows."""
 
     message: ToolMessage
-    documents: tuple[Document, ...]
+    documents: Sequence[Document]
 
     @property
     def characters(self) -> int:
         """Characters of the content that shows the documents."""
-        return _count_characters(self.message.content)
+        return count_characters(self.message.content)
 
     def denoise_input(self, query: str) -> Record:
         """The input for `DenoiseCompressor.denoise_texts`."""
@@ -146,40 +145,43 @@ class ToolDocuments:
     ) -> DenoisedMessage:
         """The message with what is kept of each document, in its position.
 
-        A content that does not show the documents' texts, such as their ids alone, is
-        unchanged, and so are the documents.
+        A content that does not show the documents' texts, such as their ids alone, or
+        shows them in JSON, is unchanged, and so are the documents.
         """
+        message = self.message
         shown_documents = self._shown_documents(kept_documents, cut.must_keep)
+        new_texts = [
+            None if document is None else document.page_content
+            for document in shown_documents
+        ]
+        originals = [document.page_content for document in self.documents]
+        omitted_texts = [
+            before
+            for before, after in zip(originals, new_texts, strict=True)
+            if before != after
+        ]
+        content: Any = message.content
+        artifact = message.artifact
+        omitted: tuple[OmittedText, ...] = ()
+        if omitted_texts:
+            omitted_text = "\n\n".join(omitted_texts)
+            omitted_id = str(id_from_text(omitted_text))
+            recall_id = omitted_id if cut.has_recall else ""
+            short_content = _shorten_content(content, originals, new_texts, recall_id)
+            if len(short_content) < len(content):
+                content = short_content
+                artifact = [item for item in shown_documents if item is not None]
+                omitted = (OmittedText(omitted_id, omitted_text),)
+        if cut.is_too_long(content):
+            return cut.cap_message(message)
         fallbacks = [document.metadata.get(FALLBACK_KEY) for document in kept_documents]
         record: Record = {
             "given": len(self.documents),
-            "kept": len(self.documents),
+            "kept": len(artifact),
             "fallback": next(filter(None, fallbacks), None),
             "characters_before": self.characters,
         }
-        name = f"{_result_name(self.message)}1"
-        omitted_texts = []
-        for document, shown in zip(self.documents, shown_documents, strict=True):
-            if shown is None or shown.page_content != document.page_content:
-                omitted_texts.append(document.page_content)
-        recall_id = name if cut.has_recall else ""
-        content = None
-        if omitted_texts:
-            content = self._shorten_content(
-                shown_documents, len(omitted_texts), recall_id
-            )
-        if cut.is_too_long(self.message.content if content is None else content):
-            return cut.cap_message(self.message)
-        message = self.message
-        if content is None or len(content) >= self.characters:
-            unchanged = cut.change_message(
-                message, message.content, message.artifact, record
-            )
-            return unchanged, ()
-        artifact = [document for document in shown_documents if document is not None]
-        record["kept"] = len(artifact)
-        shortened = cut.change_message(message, content, artifact, record)
-        return shortened, (OmittedText(name, "\n\n".join(omitted_texts)),)
+        return cut.change_message(message, content, artifact, record), omitted
 
     def _shown_documents(
         self, kept_documents: Sequence[Document], must_keep: Pin | None
@@ -188,49 +190,27 @@ class ToolDocuments:
 
         All documents are kept when one text was rewritten from several.
         """
-        kept_by_id: dict[str, Document] = {}
+        kept_by_id = {}
         for document in kept_documents:
             origin = document.metadata.get("denoise_origin", document.id)
             kept_by_id[short_id(str(origin))] = document
         is_pinned = read_pin(must_keep)
-        shown_documents: list[Document | None] = []
-        document_ids = unique_document_ids(self.documents)
-        for document_id, document in zip(document_ids, self.documents, strict=True):
+        shown_documents = []
+        for document_id, document in zip(
+            unique_document_ids(self.documents), self.documents, strict=True
+        ):
             shown = kept_by_id.pop(short_id(document_id), None)
             if is_pinned is not None and is_pinned(document.page_content):
                 shown = document
             shown_documents.append(shown)
         if kept_by_id:
-            problem = "a text was rewritten from several documents of a tool"
-            log_fallback("DenoiseToolResults", problem, "the input was kept as it is")
+            log_fallback(
+                "DenoiseToolResults",
+                "a text was rewritten from several documents of a tool",
+                "the input was kept as it is",
+            )
             return list(self.documents)
         return shown_documents
-
-    def _shorten_content(
-        self, shown_documents: Sequence[Document | None], changed: int, recall_id: str
-    ) -> str | None:
-        """The content with the shown texts and a note; None if it has other texts.
-
-        Args:
-            shown_documents: What is kept of each document.
-            changed: How many documents were dropped or shortened.
-            recall_id: The id in the note, or "".
-        """
-        originals = [document.page_content for document in self.documents]
-        new_texts = []
-        for document in shown_documents:
-            new_texts.append(None if document is None else document.page_content)
-        content = replace_texts(str(self.message.content), originals, new_texts)
-        if content is None:
-            return None
-        dropped = new_texts.count(None)
-        note = omission_note(len(originals), dropped, "documents", recall_id)
-        if changed > dropped:
-            note += f"; {changed - dropped} shortened"
-        note = f"[{note}]"
-        if dropped == len(originals):
-            note = f"{EMPTY_RESULT_TEXT}\n{note}"
-        return f"{content}\n\n{note}".lstrip("\n")
 
 
 def parse_tool_message(
@@ -241,50 +221,111 @@ def parse_tool_message(
     if documents is not None:
         # Only a content that is one text can be cut: others cost no call.
         is_text = isinstance(message.content, str)
-        return ToolDocuments(message, tuple(documents)) if is_text else None
-    text = ToolText.from_message(message, cut)
-    return text if text.content.passages else None
+        return ToolDocuments(message, documents) if is_text else None
+    content = read_result(message.content, must_keep=cut.must_keep)
+    return ToolText(message, content) if content.passages else None
+
+
+def _shorten_content(
+    content: str,
+    originals: Sequence[str],
+    new_texts: Sequence[str | None],
+    recall_id: str,
+) -> str:
+    """The content with the new texts and a note; unchanged if it has other texts.
+
+    Args:
+        content: What a tool returned.
+        originals: The texts of its documents.
+        new_texts: What is kept of each; None for one that was dropped.
+        recall_id: The id in the note, or "".
+    """
+    new_content = None
+    if not isinstance(load_json(content), dict | list):
+        new_content = replace_texts(content, originals, new_texts)
+    if new_content is None:
+        log_fallback(
+            "DenoiseToolResults",
+            "its content may show words of one document with another",
+            "a result with documents was kept as it is",
+        )
+        return content
+    dropped = new_texts.count(None)
+    shortened = sum(map(operator.ne, originals, new_texts)) - dropped
+    note = omission_note(len(originals), dropped, "documents", recall_id)
+    if shortened:
+        note += f"; {shortened} shortened"
+    note = f"[{note}]"
+    if dropped == len(originals):
+        note = f"{EMPTY_RESULT_TEXT}\n{note}"
+    return "\n\n".join((new_content.rstrip("\n"), note)).lstrip("\n")
 
 
 def replace_texts(
     content: str, originals: Sequence[str], replacements: Sequence[str | None]
 ) -> str | None:
-    r"""``content`` with each original replaced; None removes it with its heading.
+    r"""``content`` with each original replaced; None removes it, heading and trailer too.
 
     Originals are searched one after the other. None if one is missing, as in a content
-    that shows the documents in another order.
+    that shows the documents in another order, if one is in a heading too, or if it is
+    unknown to which of two neighbours, or to which empty text, the words between belong.
 
     >>> content = "1: aa\n2: bb\n3: cc\n"
     >>> replace_texts(content, ["aa", "bb", "cc"], ["a", None, "cc"])
     '1: a\n3: cc\n'
     """
-    new_content = ""
+    gaps = []
     end = 0
-    for original, replacement in zip(originals, replacements, strict=True):
+    for original in originals:
         start = content.find(original, end)
         if start < 0:
             return None
-        heading = content[end:start]
-        if replacement is not None:
-            new_content += heading + replacement
-        elif not end:
-            # What is before the first heading belongs to all documents.
-            paragraph_end = heading.rfind("\n\n") + 1
-            new_content += heading[:paragraph_end].rstrip()
+        gaps.append(content[end:start])
         end = start + len(original)
-    new_content += content[end:]
-    is_first_dropped = not replacements or replacements[0] is None
-    return new_content.lstrip("\n") if is_first_dropped else new_content
+    gaps.append(content[end:])
+    gap_text = "\n".join(gaps)
+    has_words = any(map(str.isalnum, gap_text))
+    if has_words and any(original in gap_text for original in originals):
+        return None
+    trailer_length = _trailer_length(gaps) if None in replacements else 0
+    if trailer_length is None:
+        return None
+    heading, *next_gaps = gaps
+    new_content = ""
+    if None in replacements[:1]:
+        # Paragraphs before the first heading belong to all documents.
+        next_heading = next_gaps[0][trailer_length:].lstrip("\n -=*")
+        paragraphs = heading.split("\n\n")
+        new_content = "\n\n".join(paragraphs[: -1 - next_heading.count("\n\n")])
+    for gap, text in zip(next_gaps, replacements, strict=True):
+        if text is not None:
+            new_content += heading + text + gap[:trailer_length]
+        heading = gap[trailer_length:]
+    return new_content + heading
 
 
-def _result_name(message: ToolMessage) -> str:
-    """A short name of the message's result, from which its recall ids are made."""
-    return str(message.tool_call_id)[-8:] or "result"
+def _trailer_length(gaps: Sequence[str]) -> int | None:
+    """How much of what is after a text belongs to it; the rest is the next one's heading.
 
-
-def _count_characters(content: Any) -> int:
-    """Characters of the text blocks."""
-    characters = 0
-    for block in [content] if isinstance(content, str) else content:
-        characters += len(block_text(block) or "")
-    return characters
+    A tool shows all documents alike: without words before the first text none has a
+    heading, and without words after the last one none has a trailer. None if words
+    between two texts may be of either.
+    """
+    before, *between, after = gaps
+    has_headings = before.strip()
+    trailer = after.rstrip()
+    if (
+        has_headings
+        and between
+        and all(gap.startswith(f"{trailer}\n") for gap in between)
+    ):
+        return len(trailer)
+    if not any(map(str.isalnum, "".join(between))):
+        return 0
+    # Without headings, equal words such as "<hr>" separate the texts.
+    if not trailer and (has_headings or len(set(between)) == 1):
+        return 0
+    # A second paragraph after the last text may belong to all.
+    if has_headings or not trailer or "\n\n" in trailer.strip():
+        return None
+    return sys.maxsize

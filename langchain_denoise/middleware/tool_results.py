@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NotRequired, TypeAlias, get_args
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from langchain.agents.middleware import AgentState, ModelRequest
 from langchain.agents.middleware.types import ToolCallRequest
@@ -18,17 +19,21 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import DenoiseResult, InputError, Passage
-from denoise_core._frameworks import closest_name
+from denoise_core._frameworks import (
+    check_characters,
+    check_choice,
+    check_names,
+    read_names,
+)
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.shadow import ShadowCall
 from denoise_core.tool_results import (
     MIN_CHARACTERS,
     OMITTED_STATE_KEY,
     RECALL_TOOL,
-    OmittedText,
     Pin,
     build_query,
-    query_from_arguments,
+    count_characters,
     read_pin,
     recall_text,
 )
@@ -38,6 +43,7 @@ from langchain_denoise.convert.chain_values import (
     as_mapping,
     extract_messages,
 )
+from langchain_denoise.convert.documents import read_document_list
 from langchain_denoise.convert.history import shown_message
 from langchain_denoise.convert.messages import ConversationTurn
 from langchain_denoise.middleware.base import ViewMiddleware
@@ -48,13 +54,12 @@ from langchain_denoise.middleware.tool_messages import (
     ToolText,
     parse_tool_message,
 )
+from langchain_denoise.observe import Record
 from langchain_denoise.settings import DenoiserLike
 from langchain_denoise.shadow import report_call
 
 ToolReturn: TypeAlias = ToolMessage | Command[Any]
 ToolContent: TypeAlias = ToolText | ToolDocuments
-ToolHandler: TypeAlias = Callable[[ToolCallRequest], ToolReturn]
-AsyncToolHandler: TypeAlias = Callable[[ToolCallRequest], Awaitable[ToolReturn]]
 
 
 class RecallState(AgentState[Any]):
@@ -74,7 +79,8 @@ class DenoiseToolResults(ViewMiddleware):
 
     The agent's state keeps what the tool returned, and the model reads the short form
     (``where="view"``). ``where="state"`` stores the short form instead, with the
-    documents cut in the artifact: the state is smaller, and nothing can be undone.
+    documents cut in the artifact: the state is smaller, and nothing can be undone. What
+    a tool returns to the user (``return_direct=True``) stays whole.
     Either way a result is cut once, so that the prompt's prefix stays the same and a
     provider's prompt cache holds.
 
@@ -106,8 +112,10 @@ class DenoiseToolResults(ViewMiddleware):
             denoiser: What denoises.
             tools: Names of the tools to denoise; None are those that return documents.
             min_characters: A shorter result passes unchanged.
-            hard_cap: Characters that any tool's result may have, named or not. A longer
-                one keeps its head and its tail, and says what is missing.
+            hard_cap: Characters of text that any tool's result may have, named or not. A
+                longer one keeps its head and its tail, and says what is missing. Content
+                blocks that are no text, such as JSON and images, stay whole, which is
+                logged.
             must_keep: What is always shown: a regular expression, such as
                 ``"status: failed"`` for a field of a record, or a function of the text
                 of a record, paragraph or document.
@@ -118,69 +126,55 @@ class DenoiseToolResults(ViewMiddleware):
             settings: Those of `DenoiseCompressor`.
         """
         super().__init__()
-        names = None if tools is None else list(tools)
-        if isinstance(tools, str) or not all(
-            isinstance(item, str) for item in names or ()
-        ):
-            raise InputError(f"tools={tools!r}: expected a list of tools' names")
-        self.tool_names = None if names is None else frozenset(names)
-        self.is_shadow = bool(settings.pop("shadow", False))
+        self.tool_names = None if tools is None else read_names("tools", tools)
+        self.is_shadow = settings.pop("shadow", False)
         if self.is_shadow:
             # Messages are compared whole, so the compressor does the cutting.
             settings |= {"on_error": "keep", "on_empty": "drop"}
         self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
-        self.recall = recall
-        if where not in get_args(CutPlace):
-            raise InputError(f"where={where!r}: expected 'view' or 'state'")
-        for setting, value in (
-            ("min_characters", min_characters),
-            ("hard_cap", hard_cap),
-        ):
-            is_count = isinstance(value, int) and value >= 0
-            if value is not None and not is_count:
-                raise InputError(
-                    f"{setting}={value!r}: expected a number of characters"
-                )
+        self.recall = recall and not self.is_shadow
+        check_choice("where", where, "view", "state")
+        check_characters("min_characters", min_characters)
+        if hard_cap is None:
+            hard_cap = sys.maxsize
+        check_characters("hard_cap", hard_cap)
         read_pin(must_keep)
         self.min_characters = min_characters
         self.cut = MessageCut(where, recall, must_keep, hard_cap)
-        if recall and not self.is_shadow:
-            self.tools = [_recall]
+        if self.recall:
+            self.tools = [_recall_tool]
             self.state_schema = RecallState
-        self._has_checked_names = tools is None
+        self._has_checked_names = False
 
     @override
     def wrap_tool_call(
-        self, request: ToolCallRequest, handler: ToolHandler
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolReturn],
     ) -> ToolReturn:
         tool_return = handler(request)
-        contents = self._select_contents(_tool_messages(tool_return), request)
-        query = _search_query(request)
-        results = []
-        for content in contents:
-            text_input = content.denoise_input(query)
-            results.append(self.compressor.denoise_texts(text_input))
-        return self._finish(tool_return, contents, results, query)
+        contents, inputs = self._select_contents(tool_return, request)
+        results = [self.compressor.denoise_texts(item) for item in inputs]
+        return self._finish(tool_return, contents, results, request)
 
     @override
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: AsyncToolHandler
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolReturn]],
     ) -> ToolReturn:
         tool_return = await handler(request)
-        contents = self._select_contents(_tool_messages(tool_return), request)
-        query = _search_query(request)
-        results = []
-        for content in contents:
-            text_input = content.denoise_input(query)
-            results.append(await self.compressor.adenoise_texts(text_input))
-        return self._finish(tool_return, contents, results, query)
+        contents, inputs = self._select_contents(tool_return, request)
+        results = [await self.compressor.adenoise_texts(item) for item in inputs]
+        return self._finish(tool_return, contents, results, request)
 
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request with the short form of each result.
 
         Raises:
-            InputError: At the first request, for a name that no tool of the agent has.
+            InputError: At the first request, for a name that no tool of the agent has,
+                and for a tool of the agent that is called as the one for ``recall=True``.
         """
         self._check_names(request)
         return super().change_request(request)
@@ -189,53 +183,61 @@ class DenoiseToolResults(ViewMiddleware):
         if self._has_checked_names:
             return
         # What is no `BaseTool` runs at the model's provider, and its results are not seen.
-        tools = [item for item in request.tools if isinstance(item, BaseTool)]
-        agent_names = [agent_tool.name for agent_tool in tools]
-        unknown_names = sorted((self.tool_names or frozenset()).difference(agent_names))
-        if unknown_names:
-            hint = closest_name(unknown_names[0], agent_names)
-            listing = ", ".join(sorted(agent_names)) or "no tools"
-            raise InputError(f"tools={unknown_names}: the agent has {listing}{hint}")
+        tools_by_name = {
+            item.name: item for item in request.tools if isinstance(item, BaseTool)
+        }
+        check_names("tools of the agent", self.tool_names or (), tools_by_name)
+        # Middleware may have replaced ours by a copy, which has its function.
+        recall_tool = tools_by_name.get(RECALL_TOOL, _recall_tool)
+        if self.recall and getattr(recall_tool, "func", None) is not _recall:
+            raise InputError(
+                f"recall=True: the agent has its own tool {RECALL_TOOL!r}, which hides "
+                "the one that returns what was left out; rename it, or set recall=False"
+            )
         self._has_checked_names = True
 
     def _select_contents(
-        self, messages: Sequence[ToolMessage], request: ToolCallRequest
-    ) -> list[ToolContent]:
-        """The texts and documents of the messages that are to be denoised.
+        self, tool_return: ToolReturn, request: ToolCallRequest
+    ) -> tuple[list[ToolContent], list[Record]]:
+        """What is to be denoised of a tool's messages, and the compressor's inputs.
 
         All texts of one call count together.
         """
+        name = request.tool_call["name"]
         contents: list[ToolContent] = []
-        for message in messages:
-            if message.status != "error" and message.name != RECALL_TOOL:
+        for message in self._read_messages(tool_return, request):
+            if message.status != "error":
                 content = parse_tool_message(message, self.cut)
                 if content is not None:
                     contents.append(content)
+                elif name in (self.tool_names or ()) or read_document_list(
+                    message.artifact
+                ):
+                    self._log_blocks(message.content, self.min_characters)
         if sum(content.characters for content in contents) < self.min_characters:
-            return []
-        name = request.tool_call["name"]
-        if self.tool_names is not None:
-            return contents if name in self.tool_names else []
-        documents: list[ToolContent] = []
-        for content in contents:
-            if isinstance(content, ToolDocuments):
-                documents.append(content)
-        if len(documents) < len(contents):
-            # Nothing says that the text of a tool answers a search: it may be a file, a
-            # command's output or a translation, of which every line counts.
-            log_fallback(
-                self.name,
-                f"{name} gave long text and is not named in tools",
-                f"it passes as it is; tools=[{name!r}] cuts it by the user's question",
-            )
-        return documents
+            contents = []
+        if self.tool_names is None:
+            documents = [item for item in contents if isinstance(item, ToolDocuments)]
+            if len(documents) < len(contents):
+                # Nothing says that the text of a tool answers a search: it may be a
+                # file, a command's output or a translation, of which every line counts.
+                log_fallback(
+                    self.name,
+                    f"{name} gave long text and is not named in tools",
+                    f"it passes as it is; tools=[{name!r}] cuts it by the user's question",
+                )
+            contents = list(documents)
+        elif name not in self.tool_names:
+            contents = []
+        query = _search_query(request)
+        return contents, [content.denoise_input(query) for content in contents]
 
     def _finish(
         self,
         tool_return: ToolReturn,
         contents: Sequence[ToolContent],
         results: Sequence[Any],
-        query: str,
+        request: ToolCallRequest,
     ) -> ToolReturn:
         """What the tool returned, with shorter messages; with recall, their omissions.
 
@@ -243,41 +245,84 @@ class DenoiseToolResults(ViewMiddleware):
         """
         new_messages: dict[int, ToolMessage] = {}
         omitted_texts: dict[str, str] = {}
-        pairs = {id(content.message): n for n, content in enumerate(contents)}
-        messages = _tool_messages(tool_return)
+        messages = self._read_messages(tool_return, request)
+        denoised_messages = {
+            id(content.message): content.apply_result(result, self.cut)
+            for content, result in zip(contents, results, strict=True)
+        }
         for message in messages:
-            omitted: tuple[OmittedText, ...] = ()
-            if id(message) in pairs:
-                n = pairs[id(message)]
-                shortened, omitted = contents[n].apply_result(results[n], self.cut)
-                new_messages[id(message)] = shortened
-            elif message.name != RECALL_TOOL:
-                new_messages[id(message)], omitted = self.cut.cap_message(message)
+            denoised_message = denoised_messages.get(id(message))
+            shortened, omitted = denoised_message or self.cut.cap_message(message)
+            new_messages[id(message)] = shortened
+            self._log_blocks(shown_message(shortened).content, self.cut.hard_cap)
             omitted_texts.update((item.id, item.text) for item in omitted)
         if self.is_shadow:
-            report_messages(query, messages, new_messages)
+            report_messages(_search_query(request), messages, new_messages)
             return tool_return
-        update: dict[str, Any] = {}
+        update: Record = {}
         if self.recall and omitted_texts:
             update[OMITTED_STATE_KEY] = omitted_texts
-        if isinstance(tool_return, ToolMessage):
-            message = new_messages.get(id(tool_return), tool_return)
-            if not update:
-                return message
-            return Command(update={MESSAGES_KEY: [message], **update})
-        if not isinstance(tool_return.update, Mapping) or not new_messages:
-            return tool_return
-        changed_messages = []
-        for message in tool_return.update[MESSAGES_KEY]:
-            changed_messages.append(new_messages.get(id(message), message))
-        update = {**tool_return.update, MESSAGES_KEY: changed_messages, **update}
-        return replace(tool_return, update=update)
+        return _with_messages(tool_return, new_messages, update)
+
+    def _log_blocks(self, content: Any, max_characters: int) -> None:
+        """Log that a content has blocks that are longer than this and no text."""
+        if isinstance(content, str):
+            return
+        characters = sum(
+            len(str(block)) for block in content if not count_characters([block])
+        )
+        if characters > max_characters:
+            log_fallback(
+                self.name,
+                "its content blocks have more than text",
+                "a result stayed longer than its limit",
+            )
+
+    def _read_messages(
+        self, tool_return: ToolReturn, request: ToolCallRequest
+    ) -> list[ToolMessage]:
+        """The tool messages in what a tool returned; a command may hold several.
+
+        What is recalled is none of them, nor is what the user reads in the state: both
+        stay whole.
+        """
+        messages: Any = [tool_return]
+        if isinstance(tool_return, Command):
+            update = tool_return.update
+            messages = update.get(MESSAGES_KEY) if isinstance(update, Mapping) else None
+        is_recalled = self.recall and request.tool_call["name"] == RECALL_TOOL
+        is_for_user = self.cut.where == "state" and getattr(
+            request.tool, "return_direct", False
+        )
+        if is_recalled or is_for_user or not isinstance(messages, list):
+            return []
+        return [message for message in messages if isinstance(message, ToolMessage)]
 
 
-@tool(RECALL_TOOL)
+def _with_messages(
+    tool_return: ToolReturn, new_messages: Mapping[int, ToolMessage], update: Record
+) -> ToolReturn:
+    """What the tool returned with other messages, and with this in the state."""
+    if not new_messages:
+        return tool_return
+    if isinstance(tool_return, ToolMessage):
+        if not update:
+            return new_messages[id(tool_return)]
+        tool_return = Command(update={MESSAGES_KEY: [tool_return]})
+    old_update: Any = tool_return.update
+    changed_messages = [
+        new_messages.get(id(item), item) for item in old_update[MESSAGES_KEY]
+    ]
+    new_update = {**old_update, MESSAGES_KEY: changed_messages, **update}
+    return replace(tool_return, update=new_update)
+
+
 def _recall(id: str, runtime: ToolRuntime) -> str:
     """Returns the part of a tool's result that was left out, by the id in its note."""
     return recall_text(runtime.state.get(OMITTED_STATE_KEY) or {}, id)
+
+
+_recall_tool = tool(RECALL_TOOL)(_recall)
 
 
 def report_messages(
@@ -287,32 +332,20 @@ def report_messages(
     passages = []
     kept_passages = []
     for message in messages:
-        shown = shown_message(new_messages.get(id(message), message))
-        message_id = str(message.tool_call_id)
-        passage = Passage(str(message.text), message_id, provenance="tool")
+        shown = shown_message(new_messages[id(message)])
+        passage = Passage(str(message.text), message.tool_call_id, provenance="tool")
         passages.append(passage)
-        kept = replace(passage, text=str(shown.text), spans=passage.source_spans)
-        kept_passages.append(kept)
-    result = DenoiseResult(query, tuple(kept_passages))
-    call = ShadowCall.from_result(passages, result)
+        kept_passages.append(
+            replace(passage, text=str(shown.text), spans=passage.source_spans)
+        )
+    call = ShadowCall.from_result(passages, DenoiseResult(query, tuple(kept_passages)))
     run = ensure_config().get("callbacks")
     if isinstance(run, BaseCallbackManager):
         report_call(run.handlers, run.parent_run_id, call)
-
-
-def _tool_messages(tool_return: ToolReturn) -> list[ToolMessage]:
-    """The tool messages in what a tool returned; a command may hold several."""
-    if isinstance(tool_return, ToolMessage):
-        return [tool_return]
-    update = tool_return.update
-    messages = update.get(MESSAGES_KEY) if isinstance(update, Mapping) else None
-    if not isinstance(messages, list):
-        return []
-    return [message for message in messages if isinstance(message, ToolMessage)]
 
 
 def _search_query(request: ToolCallRequest) -> str:
     """The user's last message, and the search text of the call if it differs."""
     messages = extract_messages(as_mapping(request.state)) or []
     user_text = ConversationTurn.from_messages(messages).question_text
-    return build_query(user_text, query_from_arguments(request.tool_call["args"]))
+    return build_query(user_text, request.tool_call["args"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
@@ -19,7 +18,7 @@ from langchain.agents.middleware.types import (
     PrivateStateAttr,
 )
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import (
     ensure_config,
@@ -32,6 +31,7 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import InputError, Passage, Reply
+from denoise_core._frameworks import check_choice
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.streaming import Show
@@ -42,6 +42,7 @@ from langchain_denoise.convert.chain_values import (
     as_mapping,
     attach_record,
     documents_evidence,
+    documents_in_state,
     extract_messages,
     tools_evidence,
 )
@@ -64,6 +65,7 @@ from langchain_denoise.verification.verifier import (
     earlier_evidence,
     record_for_output,
     stored_record,
+    verifier_or_default,
 )
 
 EvidenceFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Any]
@@ -76,8 +78,8 @@ NO_EVIDENCE = (
     f"no evidence in tools' results, nor under {', '.join(EVIDENCE_KEYS)} of the state; "
     "evidence='prompt' reads the system prompt, a function reads anything"
 )
-CALL_COUNT_KEYS = ("thread_model_call_count", "run_model_call_count")
 REJECTED_COUNT_KEY = "run_rejected_draft_count"
+COUNT_KEYS = (REJECTED_COUNT_KEY, "thread_model_call_count", "run_model_call_count")
 
 
 class VerificationState(ModelCallLimitState[Any]):
@@ -133,19 +135,13 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
                 to judge; None judges the answer in it, or every field.
         """
         super().__init__()
-        if verifier is not None and not isinstance(verifier, Verifier):
-            raise InputError(
-                f"verifier: expected a Verifier, got {type(verifier).__name__}; "
-                "Verifier(judge=...)"
-            )
         if not callable(evidence) and evidence not in get_args(EvidenceScope):
             raise InputError(
                 f"evidence={evidence!r}: expected 'turn', 'conversation', 'prompt' or a "
                 "function of the messages"
             )
-        if show not in ("draft", "checked"):
-            raise InputError(f"show={show!r}: expected 'draft' or 'checked'")
-        self.verifier = verifier or Verifier()
+        check_choice("show", show, "draft", "checked")
+        self.verifier = verifier_or_default(verifier)
         self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
         self.answer = answer
@@ -157,7 +153,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         prompts = PromptReader()
         with self._first_draft_context(request, prompts) as context:
             first_response: AgentResponse = context.run(handler, request)
-        if final_claims(first_response) is None:
+        if not has_answer(first_response):
             return first_response
         drafter = ModelDrafter(self, request, first_response, prompts, handler)
         drafter.traced_loop().invoke(drafter.question, internal_config())
@@ -171,7 +167,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         with self._first_draft_context(request, prompts) as context:
             call = coro_with_context(handler(request), context, create_task=True)
             first_response = await call
-        if final_claims(first_response) is None:
+        if not has_answer(first_response):
             return first_response
         drafter = ModelDrafter(self, request, first_response, prompts, handler)
         await drafter.traced_loop().ainvoke(drafter.question, internal_config())
@@ -202,10 +198,7 @@ class PromptReader(BaseCallbackHandler):
         self, serialized: Any, messages: list[list[BaseMessage]], **kwargs: Any
     ) -> None:
         """Note the text of the system messages."""
-        texts = []
-        for message in messages[0]:
-            if message.type == "system":
-                texts.append(str(message.text))
+        texts = [str(item.text) for item in messages[0] if item.type == "system"]
         self.system_text = "\n\n".join(texts)
 
 
@@ -238,10 +231,16 @@ class ModelDrafter:
         turn = ConversationTurn.from_messages(messages)
         self.question = turn.question_text.strip() or "(no question)"
         self.history = to_core_messages(turn.history)
-        rejected_texts = [attempt["text"] for attempt in earlier_attempts(messages)]
+        rejected_texts = earlier_rejected_texts(messages)
         evidence = collect_evidence(messages, settings.evidence, rejected_texts)
         if not callable(settings.evidence):
             evidence += documents_in_state(request.state)
+        # Tools, and a prompt that is evidence, number what they hold themselves.
+        is_whole = settings.evidence == "conversation"
+        tool_messages = messages if is_whole else turn.replies
+        has_tool_results = any(isinstance(m, ToolMessage) for m in tool_messages)
+        is_numbered = bool(evidence) and not has_tool_results
+        self.evidence_is_numbered = callable(settings.evidence) or is_numbered
         if settings.evidence == "prompt" and prompts.system_text:
             prompt = Passage(prompts.system_text, "system-prompt")
             evidence += (RetrievedEvidence((prompt,)),)
@@ -250,11 +249,13 @@ class ModelDrafter:
             log_fallback(self.name, NO_EVIDENCE, "the answer cannot be checked")
         loop = settings.verifier.loop_for(request.model)
         # Drafts rejected before a tool call count too, or the turn might never end.
-        state: Mapping[str, Any] = request.state
-        earlier_count: int = state.get(REJECTED_COUNT_KEY, 0)
-        self.rejected_count = max(len(rejected_texts), earlier_count)
-        attempts = max(1, loop.limits.attempts - self.rejected_count)
-        self.loop = loop.with_limits(attempts=attempts)
+        state: Any = request.state
+        self.counts = {key: state.get(key, 0) for key in COUNT_KEYS}
+        rejected_count = max(len(rejected_texts), self.counts[REJECTED_COUNT_KEY])
+        self.counts[REJECTED_COUNT_KEY] = rejected_count
+        self.loop = loop.with_limits(
+            attempts=max(1, loop.limits.attempts - rejected_count)
+        )
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """The first response, or another one with feedback."""
@@ -272,14 +273,15 @@ class ModelDrafter:
 
     def _redraft_request(self, request: DraftRequest) -> AgentRequest:
         self.extra_calls += 1
-        messages = [*self.request.messages, *feedback_messages(request)]
-        return self.request.override(messages=messages)
+        return self.request.override(
+            messages=[*self.request.messages, *feedback_messages(request)]
+        )
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
-        position = last_position(response.result, AIMessage)
         reply = Reply("")
-        if position is not None:
-            reply = reply_from_message(response.result[position])
+        for message in response.result:
+            if isinstance(message, AIMessage):
+                reply = reply_from_message(message)
         claims = final_claims(response, self.answer_function)
         if claims is None:
             self.tool_response = response
@@ -291,6 +293,7 @@ class ModelDrafter:
             fields=claims.fields,
             origin=response,
             citations=claims.citations,
+            evidence_is_numbered=self.evidence_is_numbered,
         )
 
     def traced_loop(self) -> RunnableLambda[str, Record]:
@@ -311,36 +314,42 @@ class ModelDrafter:
         Calls beyond the one that LangChain counts are added to its counts.
         """
         response = self.tool_response or self._answer_response()
-        record = record_for_output(self.answer)
-        response = _change_last_message(
-            response, lambda message: attach_record(message, record)
-        )
+        # In structured output a tool message may follow the model's message.
+        position = last_position(response.result, AIMessage)
+        if position is not None:
+            messages = list(response.result)
+            record = record_for_output(self.answer)
+            messages[position] = attach_record(messages[position], record)
+            response = replace(response, result=messages)
         if not self.extra_calls:
             return response
-        state: Mapping[str, Any] = self.request.state
-        counts = {REJECTED_COUNT_KEY: self.rejected_count + self.extra_calls}
-        for key in CALL_COUNT_KEYS:
-            counts[key] = state.get(key, 0) + self.extra_calls
+        counts = {key: count + self.extra_calls for key, count in self.counts.items()}
         return ExtendedModelResponse(response, Command(update=counts))
 
     def _answer_response(self) -> AgentResponse:
         best = self.answer.best
-        response = self.first_response
-        if best is not None and best.origin is not None:
-            response = best.origin
+        response = self.first_response if best is None else best.origin
         has_other_text = best is None or best.candidate != self.answer.text
         if response.structured_response is None and has_other_text:
-            update = {"content": self.answer.text}
-            response = _change_last_message(
-                response, lambda message: message.model_copy(update=update)
-            )
+            # LangGraph streams each id once, and the draft may have been streamed: it
+            # gives a new id to a message without one.
+            update = {"content": self.answer.text, "id": None}
+            [message] = response.result
+            response = replace(response, result=[message.model_copy(update=update)])
         return response
+
+
+def has_answer(response: AgentResponse) -> bool:
+    """Whether there is something to judge: an object, or a text without tool calls."""
+    claims = final_claims(response)
+    has_text = bool(claims and claims.text.strip())
+    return has_text or response.structured_response is not None
 
 
 def final_claims(
     response: AgentResponse, answer: Callable[[Any], Any] | None = None
 ) -> ClaimedOutput | None:
-    """What is judged of a final answer; None if it calls tools or has no text."""
+    """What is judged of a final answer, which may be blank; None if it calls tools."""
     structured = response.structured_response
     if structured is not None:
         if isinstance(as_mapping(structured), Mapping):
@@ -351,8 +360,6 @@ def final_claims(
         return None
     message = response.result[0]
     if not isinstance(message, AIMessage) or message.tool_calls:
-        return None
-    if not message.text.strip():
         return None
     return extract_output_claims(message, None)
 
@@ -369,44 +376,15 @@ def collect_evidence(
     if callable(source):
         return documents_evidence(source(messages))
     evidence = tools_evidence(messages, all_turns=source == "conversation")
-    user_texts = []
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            user_texts.append(str(message.text))
+    user_texts = [str(item.text) for item in messages if isinstance(item, HumanMessage)]
     return drop_contaminated_searches(" ".join(user_texts), evidence, rejected)
 
 
-def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
-    """The documents that another middleware put into the agent's state."""
-    evidence: list[RetrievedEvidence] = []
-    for key in EVIDENCE_KEYS:
-        if state.get(key):
-            with suppress(InputError):  # another middleware's value of this name
-                evidence += documents_evidence(state[key])
-    return tuple(evidence)
-
-
-def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
-    """The records of the drafts rejected earlier in this turn, in order."""
-    rejected_attempts: list[Record] = []
+def earlier_rejected_texts(messages: Sequence[BaseMessage]) -> list[str]:
+    """The texts of the drafts rejected earlier in this turn, in order."""
+    texts = []
     for message in ConversationTurn.from_messages(messages).replies:
-        attempts = stored_record(message).get("attempts")
-        if not isinstance(attempts, list):
-            continue
-        for attempt in attempts:
-            is_own = isinstance(attempt, dict) and "text" in attempt
-            if is_own and attempt.get("outcome") == "fail":
-                rejected_attempts.append(attempt)
-    return rejected_attempts
-
-
-def _change_last_message(
-    response: AgentResponse, change: Callable[[Any], Any]
-) -> AgentResponse:
-    # In structured output a tool message may follow the model's message.
-    position = last_position(response.result, AIMessage)
-    if position is None:
-        return response
-    messages = list(response.result)
-    messages[position] = change(messages[position])
-    return replace(response, result=messages)
+        for attempt in stored_record(message).get("attempts") or ():
+            if isinstance(attempt, dict) and attempt.get("outcome") == "fail":
+                texts.append(str(attempt.get("text")))
+    return texts

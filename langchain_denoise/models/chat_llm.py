@@ -24,6 +24,9 @@ from langchain_denoise.models.bindings import AnyRunnable
 
 _log = logging.getLogger("denoise.langchain")
 
+# Runnables that answer with something else than a message.
+_NO_MODELS = (BaseRetriever, BasePromptTemplate, BaseOutputParser, BaseTool)
+
 
 class ChatModelLLM:
     """A chat model as the core's `LLM`.
@@ -54,12 +57,11 @@ class ChatModelLLM:
         *,
         structured: bool | None = None,
     ) -> None:
-        model = _model_by_name(model) if isinstance(model, str) else model
-        _reject_other_runnables(model, "model")
-        if not isinstance(model, Runnable):
+        if isinstance(model, str):
+            model = _model_by_name(model)
+        if not isinstance(model, Runnable) or isinstance(model, _NO_MODELS):
             raise InputError(
-                f"expected a LangChain chat model, got {type(model).__name__}; "
-                "a denoise_core LLM needs no ChatModelLLM around it"
+                f"model: expected a LangChain chat model, got {type(model).__name__}"
             )
         is_chat_model = isinstance(model, BaseChatModel)
         if structured and not is_chat_model:
@@ -158,17 +160,6 @@ def as_llm(model: Any, argument: str = "model") -> LLM:
         f"'openai:gpt-4o-mini', or a denoise_core LLM, got "
         f"{describe_value(model)}"
     )
-
-
-def _reject_other_runnables(model: Any, argument: str) -> None:
-    """Raise `InputError` for a retriever, a prompt, a parser or a tool."""
-    type_name = type(model).__name__
-    if isinstance(model, BaseRetriever):
-        raise InputError(f"{argument}: {type_name} is a retriever; give a chat model")
-    if isinstance(model, (BasePromptTemplate, BaseOutputParser, BaseTool)):
-        raise InputError(
-            f"{argument}: {type_name} is no chat model; give the chat model"
-        )
 
 
 def _model_by_name(name: str) -> AnyRunnable:

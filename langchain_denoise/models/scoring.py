@@ -11,29 +11,25 @@ from typing_extensions import override
 
 from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
+from langchain_denoise.convert.documents import describe_value
 
 
-def as_scorer(scorer: Any, argument: str = "scorer") -> Scorer:
+def as_scorer(scorer: Any) -> Scorer:
     """`Embeddings`, a `BaseCrossEncoder` or a core `Scorer`, as a core `Scorer`.
 
     Raises:
-        InputError: For anything else; ``argument`` names it in the message.
+        InputError: For anything else.
     """
     if isinstance(scorer, Embeddings):
         return EmbeddingScorer(scorer)
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
-    type_name = type(scorer).__name__
-    if isinstance(scorer, Denoiser):
-        raise InputError(f"{argument}: {type_name} is a denoiser; pass denoiser=...")
-    if isinstance(scorer, Scorer) and not isinstance(scorer, (type, Runnable)):
+    is_other = isinstance(scorer, (type, Runnable, Denoiser))
+    if isinstance(scorer, Scorer) and not is_other:
         return scorer
-    received = repr(scorer)[:80]
-    if isinstance(scorer, Runnable):
-        received = f"{type_name}; a chat model goes to model="
     raise InputError(
-        f"{argument}: expected embeddings, a cross-encoder or a denoise_core scorer, "
-        f"got {received}"
+        "scorer: expected embeddings, a cross-encoder or a denoise_core scorer, got "
+        f"{describe_value(scorer)}; a chat model goes to model=, a denoiser to denoiser="
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
@@ -16,9 +16,9 @@ from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from denoise_core import Budget, InputError
-from denoise_core.augmenter import Answer, Augmenter, LoopLimits
-from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
+from denoise_core import DenoiseError, InputError
+from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest
 from denoise_core.augmenter.streaming import (
     Finished,
     Revised,
@@ -31,7 +31,7 @@ from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert import chain_values
-from langchain_denoise.convert.chain_values import ValueSelector
+from langchain_denoise.convert.chain_values import EVIDENCE_KEYS, ValueSelector
 from langchain_denoise.convert.claims import extract_output_claims
 from langchain_denoise.convert.messages import (
     ConversationTurn,
@@ -60,12 +60,17 @@ from langchain_denoise.verification.verifier import (
     Verifier,
     earlier_evidence,
     record_for_output,
+    verifier_or_default,
 )
 
 DraftEvent: TypeAlias = str | DraftReply
 
 GRAPH_MODULE = "langgraph.pregel"
 HISTORY_MODULE = "langchain_core.runnables.history"
+NO_EVIDENCE = (
+    f"no evidence from the chain's retrievers and tools, nor under {EVIDENCE_KEYS}; "
+    "name it by evidence="
+)
 NO_MODEL = "the chain shows no model; make it a step: prompt | model"
 
 
@@ -73,9 +78,6 @@ def verified(
     chain: RunnableLike[Any, Any],
     verifier: Verifier | None = None,
     *,
-    judge: Any = None,
-    limits: LoopLimits | None = None,
-    budget: Budget | None = None,
     question: ValueSelector = None,
     answer: ValueSelector = None,
     evidence: ValueSelector = None,
@@ -83,7 +85,7 @@ def verified(
     """The chain with its answers checked against the evidence it found.
 
     It writes another draft while the answer is not supported. Input and output keep their
-    form.
+    form. A reply with tool calls is not judged, and returned as it is.
 
     The feedback goes to the model that writes, after its own prompt, and to no search:
     the chain's input stays the same. A chain that shows no model, such as a function, is
@@ -99,11 +101,7 @@ def verified(
 
     Args:
         chain: Any runnable, function or dict of them.
-        verifier: All settings of verification, instead of ``judge``, ``limits`` and
-            ``budget``.
-        judge: As in `Verifier`.
-        limits: As in `Verifier`.
-        budget: As in `Verifier`.
+        verifier: How answers are judged; None is ``Verifier()``.
         question: The key of the question in the input, or a function of it. By default
             the input is a string, messages, or has ``question``, ``input`` or ``query``.
         answer: The key of the answer in the output, or a function of it. By default the
@@ -117,26 +115,18 @@ def verified(
             documents under ``context``, ``documents`` or ``source_documents``.
 
     Raises:
-        InputError: ``verifier`` is no `Verifier`, or comes with other settings.
+        InputError: ``verifier`` is no `Verifier`.
 
     >>> documents = ["The tower was finished in 1889."]
     >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
     >>> judge = lambda question, evidence, claim: "1889" in claim  # or your model
-    >>> chain = verified(lambda chain_input: output, judge=judge)
+    >>> chain = verified(lambda chain_input: output, Verifier(judge=judge))
     >>> chain.invoke({"question": "When was the tower finished?"})["denoise"]["outcome"]
     'supported'
     """
-    has_keywords = any(value is not None for value in (judge, limits, budget))
-    if verifier is None:
-        verifier = Verifier(judge=judge, limits=limits, budget=budget)
-    elif has_keywords or not isinstance(verifier, Verifier):
-        raise InputError(
-            "verifier: expected Verifier(...) alone, or judge=, limits= and budget= "
-            "without it"
-        )
     return VerifiedRunnable(
         chain=coerce_to_runnable(chain),
-        verifier=verifier,
+        verifier=verifier_or_default(verifier),
         question=question,
         answer=answer,
         evidence=evidence,
@@ -345,12 +335,7 @@ class ChainDrafter(RecordedCall):
     def _prepare_run(
         self, request: DraftRequest
     ) -> Iterator[tuple[AnyRunnable, RunnableConfig, EvidenceHandler]]:
-        """The chain of one run, its config and handler; notes tools' calls and an error.
-
-        An `InputError`, which the user has to fix, is raised again without another run.
-        """
-        if isinstance(self.error, InputError):
-            raise self.error
+        """The chain of one run, its config and handler; notes tools' calls and an error."""
         handler = EvidenceHandler()
         config = merge_configs(internal_config(), {"callbacks": [handler]})
         try:
@@ -377,26 +362,35 @@ class ChainDrafter(RecordedCall):
 
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings = self.settings
-        retrieved: Sequence[RetrievedEvidence] = handler.retrieved
+        retrieved = tuple(handler.retrieved)
         claims = extract_output_claims(output, settings.answer)
         chain_values.attach_record(output, {})  # raises where there is no room for it
         if settings.verifier.limits.unsupported != "send":
             # Where no other answer can be put is an error whatever the verdict will be.
             chain_values.replace_answer(output, claims.text, self.answer_key)
-        has_passages = any(evidence.passages for evidence in handler.retrieved)
+        has_passages = any(evidence.passages for evidence in retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
             retrieved = chain_values.extract_evidence(
                 self.chain_input, output, settings.evidence
             )
+        retrieved += self.earlier
+        if not retrieved and not claims.tool_calls:
+            log_fallback("verified", NO_EVIDENCE, "the answer cannot be checked")
+        fields = claims.fields
+        if claims.tool_calls:
+            # A draft with neither text nor fields has failed.
+            fields = {"tool_calls": claims.tool_calls}
         return DraftReply(
             claims.text,
             handler.usage,
             calls=handler.model_calls,
-            retrieved=(*retrieved, *self.earlier),
-            fields=claims.fields,
+            retrieved=retrieved,
+            fields=fields,
+            judge=not claims.tool_calls,
             origin=output,
             citations=claims.citations or handler.citations.get(claims.text, ()),
+            evidence_is_numbered=not handler.tool_calls,
         )
 
     @override
@@ -404,7 +398,7 @@ class ChainDrafter(RecordedCall):
         """The output that gave the answer, with the record of the run."""
         best = result.best
         if best is None:
-            raise self.error or RuntimeError(f"no draft: {result.text}")
+            raise self.error or DenoiseError(result.text)
         output = best.origin
         if result.text != best.candidate:
             output = chain_values.replace_answer(output, result.text, self.answer_key)
@@ -418,7 +412,7 @@ class _TracedStream:
     settings: VerifiedRunnable
     show: Show
     is_left: bool = False
-    last_event: Any = field(default=None, init=False)
+    last_event: Any = None
 
     def runnable(self) -> RunnableGenerator[Any, str]:
         """The stream as a runnable that yields a text for each event."""
@@ -467,10 +461,10 @@ class _TracedStream:
     @property
     def text(self) -> str:
         """What the last event shows."""
-        if isinstance(self.last_event, TextReleased):
-            return self.last_event.text
-        is_revised = isinstance(self.last_event, Revised)
-        return self.last_event.answer.text if is_revised else ""
+        event = self.last_event
+        if isinstance(event, TextReleased):
+            return event.text
+        return event.answer.text if isinstance(event, Revised) else ""
 
 
 def answer_chunk(chunk: Any, selector: ValueSelector) -> str:

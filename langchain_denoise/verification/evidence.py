@@ -79,7 +79,7 @@ class EvidenceHandler(BaseCallbackHandler):
                 outer_run.inner_kinds.add(kind)
 
     def _enclosing_runs(self, run_id: UUID | None) -> list[_CallbackRun]:
-        enclosing_runs: list[_CallbackRun] = []
+        enclosing_runs = []
         while run_id is not None and run_id in self._runs:
             enclosing_runs.append(self._runs[run_id])
             run_id = self._runs[run_id].parent_id

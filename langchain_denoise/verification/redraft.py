@@ -17,7 +17,6 @@ from langchain_core.messages import (
     HumanMessage,
     convert_to_messages,
 )
-from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables.base import (
     RunnableBindingBase,
     RunnableLambda,
@@ -47,13 +46,8 @@ def with_feedback(model: AnyRunnable, feedback: Sequence[AnyMessage]) -> AnyRunn
     """The model, which reads the feedback after its prompt."""
 
     def extend_prompt(prompt: Any) -> list[BaseMessage]:
-        if isinstance(prompt, PromptValue):
-            messages = prompt.to_messages()
-        elif isinstance(prompt, str):
-            messages = [HumanMessage(prompt)]
-        else:
-            messages = convert_to_messages(prompt)
-        return [*messages, *feedback]
+        messages = [prompt] if isinstance(prompt, str) else prompt
+        return [*convert_to_messages(messages), *feedback]
 
     return RunnableLambda(extend_prompt, name="feedback") | model
 

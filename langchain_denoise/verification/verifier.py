@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
-from denoise_core import Budget
+from denoise_core import Budget, InputError
 from denoise_core.augmenter import (
     Answer,
     Augmenter,
@@ -93,6 +93,22 @@ class Verifier:
         return self.loop.with_judge_model(ChatModelLLM(model))
 
 
+def verifier_or_default(verifier: Verifier | None) -> Verifier:
+    """The verifier; without one, the model that writes the answer judges it.
+
+    Raises:
+        InputError: For another object.
+    """
+    if verifier is None:
+        return Verifier()
+    if not isinstance(verifier, Verifier):
+        raise InputError(
+            f"verifier: expected a Verifier, got {type(verifier).__name__}; "
+            "Verifier(judge=...)"
+        )
+    return verifier
+
+
 def utility_from_judge(judge: Any) -> Utility:
     """The loop's utility for a judge of any kind.
 
@@ -108,11 +124,8 @@ def earlier_evidence(
     messages: Sequence[BaseMessage],
 ) -> tuple[RetrievedEvidence, ...]:
     """What the conversation's earlier answers rested on, from their records."""
-    states = []
-    for message in reversed(messages):
-        record = stored_record(message)
-        states.append(record.get(CITED_KEY))
-    return conversation_evidence(states)
+    records = map(stored_record, reversed(messages))
+    return conversation_evidence([record.get(CITED_KEY) for record in records])
 
 
 def record_for_output(answer: Answer) -> Record:

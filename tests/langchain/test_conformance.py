@@ -1,33 +1,28 @@
 """LangChain's models, retrievers and embeddings, whatever they do: no context is lost, no failure is a mistake."""
 
 import pytest
-from faults import check_faults, check_hang, faults_of
+from faults import (
+    PASSAGES,
+    QUERY,
+    check_faults,
+    check_hang,
+    check_retriever,
+    faults_of,
+)
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 
-from denoise_core import Passage
-from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import is_user_error
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
-from langchain_denoise import ChatModelLLM, DenoiseCompressor, RetrieverAdapter
+from langchain_denoise import ChatModelLLM, RetrieverAdapter
 from langchain_denoise.models.scoring import as_scorer
-
-QUERY = "Where is the tower?"
-PASSAGES = [
-    Passage("The tower is in Porto. It is old.", "a"),
-    Passage("Bread is cheap.", "b"),
-]
 
 
 def chat(part):
-    """A chat model of LangChain that does what the part does."""
-
     def reply(messages):
         input_value = part.fault(messages)
         return (
@@ -37,17 +32,6 @@ def chat(part):
         )
 
     return ChatModelLLM(RunnableLambda(reply))
-
-
-@pytest.mark.parametrize("name", faults_of("complete"))
-def test_chat_models(name):
-    check_faults(
-        lambda part: S2ADenoiser(chat(part)),
-        "complete",
-        QUERY,
-        PASSAGES,
-        [name],
-    )
 
 
 class Embeds(Embeddings):
@@ -61,30 +45,20 @@ class Embeds(Embeddings):
         return [1.0, 1.0]
 
 
-@pytest.mark.parametrize("name", faults_of("score"))
-def test_embeddings(name):
-    check_faults(
-        lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))),
-        "score",
-        QUERY,
-        PASSAGES,
-        [name],
-    )
+DENOISERS = {
+    "complete": lambda part: S2ADenoiser(chat(part)),
+    "score": lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))),
+}
 
 
-@pytest.mark.parametrize("name", faults_of("complete"))
-async def test_documents_come_back(name):
-    class Part:
-        fault = staticmethod(faults_of("complete")[name])
+@pytest.mark.parametrize("verb", DENOISERS)
+def test_chat_models_and_embeddings(verb):
+    check_faults(DENOISERS[verb], verb, QUERY, PASSAGES)
 
-    compressor = DenoiseCompressor(denoiser=S2ADenoiser(chat(Part)))
-    input_value = [Document(passage.text, id=passage.id) for passage in PASSAGES]
-    for found_documents in (
-        compressor.compress_documents(input_value, QUERY),
-        await compressor.acompress_documents(input_value, QUERY),
-    ):
-        assert found_documents
-        assert {document.id for document in found_documents} <= {"a", "b"}
+
+@pytest.mark.parametrize("verb", DENOISERS)
+def test_a_model_that_hangs_holds_up_no_loop(verb):
+    check_hang(lambda part: DENOISERS[verb](part).adenoise(QUERY, PASSAGES))
 
 
 class Finds(BaseRetriever):
@@ -94,30 +68,12 @@ class Finds(BaseRetriever):
         return self.fault(query)
 
 
-SOURCE_DOCUMENTS = {
+FINDS = faults_of("retrieve") | {
     "gives a document without a text": lambda query: [Document("")],
     "gives nothing": lambda query: [],
 }
 
 
-@pytest.mark.parametrize("name", faults_of("retrieve") | SOURCE_DOCUMENTS)
+@pytest.mark.parametrize("name", FINDS)
 def test_retrievers_of_the_loop(name):
-    found_documents = Finds(fault=(faults_of("retrieve") | SOURCE_DOCUMENTS)[name])
-    loop = Augmenter(
-        FunctionLLM(lambda messages: "It is in Porto [1]."),
-        RetrieverAdapter(found_documents),
-    )
-    try:
-        assert loop.answer(QUERY).outcome
-    except Exception as error:
-        if is_user_error(error):
-            raise
-
-
-def test_a_model_that_hangs_holds_up_no_loop():
-    check_hang(lambda part: S2ADenoiser(chat(part)).adenoise(QUERY, PASSAGES))
-    check_hang(
-        lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))).adenoise(
-            QUERY, PASSAGES
-        )
-    )
+    check_retriever(RetrieverAdapter(Finds(fault=FINDS[name])))

@@ -7,6 +7,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from chain_parts import (
+    QUESTION,
+    Answers,
+    ListRetriever,
+    chat,
+    drop_all,
+    fail,
+    merge,
+    s2a,
+    s2a_with,
+)
 from langchain_agents import both_ways, run
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
@@ -57,28 +68,23 @@ def is_copy_of(original, document):
     return is_equal and document.id == original.id and type(document) is type(original)
 
 
-def in_retriever(compressor, test_kit, documents):
+def in_retriever(compressor, documents):
     return ContextualCompressionRetriever(
-        base_compressor=compressor,
-        base_retriever=test_kit.ListRetriever(found=documents),
+        base_compressor=compressor, base_retriever=ListRetriever(found=documents)
     )
 
 
-def in_pipeline(compressor, test_kit, documents):
-    return in_retriever(
-        DocumentCompressorPipeline(transformers=[compressor]), test_kit, documents
-    )
+def in_pipeline(compressor, documents):
+    pipeline = DocumentCompressorPipeline(transformers=[compressor])
+    return in_retriever(pipeline, documents)
 
 
-def in_chain(compressor, test_kit, documents):
-    found_documents = {
-        "documents": test_kit.ListRetriever(found=documents),
-        "query": RunnablePassthrough(),
-    }
-    return found_documents | compressor
+def in_chain(compressor, documents):
+    retriever = ListRetriever(found=documents)
+    return {"documents": retriever, "query": RunnablePassthrough()} | compressor
 
 
-def in_a_step(compressor, test_kit, documents):
+def in_a_step(compressor, documents):
     """Called by hand inside another runnable, without passing a config on."""
 
     def is_sync(query):
@@ -102,12 +108,8 @@ class SyncOnly(BaseRetriever):
         )
 
 
-def in_a_sync_retriever(compressor, test_kit, documents):
+def in_a_sync_retriever(compressor, documents):
     return SyncOnly(compressor=compressor, found=documents)
-
-
-def retriever_in_chain(compressor, test_kit, documents):
-    return RunnablePassthrough() | in_retriever(compressor, test_kit, documents)
 
 
 WAYS = {
@@ -116,48 +118,36 @@ WAYS = {
     "chain": (in_chain, "RunnableSequence/DenoiseCompressor"),
     "step": (in_a_step, "step/DenoiseCompressor"),
     "sync retriever": (in_a_sync_retriever, "SyncOnly/DenoiseCompressor"),
-    "retriever in a chain": (
-        retriever_in_chain,
-        "RunnableSequence/ContextualCompressionRetriever/DenoiseCompressor",
-    ),
 }
 
 
-@pytest.fixture(params=[pytest.param(word, id=i) for i, word in WAYS.items()])
+@pytest.fixture(params=WAYS)
 def way(request):
-    return request.param
+    return WAYS[request.param]
 
 
-def test_documents_ids_metadata_order_and_inputs(make_denoiser, documents, test_kit):
+def test_documents_ids_metadata_order_and_inputs(make_denoiser, documents):
     check_compressor(
-        lambda: DenoiseCompressor(denoiser=make_denoiser()),
-        documents,
-        test_kit.question,
+        lambda: DenoiseCompressor(denoiser=make_denoiser()), documents, QUESTION
     )
 
 
-async def test_every_way_of_calling_gives_the_same(
-    make_denoiser, way, documents, test_kit
-):
-    expected_value = await DenoiseCompressor(
-        denoiser=make_denoiser()
-    ).acompress_documents(documents, test_kit.question)
-    before = copy.deepcopy(documents)
+async def test_every_way_of_calling_gives_the_same(make_denoiser, way, documents):
+    direct = DenoiseCompressor(denoiser=make_denoiser())
+    expected_value = await direct.acompress_documents(documents, QUESTION)
     build, _ = way
-
-    def build_anew():  # a denoiser remembers a model that it could not read
-        return build(DenoiseCompressor(denoiser=make_denoiser()), test_kit, documents)
-
-    question = test_kit.question
-    assert await build_anew().ainvoke(question) == expected_value
-    assert await asyncio.to_thread(build_anew().invoke, question) == expected_value
-    assert documents == before
+    for is_sync in (True, False):
+        # Built anew: a denoiser remembers a model that it could not read.
+        compressor = DenoiseCompressor(denoiser=make_denoiser())
+        runnable = build(compressor, documents)
+        assert await run(runnable, is_sync, QUESTION) == expected_value
 
 
 @pytest.mark.parametrize("own_setting", [3, None])
 @pytest.mark.parametrize("outer_setting", [2, None])
 async def test_model_calls_are_concurrent_and_bounded(
-    own_setting, outer_setting, test_kit
+    own_setting,
+    outer_setting,
 ):
     documents = [Document(page_content=f"Sentence {i}.", id=str(i)) for i in range(6)]
     chain_input = {"documents": documents, "query": "q"}
@@ -174,8 +164,8 @@ async def test_model_calls_are_concurrent_and_bounded(
         return "1"
 
     for is_sync in (True, False):
-        model = test_kit.chat(wait_for_all, seconds=0.05)  # a call too many comes in
-        denoiser = test_kit.s2a_with(model, max_concurrency=own_setting or 6)
+        model = chat(wait_for_all, seconds=0.05)  # a call too many comes in
+        denoiser = s2a_with(model, max_concurrency=own_setting or 6)
         denoiser.record.is_readable = True  # a new model is asked once alone
         compressor = DenoiseCompressor(denoiser=denoiser)
         await run(compressor, is_sync, chain_input, config)
@@ -183,60 +173,11 @@ async def test_model_calls_are_concurrent_and_bounded(
         assert len(model.calls) == 6
 
 
-def test_one_bad_reply_does_not_lose_the_batch(test_kit):
-    def reply(messages):
-        if "bad" in messages[-1].text:
-            raise TimeoutError("model is slow today")
-        return "1"
-
-    documents = [
-        Document(page_content=text, id=text) for text in ("good", "bad", "fine")
-    ]
-    run_output = DenoiseCompressor(denoiser=test_kit.s2a(reply)).compress_documents(
-        documents, "q"
-    )
-    assert [document.id for document in run_output] == ["good", "bad", "fine"]
-    fallbacks = [item.metadata.get("denoise_fallback") for item in run_output]
-    assert "TimeoutError" in fallbacks[1]
-    assert (fallbacks[0], fallbacks[2]) == (None, None)
-
-
-def test_the_record_of_one_document(test_kit):
-    documents = [
-        Document(page_content="Yes. No.", id="a", metadata={"relevance_score": 0.25})
-    ]
-    spans = {
-        "denoise_origin": "a",
-        "denoise_spans": '{"a": [[0, 5]]}',
-        "denoise_coverage": 0.625,
-        "denoise_extractive": True,
-        "denoise_score": 0.25,
-    }
-    compressor = DenoiseCompressor(denoiser=test_kit.s2a())
-    [run_output] = compressor.compress_documents(documents, "q")
-    assert run_output.page_content == "Yes. "
-    assert run_output.metadata == {"relevance_score": 0.25, **spans}
-    assert spans_in(run_output.metadata) == {"a": [[0, 5]]}
-
-
-def test_scores_go_where_rerankers_put_them(test_kit):
-    documents = [
-        Document(page_content="a b", metadata={"relevance_score": 9.0}),
-        Document(page_content="c d"),
-    ]
-    [run_output] = DenoiseCompressor(
-        denoiser=test_kit.denoisers["end"]()
-    ).compress_documents(documents, "a b")
-    assert run_output.metadata["relevance_score"] == 2.0
-    assert run_output.metadata["denoise_score"] == 2.0
-    assert type(run_output.metadata["relevance_score"]) is float
-
-
-def test_subclasses_and_extra_fields_survive(test_kit):
+def test_subclasses_and_extra_fields_survive():
     class Page(Document):
         page: int = 0
 
-    [run_output] = DenoiseCompressor(denoiser=test_kit.s2a()).compress_documents(
+    [run_output] = DenoiseCompressor(denoiser=s2a()).compress_documents(
         [Page(page_content="A. B.", page=7)], "q"
     )
     assert (type(run_output), run_output.page) == (Page, 7)
@@ -258,49 +199,46 @@ def test_subclasses_and_extra_fields_survive(test_kit):
         ),
     ],
 )
-def test_bad_input_names_what_came(input_value, message, test_kit):
+def test_bad_input_names_what_came(input_value, message):
     with pytest.raises(ValueError, match=message):
-        DenoiseCompressor(denoiser=test_kit.s2a()).invoke(input_value)
-
-
-FAILED = "ConnectionError: no route to the model; the input was kept as it is"
-EMPTY = "nothing was kept; the input was kept as it is"
+        DenoiseCompressor(denoiser=s2a()).invoke(input_value)
 
 
 @pytest.mark.parametrize(
-    ("answer", "policy", "reason"),
+    ("answer", "setting", "error", "reason"),
     [
-        ("fail", {}, FAILED),
-        ("fail", {"on_error": "drop"}, None),
-        ("drop_all", {}, EMPTY),
-        ("drop_all", {"on_empty": "drop"}, None),
+        (fail, "on_error", ConnectionError, "ConnectionError: no route to the model"),
+        (drop_all, "on_empty", EmptyResult, "nothing was kept"),
     ],
 )
-def test_what_a_failure_or_an_empty_result_gives(answer, policy, reason, test_kit):
+def test_what_a_failure_or_an_empty_result_gives(answer, setting, error, reason):
     documents = [Document(page_content="one", id="a"), Document(page_content="two")]
-    denoiser = test_kit.Answers(getattr(test_kit, answer))
-    compressor = DenoiseCompressor(denoiser=denoiser, **policy)
-    recorder = RunRecorder()
-    output = compressor.compress_documents(documents, "q", callbacks=[recorder])
-    assert asyncio.run(compressor.acompress_documents(documents, "q")) == output
-    assert [
-        (item.page_content, item.metadata["denoise_fallback"]) for item in output
-    ] == ([("one", reason), ("two", reason)] if reason else [])
-    assert recorder.events[0][1]["fallback"] is not None
-    for setting in ("on_error", "on_empty"):
-        compressor = DenoiseCompressor(denoiser=denoiser, **{setting: "raise"})
-        if (setting == "on_error") is (answer == "fail"):
-            with pytest.raises((ConnectionError, EmptyResult)):
-                compressor.compress_documents(documents, "q")
+    denoiser = Answers(answer)
+    reason = f"{reason}; the input was kept as it is"
+    for policy, expected in (
+        ({}, [("one", reason), ("two", reason)]),
+        ({setting: "drop"}, []),
+    ):
+        compressor = DenoiseCompressor(denoiser=denoiser, **policy)
+        recorder = RunRecorder()
+        output = compressor.compress_documents(documents, "q", callbacks=[recorder])
+        assert asyncio.run(compressor.acompress_documents(documents, "q")) == output
+        assert [
+            (item.page_content, item.metadata["denoise_fallback"]) for item in output
+        ] == expected
+        assert recorder.events[0][1]["fallback"] is not None
+    raising = DenoiseCompressor(denoiser=denoiser, **{setting: "raise"})
+    with pytest.raises(error):
+        raising.compress_documents(documents, "q")
 
 
 @both_ways
-async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_kit):
+async def test_spans_hang_under_the_right_parent(way, is_sync, documents):
     build, path = way
-    runnable = build(DenoiseCompressor(denoiser=test_kit.s2a()), test_kit, documents)
+    runnable = build(DenoiseCompressor(denoiser=s2a()), documents)
     recorder = RunRecorder()
     config = {"callbacks": [recorder], "tags": ["mine"]}
-    await run(runnable, is_sync, test_kit.question, config)
+    await run(runnable, is_sync, QUESTION, config)
     assert recorder.paths("llm") == [f"{path}/FunctionChatModel"] * 5
     for traced in recorder.of_kind("llm"):
         assert {"mine", "nostream"} <= set(traced.tags)
@@ -315,9 +253,9 @@ async def test_spans_hang_under_the_right_parent(way, is_sync, documents, test_k
 
 
 @both_ways
-async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
+async def test_what_is_read_once_is_read_whole(is_sync, documents):
     """A generator, `filter` or the dicts of a checkpoint came back as nothing, or not at all."""
-    compressor = DenoiseCompressor(denoiser=test_kit.s2a())
+    compressor = DenoiseCompressor(denoiser=s2a())
     outputs = []
     for given in (
         documents,
@@ -325,18 +263,18 @@ async def test_what_is_read_once_is_read_whole(is_sync, documents, test_kit):
         filter(None, documents),
         [document.model_dump() for document in documents],
     ):
-        chain_input = {"documents": given, "query": test_kit.question}
+        chain_input = {"documents": given, "query": QUESTION}
         outputs.append(await run(compressor, is_sync, chain_input))
     assert outputs[0]
     assert outputs == outputs[:1] * 4
 
 
-def test_a_joint_rewrite_keeps_what_its_sources_agree_on(test_kit):
-    documents = []
-    for number, name in enumerate("ab"):
-        metadata = {"source": "x", "page": number}
-        documents.append(Document(page_content="one", id=name, metadata=metadata))
-    compressor = DenoiseCompressor(denoiser=test_kit.Answers(test_kit.merge))
+def test_a_joint_rewrite_keeps_what_its_sources_agree_on():
+    documents = [
+        Document("one", id=name, metadata={"source": "x", "page": page})
+        for page, name in enumerate("ab")
+    ]
+    compressor = DenoiseCompressor(denoiser=Answers(merge))
     [joint] = compressor.compress_documents(documents, "q")
     others = joint.metadata.keys() - set(RECORD_KEYS)
     assert (joint.id, others, joint.metadata["source"]) == ("joint", {"source"}, "x")
@@ -344,19 +282,9 @@ def test_a_joint_rewrite_keeps_what_its_sources_agree_on(test_kit):
     assert joint.metadata["denoise_extractive"] is False
 
 
-def test_the_last_record_stands(test_kit):
-    document = Document(page_content="Yes. No. Maybe.", id="a")
-    for reply, spans in (("1, 2", "[[0, 9]]"), ("1", "[[0, 5]]")):
-        model = test_kit.s2a(lambda messages, reply=reply: reply)
-        compressor = DenoiseCompressor(denoiser=model)
-        [document] = compressor.compress_documents([document], "q")
-        assert document.metadata["denoise_spans"] == f'{{"a": {spans}}}'
-    assert document.page_content == "Yes. "
-
-
-def test_a_denoiser_of_the_settings_is_built_once(test_kit):
+def test_a_denoiser_of_the_settings_is_built_once():
     """Each call built its own, so that replies nobody can read were counted anew."""
-    compressor = DenoiseCompressor(model=test_kit.chat())
+    compressor = DenoiseCompressor(model=chat())
     built = compressor.denoiser_for({})
     built.record.is_readable = True
     assert compressor.denoiser_for({"top_n": 2}) is built
@@ -371,10 +299,10 @@ def test_a_denoiser_of_the_settings_is_built_once(test_kit):
     assert changed.denoiser_for({}).keep is not None
 
 
-def test_a_retriever_builds_its_denoiser_once(documents, test_kit):
-    inner = test_kit.ListRetriever(found=documents)
-    retriever = DenoisingRetriever(retriever=inner, model=test_kit.chat())
-    retriever.invoke(test_kit.question)
+def test_a_retriever_builds_its_denoiser_once(documents):
+    inner = ListRetriever(found=documents)
+    retriever = DenoisingRetriever(retriever=inner, model=chat())
+    retriever.invoke(QUESTION)
     built = retriever.denoiser_for({})
     assert retriever._compressor.denoiser_for({}) is built
     assert built.record.is_readable

@@ -1,8 +1,5 @@
 """Documents become passages, and copies with a record of bounded size."""
 
-import json
-import re
-
 import pytest
 from broken_parts import TWO_SENTENCES as TEXT
 from broken_parts import first_sentence
@@ -11,9 +8,6 @@ from langchain_core.documents import Document
 
 from denoise_core import InputError
 from denoise_core._frameworks import copy_model
-from denoise_core.runtime.record import RECORD_BYTES
-from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import FunctionLLM
 from langchain_denoise import DenoiseCompressor
 
 
@@ -33,21 +27,6 @@ def test_a_shallow_copy_is_pydantics(kind):
     ours.metadata["c"] = 3
     (ours.model_extra or {}).clear()
     assert document == before
-
-
-def test_a_record_of_many_spans_is_at_most_two_kilobytes():
-    """Records of every scored chunk were several times as long as the text they belong to."""
-    text = " ".join(f"The tower of {i} is tall. It is lovely!" for i in range(300))
-    odd_numbers = re.compile(r"^(\d*[13579]) ", re.MULTILINE)
-    every_other = FunctionLLM(
-        lambda messages: ", ".join(odd_numbers.findall(messages[1].content))
-    )
-    compressor = DenoiseCompressor(denoiser=S2ADenoiser(every_other, variant="select"))
-    given = Document(page_content=text, id="é" * 3000)
-    [document] = compressor.compress_documents([given], "How tall?" * 500)
-    record = json.dumps(document.metadata, ensure_ascii=False)
-    assert len(record.encode()) <= RECORD_BYTES
-    assert document.metadata["denoise_spans_left_out"]
 
 
 @both_ways

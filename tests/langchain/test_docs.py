@@ -20,7 +20,6 @@ def test_each_block_of_the_page_is_an_application_with_its_output():
 @pytest.mark.parametrize(
     "application",
     APPLICATIONS,
-    ids=range(len(APPLICATIONS)),
 )
 def test_an_application_prints_what_the_page_shows(
     application, tmp_path, monkeypatch, capsys, no_blocking_calls
@@ -42,9 +41,3 @@ def test_every_public_name_is_on_the_page():
 
     page = PAGE.read_text("utf-8")
     assert not [name for name in langchain_denoise.__all__ if name not in page]
-
-
-def test_the_files_it_links_to_are_there():
-    links = re.findall(r"\]\((\.\.?/[\w/.]+)\)", PAGE.read_text("utf-8"))
-    assert links
-    assert not [link for link in links if not (PAGE.parent / link).exists()]

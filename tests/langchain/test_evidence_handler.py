@@ -1,77 +1,57 @@
 """Evidence and usage from a run's own callbacks, whatever the chain's shape; feedback to no search."""
 
-import pytest
 from function_chat_model import FunctionChatModel
 from langchain_agents import both_ways, checked_events, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 
-from denoise_core.augmenter.streaming import Revised
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.verification.evidence import EvidenceHandler
 
 TOWER = "The Eiffel Tower was completed in 1889 by the company of Gustave Eiffel."
-HALL = "Otto Brenner completed the Grand Hall in 1912."
 LIE = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
 QUESTION = "When was the Eiffel Tower completed?"
 PROMPT = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
 
 
-@pytest.fixture
-def search_then_answer(test_kit):
-    """A retriever that finds whatever it is asked for, its own hallucination too, and tells what that was."""
-    queries = []
+class Searching(BaseRetriever):
+    """Finds the tower whatever it is asked for, and tells what that was."""
 
-    class Searching(test_kit.ListRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            queries.append(query)
-            return [
-                document
-                for document in self.found
-                if set(query.lower().split())
-                & set(document.page_content.lower().split())
-            ]
+    queries: list[str]
 
-        async def _aget_relevant_documents(self, query, *, run_manager):
-            return self._get_relevant_documents(query, run_manager=run_manager)
-
-    found_documents = [
-        Document(page_content=TOWER, id="tower"),
-        Document(page_content=HALL, id="hall"),
-    ]
-    return Searching(found=found_documents[:1]), queries
+    def _get_relevant_documents(self, query, *, run_manager):
+        self.queries.append(query)
+        return [Document(page_content=TOWER, id="tower")]
 
 
-def joined(documents):
-    return "\n".join(document.page_content for document in documents)
+def chain_of(retriever, model):
+    """The usual chain: what is found and the question go into a prompt."""
+    context = retriever | (lambda documents: documents[0].page_content)
+    steps = {"context": context, "question": RunnablePassthrough()}
+    return steps | PROMPT | model
 
 
 def until_told(messages):
-    reported_text = [message for message in messages if isinstance(message, AIMessage)]
-    return TOWER if reported_text else LIE
+    return TOWER if any(message.type == "ai" for message in messages) else LIE
 
 
 @both_ways
 async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_place(
-    search_then_answer, is_sync
+    is_sync,
 ):
     """It could not be judged without a function that searches again, and searched for its own rejected draft."""
-    retriever, queries = search_then_answer
+    retriever = Searching(queries=[])
     model = FunctionChatModel(reply=until_told)
-    chain = (
-        {"context": retriever | joined, "question": RunnablePassthrough()}
-        | PROMPT
-        | model
-        | StrOutputParser()
-    )
+    chain = chain_of(retriever, model) | StrOutputParser()
     events = await checked_events(verified(chain), is_sync, QUESTION)
     answer = events[-1].answer
     assert answer.text == TOWER
-    assert queries == [QUESTION] * 2
+    assert retriever.queries == [QUESTION] * 2
     assert (answer.outcome, [passage.id for passage in answer.memory.evidence]) == (
         "supported",
         ["tower"],
@@ -81,20 +61,14 @@ async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_
 
 
 @both_ways
-async def test_the_outermost_retriever_is_what_was_read(search_then_answer, is_sync):
-    retriever, _ = search_then_answer
-    outer = DenoisingRetriever(retriever=retriever, denoiser=None, keep=1)
-    chain = (
-        {"context": outer | joined, "question": RunnablePassthrough()}
-        | PROMPT
-        | FunctionChatModel(reply=lambda message: TOWER)
-    )
+async def test_the_outermost_retriever_is_what_was_read(is_sync):
+    outer = DenoisingRetriever(retriever=Searching(queries=[]), denoiser=None, keep=1)
+    chain = chain_of(outer, FunctionChatModel(reply=until_told))
     recorder = EvidenceHandler()
     await run(chain, is_sync, QUESTION, {"callbacks": [recorder]})
-    assert [
-        [passage.id for passage in evidence.passages] for evidence in recorder.retrieved
-    ] == [["tower"]]
-    assert recorder.retrieved[0].query == QUESTION
+    [evidence] = recorder.retrieved
+    assert [passage.id for passage in evidence.passages] == ["tower"]
+    assert evidence.query == QUESTION
 
 
 @both_ways
@@ -102,12 +76,12 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(is_sync):
     inner = FunctionChatModel(reply=lambda message: LIE)
 
     @tool
-    def ask_expert(query: str) -> str:
+    def ask_expert(query: str):
         """Asks an expert."""
         return inner.invoke(query).text
 
     @tool
-    def look_up(query: str) -> str:
+    def look_up(query: str):
         """Looks it up."""
         return TOWER
 
@@ -119,11 +93,9 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(is_sync):
             QUESTION,
             {"callbacks": [recorder]},
         )
-        assert [
-            (passage.provenance, evidence.query)
-            for evidence in recorder.retrieved
-            for passage in evidence.passages
-        ] == [(provenance, QUESTION)]
+        [evidence] = recorder.retrieved
+        assert evidence.query == QUESTION
+        assert [item.provenance for item in evidence.passages] == [provenance]
 
 
 @both_ways
@@ -131,7 +103,7 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(is_sync):
     sent_messages = []
 
     @tool
-    def send_mail(text: str) -> str:
+    def send_mail(text: str):
         """Sends."""
         sent_messages.append(text)
         return TOWER
@@ -146,25 +118,8 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(is_sync):
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():
-    judge = FunctionChatModel(
-        reply=lambda message: '{"supported": 1.0, "problems": []}'
-    )
+    judge = FunctionChatModel(reply=until_told)
     assert Verifier(judge=judge).loop.utility.name == "units"
-    with pytest.raises(ValueError, match="expected a function"):
-        Verifier(judge=3)
-
-
-@both_ways
-async def test_a_draft_is_shown_while_it_is_written(search_then_answer, is_sync):
-    retriever, _ = search_then_answer
-    model = FunctionChatModel(reply=until_told)
-    steps = {"context": retriever | joined, "question": RunnablePassthrough()}
-    checked_chain = verified(steps | PROMPT | model | StrOutputParser())
-    *shown, last = await checked_events(checked_chain, is_sync, QUESTION, show="draft")
-    assert len(shown) > 5
-    assert "".join(event.text for event in shown) == LIE
-    assert isinstance(last, Revised)
-    assert last.answer.text == TOWER
 
 
 @both_ways

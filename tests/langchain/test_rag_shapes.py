@@ -4,7 +4,7 @@ import itertools
 from typing import Any, TypedDict
 
 import pytest
-from function_chat_model import FunctionChatModel
+from chain_parts import ListRetriever, chat
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -12,7 +12,7 @@ from langchain.agents.middleware import (
     ContextEditingMiddleware,
     dynamic_prompt,
 )
-from langchain_agents import calls, cut_results
+from langchain_agents import calls, cut_results, keep_only
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -22,12 +22,11 @@ from langchain_core.tools import create_retriever_tool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from recorded_runs import RunRecorder
 
-from denoise_core.end import ENDDenoiser
-from denoise_core.testing import FunctionScorer
 from langchain_denoise import S2AMessages, verified
 from langchain_denoise.middleware import VerificationMiddleware
 
 QUESTION = "When was the tower finished?"
+ASKED = [HumanMessage(QUESTION)]
 FACT = "The tower was finished in 1889."
 DOCUMENTS = [
     Document(page_content=f"{FACT} It is made of iron.", id="tower"),
@@ -35,37 +34,35 @@ DOCUMENTS = [
 ]
 
 
-def find(question: str) -> list[Document]:
+def find(question):
     """A search that no callback sees, as `VectorStore.similarity_search`."""
     return DOCUMENTS
 
 
-def join_texts(documents: list[Document]) -> str:
+def join_texts(documents):
     return "\n\n".join(document.page_content for document in documents)
 
 
-@pytest.fixture
-def retriever(test_kit):
-    return test_kit.ListRetriever(found=DOCUMENTS)
+RETRIEVER = ListRetriever(found=DOCUMENTS)
 
 
 @pytest.fixture
 def model():
-    """Searches first where it has a tool, then states the fact."""
+    return chat(lambda messages: FACT)
 
-    class Model(FunctionChatModel):
-        def bind_tools(self, tools, **kwargs):
-            return self.bind(has_tools=True)
 
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-            is_searching = kwargs.pop("has_tools", False)
-            is_searching &= messages[-1].type == "human"
-            self.reply = lambda _: (
-                calls("search", query="tower") if is_searching else FACT
-            )
-            return super()._generate(messages, stop, run_manager, **kwargs)
+@pytest.fixture
+def searching_model():
+    return chat(
+        lambda messages: (
+            calls("search", query="tower") if messages[-1].type == "human" else FACT
+        )
+    )
 
-    return Model(reply=lambda messages: FACT)
+
+def answer_of(agent):
+    answer = agent.invoke({"messages": ASKED})["messages"][-1]
+    return answer.text, answer.response_metadata["denoise"]
 
 
 PROMPT = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
@@ -74,13 +71,13 @@ PROMPT = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
 # Chains
 
 
-def piped_chain(model, retriever):
-    context = retriever | join_texts
+def piped_chain(model):
+    context = RETRIEVER | join_texts
     steps = {"context": context, "question": RunnablePassthrough()}
     return steps | PROMPT | model | StrOutputParser(), QUESTION
 
 
-def assigned_chain(model, retriever):
+def assigned_chain(model):
     """`create_retrieval_chain`: the output has the documents."""
     find_context = RunnableLambda(lambda state: find(state["input"]))
     write = RunnableLambda(lambda state: FACT)
@@ -88,7 +85,7 @@ def assigned_chain(model, retriever):
     return assigned.assign(answer=write), {"input": QUESTION}
 
 
-def query_chain(model, retriever):
+def query_chain(model):
     """`RetrievalQA` with its source documents."""
 
     def run(state):
@@ -97,26 +94,26 @@ def query_chain(model, retriever):
     return RunnableLambda(run), {"query": QUESTION}
 
 
-def function_chain(model, retriever):
+def function_chain(model):
     @chain
     def answer(question):
-        documents = retriever.invoke(question)
+        documents = RETRIEVER.invoke(question)
         prompt = PROMPT.invoke({"context": documents, "question": question})
         return model.invoke(prompt)
 
     return answer, QUESTION
 
 
-def conversational_chain(model, retriever):
+def conversational_chain(model):
     """A question rewritten from the conversation, then searched for."""
-    rewrite = RunnableLambda(lambda state: state["messages"][-1].content) | retriever
+    rewrite = RunnableLambda(lambda state: state["messages"][-1].content) | RETRIEVER
     answer = RunnableLambda(lambda state: model.invoke(state["messages"]))
     whole = RunnablePassthrough.assign(context=rewrite).assign(answer=answer)
     messages = [HumanMessage("I like towers."), AIMessage("So do I.")]
-    return whole, {"messages": [*messages, HumanMessage(QUESTION)]}
+    return whole, {"messages": messages + ASKED}
 
 
-def two_step_graph(model, retriever):
+def two_step_graph(model):
     class State(TypedDict, total=False):
         question: str
         context: list[Document]
@@ -129,33 +126,33 @@ def two_step_graph(model, retriever):
     return graph.compile(), {"question": QUESTION}
 
 
-def agentic_graph(model, retriever):
+def agentic_graph(model):
     """Agentic RAG: a node that decides to search, a `ToolNode`, a node that answers."""
     from langgraph.prebuilt import ToolNode
 
-    search = create_retriever_tool(retriever, "search", "Searches.")
+    search = create_retriever_tool(RETRIEVER, "search", "Searches.")
     graph = StateGraph(MessagesState)
     decide = ("decide", lambda state: {"messages": [calls("search", query="tower")]})
     answer = ("answer", lambda state: {"messages": [AIMessage(FACT)]})
     graph.add_sequence([decide, ("retrieve", ToolNode([search])), answer])
     graph.add_edge(START, "decide")
-    return graph.compile(), {"messages": [HumanMessage(QUESTION)]}
+    return graph.compile(), {"messages": ASKED}
 
 
-CHAINS = [
-    piped_chain,
-    assigned_chain,
-    query_chain,
-    function_chain,
-    conversational_chain,
-    two_step_graph,
-    agentic_graph,
-]
-
-
-@pytest.mark.parametrize("shape", CHAINS)
-def test_chains(shape, model, retriever):
-    runnable, chain_input = shape(model, retriever)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        piped_chain,
+        assigned_chain,
+        query_chain,
+        function_chain,
+        conversational_chain,
+        two_step_graph,
+        agentic_graph,
+    ],
+)
+def test_chains(shape, model):
+    runnable, chain_input = shape(model)
     recorder = RunRecorder()
     checked_chain = verified(runnable)
     checked_chain.invoke(chain_input, {"callbacks": [recorder]})
@@ -170,31 +167,31 @@ def test_chains(shape, model, retriever):
 # Agents
 
 
-def documents_tool(retriever):
+def documents_tool():
     """The retrieval tool of LangChain's RAG agent: text for the model, documents kept."""
 
     @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, list[Document]]:
+    def search(query: str):
         """Searches."""
         return join_texts(DOCUMENTS), DOCUMENTS
 
     return {"tools": [search]}
 
 
-def retriever_tool(retriever):
-    return {"tools": [create_retriever_tool(retriever, "search", "Searches.")]}
+def retriever_tool():
+    return {"tools": [create_retriever_tool(RETRIEVER, "search", "Searches.")]}
 
 
-def text_tool(retriever):
+def text_tool():
     @tool
-    def search(query: str) -> str:
+    def search(query: str):
         """Searches."""
         return join_texts(DOCUMENTS)
 
     return {"tools": [search]}
 
 
-def prompt_with_context(retriever):
+def prompt_with_context():
     """LangChain's RAG chain in one call: documents in a dynamic system prompt."""
 
     @dynamic_prompt
@@ -204,7 +201,7 @@ def prompt_with_context(retriever):
     return {"tools": [], "middleware": [prompt], "evidence": "prompt"}
 
 
-def state_with_context(retriever):
+def state_with_context():
     """LangChain's RAG chain with its source documents: a middleware puts them into the state."""
 
     class State(AgentState):
@@ -225,73 +222,74 @@ def state_with_context(retriever):
     return {"tools": [], "middleware": [Retrieve()]}
 
 
-AGENTS = [
-    documents_tool,
-    retriever_tool,
-    text_tool,
-    prompt_with_context,
-    state_with_context,
-]
-
-
 @pytest.mark.parametrize(
     "is_outside",
     [True, False],
-    ids=["outside", "inside"],
 )
-@pytest.mark.parametrize("shape", AGENTS)
-def test_agents_in_either_order_of_middleware(shape, model, retriever, is_outside):
-    settings = shape(retriever)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        documents_tool,
+        retriever_tool,
+        text_tool,
+        prompt_with_context,
+        state_with_context,
+    ],
+)
+def test_agents_in_either_order_of_middleware(
+    shape, model, searching_model, is_outside
+):
+    settings = shape()
     checker = VerificationMiddleware(evidence=settings.pop("evidence", "turn"))
     others = settings.pop("middleware", [])
     middleware = [checker, *others] if is_outside else [*others, checker]
-    agent = create_agent(model, **settings, middleware=middleware)
-    answer = agent.invoke({"messages": [HumanMessage(QUESTION)]})["messages"][-1]
-    record = answer.response_metadata["denoise"]
+    writer = searching_model if settings["tools"] else model
+    _, record = answer_of(create_agent(writer, **settings, middleware=middleware))
     assert record["evidence"]
     assert record["outcome"] == "supported"
 
 
-def test_twelve_shapes():
-    assert len(CHAINS) + len(AGENTS) == 12
+@pytest.mark.parametrize(
+    ("shape", "evidence", "cited_ids"),
+    [
+        (state_with_context, "turn", ["tower"]),
+        (prompt_with_context, lambda messages: DOCUMENTS, ["tower"]),
+        (prompt_with_context, "prompt", []),
+    ],
+)
+def test_a_number_counts_the_documents_unless_others_number_them(
+    shape, evidence, cited_ids
+):
+    model = chat(lambda messages: f"{FACT} [1]")
+    checker = VerificationMiddleware(evidence=evidence)
+    agent = create_agent(model, [], middleware=[checker, *shape()["middleware"]])
+    assert answer_of(agent)[1]["citations"] == cited_ids
 
 
 @pytest.mark.parametrize(
     "order",
-    list(itertools.permutations(range(3))),
-    ids=str,
+    itertools.permutations(range(3)),
 )
-def test_what_others_cut_and_clear_changes_no_verdict(order, model, retriever):
+def test_what_others_cut_and_clear_changes_no_verdict(order, searching_model):
     """A cut result and a cleared one are judged as the tool returned them."""
-
-    def by_fruit(query, text):
-        return float("yellow" in text)
-
     edit = ClearToolUsesEdit(trigger=1, keep=0)
     parts = [
         VerificationMiddleware(),
-        cut_results(
-            ENDDenoiser(FunctionScorer(by_fruit), keep=1),
-            where="view",
-            tools=["search"],
-        ),
+        cut_results(keep_only("yellow"), where="view", tools=["search"]),
         ContextEditingMiddleware(edits=[edit]),
     ]
     agent = create_agent(
-        model, **text_tool(retriever), middleware=[parts[place] for place in order]
+        searching_model,
+        **text_tool(),
+        middleware=[parts[place] for place in order],
     )
-    answer = agent.invoke({"messages": [HumanMessage(QUESTION)]})["messages"][-1]
-    assert answer.response_metadata["denoise"]["outcome"] == "supported"
+    assert answer_of(agent)[1]["outcome"] == "supported"
 
 
 def test_an_answer_without_evidence_is_heard_and_not_written_again(model, caplog):
-    from denoise_core.runtime import fallbacks
-
-    fallbacks._counts.clear()
     agent = create_agent(model, [], middleware=[VerificationMiddleware()])
-    answer = agent.invoke({"messages": [HumanMessage(QUESTION)]})["messages"][-1]
-    assert answer.text == FACT
-    record = answer.response_metadata["denoise"]
+    text, record = answer_of(agent)
+    assert text == FACT
     assert (record["outcome"], record["stopped_because"]) == ("unknown", "no_evidence")
     assert len(model.calls) == 1
     assert "no evidence in tools' results, nor under context" in caplog.text
@@ -300,30 +298,21 @@ def test_an_answer_without_evidence_is_heard_and_not_written_again(model, caplog
 # Spellings of messages
 
 
-SPELLINGS = [
-    [HumanMessage(QUESTION)],
-    [("user", QUESTION)],
-    [{"role": "user", "content": QUESTION}],
-    [QUESTION],
-]
-
-
 @pytest.mark.parametrize(
     "messages",
-    SPELLINGS,
-    ids=["object", "pair", "dict", "text"],
+    [
+        ASKED,
+        [("user", QUESTION)],
+        [{"role": "user", "content": QUESTION}],
+        [QUESTION],
+    ],
 )
-def test_four_spellings_are_read_everywhere(messages, model, retriever):
+def test_four_spellings_are_read_everywhere(messages, model):
     def run(state):
         return {"answer": FACT, "context": DOCUMENTS}
 
     checked = verified(RunnableLambda(run)).invoke({"messages": messages})
     assert checked["denoise"]["outcome"] == "supported"
-    agent = create_agent(
-        model, **text_tool(retriever), middleware=[VerificationMiddleware()]
-    )
-    answer = agent.invoke({"messages": messages})["messages"][-1]
-    assert answer.response_metadata["denoise"]["outcome"] == "supported"
     [message] = S2AMessages(model=model).invoke({"messages": messages})
     assert message.text == QUESTION
     assert not isinstance(message, SystemMessage)

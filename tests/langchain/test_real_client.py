@@ -10,7 +10,6 @@ import openai
 import pytest
 from langchain_agents import both_ways, run
 from langchain_core.documents import Document
-from langchain_openai import ChatOpenAI
 from openai_server import NEW_TOKENS
 
 from denoise_core import Message
@@ -20,19 +19,6 @@ from langchain_denoise import ChatModelLLM, DenoiseCompressor
 pytestmark = pytest.mark.enable_socket
 
 QUESTION_INPUT = (Message("system", "be brief"), Message("user", "what?"))
-
-
-@pytest.fixture
-def client(server):
-    def client(**settings):
-        return ChatOpenAI(
-            model="tiny",
-            base_url=server.url,
-            api_key="none",
-            **{"max_retries": 0, **settings},
-        )
-
-    return client
 
 
 def documents(count):
@@ -95,13 +81,14 @@ RAISES = [401, 403]
 
 
 @pytest.mark.parametrize("status", [*RAISES, 408, 409, 429, 503])
-async def test_what_a_server_refuses_raises_and_what_fails_is_kept(server, status):
+async def test_what_a_server_refuses_raises_and_what_fails_is_kept(
+    server, client, status
+):
     """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
     server.faults = [status] * 99
-    model = ChatOpenAI(model="tiny", base_url=server.url, api_key="none", max_retries=0)
     chain_input = {"documents": documents(2), "query": "How tall?"}
     for is_sync in (True, False):
-        call = run(DenoiseCompressor(model=model), is_sync, chain_input)
+        call = run(DenoiseCompressor(model=client()), is_sync, chain_input)
         if status in RAISES:
             with pytest.raises(openai.APIStatusError):
                 await call

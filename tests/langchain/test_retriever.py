@@ -1,10 +1,11 @@
 """A retriever that denoises: LangChain's own suite for retrievers, and what it does beyond."""
 
-import asyncio
 import math
 
 import pytest
-from langchain_agents import both_ways, run
+from chain_parts import Answers, fail, s2a
+from langchain_agents import both, both_ways, run
+from langchain_classic.retrievers.multi_query import MultiQueryRetriever
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
@@ -12,8 +13,9 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from recorded_runs import RunRecorder
+from rerank_server import words
 
-from denoise_core import Denoiser, InputError
+from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoisingRetriever
@@ -21,22 +23,18 @@ from langchain_denoise import DenoisingRetriever
 TEXTS = ["red fish", "blue fish", "one fish", "two birds", "a red bird"]
 
 
-def shared_words(query, text):
-    return float(len(set(query.split()) & set(text.split())))
-
-
-def store(**search):
+def store():
+    documents = [
+        Document(page_content=text, id=text, metadata={"n": number})
+        for number, text in enumerate(TEXTS)
+    ]
     found_documents = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-    found_documents.add_texts(
-        TEXTS,
-        metadatas=[{"n": i} for i in range(len(TEXTS))],
-        ids=[f"t{i}" for i in range(len(TEXTS))],
-    )
-    return found_documents.as_retriever(search_kwargs=search)
+    found_documents.add_documents(documents)
+    return found_documents.as_retriever(search_kwargs={"k": 5})
 
 
-def keep_all() -> Denoiser:
-    return ENDDenoiser(FunctionScorer(shared_words), threshold=-math.inf)
+def keep_all():
+    return ENDDenoiser(FunctionScorer(words), threshold=-math.inf)
 
 
 class TestLangChainsOwnSuite(RetrieversIntegrationTests):
@@ -46,7 +44,7 @@ class TestLangChainsOwnSuite(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor_params(self):
-        return {"retriever": store(k=5), "denoiser": keep_all()}
+        return {"retriever": store(), "denoiser": keep_all()}
 
     @property
     def retriever_query_example(self):
@@ -58,12 +56,6 @@ class Fixed(BaseRetriever):
 
     def _get_relevant_documents(self, query, *, run_manager):
         return [Document(page_content=text, id=text) for text in TEXTS]
-
-
-def both(retriever, query, **input_value):
-    found_documents = retriever.invoke(query, **input_value)
-    assert asyncio.run(retriever.ainvoke(query, **input_value)) == found_documents
-    return found_documents
 
 
 def test_it_fetches_more_and_keeps_the_best_in_order():
@@ -86,22 +78,8 @@ def test_it_fetches_more_and_keeps_the_best_in_order():
     ]
 
 
-def test_what_k_left_out_is_in_the_record():
-    recorder = RunRecorder()
-    DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2).invoke(
-        "red bird", {"callbacks": [recorder]}
-    )
-    [(_, summary, _)] = recorder.events
-    assert [
-        (document["id"], document["reason"]) for document in summary["dropped"]
-    ] == [
-        (text, "not among the best 2")
-        for text in ("blue fish", "one fish", "two birds")
-    ]
-
-
-def test_a_failure_keeps_the_context_but_never_more_than_k(test_kit):
-    broken = test_kit.Answers(test_kit.fail)
+def test_a_failure_keeps_the_context_but_never_more_than_k():
+    broken = Answers(fail)
     found_documents = both(
         DenoisingRetriever(retriever=Fixed(), denoiser=broken, k=3), "q"
     )
@@ -113,38 +91,10 @@ def test_a_failure_keeps_the_context_but_never_more_than_k(test_kit):
         ).invoke("q")
 
 
-def test_any_runnable_from_text_to_documents_will_do():
-    found_documents = RunnableLambda(lambda query: [Document(page_content=query)])
-    assert [
-        document.page_content
-        for document in both(
-            DenoisingRetriever(retriever=found_documents, denoiser=keep_all()), "hi"
-        )
-    ] == ["hi"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"k": 0}, "k"),
-        ({"k": 3, "top_n": 2}, "give k"),
-        ({"top_k": 3}, "top_k"),
-    ],
-)
-def test_wrong_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
-        DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), **settings)
-
-
-def test_a_wrong_k_with_a_call():
-    with pytest.raises(ValueError, match="top_n=0"):
-        DenoisingRetriever(retriever=Fixed(), denoiser=keep_all()).invoke("q", k=0)
-
-
 @both_ways
-async def test_the_config_of_a_call_reaches_both_parts(test_kit, is_sync):
+async def test_the_config_of_a_call_reaches_both_parts(is_sync):
     recorder = RunRecorder()
-    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=2)
+    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=s2a(), k=2)
     config = {"callbacks": [recorder], "tags": ["t"], "run_name": "mine"}
     await run(retriever, is_sync, "q", config)
     assert recorder.paths("retriever") == ["mine", "mine/Fixed"]
@@ -154,8 +104,8 @@ async def test_the_config_of_a_call_reaches_both_parts(test_kit, is_sync):
 
 
 def test_settings_of_a_call_reach_the_denoiser_and_not_the_vector_store():
-    end = ENDDenoiser(FunctionScorer(shared_words), keep=5)
-    retriever = DenoisingRetriever(retriever=store(k=5), denoiser=end)
+    end = ENDDenoiser(FunctionScorer(words), keep=5)
+    retriever = DenoisingRetriever(retriever=store(), denoiser=end)
     for settings in ({"keep": 1}, {"threshold": 2.0}, {"top_n": 1}, {"k": 1}):
         [document] = both(retriever, "red fish", **settings)
         assert document.page_content == "red fish"
@@ -167,6 +117,30 @@ def test_settings_of_a_call_reach_the_denoiser_and_not_the_vector_store():
         retriever.invoke("q", on_error="raise")
 
 
-def test_a_call_without_a_number_keeps_the_retrievers_own():
-    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), top_n=1)
-    assert len(retriever.invoke("red bird", k=None)) == 1
+TOWNS = ["Arden", "Bryn", "Cole"]
+
+
+class Turning(BaseRetriever):
+    """Finds the same documents in an order that the query decides."""
+
+    has_ids: bool
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        documents = []
+        for town in TOWNS:
+            text = f"{town} is a town on the river. It has a mill."
+            documents.append(Document(text, id=town if self.has_ids else None))
+        return documents[::-1] if "river" in query else documents
+
+
+@both_ways
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize("method", ["end", "s2a"])
+async def test_several_queries_give_no_duplicates(method, is_sync, has_ids):
+    by_query = FunctionScorer(lambda query, text: float(len(query) + len(text)))
+    denoiser = ENDDenoiser(by_query, keep=3) if method == "end" else s2a()
+    better = DenoisingRetriever(retriever=Turning(has_ids=has_ids), denoiser=denoiser)
+    wordings = RunnableLambda(lambda question: ["a mill?", "which river towns?"])
+    many = MultiQueryRetriever(retriever=better, llm_chain=wordings)
+    found = await run(many, is_sync, "towns?")
+    assert [document.page_content.split()[0] for document in found] == TOWNS

@@ -1,6 +1,7 @@
 """What can go through ``dumpd`` and ``load`` does; secrets stay out; what cannot says so."""
 
 import pytest
+from chain_parts import s2a
 from langchain_core.load import dumpd, dumps, load
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
@@ -65,13 +66,13 @@ def test_plain_settings_are_plain_json():
     assert again(compressor, DenoiseCompressor) == compressor
 
 
-def test_what_holds_your_own_objects_is_not_serialised_and_says_so(test_kit, model):
+def test_what_holds_your_own_objects_is_not_serialised_and_says_so(model):
     assert (
         dumpd(verified(ChatPromptTemplate.from_template("{question}")))["type"]
         == "not_implemented"
     )
     assert (
-        dumpd(DenoiseCompressor(denoiser=test_kit.s2a()))["kwargs"]["denoiser"]["type"]
+        dumpd(DenoiseCompressor(denoiser=s2a()))["kwargs"]["denoiser"]["type"]
         == "not_implemented"
     )
 

@@ -3,19 +3,20 @@
 import asyncio
 
 import pytest
+from chain_parts import chat
 from langchain_agents import both_ways, run
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
-from langchain_openai import ChatOpenAI
 from openai import BadRequestError
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.denoiser import NOT_RELEVANT
 from denoise_core.runtime.fallbacks import fallback_counts
+from denoise_core.s2a.prompts import REPLY_FORMS
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import (
     ChatModelLLM,
@@ -24,69 +25,55 @@ from langchain_denoise import (
 )
 
 QUESTION_INPUT = (Message("user", "which?"),)
-SCHEMA = {
-    "type": "object",
-    "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
-}
+SCHEMA = REPLY_FORMS["select"].schema
 
 
 @pytest.fixture
-def client(server):
+def model(server, client):
     server.fields = {"keep": [1]}
+    return client(profile={"structured_output": True})
 
-    def client(**settings):
-        settings = {
-            "max_retries": 0,
-            "profile": {"structured_output": True},
-            **settings,
-        }
-        return ChatOpenAI(model="tiny", base_url=server.url, api_key="none", **settings)
 
-    return client
+def bound(model):
+    return model.bind(temperature=0, seed=1, stop=["\n\n"])
 
 
 WRAPPED_MODELS = {
-    "bound": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]),
-    "configured": lambda model: model.with_config(tags=["x"]).bind(
-        temperature=0, seed=1, stop=["\n\n"]
-    ),
-    "fallbacks": lambda model: model.bind(
-        temperature=0, seed=1, stop=["\n\n"]
-    ).with_fallbacks([model]),
+    "bound": bound,
+    "configured": lambda model: bound(model.with_config(tags=["x"])),
+    "fallbacks": lambda model: bound(model).with_fallbacks([model]),
 }
 
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("name", WRAPPED_MODELS)
 def test_settings_around_a_model_are_on_the_wire_and_it_is_asked_for_text(
-    server, client, name
+    server, model, name
 ):
-    local_llm = ChatModelLLM(WRAPPED_MODELS[name](client()))
+    wrapped = WRAPPED_MODELS[name](model)
+    local_llm = ChatModelLLM(wrapped)
     reply = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
     assert asyncio.run(local_llm.acomplete_json(QUESTION_INPUT, SCHEMA)) == reply
+    settings = {"temperature": 0, "seed": 1, "stop": ["\n\n"]}
     assert len(server.requests) == 2
-    for sent_messages in server.requests:
-        assert (
-            sent_messages["temperature"],
-            sent_messages["seed"],
-            sent_messages["stop"],
-        ) == (0, 1, ["\n\n"])
-        assert "response_format" not in sent_messages
+    for sent in server.requests:
+        assert {**sent, **settings} == sent
+        assert "response_format" not in sent
     with pytest.raises(InputError, match="leave behind what it sets"):
-        ChatModelLLM(WRAPPED_MODELS[name](client()), structured=True)
+        ChatModelLLM(wrapped, structured=True)
 
 
 @pytest.mark.enable_socket
-def test_a_refused_text_changes_nothing_in_how_a_model_is_asked(server, client):
+def test_a_refused_text_changes_nothing_in_how_a_model_is_asked(server, model):
     """A content filter's 400 was taken for a refusal of the form: tried in all others, and text ever after."""
-    local_llm = ChatModelLLM(client())
+    local_llm = ChatModelLLM(model)
     right = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
     server.faults = [400]
     with pytest.raises(BadRequestError):
         local_llm.complete_json(QUESTION_INPUT, SCHEMA)
     assert local_llm.complete_json(QUESTION_INPUT, SCHEMA) == right
     assert len(server.requests) == 3
-    assert all("response_format" in sent_messages for sent_messages in server.requests)
+    assert all("response_format" in sent for sent in server.requests)
 
 
 # Retrievers
@@ -106,10 +93,12 @@ def tenants():
     return store.as_retriever(search_kwargs={"k": 4})
 
 
-def keep_all(**settings):
-    return ENDDenoiser(
-        FunctionScorer(lambda query, text: 1.0), threshold=0.0, **settings
-    )
+def keep_all():
+    return ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=0.0)
+
+
+def ids(found):
+    return [document.id for document in found]
 
 
 def only(tenant):
@@ -122,27 +111,21 @@ async def test_a_filter_in_the_config_or_with_the_call_reaches_the_store(is_sync
     retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
     config = {"configurable": {"search": {"k": 4, "filter": only("b")}}}
     found_documents = await run(retriever, is_sync, "q", config)
-    assert sorted(document.id for document in found_documents) == ["b1", "b2"]
+    assert sorted(ids(found_documents)) == ["b1", "b2"]
     retriever = DenoisingRetriever(retriever=tenants(), denoiser=keep_all())
-    filtering = retriever.bind(filter=only("a"))
-    found_documents = await run(filtering, is_sync, "q")
-    assert sorted(document.id for document in found_documents) == ["a1", "a2"]
-
-
-def test_an_argument_that_would_be_left_out_is_an_error(test_kit):
-    with pytest.raises(
-        InputError, match="filter: ListRetriever takes no such argument"
-    ):
-        DenoisingRetriever(
-            retriever=test_kit.ListRetriever(found=TENANTS), denoiser=keep_all()
-        ).invoke("q", filter="a")
+    found_documents = await run(retriever.bind(filter=only("a")), is_sync, "q")
+    assert sorted(ids(found_documents)) == ["a1", "a2"]
 
 
 class Tenants(BaseRetriever):
-    """Finds the tenants' documents."""
-
     def _get_relevant_documents(self, query, *, run_manager):
         return list(TENANTS)
+
+
+def test_an_argument_that_would_be_left_out_is_an_error():
+    retriever = DenoisingRetriever(retriever=Tenants(), denoiser=keep_all())
+    with pytest.raises(InputError, match="filter: Tenants takes no argument"):
+        retriever.invoke("q", filter="a")
 
 
 # Settings for one request
@@ -159,58 +142,33 @@ def asking(**settings):
     return {"configurable": {"denoise": settings}}
 
 
-def ids(found):
-    return [document.id for document in found]
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ["b2"]),
+        ({"keep": 0.5}, ["b1", "b2"]),
+        ({"top_n": 3}, ["a2", "b1", "b2"]),
+        ({"top_n": 3, "order": "score"}, ["b2", "b1", "a2"]),
+        ({"threshold": 2.0}, ["a2", "b1", "b2"]),
+    ],
+)
+def test_keep_top_n_and_order_for_one_request(asked, expected):
+    assert ids(scored(keep=1).invoke("q", asking(**asked))) == expected
 
 
-def test_keep_top_n_and_order_for_one_request():
-    retriever = scored(keep=1)
-    assert ids(retriever.invoke("q")) == ["b2"]
-    assert ids(retriever.invoke("q", asking(keep=0.5))) == ["b1", "b2"]
-    assert ids(retriever.invoke("q", asking(top_n=3))) == ["a2", "b1", "b2"]
-    assert ids(retriever.invoke("q", asking(top_n=3, order="score"))) == [
-        "b2",
-        "b1",
-        "a2",
-    ]
-    assert ids(retriever.invoke("q", asking(threshold=2.0))) == ["a2", "b1", "b2"]
+def test_a_keep_of_one_request_takes_the_place_of_a_threshold():
     assert ids(scored(threshold=2.0).invoke("q", asking(keep=1))) == ["b2"]
 
 
-def test_a_score_is_written_where_a_request_asks_for_its_order():
-    """Only an order set on the retriever brought scores."""
-    plain_text, asked_for = (
-        scored(keep=2).invoke("q", config)[0]
-        for config in (None, asking(order="score"))
-    )
-    assert not {"relevance_score", "denoise_score"} & set(plain_text.metadata)
-    assert (
-        asked_for.metadata["relevance_score"]
-        == asked_for.metadata["denoise_score"]
-        == 12
-    )
-
-
-def test_the_same_through_configurable_fields():
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [({}, ["b2"]), ({"share": 0.5}, ["b1", "b2"]), ({"n": 3}, ["a2", "b1", "b2"])],
+)
+def test_the_same_through_configurable_fields(asked, expected):
     field = scored(keep=1).configurable_fields(
         keep=ConfigurableField(id="share"), top_n=ConfigurableField(id="n")
     )
-    assert ids(field.invoke("q", {"configurable": {"share": 0.5}})) == ["b1", "b2"]
-    assert ids(field.invoke("q", {"configurable": {"n": 3}})) == ["a2", "b1", "b2"]
-    assert ids(field.invoke("q")) == ["b2"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"share": 1}, "share"),
-        ({"variant": "select"}, "variant"),
-        ({"keep": 7.5}, "keep"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_an_error(settings, message):
-    with pytest.raises(ValueError, match=message):
-        scored(on_error="raise").invoke("q", asking(**settings))
+    assert ids(field.invoke("q", {"configurable": asked})) == expected
 
 
 TOWERS = [
@@ -221,25 +179,16 @@ TOWERS = [
 FAR_QUESTION = "Which enzyme do limpets lack?"
 
 
-def test_a_model_that_finds_no_answer_marks_the_nearest_documents(test_kit):
-    model = test_kit.chat(lambda messages: "1\nANSWERED: no")
+def test_a_model_that_finds_no_answer_marks_the_nearest_documents():
+    model = chat(lambda messages: "1\nANSWERED: no")
     chain_input = {"documents": TOWERS, "query": FAR_QUESTION}
     (nearest,) = DenoiseCompressor(model=model).invoke(chain_input)
     assert nearest.metadata["denoise_relevant"] is False
     assert "finds no answer" in nearest.metadata["denoise_note"]
     dropping = DenoiseCompressor(model=model, on_irrelevant="drop")
     assert dropping.invoke(chain_input) == []
-    asked_input = {"configurable": {"denoise": {"on_irrelevant": "drop"}}}
-    assert DenoiseCompressor(model=model).invoke(chain_input, asked_input) == []
-
-
-def test_risk_and_tokens_reach_the_denoiser_also_of_one_request():
-    compressor = DenoiseCompressor(max_tokens=8, top_n=3)
-    chain_input = {"documents": TOWERS, "query": "Where is the red tower?"}
-    assert len(compressor.invoke(chain_input)) == 1
-    assert len(compressor.invoke(chain_input, asking(max_tokens=20))) == 2
-    assert DenoiseCompressor(risk=0.2).denoiser_for({}).rule.risk == 0.2
-    assert compressor.denoiser_for({"risk": 0.05, "keep": "auto"}).rule.risk == 0.05
+    asked = asking(on_irrelevant="drop")
+    assert DenoiseCompressor(model=model).invoke(chain_input, asked) == []
 
 
 def test_documents_say_that_nothing_is_relevant_and_may_be_dropped_for_it():
@@ -257,14 +206,14 @@ def test_documents_say_that_nothing_is_relevant_and_may_be_dropped_for_it():
 
 
 @pytest.mark.enable_socket
-def test_one_refused_document_costs_one_document(server, client):
+def test_one_refused_document_costs_one_document(server, model):
     server.refuses = "Fact 7 "
     documents = []
     for i in range(20):
-        text = f"Fact {i} is known. So is more."
-        documents.append(Document(page_content=text, id=str(i)))
-    compressor = DenoiseCompressor(model=client(), on_empty="raise")
+        documents.append(Document(f"Fact {i} is known. So is more.", id=str(i)))
+    compressor = DenoiseCompressor(model=model, on_empty="raise")
     found = compressor.invoke({"documents": documents, "query": "What is known?"})
     failed = [item.id for item in found if "denoise_fallback" in item.metadata]
     assert failed == ["7"]
-    assert len(server.requests) <= 14  # three of them look for another form
+    # All at once in three forms, then each alone.
+    assert len(server.requests) <= 3 + len(documents)

@@ -1,5 +1,7 @@
 """`verified(chain)` returns and streams what the chain wrote, whatever a judge says; the chain's model judges."""
 
+import copy
+
 import pytest
 from answer_forms import (
     JUDGES,
@@ -19,7 +21,6 @@ from langchain_core.runnables import RunnableLambda
 
 from denoise_core.augmenter.streaming import Finished
 from langchain_denoise import Verifier, verified
-from langchain_denoise.middleware.verification import earlier_attempts
 from langchain_denoise.verification.redraft import (
     change_model,
     find_model,
@@ -32,6 +33,10 @@ model_judges = pytest.fixture(let_model_judge)
 
 def evidence(chain_input, output):
     return [Document(page_content=PASSAGE, id="a")]
+
+
+def says_year(asked):
+    return "It was completed in 1889."
 
 
 def chain_of(reply, *, parse=True):
@@ -52,15 +57,15 @@ def test_with_no_other_argument_nearly_every_answer_gets_a_verdict(model_judges)
 
 
 def test_the_last_step_that_is_a_model_is_found_without_its_bindings():
-    model = FunctionChatModel(reply=lambda messages: "x")
+    model = FunctionChatModel(reply=says_year)
     with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
     assert find_model(FunctionChatModel(reply=str) | with_tools) is model
     assert find_model(RunnableLambda(lambda question: model.invoke(question))) is None
 
 
 def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
-    plain = RunnableLambda(lambda question: "It was completed in 1889.")
-    with_model = chain_of(lambda messages: "It was completed in 1889.")
+    plain = RunnableLambda(says_year)
+    with_model = chain_of(says_year)
     for chain, verifier in ((plain, None), (with_model, Verifier(judge="off"))):
         checked = verified(chain, verifier, evidence=evidence)
         record = checked.invoke(QUESTION).denoise
@@ -85,7 +90,6 @@ def test_without_a_model_and_with_judge_off_nothing_is_judged(model_judges):
 def test_metadata_of_others_is_no_record(record):
     message = AIMessage("It is red.", response_metadata={"denoise": record})
     assert earlier_evidence([message]) == ()
-    assert earlier_attempts([HumanMessage("Which?"), message]) == []
 
 
 def test_an_answer_restated_in_a_conversation_is_judged_by_what_it_rested_on():
@@ -109,7 +113,7 @@ async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
     for number, text in enumerate(answer_forms()[JUDGES.index(judge_name) :: 3]):
         chain = verified(
             chain_of(lambda messages, text=text: text, parse=bool(number % 2)),
-            judge=judge_named(judge_name),
+            Verifier(judge=judge_named(judge_name)),
             evidence=evidence,
         )
         returned = await run(chain, is_sync, QUESTION)
@@ -121,7 +125,7 @@ async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
 
 
 def test_feedback_is_for_the_last_model_whose_settings_stay():
-    first, last = (FunctionChatModel(reply=lambda messages: "x") for _ in range(2))
+    first, last = (FunctionChatModel(reply=says_year) for _ in range(2))
     chain = first | (lambda message: message.text) | last.bind(temperature=0)
     messages = [AIMessage("It was 1912."), HumanMessage("Not found.")]
     changed_chain = change_model(chain, lambda model: with_feedback(model, messages))
@@ -129,3 +133,18 @@ def test_feedback_is_for_the_last_model_whose_settings_stay():
     assert [message.type for message in first.calls[0]] == ["human"]
     assert [message.type for message in last.calls[0]] == ["human", "ai", "human"]
     assert changed_chain.last.kwargs == {"temperature": 0}
+
+
+def test_a_string_is_a_string_and_carries_its_record():
+    def returned(text):
+        chain = verified(RunnableLambda(lambda question: text), evidence=evidence)
+        return chain.invoke(QUESTION)
+
+    text = "It was completed in 1889."
+    right, wrong = returned(text), returned("It was completed in 1925.")
+    assert (type(right).__mro__[1], right) == (str, text)
+    assert right.denoise["outcome"] == "supported"
+    assert wrong.denoise["outcome"] == "unsupported"
+    assert right.denoise["attempts"]
+    for copied in (copy.copy(right), copy.deepcopy(right)):
+        assert (copied, copied.denoise) == (right, right.denoise)

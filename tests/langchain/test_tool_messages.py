@@ -1,21 +1,29 @@
 """Tools' results as they come: content blocks, JSON lists, plain text; and the message again from what is left."""
 
-import asyncio
 import json
+import re
 
 import pytest
+from chain_parts import Answers, chat, drop_all, merge
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, wrap_model_call
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain_agents import both_ways, calls, cut_results, run, tool_message
+from langchain_agents import (
+    both_ways,
+    calls,
+    cut_results,
+    keep_only,
+    make_agent,
+    run,
+    tool_message,
+)
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
-from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import RECALL_TOOL
 from langchain_denoise.convert.history import shown_message
@@ -24,38 +32,29 @@ from langchain_denoise.middleware.tool_results import DenoiseToolResults
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 
 
-def only(word, **settings):
-    """Keeps what says this word."""
-    scorer = FunctionScorer(lambda query, text: float(word in text))
-    return ENDDenoiser(scorer, threshold=0.5, **settings)
-
-
 def about_paris(**settings):
-    return cut_results(only("Paris", min_keep=0), tools=["search"], **settings)
+    return cut_results(keep_only("Paris", min_keep=0), tools=["search"], **settings)
 
 
-def request_of(name="search", query=None):
-    """A call of a tool, with a query or without."""
-    args = {} if query is None else {"query": query}
-    call = {"name": name, "args": args, "id": "call", "type": "tool_call"}
+def request_of(name="search"):
+    call = {"name": name, "args": {}, "id": "call", "type": "tool_call"}
     state = {"messages": [HumanMessage("Where is Paris?")]}
     return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
 
 
-async def cleared(middleware, content, *, is_sync=True, artifact=None):
-    message = ToolMessage(
-        content, tool_call_id="call", name="search", artifact=artifact
-    )
-    request = request_of()
-    if is_sync:
-        return await asyncio.to_thread(
-            middleware.wrap_tool_call, request, lambda request: message
-        )
+def cut_message(middleware, content, **fields):
+    message = ToolMessage(content, tool_call_id="call", **fields)
+    request = request_of(fields.get("name", "search"))
+    return middleware.wrap_tool_call(request, lambda _: message)
 
-    async def handler(request):
-        return message
 
-    return await middleware.awrap_tool_call(request, handler)
+def repeated_documents(sentence, times):
+    """Three documents, each a sentence about its id, and their joined text."""
+    documents = []
+    for name in "abc":
+        text = sentence.format(name) * times
+        documents.append(Document(page_content=text, id=name))
+    return documents, "\n".join(document.page_content for document in documents)
 
 
 SEARCH_REPLIES = {
@@ -65,102 +64,95 @@ SEARCH_REPLIES = {
 SEARCH_REPLIES["results"].append({"title": "Paris", "text": "In Paris it is dry. " * 8})
 
 
-def agent_of(test_kit, middleware, look_up, tool_calls):
-    """An agent that calls a tool once and is done; and its model."""
-    model = test_kit.chat(
-        lambda messages: (
-            "done"
-            if messages[-1].type == "tool"
-            else AIMessage("", tool_calls=tool_calls)
-        )
-    )
-    return create_agent(model, [look_up], middleware=middleware), model
-
-
-def searching(test_kit, middleware, found):
-    """An agent whose tool finds this."""
-
-    @tool
-    def search(query: str = ""):
-        """Looks things up."""
-        return found
-
-    tool_calls = [{"name": "search", "args": {"query": "Paris"}, "id": "call-12345678"}]
-    return agent_of(test_kit, [middleware], search, tool_calls)[0]
-
-
-IS_IT_DRY = {"messages": [HumanMessage("Is it dry?")]}
-NOTE = {"left_out": "1 of 10 items shown; 9 left out"}
-
-
-async def test_long_text_that_passes_is_said_once(test_kit, caplog):
-    fallbacks._counts.clear()
-    middleware = cut_results(keep=1)
-    denoising_agent = searching(test_kit, middleware, json.dumps(SEARCH_REPLIES))
-    for _ in range(2):
-        message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
-        assert json.loads(message.content) == SEARCH_REPLIES
-    assert caplog.text.count("tools=['search']") == 1
-
-
-async def test_short_text_passes(test_kit):
-    middleware = DenoiseToolResults(keep=1, tools=["search"])
-    denoising_agent = searching(test_kit, middleware, "Rain.\n\nParis.")
-    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
-    assert message.content == "Rain.\n\nParis."
-
-
-async def test_a_name_that_no_tool_has_raises_with_the_nearest(test_kit):
-    """It did nothing, and said nothing."""
-    middleware = cut_results(test_kit.Answers(test_kit.drop_all), tools=["serach"])
-    with pytest.raises(InputError, match="did you mean 'search'"):
-        await searching(test_kit, middleware, "x").ainvoke(IS_IT_DRY)
-    with pytest.raises(InputError, match="list of tools' names"):
-        cut_results(tools="search")
-
-
-async def test_messages_in_a_command_are_denoised(test_kit):
-    """A command passed, although its message held ten documents."""
-    message = ToolMessage(json.dumps(SEARCH_REPLIES), tool_call_id="call-12345678")
-    command = Command(update={"messages": [message]})
-    middleware = cut_results(only("Paris"), tools=["search"])
-    denoising_agent = searching(test_kit, middleware, command)
-    message = tool_message(await denoising_agent.ainvoke(IS_IT_DRY))
-    found_documents = json.loads(message.content)
-    assert found_documents["results"] == [NOTE, SEARCH_REPLIES["results"][-1]]
-
-
-async def test_what_is_recalled_comes_whole():
-    middleware = about_paris(recall=True)
-    text = "Bananas are yellow.\n\n" * 200
-    message = ToolMessage(text, tool_call_id="call", name=RECALL_TOOL)
-    after = middleware.wrap_tool_call(request_of(), lambda _: message)
-    assert after.content == text
-
-
 TABLE = json.dumps(
     {"count": 60, "rows": [{"town": f"town {n}", "rain": n} for n in range(60)]}
 )
 
 
-def run_agent(test_kit, middleware, found=TABLE, name="search"):
+def run_agent(middleware, found=TABLE, name="search"):
     """The state after one call of a tool, and what the model read of its result."""
 
     def look(query: str = ""):
         return found
 
     look_up = StructuredTool.from_function(look, name=name, description="Looks.")
-    tool_calls = [
-        {"name": name, "args": {"query": "rain in town 7"}, "id": "call-12345678"}
-    ]
-    agent, model = agent_of(test_kit, middleware, look_up, tool_calls)
+    call = calls(name, "call-12345678", query="rain in town 7")
+    model = chat(lambda messages: "done" if messages[-1].type == "tool" else call)
+    agent = create_agent(model, [look_up], middleware=middleware)
     state = agent.invoke({"messages": [("user", "How much rain?")]})
     return tool_message(state), model.calls[-1][-1]
 
 
-def test_the_state_keeps_what_the_tool_returned_and_the_model_reads_less(test_kit):
-    middleware = DenoiseToolResults(only("town 7"), tools=["search"], min_characters=0)
-    stored, shown = run_agent(test_kit, [middleware])
+def about_town(**settings):
+    return DenoiseToolResults(keep_only("town 7"), min_characters=0, **settings)
+
+
+def test_long_text_that_passes_is_said_once(caplog):
+    middleware = cut_results(keep=1)
+    found = json.dumps(SEARCH_REPLIES)
+    for _ in range(2):
+        assert run_agent([middleware], found)[0].content == found
+    assert caplog.text.count("tools=['search']") == 1
+
+
+def test_a_name_that_no_tool_has_raises_with_the_nearest():
+    """It did nothing, and said nothing."""
+    with pytest.raises(InputError, match="did you mean 'search'"):
+        run_agent([cut_results(tools=["serach"])])
+    with pytest.raises(InputError, match="list of tools' names"):
+        cut_results(tools="search")
+
+
+def test_a_users_own_recall_is_a_tool_like_any_other():
+    """It was never cut, and with `recall=True` it hid ours."""
+    _, shown = run_agent([about_town(tools=["recall"])], name="recall")
+    assert len(shown.text) < 200
+    with pytest.raises(InputError, match="rename it, or set recall=False"):
+        run_agent([about_town(recall=True)], name="recall")
+
+
+@wrap_model_call
+def mark_tools(request, handler):
+    copies = [item.model_copy(update={"extras": {}}) for item in request.tools]
+    return handler(request.override(tools=copies))
+
+
+def test_middleware_may_copy_the_recall_tool():
+    _, shown = run_agent([mark_tools, about_town(tools=["search"], recall=True)])
+    assert "recall(" in shown.text
+
+
+def test_what_a_tool_returns_to_the_user_stays_whole():
+    look = StructuredTool.from_function(
+        lambda: TABLE, name="search", description="Looks.", return_direct=True
+    )
+    message = ToolMessage(TABLE, tool_call_id="call")
+    middleware = about_town(tools=["search"], where="state")
+    request = request_of().override(tool=look)
+    assert middleware.wrap_tool_call(request, lambda _: message) is message
+
+
+def test_messages_in_a_command_are_denoised():
+    """A command passed, although its message held ten documents."""
+    message = ToolMessage(json.dumps(SEARCH_REPLIES), tool_call_id="call-12345678")
+    command = Command(update={"messages": [message]})
+    stored, _ = run_agent([about_paris()], command)
+    results = json.loads(stored.content)["results"]
+    assert results == [
+        {"left_out": "1 of 10 items shown; 9 left out"},
+        SEARCH_REPLIES["results"][-1],
+    ]
+
+
+def test_what_is_recalled_comes_whole():
+    text = "Bananas are yellow.\n\n" * 200
+    after = cut_message(about_paris(recall=True), text, name=RECALL_TOOL)
+    assert after.content == text
+
+
+def test_the_state_keeps_what_the_tool_returned_and_the_model_reads_less():
+    middleware = about_town(tools=["search"])
+    stored, shown = run_agent([middleware])
     assert stored.content == TABLE
     assert json.loads(shown.text)["rows"] == [
         {"left_out": "1 of 60 items shown; 59 left out"},
@@ -169,7 +161,7 @@ def test_the_state_keeps_what_the_tool_returned_and_the_model_reads_less(test_ki
     assert shown.tool_call_id == stored.tool_call_id
 
 
-def test_a_result_that_another_middleware_clears_stays_cleared(test_kit):
+def test_a_result_that_another_middleware_clears_stays_cleared():
     class Clears(AgentMiddleware):
         def wrap_model_call(self, request, handler):
             messages = [
@@ -180,72 +172,67 @@ def test_a_result_that_another_middleware_clears_stays_cleared(test_kit):
             ]
             return handler(request.override(messages=messages))
 
-    ours = DenoiseToolResults(only("town 7"), tools=["search"], min_characters=0)
-    _, shown = run_agent(test_kit, [Clears(), ours])
+    ours = about_town(tools=["search"])
+    _, shown = run_agent([Clears(), ours])
     assert shown.content == "[cleared]"
 
 
-NOT_SEARCHING = (
-    "shell",
-    "translate",
-    "send_mail",
-    "write_file",
-    "ask_agent",
-    "list_files",
-    "run_tests",
-    "read_file",
-    "calculate",
-    "get_time",
-    "execute_sql",
-    "git_diff",
-    "create_ticket",
-    "fetch_page",
-    "compile",
+@pytest.mark.parametrize(
+    "name", ["shell", "read_file", "run_tests", "fetch_page", "execute_sql"]
 )
-
-
-@pytest.mark.parametrize("name", NOT_SEARCHING)
-def test_tools_that_are_not_named_are_never_cut(test_kit, name):
+def test_tools_that_are_not_named_are_never_cut(name):
     found = "\n\n".join(f"FAILED test_{n}: town {n} is wet." for n in range(900))
-    middleware = DenoiseToolResults(only("town 7"), min_characters=0)
-    stored, shown = run_agent(test_kit, [middleware], found, name)
+    middleware = about_town()
+    stored, shown = run_agent([middleware], found, name)
     assert stored.content == shown.content == found
     message = ToolMessage(found, tool_call_id="call", name=name)
-    named = DenoiseToolResults(only("town 7"), tools=["search"], min_characters=0)
-    request = request_of(name, "town 7")
+    named = about_town(tools=["search"])
+    request = request_of(name)
     assert named.wrap_tool_call(request, lambda _: message) is message
 
 
-def test_a_cap_bounds_the_result_of_any_tool(test_kit):
+def test_a_cap_bounds_the_result_of_any_tool():
     found = "\n".join(f"{n}: a line of a long log without a search" for n in range(900))
-    middleware = DenoiseToolResults(only("town 7"), hard_cap=5000, recall=True)
-    stored, shown = run_agent(test_kit, [middleware], found, "shell")
+    middleware = about_town(hard_cap=5000, recall=True)
+    stored, shown = run_agent([middleware], found, "shell")
     assert stored.content == found
     assert shown.text.startswith("0: a line")
     assert "899: a line" in shown.text
     assert len(shown.text) < 5200
-    assert "recall(12345678-cap1) returns the" in shown.text
+    assert re.search(r"recall\(\w{12}\) returns the", shown.text)
 
 
-def test_a_text_made_of_several_documents_changes_no_result(test_kit, caplog):
-    documents = [Document(page_content=f"{name} " * 99, id=name) for name in "abc"]
-    content = "\n".join(document.page_content for document in documents)
-    message = ToolMessage(content, tool_call_id="call", artifact=documents)
-    fallbacks._counts.clear()
-    middleware = cut_results(test_kit.Answers(test_kit.merge))
-    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+@pytest.mark.parametrize("settings", [{"hard_cap": 100}, {"tools": ["search"]}])
+def test_blocks_that_are_no_text_are_logged_where_they_are_long(settings, caplog):
+    texts = [{"type": "text", "text": TABLE}]
+    block = {"type": "search_result", "source": "a.md", "content": texts}
+    stored, shown = run_agent([about_town(**settings)], [block])
+    assert stored.content == shown.content == [block]
+    assert "a result stayed longer than its limit" in caplog.text
+
+
+def test_many_short_texts_are_not_logged_as_long(caplog):
+    content = [{"type": "text", "text": "Rain."}] * 99
+    cut_message(about_town(hard_cap=1000), content)
+    assert "a result stayed longer than its limit" not in caplog.text
+
+
+def test_a_text_made_of_several_documents_changes_no_result(caplog):
+    documents, content = repeated_documents("{} ", 99)
+    middleware = cut_results(Answers(merge))
+    after = cut_message(middleware, content, artifact=documents)
     assert (after.content, after.artifact) == (content, documents)
     assert "rewritten from several documents" in caplog.text
 
 
-def test_ids_that_a_tool_shows_for_its_documents_stay():
-    documents = [
-        Document(page_content=f"{name} is a town. " * 20, id=name) for name in "abc"
-    ]
-    message = ToolMessage("a, b, c", tool_call_id="call", artifact=documents)
-    after = cut_results(keep=1).wrap_tool_call(request_of(), lambda _: message)
-    assert after.content == "a, b, c"
-    assert after.artifact == documents
+@pytest.mark.parametrize("has_texts", [False, True])
+def test_ids_and_json_that_a_tool_shows_for_its_documents_stay(has_texts, caplog):
+    documents, _ = repeated_documents("{} is a town. ", 20)
+    texts = [document.page_content for document in documents]
+    content = json.dumps(texts) if has_texts else "a, b, c"
+    after = cut_message(cut_results(keep=1), content, artifact=documents)
+    assert (after.content, after.artifact) == (content, documents)
+    assert "a result with documents was kept as it is" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -265,15 +252,13 @@ def test_a_wrong_setting_of_the_cut_is_refused(setting):
 @pytest.mark.parametrize(
     ("content", "status"), [([IMAGE], "success"), ("Bananas are out.", "error")]
 )
-def test_errors_and_images_pass(test_kit, content, status):
+def test_errors_and_images_pass(content, status):
     message = ToolMessage(content, tool_call_id="call", name="search", status=status)
-    middleware = cut_results(
-        test_kit.Answers(test_kit.drop_all), tools=["search"], on_empty="drop"
-    )
+    middleware = cut_results(Answers(drop_all), tools=["search"], on_empty="drop")
     assert middleware.wrap_tool_call(request_of(), lambda _: message) is message
 
 
-def test_a_result_is_cut_once(make_agent):
+def test_a_result_is_cut_once():
     """A provider's prompt cache holds while the beginning of a prompt stays the same."""
     scored = []
 
@@ -283,8 +268,7 @@ def test_a_result_is_cut_once(make_agent):
 
     def reply(messages):
         count = sum(message.type == "tool" for message in messages)
-        call = {"name": "search", "args": {"query": "q"}, "id": f"call-{count}"}
-        return "done" if count == 3 else AIMessage("", tool_calls=[call])
+        return "done" if count == 3 else calls("search", f"call-{count}", query="q")
 
     middleware = cut_results(ENDDenoiser(FunctionScorer(score), threshold=0.5))
     agent, model = make_agent(middleware, reply=reply)
@@ -304,20 +288,7 @@ def test_messages_of_one_call_count_together():
         assert (after.update["messages"] != messages) is is_cut
 
 
-def test_settings_are_those_of_the_compressor():
-    by_length = FunctionScorer(lambda query, text: float(len(text)))
-    texts = ["a" * 99, "b" * 99, "c" * 100]
-    documents = [Document(page_content=text, id="same") for text in texts]
-    lines = [f"{n}: {text}" for n, text in enumerate(texts)]
-    message = ToolMessage("\n".join(lines), tool_call_id="call", artifact=documents)
-    middleware = cut_results(scorer=by_length, keep=1)
-    after = middleware.wrap_tool_call(request_of(), lambda _: message)
-    assert [document.page_content for document in after.artifact] == texts[2:]
-    assert after.content.startswith(f"{lines[2]}\n"), "its own heading"
-
-
-@both_ways
-async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
+def test_content_blocks_as_mcp_adapters_give_them():
     """They were left as they came, even when the tool was named."""
 
     def block(text, **fields):
@@ -331,7 +302,7 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
         block("Paris is on the Seine.", annotations=[]),
     ]
     artifact = {"structured_content": {"n": 3}}
-    output = await cleared(about_paris(), content, is_sync=is_sync, artifact=artifact)
+    output = cut_message(about_paris(), content, artifact=artifact)
     assert output.content == [
         block("Paris is a capital.\n[1 of 2 parts shown; 1 left out]", id="lc_1"),
         IMAGE,
@@ -345,7 +316,7 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
 
 
 @both_ways
-async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
+async def test_what_was_left_out_can_be_recalled(is_sync):
     @tool
     def search(query: str):
         """Looks things up."""
@@ -358,9 +329,9 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
         text_id = messages[-1].text.partition("recall(")[2].partition(")")[0]
         return calls("recall", id=text_id) if count == 1 else "done"
 
-    middleware = cut_results(only("Paris"), tools=["search"], recall=True)
-    agent = create_agent(test_kit.chat(reply), [search], middleware=[middleware])
-    state = await run(agent, is_sync, IS_IT_DRY)
+    middleware = cut_results(keep_only("Paris"), tools=["search"], recall=True)
+    agent = create_agent(chat(reply), [search], middleware=[middleware])
+    state = await run(agent, is_sync, {"messages": [HumanMessage("Is it dry?")]})
     shown, recalled = [item for item in state["messages"] if item.type == "tool"]
     assert "Rain. Rain." not in shown.text
     assert "Town 0" in recalled.text
@@ -370,19 +341,26 @@ async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     assert "Town 8" in stored
 
 
+def test_two_results_of_one_call_id_are_both_recalled():
+    """Some servers number the calls of each reply anew: the later text came for both."""
+    middleware = cut_results(keep_only("b "), recall=True)
+    omitted_texts = {}
+    for sentence in ("{} is. ", "{} was. "):
+        documents, text = repeated_documents(sentence, 99)
+        after = cut_message(middleware, text, artifact=documents)
+        omitted_texts |= after.update["denoise_left_out"]
+    assert [text[:4] for text in omitted_texts.values()] == ["a is", "a wa"]
+
+
 @pytest.mark.parametrize(
     ("length", "settings", "kept"),
     [(20, {}, "b"), (20, {"must_keep": "c is"}, "bc"), (1, {}, "abc")],
     ids=["cut", "pinned", "a note would make it longer"],
 )
 def test_documents_are_cut_unless_they_are_pinned_or_short(length, settings, kept):
-    documents = []
-    for name in "abc":
-        documents.append(Document(page_content=f"{name} is. " * length, id=name))
-    content = "\n".join(document.page_content for document in documents)
-    message = ToolMessage(content, tool_call_id="call", artifact=documents)
-    middleware = cut_results(only("b is"), **settings)
-    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    documents, content = repeated_documents("{} is. ", length)
+    middleware = cut_results(keep_only("b is"), **settings)
+    after = cut_message(middleware, content, artifact=documents)
     assert "".join(document.id for document in after.artifact) == kept
     assert after.response_metadata["denoise"]["kept"] == len(kept)
     assert (after.content == content) is (kept == "abc")
@@ -394,9 +372,8 @@ def test_a_result_that_is_denoised_and_capped_counts_once(where):
     towns = ["Rome"] * 9 + ["Paris"] * 9
     paragraphs = ["A page about the weather in Italy."]
     paragraphs += [f"In {town} it rains. " * 9 for town in towns]
-    message = ToolMessage("\n\n".join(paragraphs), tool_call_id="call", name="search")
     middleware = about_paris(hard_cap=900, where=where)
-    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    after = cut_message(middleware, "\n\n".join(paragraphs))
     shown = shown_message(after).text
     assert shown.count("shown; ") == 1
     assert "[5 of 19 parts shown; 14 left out]" in shown
@@ -404,11 +381,9 @@ def test_a_result_that_is_denoised_and_capped_counts_once(where):
 
 
 def test_documents_that_are_denoised_and_capped_count_once():
-    documents = [Document(page_content=f"{name} is. " * 99, id=name) for name in "abc"]
-    content = "\n\n".join(document.page_content for document in documents)
-    message = ToolMessage(content, tool_call_id="call", artifact=documents)
-    middleware = cut_results(only("b is"), hard_cap=300)
-    after = middleware.wrap_tool_call(request_of(), lambda _: message)
+    documents, content = repeated_documents("{} is. ", 99)
+    middleware = cut_results(keep_only("b is"), hard_cap=300)
+    after = cut_message(middleware, content, artifact=documents)
     assert len(after.content) < 500
     assert after.content.count("left out") == 1
     assert after.artifact == documents

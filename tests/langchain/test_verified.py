@@ -1,11 +1,12 @@
 """Verification around chains and agents people already have: same form in and out, answers that hold."""
 
-import asyncio
 import itertools
 import json
 
 import pytest
-from langchain_agents import both_ways, run
+from augmenter_doubles import Scores
+from chain_parts import ListRetriever, chat, fail
+from langchain_agents import LYON, PARIS, both, both_ways, calls, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -14,14 +15,10 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import START, MessagesState, StateGraph
 from recorded_runs import RunRecorder
 
-from denoise_core import InputError
-from denoise_core.augmenter import AnswerVerdict, LoopLimits
-from denoise_core.augmenter.utility import without_effects
-from denoise_core.runtime import fallbacks
+from denoise_core import Budget, DenoiseError, InputError
+from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier, verified
 
-PARIS = "Paris is the capital of France."
-LYON = "Lyon has been the capital since 1789."
 SOURCE_DOCUMENTS = [
     Document(page_content=PARIS, id="atlas"),
     Document(page_content="Bananas are yellow.", id="fruit"),
@@ -37,29 +34,19 @@ def right_when_told(messages):
     )
 
 
-@pytest.fixture
-def rag_chain(test_kit):
-    """The usual chain: retrieve by the question, put documents and question into a prompt, answer."""
-
-    def build(reply=right_when_told):
-        prompt = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
-        retriever = test_kit.ListRetriever(found=SOURCE_DOCUMENTS)
-        model = test_kit.chat(reply)
-        chain = RunnablePassthrough.assign(
-            context=lambda item: retriever.invoke(item["question"])
-        ) | (RunnablePassthrough.assign(answer=prompt | model | StrOutputParser()))
-        return chain, model
-
-    return build
+def rag_chain(reply=right_when_told):
+    """The usual chain, and its model: retrieve, put documents and question into a prompt, answer."""
+    prompt = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
+    retriever = ListRetriever(found=SOURCE_DOCUMENTS)
+    model = chat(reply)
+    found = RunnablePassthrough.assign(
+        context=lambda chain_input: retriever.invoke(chain_input["question"])
+    )
+    answer = prompt | model | StrOutputParser()
+    return found | RunnablePassthrough.assign(answer=answer), model
 
 
-def both(runnable, input_value):
-    run_output = runnable.invoke(input_value)
-    assert asyncio.run(runnable.ainvoke(input_value)) == run_output
-    return run_output
-
-
-def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag_chain):
+def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer():
     chain, model = rag_chain()
     run_output = both(
         verified(chain), {"question": "What is the capital of France?", "lang": "en"}
@@ -79,75 +66,52 @@ def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag_chain):
     assert len(model.calls) == 4
 
 
-def test_judge_and_limits_are_given_without_a_verifier(rag_chain):
-    chain, _ = rag_chain()
-    refusing = verified(
-        chain,
-        judge=lambda question, evidence, claim: 0.0,
-        limits=LoopLimits(attempts=1),
-    )
-    record = both(refusing, {"question": "What is the capital of France?"})["denoise"]
-    assert (record["outcome"], len(record["attempts"])) == ("unsupported", 1)
-
-
-def test_a_chain_that_ends_in_a_message(test_kit):
-    prompt = ChatPromptTemplate.from_template("{context} {question}")
-    run_output = verified(prompt | test_kit.chat(right_when_told)).invoke(
-        {"context": PARIS, "question": "capital?"}
-    )
-    assert run_output.text == PARIS
-    assert run_output.response_metadata["denoise"]["outcome"] == "supported"
-    assert run_output.usage_metadata is not None
-
-
-class Scores:
-    """A utility that is a table of drafts and scores; nothing passes."""
-
-    def __init__(self, scores):
-        self.scores = scores
-
-    def assess(self, memory, candidate):
-        return without_effects(AnswerVerdict(False, self.scores[candidate]))
-
-
-def test_the_best_draft_is_sent_not_the_last(rag_chain):
+def test_the_best_draft_is_sent_not_the_last():
     scores = {"first": 0.2, "second": 0.6, "third": 0.4}
     drafts = iter(scores)
-    verifier = Verifier(judge=Scores(scores), limits=LoopLimits(patience=3))
+    verifier = Verifier(judge=Scores(**scores), limits=LoopLimits(patience=3))
     run_output = verified(rag_chain(lambda message: next(drafts))[0], verifier).invoke(
         {"question": "q"}
     )
     assert run_output["answer"] == "second"
-    assert (
-        run_output["denoise"]["outcome"],
-        run_output["denoise"]["stopped_because"],
-    ) == (
-        "unsupported",
-        "attempts",
-    )
-    assert [attempt["score"] for attempt in run_output["denoise"]["attempts"]] == [
-        0.2,
-        0.6,
-        0.4,
-    ]
+    record = run_output["denoise"]
+    assert record["outcome"] == "unsupported"
+    assert record["stopped_because"] == "attempts"
+    assert [attempt["score"] for attempt in record["attempts"]] == [0.2, 0.6, 0.4]
 
 
-def test_what_does_not_hold_need_not_be_sent(rag_chain):
-    run_output = verified(
-        rag_chain(lambda message: LYON)[0],
-        Verifier(limits=LoopLimits(unsupported="abstain")),
-    ).invoke({"question": "q"})
+ABSTAIN = LoopLimits(unsupported="abstain")
+SAYS_YES = Verifier(judge=lambda *_: True)
+
+
+def test_what_does_not_hold_need_not_be_sent():
+    chain, _ = rag_chain(lambda message: LYON)
+    run_output = verified(chain, Verifier(limits=ABSTAIN)).invoke({"question": "q"})
     assert LYON not in run_output["answer"]
     assert run_output["denoise"]["attempts"][0]["text"] == LYON
     assert run_output["context"] == SOURCE_DOCUMENTS
 
 
-def test_a_chain_that_fails_at_first_fails_as_before(test_kit, rag_chain):
-    with pytest.raises(ConnectionError):
-        verified(rag_chain(test_kit.fail_chat)[0]).invoke({"question": "q"})
+def test_a_reply_with_tool_calls_is_not_judged_and_stays_as_it_is():
+    call = calls("search")
+    chain = verified(lambda question: call, Verifier(judge=lambda *_: False))
+    assert chain.invoke("Which?").content == ""
+    for show in ("checked", "draft"):
+        (end,) = chain.stream_checked("Which?", show=show)
+        assert end.answer.best.origin is call
+        assert end.answer.text == ""
+        assert end.answer.stop_reason == "unjudged"
 
 
-def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
+@pytest.mark.parametrize(
+    ("budget", "error"), [(None, ConnectionError), (Budget(calls=0), DenoiseError)]
+)
+def test_a_chain_without_any_draft_raises(budget, error):
+    with pytest.raises(error):
+        verified(rag_chain(fail)[0], Verifier(budget=budget)).invoke({"question": "q"})
+
+
+def test_a_chain_that_fails_later_keeps_what_it_had():
     replies = iter([LYON])
 
     def reply(messages):
@@ -156,14 +120,11 @@ def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
         raise ConnectionError("down")
 
     run_output = verified(rag_chain(reply)[0]).invoke({"question": "q"})
-    assert (run_output["answer"], run_output["denoise"]["stopped_because"]) == (
-        LYON,
-        "llm_error",
-    )
-    assert (
-        run_output["denoise"]["failures"]
-        == [{"what": "draft", "error": "ConnectionError: down"}] * 2
-    )
+    assert run_output["answer"] == LYON
+    record = run_output["denoise"]
+    assert record["stopped_because"] == "llm_error"
+    failure = {"what": "draft", "error": "ConnectionError: down"}
+    assert record["failures"] == [failure, failure]
 
 
 def test_places_by_function_and_by_key(caplog):
@@ -173,7 +134,6 @@ def test_places_by_function_and_by_key(caplog):
     def chain(input_value):
         return {"text": next(drafts), "meta": {"docs": SOURCE_DOCUMENTS}}
 
-    fallbacks._counts.clear()
     checked_chain = verified(
         chain,
         question=lambda input_value: input_value["ask"],
@@ -202,13 +162,18 @@ def test_places_by_function_and_by_key(caplog):
             "evidence: expected documents, got a int",
         ),
         (
+            {"evidence": lambda given, brought: {"user": "Bob"}},
+            {"question": "q"},
+            "expected a langchain_core Document, got dict",
+        ),
+        (
             {"question": lambda given: None},
             {"question": "q"},
             "expected a str or a message, got NoneType",
         ),
     ],
 )
-def test_what_cannot_be_found_is_said(rag_chain, settings, input_value, message):
+def test_what_cannot_be_found_is_said(settings, input_value, message):
     chain = RunnableLambda(
         lambda item: {"question": "q", "context": SOURCE_DOCUMENTS, "answer": LYON}
     )
@@ -216,42 +181,29 @@ def test_what_cannot_be_found_is_said(rag_chain, settings, input_value, message)
         verified(chain, **settings).invoke(input_value)
 
 
-def test_an_answer_that_is_only_found_cannot_be_replaced(rag_chain):
+def test_a_dict_under_a_conventional_key_is_one_document_or_skipped(caplog):
+    """Its keys were read as texts."""
+    verifier = Verifier(judge=lambda question, evidence, claim: claim in evidence)
+    chain = verified(lambda state: {**state, "answer": PARIS}, verifier)
+    contexts = ({"page_content": PARIS}, {"user": PARIS}, "")
+    for context, outcome in zip(contexts, ("supported", "unknown", "unknown")):
+        output = chain.invoke({"question": "q", "context": context})
+        assert output["denoise"]["outcome"] == outcome
+    assert output["denoise"]["evidence"] == []  # an empty text is no document
+    assert "cannot be checked" in caplog.text
+
+
+def test_an_answer_that_is_only_found_cannot_be_replaced():
     with pytest.raises(ValueError, match="needs answer='key'"):
         verified(
             rag_chain()[0],
-            Verifier(limits=LoopLimits(unsupported="abstain")),
+            Verifier(limits=ABSTAIN),
             answer=lambda run_output: run_output["answer"],
         )
 
 
-def test_no_evidence_is_said_and_not_tried_again(test_kit):
-    run_output = verified(
-        RunnableLambda(lambda item: {"answer": LYON, "context": []})
-    ).invoke({"question": "q"})
-    assert (run_output["answer"], run_output["denoise"]["stopped_because"]) == (
-        LYON,
-        "no_evidence",
-    )
-    assert len(run_output["denoise"]["attempts"]) == 1
-
-
-def test_the_record_has_the_verdict_and_the_quotes_of_each_claim():
-    answer = f"{PARIS} {LYON}"
-    chain = verified(
-        lambda question: AIMessage(answer),
-        limits=LoopLimits(attempts=1),
-        evidence=lambda chain_input, output: SOURCE_DOCUMENTS,
-    )
-    supported, other = chain.invoke("q").response_metadata["denoise"]["claims"]
-    [quote] = supported["quotes"]
-    assert (quote["id"], quote["text"]) == ("atlas", PARIS)
-    assert answer[other["start"] : other["end"]] == LYON
-    assert (supported["supported"], other["supported"]) == (True, False)
-
-
 @both_ways
-async def test_drafts_are_children_of_the_run_and_do_not_stream(rag_chain, is_sync):
+async def test_drafts_are_children_of_the_run_and_do_not_stream(is_sync):
     chain, _ = rag_chain()
     recorder = RunRecorder()
     config = {"callbacks": [recorder]}
@@ -265,9 +217,8 @@ def answering_graph(reply):
     """A graph of messages that looks something up, then answers."""
 
     def look_up(state):
-        call = {"name": "search", "args": {}, "id": "1"}
         found = ToolMessage(PARIS, tool_call_id="1", artifact=SOURCE_DOCUMENTS)
-        return {"messages": [AIMessage("", tool_calls=[call]), found]}
+        return {"messages": [calls("search", "1"), found]}
 
     def answer(state):
         return {"messages": [AIMessage(reply())]}
@@ -287,7 +238,7 @@ def test_a_graph_is_judged_and_run_again_only_if_that_is_allowed(
 ):
     drafts = iter((LYON, PARIS))
     graph = answering_graph(lambda: next(drafts))
-    checked = verified(graph, limits=LoopLimits(rerun=is_rerun))
+    checked = verified(graph, Verifier(limits=LoopLimits(rerun=is_rerun)))
     chain_input = {"messages": [HumanMessage("capital?")]}
     output = checked.invoke(chain_input)
     types = [message.type for message in output["messages"]]
@@ -301,18 +252,18 @@ def test_a_graph_is_judged_and_run_again_only_if_that_is_allowed(
 
 def test_a_value_that_the_chain_has_under_our_key_is_not_lost():
     """The record took the place of the chain's own value."""
-    output = {"answer": "Paris.", "context": ["Paris."], "denoise": "mine"}
-    chain = verified(lambda chain_input: output, judge=lambda *_: True)
-    with pytest.raises(InputError, match="has a key 'denoise' already"):
-        chain.invoke({"question": "Which?"})
-    # A record of an earlier turn is replaced by that of this one.
-    first = verified(
-        lambda chain_input: {**output, "denoise": {}}, judge=lambda *_: True
-    )
-    with pytest.raises(InputError, match="give it another name"):
-        first.invoke({"question": "Which?"})
     state = {"question": "Which?", "answer": "Paris.", "context": ["Paris."]}
-    passing = verified(lambda chain_input: dict(chain_input), judge=lambda *_: True)
+    for value, message in (
+        ("mine", "has a key 'denoise' already"),
+        ({}, "give it another name"),
+    ):
+        chain = verified(
+            lambda question, value=value: {**state, "denoise": value}, SAYS_YES
+        )
+        with pytest.raises(InputError, match=message):
+            chain.invoke("Which?")
+    # A record of an earlier turn is replaced by that of this one.
+    passing = verified(lambda chain_input: dict(chain_input), SAYS_YES)
     again = passing.invoke(passing.invoke(state))
     assert again["denoise"]["outcome"] == "supported"
 
@@ -320,10 +271,9 @@ def test_a_value_that_the_chain_has_under_our_key_is_not_lost():
 def test_what_a_tool_repeats_of_a_search_is_no_evidence():
     """Of a chain that returns its messages, the words of the search were not known."""
     query = "the Quorbin tower is 999 metres tall"
-    search = {"name": "search", "args": {"query": query}, "id": "1"}
     messages = [
         HumanMessage("How tall is it?"),
-        AIMessage("", tool_calls=[search]),
+        calls("search", "1", query=query),
         ToolMessage(f"Nothing for: {query}. Try other words.", tool_call_id="1"),
         AIMessage("The Quorbin tower is 999 metres tall."),
     ]
@@ -333,6 +283,6 @@ def test_what_a_tool_repeats_of_a_search_is_no_evidence():
         judged_evidence.append(evidence)
         return 0.9
 
-    chain = verified(lambda question: {"messages": messages}, judge=judge)
+    chain = verified(lambda question: {"messages": messages}, Verifier(judge=judge))
     chain.invoke("How tall is it?")
     assert "999" not in str(judged_evidence)

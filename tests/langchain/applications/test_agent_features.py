@@ -1,67 +1,41 @@
-"""Whole applications with what surrounds retrieval: stores, histories, limits, contexts, typed answers."""
+"""Whole applications with what surrounds retrieval: stores, histories, limits, people who approve."""
 
-import pytest
+from chain_parts import ListRetriever, chat
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelCallLimitMiddleware
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+)
 from langchain_agents import (
+    THREAD,
     both_ways,
     by_words,
     calls,
     cut_results,
+    keep_only,
+    make_agent,
     run,
+    search_then_answer,
     tool_message,
 )
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
-from langchain_core.tools import tool
+from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from denoise_core.augmenter import LoopLimits
-from denoise_core.testing import FunctionScorer
-from langchain_denoise import (
-    verified,
-)
+from langchain_denoise import Verifier, verified
 from langchain_denoise.middleware import VerificationMiddleware
 
 TOWER = "The Eiffel Tower was completed in 1889."
 WRONG = "The Eiffel Tower was completed in 1912."
 QUESTION = "When was the Eiffel Tower completed?"
 QUESTION_INPUT = {"messages": [HumanMessage(QUESTION)]}
-SOURCE_DOCUMENTS = [
-    Document(
-        page_content=text,
-        id=i,
-        metadata={"source": f"{i}.md"},
-    )
-    for i, text in (
-        ("tower", TOWER),
-        ("fruit", " ".join(["Bananas are yellow."] * 9)),
-        ("paint", " ".join(["The Eiffel Tower is brown."] * 9)),
-    )
-]
-
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::langchain_core._api.LangChainDeprecationWarning"
-)
-
-
-def by_tower():
-    return FunctionScorer(
-        lambda query, text: float("Tower" in text) + float("1889" in text)
-    )
-
-
-def looking_up(answer):
-    """A model that calls ``look`` first and then says ``answer(messages)``."""
-
-    def reply(messages):
-        if not any(isinstance(message, ToolMessage) for message in messages):
-            return calls("look", query="Eiffel Tower")
-        return answer(messages)
-
-    return reply
+SOURCE_DOCUMENTS = [Document(page_content=TOWER, id="tower")]
+FRUIT = Document(page_content="Bananas are yellow. " * 9, id="fruit")
 
 
 def second_time(messages):
@@ -69,17 +43,15 @@ def second_time(messages):
 
 
 @tool
-def look(query: str) -> str:
+def search(query: str):
     """Looks things up."""
     return TOWER
 
 
-def test_a_history_inside_a_verified_chain_has_the_answer_that_was_sent(test_kit):
+def test_a_history_inside_a_verified_chain_has_the_answer_that_was_sent():
     """Every rejected draft used to be in the user's history."""
     history = InMemoryChatMessageHistory()
-    chain = RunnableWithMessageHistory(
-        test_kit.chat(second_time), lambda session_id: history
-    )
+    chain = RunnableWithMessageHistory(chat(second_time), lambda session_id: history)
     checked = verified(chain, evidence=lambda chain_input, output: SOURCE_DOCUMENTS)
     config = {"configurable": {"session_id": "1"}}
     answer = checked.invoke([HumanMessage(QUESTION)], config)
@@ -88,17 +60,19 @@ def test_a_history_inside_a_verified_chain_has_the_answer_that_was_sent(test_kit
 
 
 @both_ways
-async def test_drafts_count_as_calls_of_the_model(test_kit, is_sync):
+async def test_drafts_count_as_calls_of_the_model(is_sync):
     """Of four calls LangChain's limit had counted two."""
-    model = test_kit.chat(looking_up(second_time))
+    model = chat(search_then_answer(second_time))
+    limit = ModelCallLimitMiddleware(thread_limit=3)
     denoising_agent = create_agent(
-        model, [look], middleware=[VerificationMiddleware(), ModelCallLimitMiddleware(thread_limit=3)],
+        model,
+        [search],
+        middleware=[VerificationMiddleware(), limit],
         checkpointer=InMemorySaver(),
-    )  # fmt: skip
-    thread = {"configurable": {"thread_id": "1"}}
-    run_output = await run(denoising_agent, is_sync, QUESTION_INPUT, thread)
+    )
+    run_output = await run(denoising_agent, is_sync, QUESTION_INPUT, THREAD)
     assert (run_output["messages"][-1].text, len(model.calls)) == (TOWER, 3)
-    second_result = await run(denoising_agent, is_sync, QUESTION_INPUT, thread)
+    second_result = await run(denoising_agent, is_sync, QUESTION_INPUT, THREAD)
     assert "limit" in second_result["messages"][-1].text
     assert len(model.calls) == 3
 
@@ -108,15 +82,63 @@ def test_a_conversation_is_no_claim():
     text = "Hello! How can I help you?"
     chain = verified(
         lambda input_value: {"answer": text, "context": SOURCE_DOCUMENTS},
-        limits=LoopLimits(unsupported="abstain"),
+        Verifier(limits=LoopLimits(unsupported="abstain")),
     )
     assert chain.invoke({"question": "hi"})["answer"] == text
 
 
 @both_ways
-async def test_one_call_of_an_agent_says_how_much_is_kept(make_agent, is_sync):
+async def test_one_call_of_an_agent_says_how_much_is_kept(is_sync):
     agent, _ = make_agent(cut_results(by_words()))
     for settings, count in ((None, 1), ({"keep": 2}, 2), ({"keep": 3}, 3)):
         config = {"configurable": {"denoise": settings}}
         state = await run(agent, is_sync, config=config)
         assert len(tool_message(state).artifact) == count
+
+
+@both_ways
+async def test_an_agent_with_interrupt_and_checkpointer(is_sync):
+    """A mail is sent once, although the answer is written twice."""
+    sent_messages = []
+
+    @tool
+    def send_mail(text: str):
+        """Sends a mail."""
+        sent_messages.append(text)
+        return "sent"
+
+    find = create_retriever_tool(
+        ListRetriever(found=[*SOURCE_DOCUMENTS, FRUIT]),
+        "find",
+        "Finds.",
+        response_format="content_and_artifact",
+    )
+
+    def reply(messages):
+        last = messages[-1]
+        if last.type == "tool":
+            return calls("send_mail", text="tower") if last.name == "find" else WRONG
+        has_feedback = "did not hold" in last.text or "not found" in last.text
+        return TOWER if has_feedback else calls("find", query="tower")
+
+    agent = create_agent(
+        chat(reply),
+        [find, send_mail],
+        middleware=[
+            HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}),
+            cut_results(keep_only("Tower")),
+            VerificationMiddleware(),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    waiting = await run(agent, is_sync, QUESTION_INPUT, THREAD)
+    assert waiting["__interrupt__"]
+    assert sent_messages == []
+    approval = Command(resume={"decisions": [{"type": "approve"}]})
+    messages = (await run(agent, is_sync, approval, THREAD))["messages"]
+    assert messages[-1].text == TOWER
+    assert messages[-1].response_metadata["denoise"]["outcome"] == "supported"
+    assert sent_messages == ["tower"]
+    assert "Bananas" not in messages[2].text
+    types = [message.type for message in messages]
+    assert types == ["human", "ai", "tool", "ai", "tool", "ai"]

@@ -58,6 +58,6 @@ def wrong(model: BaseChatModel, retriever: BaseRetriever, store: VectorStore) ->
     DenoiseToolResults(where="prompt")  # mistake: no such place
     DenoiseToolResults(tools="search")  # mistake: a name is no list
     VerificationMiddleware(model)  # mistake: a model is no verifier
-    verified(model, limits=3)  # mistake: a number is no limits
+    Verifier(limits=3)  # mistake: a number is no limits
     ChatModelLLM(retriever)  # mistake: a retriever is no model
     RetrieverAdapter(store)  # mistake: a store is no retriever
