@@ -10,6 +10,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.workflow import Workflow
 
 from denoise_core import Budget, InputError
+from denoise_core._frameworks import check_names
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.query import CheckedQueryEngine
@@ -110,10 +111,4 @@ def _check_use(
     kind = type(component).__name__
     if isinstance(component, checked_class):
         raise InputError(f"{kind}: its answers are checked already")
-    unknown_names = settings.keys() - applicable
-    if unknown_names:
-        known_names = ", ".join(_SHARED_SETTINGS + applicable)
-        raise InputError(
-            f"Checked({kind}): no setting {', '.join(sorted(unknown_names))}; there are "
-            f"{known_names}"
-        )
+    check_names(f"Checked({kind})", settings, _SHARED_SETTINGS + applicable)

@@ -42,7 +42,7 @@ class DenoiseTransform(TransformComponent):
 
     postprocessor: DenoisePostprocessor = Field(exclude=True)
     query: str = Field(
-        min_length=1, description="What the index is about; replaces the question."
+        pattern=r"\S", description="What the index is about; replaces the question."
     )
     on_fallback: Literal["raise", "keep"] = Field(
         default="raise",
@@ -73,7 +73,7 @@ class DenoiseTransform(TransformComponent):
         Raises:
             DenoisingFailure: A node could not be denoised.
         """
-        output_nodes: list[BaseNode] = []
+        output_nodes = []
         for node in nodes:
             node_batch = self.postprocessor.read_nodes([NodeWithScore(node=node)])
             with limit_concurrency(self.postprocessor.max_concurrency):

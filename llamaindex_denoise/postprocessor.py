@@ -25,7 +25,7 @@ from denoise_core._frameworks import (
     build_s2a_denoiser,
     bundled_denoiser,
     cache_signature,
-    closest_name,
+    check_names,
     named_chunker,
     scorer_denoiser,
     with_keep_rule,
@@ -137,7 +137,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
     )
     keep: int | float | str | None = Field(
         default=None,
-        description="END: a fraction of the chunks, a number of them, or 'auto'.",
+        description="END: a fraction of the chunks, a number of them, or 'auto'. A chunk "
+        "may be of several nodes of a document; top_n counts nodes.",
     )
     threshold: float | None = Field(
         default=None, description="END: keep chunks with at least this score."
@@ -219,14 +220,10 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         """Reject unknown names, saying the right one, and find the method."""
         if not isinstance(values, dict):
             return values
-        for name in values.keys() - cls.model_fields:
-            hint = closest_name(name, cls.model_fields)
-            if name in _OTHER_NAMES:
-                hint = f"; {_OTHER_NAMES[name]}"
-            raise InputError(f"{name}: no such setting{hint}")
+        check_names(cls.__name__, values, cls.model_fields, _OTHER_NAMES)
         _check_objects(values)
         keep = values.get("keep")
-        if not isinstance(keep, int | float | str | None):
+        if isinstance(keep, bool) or not isinstance(keep, int | float | str | None):
             raise InputError(
                 f"keep={keep!r}: expected a number or 'auto'; max_tokens= limits the "
                 "tokens, and another rule goes into denoiser=ENDDenoiser(..., keep=rule)"
@@ -276,8 +273,9 @@ class DenoisePostprocessor(BaseNodePostprocessor):
 
     def _build_denoiser(self) -> Denoiser:
         settings = KeepSettings(**{n: getattr(self, n) for n in KeepSettings._fields})
-        if self.method not in ("default", "embedding", "rerank", "probe"):
-            self._refuse("a setting of END by a scorer", "chunks")
+        is_by_scorer = self.method in ("default", "embedding", "rerank", "probe")
+        if self.chunks is not None and not is_by_scorer:
+            raise InputError(f"chunks={self.chunks!r}: a setting of END by a scorer")
         if self.method != "select" and not self.context:
             raise InputError("context=False: a setting of method='select'")
         if self.method == "other":
@@ -290,19 +288,14 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         if self.method == "default":
             return _embedded_denoiser(settings, self.chunks)
         if self.method == "select":
-            return self._build_select(settings)
+            return build_s2a_denoiser(
+                LlamaLLM(self._resolve_model()),
+                settings,
+                self.context,
+                on_error="keep" if self.shadow else self.on_error,
+                max_concurrency=self.max_concurrency,
+            )
         return self._build_end(settings)
-
-    def _build_select(self, settings: KeepSettings) -> Denoiser:
-        only_end = "a setting of END; the model of method='select' says what to keep"
-        self._refuse(only_end, "keep", "threshold", "risk")
-        return build_s2a_denoiser(
-            LlamaLLM(self._resolve_model()),
-            settings.max_tokens,
-            self.context,
-            on_irrelevant=settings.on_irrelevant,
-            max_concurrency=self.max_concurrency,
-        )
 
     def _build_end(self, settings: KeepSettings) -> Denoiser:
         from denoise_core.end import Probe, ProbeScorer
@@ -326,12 +319,6 @@ class DenoisePostprocessor(BaseNodePostprocessor):
                 check_model_loads(scorer, self.model)
         chunker = named_chunker(self.chunks or "whole")
         return scorer_denoiser(scorer, settings, chunker, self.top_n)
-
-    def _refuse(self, reason: str, *names: str) -> None:
-        """Raise `InputError` for a setting of another method."""
-        for name in names:
-            if getattr(self, name) is not None:
-                raise InputError(f"{name}={getattr(self, name)!r}: {reason}")
 
     @cache_signature
     def _postprocess_nodes(
@@ -406,7 +393,7 @@ def _find_method(settings: Mapping[str, Any]) -> DenoisingMethod:
         InputError: They name two.
     """
     names = [name for name in _METHODS if settings.get(name) is not None]
-    method: DenoisingMethod | None = settings.get("method")
+    method = settings.get("method")
     if names == ["probe", "model"] or (method, names) == ("embedding", ["model"]):
         names.remove("model")
     if len(names) > 1:

@@ -36,7 +36,8 @@ def final_response(
     text = answer.text
     record = run_record(answer)
     error = None
-    if answer.outcome is Outcome.FAILED and answer.stop_reason is StopReason.LLM_ERROR:
+    has_failed = answer.outcome is Outcome.FAILED
+    if has_failed and answer.stop_reason is StopReason.LLM_ERROR:
         # The engine itself knows of no error if the loop's time for a call was up.
         error = drafter.last_error or TimeoutError(answer.text)
     if drafter.is_retrieval_only:  # sources without text claim nothing
@@ -45,12 +46,14 @@ def final_response(
     elif error is not None:
         if on_error == "raise":
             raise error
-        text = NO_ANSWER.format(why=f"the engine failed ({type(error).__name__})")
+        error_name = type(error).__name__
+        text = NO_ANSWER.format(why=f"the engine failed ({error_name})")
     if answer.best is None:
         return Response(text, metadata={"denoise": record})
     draft = answer.best.origin
     nodes = list(draft.source_nodes)
-    metadata = {**(draft.metadata or {}), "denoise": record}
+    draft_metadata = draft.metadata or {}
+    metadata = {**draft_metadata, "denoise": record}
     if isinstance(draft, PydanticResponse):
         return PydanticResponse(draft.response, nodes, metadata)
     return Response(text, nodes, metadata)

@@ -18,7 +18,7 @@ from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
-from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter import Answer, Augmenter, Outcome
 from denoise_core.augmenter.drafting.conversation import (
     CitedState,
     cited_state,
@@ -40,8 +40,8 @@ class CheckedChatStream(StreamingAgentChatResponse):
 class CheckedChatEngine(BaseChatEngine):
     """A chat engine of any mode with checked answers.
 
-    The engine's memory gets messages and answers, but no rejected draft. The engine is
-    called once per turn, and its answer is judged; with
+    The engine's memory gets messages and answers, but no rejected draft, and nothing of
+    a turn that failed. The engine is called once per turn, and its answer is judged; with
     ``LoopLimits(rerun=True)`` it is called again with the feedback.
     """
 
@@ -160,6 +160,14 @@ class _ChatTurn:
 
 
 def _turn_messages(message: str, response: AgentChatResponse) -> list[ChatMessage]:
+    """What the memory gets of a turn.
+
+    After a failure the text is ours, and later prompts must not read it as the model's.
+    Most of LlamaIndex's own engines store nothing of such a turn either.
+    """
+    record = (response.metadata or {})["denoise"]
+    if record["outcome"] == Outcome.FAILED:
+        return []
     return [
         ChatMessage(role="user", content=message),
         ChatMessage(role="assistant", content=response.response),

@@ -38,6 +38,7 @@ from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
+from denoise_core._frameworks import check_names, read_names
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.drafting.conversation import (
@@ -58,11 +59,7 @@ from denoise_core.types import Role
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import reported_usage
-from llamaindex_denoise.nodes.convert import (
-    are_scored_nodes,
-    can_be_evidence,
-    to_passages,
-)
+from llamaindex_denoise.nodes.convert import are_scored_nodes, to_passages
 from llamaindex_denoise.verify import run_record
 
 if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
@@ -101,10 +98,7 @@ def checked_workflow(
         InputError: No tool has a name in ``no_evidence``; or the agent does not keep its
             notes where LlamaIndex's own agents do, so its drafts could not be taken back.
     """
-    if isinstance(no_evidence, str):
-        raise InputError(
-            f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}"
-        )
+    excluded_tools = read_names("no_evidence", no_evidence)
     agents = getattr(workflow, "agents", None)
     if agents is None and _notes_key(workflow) is None:
         raise InputError(
@@ -112,8 +106,8 @@ def checked_workflow(
             "CodeActAgent or AgentWorkflow, whose drafts can be taken back; in your own "
             "workflow check what a step returns with Checked(engine)"
         )
-    _check_tool_names(no_evidence, [workflow] if agents is None else agents.values())
-    return _with_checks(workflow, augmenter, frozenset(no_evidence))
+    _check_tool_names(excluded_tools, [workflow] if agents is None else agents.values())
+    return _with_checks(workflow, augmenter, excluded_tools)
 
 
 def _with_checks(
@@ -121,9 +115,7 @@ def _with_checks(
 ) -> WorkflowT:
     """A checked copy of a workflow and of its agents, of which one may lack a tool."""
     agents = getattr(workflow, "agents", None)
-    checks: type = FinalOutputChecks
-    if agents is None:
-        checks = AgentAnswerChecks
+    checks = AgentAnswerChecks if agents is None else FinalOutputChecks
     checked_copy = copy.copy(workflow)
     checked_copy.__class__ = _checked_class(checks, type(workflow))
     names = ("timeout", "verbose", "num_concurrent_runs", "resource_manager")
@@ -151,12 +143,7 @@ def _check_tool_names(names: Collection[str], agents: Iterable[Any]) -> None:
             tool_names.add(EXECUTE_TOOL)
         for tool in agent.tools or ():
             tool_names.add(tool.metadata.get_name())
-    unknown_names = sorted(set(names) - tool_names)
-    if unknown_names:
-        raise InputError(
-            f"no_evidence={unknown_names}: no tool has that name; there are "
-            f"{sorted(tool_names)}"
-        )
+    check_names("no_evidence", names, tool_names)
 
 
 @lru_cache(maxsize=64)
@@ -201,7 +188,9 @@ class FinalOutputChecks:
         if not fields:
             return event
         evidence = evidence_from_calls(tool_calls, self.no_evidence)
-        draft = DraftReply("", retrieved=evidence, fields=fields)
+        draft = DraftReply(
+            "", retrieved=evidence, fields=fields, evidence_is_numbered=False
+        )
         answer = await self._judge_draft(ctx, draft)
         object_record = run_record(answer)
         answer_record = await _stored(ctx, STORE_KEY, None) or object_record
@@ -218,7 +207,8 @@ class FinalOutputChecks:
         evidence = await self._evidence(ctx)
         event: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         text = event.result.response.content or ""
-        answer = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
+        draft = DraftReply(text, retrieved=evidence, evidence_is_numbered=False)
+        answer = await self._judge_draft(ctx, draft)
         event.result.metadata = await self._publish(ctx, answer)
         return event
 
@@ -396,15 +386,14 @@ class AgentDrafter:
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
         """Return the first draft, or a new one after feedback."""
-        if request.attempt == 0:
-            return self._to_draft(self.first_step)
-        feedback = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
-        feedback_notes: tuple[Any, ...] = ()
+        model_step = self.first_step
         if request.rejected_draft:
-            feedback_notes = self.first_step.feedback_as_notes(
-                request.rejected_draft, feedback
-            )
-        return self._to_draft(await self.repeat_step(*feedback_notes))
+            feedback = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
+            notes = model_step.feedback_as_notes(request.rejected_draft, feedback)
+            model_step = await self.repeat_step(*notes)
+        elif request.attempt > 0:
+            model_step = await self.repeat_step()
+        return self._to_draft(model_step)
 
     def _to_draft(self, model_step: _ModelStep) -> DraftReply:
         output = model_step.output
@@ -420,6 +409,7 @@ class AgentDrafter:
             retrieved=self.evidence,
             judge=is_answer,
             origin=model_step,
+            evidence_is_numbered=_are_numbered(self.evidence),
         )
 
 
@@ -469,17 +459,14 @@ class _ModelStep:
         """Return the step with another text, if the loop abstained."""
         if text == self.text:
             return self
-        shown_text = text
-        last_note: Any = None
-        if self.is_reasoning:
-            last_note = _answer_reasoning(text)
-            shown_text = last_note.get_content()
+        reasoning = _answer_reasoning(text) if self.is_reasoning else None
+        shown_text = text if reasoning is None else reasoning.get_content()
         self.held_context.replace_text(shown_text)
         message = ChatMessage(role="assistant", content=shown_text)
         return replace(
             self,
             output=self.output.model_copy(update={"response": message}),
-            new_notes=[*self.new_notes[:-1], last_note or message],
+            new_notes=[*self.new_notes[:-1], reasoning or message],
         )
 
 
@@ -544,11 +531,20 @@ def evidence_from_calls(
     """
     evidence = []
     for call in calls:
-        passages: tuple[Passage, ...] = ()
-        if call.tool_name not in excluded_tools:
-            passages = _call_passages(call)
+        is_excluded = call.tool_name in excluded_tools
+        passages = () if is_excluded else _call_passages(call)
         evidence.append(RetrievedEvidence(passages, arguments_text(call.tool_kwargs)))
     return tuple(evidence)
+
+
+def _are_numbered(evidence: Sequence[RetrievedEvidence]) -> bool:
+    """Whether all passages say their numbers, as those of a CitationQueryEngine do.
+
+    Other tools number their results in ways that are not known.
+    """
+    passages = [passage for search in evidence for passage in search.passages]
+    prefixes = [p.text.startswith(f"Source {n}:") for n, p in enumerate(passages, 1)]
+    return bool(prefixes) and all(prefixes)
 
 
 _MODEL_OUTPUTS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
@@ -557,15 +553,12 @@ _MODEL_OUTPUTS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
 def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     output = call.tool_output
     raw_output = output.raw_output
-    if output.is_error or call.tool_name == HANDOFF_TOOL:
-        return ()
-    if isinstance(raw_output, _MODEL_OUTPUTS):
+    is_model_text = isinstance(raw_output, _MODEL_OUTPUTS)
+    if output.is_error or is_model_text or call.tool_name == HANDOFF_TOOL:
         return ()
     source_nodes = getattr(raw_output, "source_nodes", raw_output)
     if are_scored_nodes(source_nodes):
-        sources = retrieved_sources(source_nodes)
-        nodes = [source for source in sources if can_be_evidence(source.node)]
-        return to_passages(nodes)
+        return to_passages(retrieved_sources(source_nodes))
     if source_nodes is not raw_output:  # a response without sources
         return ()
     text = output.content or ""
@@ -574,5 +567,4 @@ def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
         code = str(call.tool_kwargs.get("code", ""))
         lines = [line for line in text.splitlines() if line.strip() not in code]
         text = "\n".join(lines)
-    name = call.tool_id or call.tool_name
-    return read_result(text, name=name).passages
+    return read_result(text, name=call.tool_id or call.tool_name).passages

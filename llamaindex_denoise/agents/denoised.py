@@ -16,6 +16,7 @@ from llama_index.core.workflow import Context
 from pydantic import BaseModel
 
 from denoise_core import Denoiser, Guard, InputError
+from denoise_core._frameworks import check_characters
 from denoise_core.end.tool_results import for_tool_results
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.tool_results import (
@@ -24,9 +25,7 @@ from denoise_core.tool_results import (
     RECALL_TOOL,
     Pin,
     ToolResult,
-    arguments_text,
     build_query,
-    query_from_arguments,
     read_pin,
     read_result,
     recall_text,
@@ -52,9 +51,10 @@ def denoised(
     The query is the user's message with the arguments of the call. Records, rows,
     paragraphs and nodes are shown whole or left out, and a note in the text counts
     them. What the tool returned is read, not its text: nodes stay nodes, a dict a dict,
-    a pydantic object or dataclass one of its class, and JSON stays JSON. Images, errors
-    and ``raw_output`` are not changed. Called without an agent's context, a tool is
-    denoised by its arguments alone, and its notes name no id.
+    a pydantic object or dataclass one of its class, and JSON stays JSON. Images, errors,
+    ``raw_output`` and results of tools with ``return_direct`` are not changed. Called
+    without an agent's context, a tool is denoised by its arguments alone, and its notes
+    name no id.
 
     Args:
         tools: The tools. A CodeActAgent, which gives tools no context, refuses the copies.
@@ -84,13 +84,12 @@ def denoised(
         from denoise_core.embedded import default_denoiser
 
         denoiser = default_denoiser()
+    check_characters("min_characters", min_characters)
     read_pin(must_keep)
-    denoised_tools: list[AsyncBaseTool] = []
     guard = Guard(denoiser, on_error=on_error)  # raises for an object that is none
-    for tool in tools:
-        denoised_tools.append(
-            DenoisedTool(tool, guard, min_characters, must_keep, recall)
-        )
+    denoised_tools: list[AsyncBaseTool] = [
+        DenoisedTool(tool, guard, min_characters, must_keep, recall) for tool in tools
+    ]
     if recall:
         denoised_tools.append(RecallTool())
     return denoised_tools
@@ -137,7 +136,8 @@ class DenoisedTool(ContextTool):
         if isinstance(tool, FunctionTool) and tool.ctx_param_name and ctx is not None:
             tool_arguments[tool.ctx_param_name] = ctx
         output = await tool.acall(*args, **tool_arguments)
-        if output.is_error:
+        # The user reads what a tool returns directly, and no model does.
+        if output.is_error or self.metadata.return_direct:
             return output
         tool_result, restore_blocks = read_output(output, self.must_keep)
         if not tool_result.passages or tool_result.characters < self.min_characters:
@@ -145,23 +145,23 @@ class DenoisedTool(ContextTool):
         user_message = ""
         if ctx is not None:
             user_message = await ctx.store.get("user_msg_str", default="") or ""
-        query = build_query(user_message, query_from_arguments(arguments))
-        if not query:
-            query = arguments_text({**dict(enumerate(args)), **arguments})
-        if not query.strip():  # nothing says what helps
+        positional_arguments = dict(enumerate(args))
+        query = build_query(user_message, {**positional_arguments, **arguments})
+        if not query:  # nothing says what helps
             return output
         denoiser = for_tool_results(self.guard.denoiser, tool_result.passages)
         guard = Guard(denoiser, on_error=self.guard.on_error)
         denoise_result = await guard.adenoise(query, tool_result.passages)
-        has_recall = self.has_recall and ctx is not None
+        recall_context = ctx if self.has_recall else None
+        has_recall = recall_context is not None
         reduced = tool_result.reduce(denoise_result, has_recall=has_recall)
         blocks = restore_blocks(reduced.value)
         if not reduced.omitted_texts or blocks == output.blocks:
             return output
-        if self.has_recall and ctx is not None:
+        if recall_context is not None:
             for omitted_text in reduced.omitted_texts:
                 key = f"{OMITTED_STATE_KEY}.{omitted_text.id}"
-                await ctx.store.set(key, omitted_text.text)
+                await recall_context.store.set(key, omitted_text.text)
         return output.model_copy(update={"blocks": blocks})
 
 
@@ -186,7 +186,8 @@ def read_output(
     """
     value = output.raw_output
     blocks = list(output.blocks)
-    shows_value = [type(block) for block in blocks] == [TextBlock]
+    block_types = [type(block) for block in blocks]
+    shows_value = block_types == [TextBlock]
     if shows_value and _prints_fields(value) and output.content == str(value):
         name = _result_name([output.content])
         if are_scored_nodes(value):
@@ -238,7 +239,8 @@ def _prints_fields(value: Any) -> bool:
 def _result_name(texts: Sequence[str]) -> str:
     """A name of the result's content, so that ids of two results never collide."""
     content = "\n".join(texts).encode("utf-8", "surrogatepass")
-    return f"{hashlib.sha256(content).hexdigest()[:8]}-"
+    content_digest = hashlib.sha256(content).hexdigest()
+    return f"{content_digest[:8]}-"
 
 
 class RecallTool(ContextTool):
@@ -259,7 +261,8 @@ class RecallTool(ContextTool):
         omitted_texts = {}
         if ctx is not None:
             omitted_texts = await ctx.store.get(OMITTED_STATE_KEY, default={})
-        text = recall_text(omitted_texts, str(arguments.get("id", *args)))
+        omitted_id = arguments.get("id", *args)
+        text = recall_text(omitted_texts, str(omitted_id))
         return ToolOutput(
             content=text, tool_name=RECALL_TOOL, raw_input=arguments, raw_output=text
         )

@@ -175,17 +175,14 @@ class EngineDrafter:
             call_count = 0
             text = ""
         object_fields = _evidence_fields(response)
-        retrieved = self.earlier
-        if nodes:
-            search_query = request.question
-            if not self.repeatable:  # the others search once, for the first draft
-                search_query = self._query_for(request).query_str
-            evidence = RetrievedEvidence(to_passages(nodes), search_query)
-            retrieved = (evidence, *self.earlier)
+        search_query = request.question
+        if not self.repeatable:  # the others search once, for the first draft
+            search_query = self._query_for(request).query_str
+        evidence = RetrievedEvidence(to_passages(nodes), search_query)
         return DraftReply(
             text if object_fields is None else "",
             calls=call_count,
-            retrieved=retrieved,
+            retrieved=(evidence, *self.earlier),
             fields=object_fields,
             # With nodes it means that a model wrote nothing: no judge reads it.
             judge=not self.is_retrieval_only and not (is_placeholder and nodes),

@@ -18,6 +18,7 @@ from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 
 from denoise_core import InputError
+from denoise_core._frameworks import check_choice
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -76,8 +77,7 @@ class CheckedQueryEngine(BaseQueryEngine):
             raise InputError(
                 f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'"
             )
-        if on_error not in ("answer", "raise"):
-            raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
+        check_choice("on_error", on_error, "answer", "raise")
         super().__init__(query_engine.callback_manager)
         self.query_engine = query_engine
         self.augmenter = augmenter

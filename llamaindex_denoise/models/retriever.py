@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import InputError, Passage
 from denoise_core.runtime.thread_pool import run_in_pool
-from llamaindex_denoise.nodes.convert import to_passages
+from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
 
 
 class LlamaRetriever:
@@ -35,14 +35,18 @@ class LlamaRetriever:
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         """Return the retrieved passages."""
-        return to_passages(self.retriever.retrieve(QueryBundle(query)))
+        return _to_evidence(self.retriever.retrieve(QueryBundle(query)))
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         """Return `retrieve`'s passages; a retriever without async gets a thread."""
         # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
             return await run_in_pool(self.retrieve, query)
-        return to_passages(await self.retriever.aretrieve(QueryBundle(query)))
+        return _to_evidence(await self.retriever.aretrieve(QueryBundle(query)))
+
+
+def _to_evidence(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
+    return to_passages([n for n in nodes if can_be_evidence(n.node)])
 
 
 def defining_class(instance: object, method: str) -> type | None:

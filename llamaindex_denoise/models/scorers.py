@@ -39,7 +39,9 @@ class EmbeddedEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
 
-        text_vectors = np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64)
+        default_encoder = shared_encoder()
+        short_vectors = default_encoder.embed_texts(texts)
+        text_vectors = np.asarray(short_vectors, dtype=np.float64)
         embeddings: list[list[float]] = text_vectors.tolist()
         return embeddings
 

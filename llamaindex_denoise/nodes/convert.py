@@ -89,10 +89,10 @@ def are_scored_nodes(value: Any) -> bool:
 def to_passages(
     nodes: Iterable[NodeWithScore], mode: MetadataMode = MetadataMode.LLM
 ) -> tuple[Passage, ...]:
-    """Convert nodes with text to passages with unique ids; leave the others out.
+    """Convert nodes to passages with unique ids; one without text becomes an empty one.
 
-    A captioned picture or sound becomes a passage of its caption: that is evidence, but
-    must not be cut.
+    So the n-th node stays the n-th. A captioned picture or sound becomes a passage of
+    its caption: that is evidence, but must not be cut.
 
     Args:
         nodes: The nodes.
@@ -101,9 +101,15 @@ def to_passages(
     Raises:
         InputError: An item is not a NodeWithScore; names its position.
     """
-    included_nodes = [n for n in _checked_nodes(nodes) if can_be_evidence(n.node)]
-    ids = unique_ids([n.node.node_id for n in included_nodes])
-    return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included_nodes, ids))
+    node_list = _checked_nodes(nodes)
+    ids = unique_ids([n.node.node_id for n in node_list])
+    passages = []
+    for scored_node, passage_id in zip(node_list, ids):
+        passage = Passage("", passage_id)
+        if can_be_evidence(scored_node.node):
+            passage = _to_passage(scored_node, passage_id, mode)
+        passages.append(passage)
+    return tuple(passages)
 
 
 def _checked_nodes(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
@@ -166,7 +172,7 @@ class NodeBatch:
         mode = metadata_mode(guard.denoiser)
         passages = []
         first_ids: dict[tuple[str, str], str] = {}  # by what a model sees of a node
-        repeated: list[Drop] = []
+        repeated = []
         for position, scored_node in enumerate(self.nodes):
             passage_id = self._ids[position]
             is_text = is_text_node(scored_node.node)
@@ -179,13 +185,17 @@ class NodeBatch:
             except Exception as error:  # a node's template or metadata may do anything
                 self._add_failure(position, passage_id, error)
                 continue
-            first_id = first_ids.setdefault((llm_header, passage.text), passage_id)
+            shown_text = (llm_header, passage.text)
+            first_id = first_ids.setdefault(shown_text, passage_id)
             if first_id == passage_id:
                 passages.append(passage)
             else:
-                self._repeats.setdefault(first_id, []).append(passage_id)
+                known_repeats = self._repeats.setdefault(first_id, [])
+                known_repeats.append(passage_id)
                 span = Span(passage_id, 0, len(passage.text))
-                repeated.append(Drop(span, f"the same as {first_id}", passage.score))
+                reason = f"the same as {first_id}"
+                repeat_drop = Drop(span, reason, passage.score)
+                repeated.append(repeat_drop)
         self.repeated = tuple(repeated)
         self.passages = tuple(passages)
 
@@ -221,7 +231,8 @@ class NodeBatch:
             for span in kept.source_spans:
                 for repeated_id in self._repeats.get(span.passage_id, ()):
                     spans.append(replace(span, passage_id=repeated_id))
-            kept_passages.append(replace(kept, spans=tuple(spans)))
+            spread_passage = replace(kept, spans=tuple(spans))
+            kept_passages.append(spread_passage)
         for position, scored_node in enumerate(self.nodes):
             if not can_be_evidence(scored_node.node):
                 continue
@@ -256,16 +267,18 @@ class NodeBatch:
         positions = {passage_id: n for n, passage_id in enumerate(self._ids)}
         passages = {passage.id: passage for passage in self.passages}
         conversion = _Conversion(passages, result, method)
-        placed: list[tuple[int, NodeWithScore]] = []
+        placed = []
         for kept in result.passages:
             position = positions.get(kept.id, -1)
             try:
-                placed.append((position, conversion.to_node(kept, record_detail)))
+                kept_node = conversion.to_node(kept, record_detail)
             except Exception as error:  # a node may do anything when it is copied
                 item = f"node {kept.id!r}"
                 if self.guard.handle_failed_item(item, error):  # the policy keeps it
                     for passage in conversion.sources(kept):
                         placed.append((position, source_node(passage)))
+            else:
+                placed.append((position, kept_node))
         placed += self._untouched.items()
         if order == "input" and self._untouched:
             placed.sort(key=itemgetter(0))
@@ -275,7 +288,8 @@ class NodeBatch:
 def _has_pin(node: BaseNode, must_keep: Pin | None) -> bool:
     if must_keep is None:
         return False
-    return bool(read_result(node_text(node), must_keep=must_keep).pinned_ids())
+    tool_result = read_result(node_text(node), must_keep=must_keep)
+    return tool_result.has_pin
 
 
 def node_text(node: BaseNode) -> str:
@@ -304,7 +318,9 @@ class _Conversion:
             [scored_node] = source_nodes
             ranges = ranges_by_id.get(origin.id, [])
             fields = origin_fields(scored_node, origin, ranges, is_extract)
-            new_text = None if kept.text == origin.text else kept.text
+            new_text = None
+            if kept.text != origin.text:
+                new_text = kept.text
             node = _copy_node(scored_node.node, new_text, fields)
         else:
             fields = {
@@ -313,7 +329,8 @@ class _Conversion:
                 "origin_extractive": False,
                 "spans": ranges_by_id,
             }
-            node = _joint_node(kept, [scored.node for scored in source_nodes], fields)
+            nodes = [scored.node for scored in source_nodes]
+            node = _joint_node(kept, nodes, fields)
         if record_detail != "none":
             earlier_methods = fields.get("op")
             method = self.method
@@ -335,7 +352,8 @@ class _Conversion:
             node.relationships = relationships_with_record(node, node_record)
             _show_relevance(node, node_record)
         known_scores = [s.score for s in source_nodes if s.score is not None]
-        return NodeWithScore(node=node, score=to_float(max(known_scores, default=None)))
+        best_score = max(known_scores, default=None)
+        return NodeWithScore(node=node, score=to_float(best_score))
 
     def sources(self, kept: Passage) -> list[Passage]:
         """The input passages of a text: the one of the same id, or those it covers."""

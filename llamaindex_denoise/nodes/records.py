@@ -108,11 +108,12 @@ def origin_fields(
             fields["origin_range"] = [start, end]
         return fields
     fields = {key: earlier[key] for key in _ORIGIN_KEYS if key in earlier}
-    covered_length = sum(end - start for start, end in fields["origin_spans"])
+    earlier_spans = fields["origin_spans"]
+    covered_length = sum(end - start for start, end in earlier_spans)
     # Otherwise the text was written, or changed since, and none of its ranges is known.
     is_mappable = earlier["origin_extractive"] and length == covered_length
     if is_mappable:
-        mapped_ranges = map_ranges(spans, fields["origin_spans"])
+        mapped_ranges = map_ranges(spans, earlier_spans)
         fields["origin_spans"] = _joined_ranges(mapped_ranges)
     fields["origin_extractive"] = is_extract and is_mappable
     return fields
@@ -128,7 +129,7 @@ def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
     >>> map_ranges([[1, 4]], [[10, 12], [20, 25]])
     [[11, 12], [20, 22]]
     """
-    mapped_ranges: Ranges = []
+    mapped_ranges = []
     for start, end in spans:
         offset = 0  # of the kept range in the kept text
         for kept_start, kept_end in kept_ranges:

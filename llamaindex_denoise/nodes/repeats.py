@@ -53,7 +53,8 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
         text_counts = Counter(sentence.text for sentence in sentences)
         new_spans = []
         for sentence in sentences:
-            positions = shown.setdefault((document_id, kept.header, sentence.text), {})
+            shown_key = (document_id, kept.header, sentence.text)
+            positions = shown.setdefault(shown_key, {})
             earlier_id = _shown_by(positions, sentence)
             positions.setdefault(sentence.position, kept.id)
             # Repeated inside one node, its position proves no overlap.
@@ -78,16 +79,13 @@ def drop_repeats(result: DenoiseResult, inputs: Sequence[Passage]) -> DenoiseRes
 def _shown_by(positions: Mapping[int, str], sentence: PlacedSentence) -> str | None:
     """The id of the node that shows this position already."""
     for position, earlier_id in positions.items():
-        distance = abs(position - sentence.position)
-        if distance < len(sentence.text):
+        if abs(position - sentence.position) < len(sentence.text):
             return earlier_id
     return None
 
 
 def _kept_sentences(kept: Passage, text: str, start: int) -> Iterator[PlacedSentence]:
-    source_ranges = []
-    for source_span in kept.source_spans:
-        source_ranges.append((source_span.start, source_span.end))
+    source_ranges = [(span.start, span.end) for span in kept.source_spans]
     kept_ranges = merge_spans(source_ranges)
     for sentence_start, sentence_end in sentence_ranges(text):
         for first, end in clip_spans(kept_ranges, sentence_start, sentence_end):
@@ -119,7 +117,8 @@ def _document_start(passage: Passage) -> tuple[str, int] | None:
         return None
     if end - start == len(passage.text):
         return document_id, start
-    sentence = str(node.metadata.get(_WINDOW_SENTENCE_KEY, ""))
+    window_sentence = node.metadata.get(_WINDOW_SENTENCE_KEY, "")
+    sentence = str(window_sentence)
     position = passage.text.find(sentence)
     if not sentence or position < 0:
         return None

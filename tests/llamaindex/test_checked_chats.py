@@ -9,13 +9,13 @@ from llama_index.core.chat_engine import (
 )
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
+from llamaindex_agents import RIGHT, WRONG
 from llamaindex_denoisers import ids_of
+from llamaindex_doubles import scripted_llm
 from llamaindex_engines import QUESTION, Fixed, inner, nodes, outcome_of
 
 from denoise_core.augmenter import LoopLimits
 from llamaindex_denoise import Checked
-
-RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
 
 
 def memory():
@@ -35,7 +35,11 @@ MODES = {
 }
 
 
-def model(scripted_llm, seen_events):
+def checked_chat(mode, llm, **settings):
+    return Checked(MODES[mode](llm, Fixed(nodes())), **settings)
+
+
+def model(seen_events):
     """Wrong until it is told so; condenses a conversation to the question."""
 
     def reply(messages):
@@ -53,11 +57,9 @@ HOW = ["chat", "achat", "stream_chat", "astream_chat"]
 
 async def say(chat, how, message):
     """The text and the response of one turn; streams are read to their end."""
-    response = (
-        await getattr(chat, how)(message)
-        if how.startswith("a")
-        else getattr(chat, how)(message)
-    )
+    response = getattr(chat, how)(message)
+    if how.startswith("a"):
+        response = await response
     if how == "stream_chat":
         return "".join(response.response_gen), response
     if how == "astream_chat":
@@ -67,12 +69,8 @@ async def say(chat, how, message):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", HOW)
-async def test_a_wrong_draft_is_mended_and_forgotten(scripted_llm, mode, how):
-    seen_events, retriever = [], Fixed(nodes())
-    chat = Checked(
-        MODES[mode](model(scripted_llm, seen_events), retriever),
-        limits=LoopLimits(rerun=True),
-    )
+async def test_a_wrong_draft_is_mended_and_forgotten(mode, how):
+    chat = checked_chat(mode, model([]), limits=LoopLimits(rerun=True))
     assert isinstance(chat, BaseChatEngine)
     text, response = await say(chat, how, QUESTION)
     assert text == RIGHT
@@ -88,15 +86,22 @@ async def test_a_wrong_draft_is_mended_and_forgotten(scripted_llm, mode, how):
     ]
 
 
+@pytest.mark.parametrize("how", ["chat", "achat"])
+async def test_a_turn_that_fails_leaves_the_memory_as_it_was(how):
+    def fail(messages):
+        raise ConnectionError("the model is down")
+
+    chat = checked_chat("context", scripted_llm(fail))
+    text, response = await say(chat, how, QUESTION)
+    assert "ConnectionError" in text
+    assert outcome_of(response) == "failed"
+    assert chat.chat_history == []
+
+
 @pytest.mark.parametrize("mode", ["context", "condense plus context"])
-async def test_the_next_turn_reads_the_conversation_until_it_is_reset(
-    scripted_llm, mode
-):
+async def test_the_next_turn_reads_the_conversation_until_it_is_reset(mode):
     seen_events = []
-    chat = Checked(
-        MODES[mode](model(scripted_llm, seen_events), Fixed(nodes())),
-        limits=LoopLimits(rerun=True),
-    )
+    chat = checked_chat(mode, model(seen_events), limits=LoopLimits(rerun=True))
     for question in (QUESTION, "And where does it stand?"):
         text, _ = await say(chat, "chat", question)
         assert text == RIGHT
@@ -107,9 +112,9 @@ async def test_the_next_turn_reads_the_conversation_until_it_is_reset(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_engine_is_asked_once_a_turn_unless_told_to(scripted_llm, mode):
+async def test_an_engine_is_asked_once_a_turn_unless_told_to(mode):
     seen_events = []
-    chat = Checked(MODES[mode](model(scripted_llm, seen_events), Fixed(nodes())))
+    chat = checked_chat(mode, model(seen_events))
     text, response = await say(chat, "chat", QUESTION)
     assert text == WRONG
     assert len(seen_events) == 1
@@ -117,24 +122,10 @@ async def test_an_engine_is_asked_once_a_turn_unless_told_to(scripted_llm, mode)
 
 
 @pytest.mark.parametrize("how", HOW)
-async def test_a_chat_without_sources_passes_its_answers_on(scripted_llm, how):
+async def test_a_chat_without_sources_passes_its_answers_on(how):
     chat = Checked(
-        SimpleChatEngine.from_defaults(
-            llm=scripted_llm(lambda messages: "Hello!"), memory=memory()
-        )
+        SimpleChatEngine.from_defaults(llm=scripted_llm("Hello!"), memory=memory())
     )
     text, response = await say(chat, how, "Hi")
     assert text == "Hello!"
     assert outcome_of(response) == "unknown"
-
-
-async def test_a_given_history_takes_the_place_of_the_memory(scripted_llm):
-    seen_events = []
-    chat = Checked(
-        MODES["context"](model(scripted_llm, seen_events), Fixed(nodes())),
-        limits=LoopLimits(rerun=True),
-    )
-    await say(chat, "chat", QUESTION)
-    history = chat.chat_history[:1]
-    chat.chat("Once more.", history)
-    assert [m.content for m in chat.chat_history] == [QUESTION, "Once more.", RIGHT]

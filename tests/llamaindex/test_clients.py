@@ -1,4 +1,4 @@
-"""LlamaIndex models and retrievers as the core's: roles, tokens, budget, and an event loop that stays free."""
+"""LlamaIndex models and retrievers as the core's: roles, tokens, schemas, and an event loop that stays free."""
 
 import asyncio
 import time
@@ -7,10 +7,14 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle
+from llama_index.core.types import PydanticProgramMode
+from llamaindex_denoisers import scored
+from llamaindex_doubles import Calling, calls, scripted_llm
 from pydantic import BaseModel
 
 from denoise_core import Message, Usage
+from denoise_core.s2a.prompts import REPLY_FORMS
 from llamaindex_denoise import LlamaLLM
 from llamaindex_denoise.models.llm import reported_usage
 from llamaindex_denoise.models.retriever import LlamaRetriever
@@ -18,21 +22,12 @@ from llamaindex_denoise.models.retriever import LlamaRetriever
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
 
 
-def test_roles_and_text_go_through(scripted_llm):
-    model = scripted_llm(
-        lambda messages: " / ".join(f"{x.role.value}: {x.content}" for x in messages)
-    )
-    reply = LlamaLLM(model).complete(ASKED)
-    assert reply.text == "system: be brief / user: where?"
-    assert asyncio.run(LlamaLLM(model).acomplete(ASKED)) == reply
-
-
 def test_llamaindexs_own_double_works():
     assert "where?" in LlamaLLM(MockLLM()).complete(ASKED).text
 
 
-def test_an_empty_reply_is_empty_text(scripted_llm):
-    assert LlamaLLM(scripted_llm(lambda messages: None)).complete(ASKED).text == ""
+def test_an_empty_reply_is_empty_text():
+    assert LlamaLLM(scripted_llm(None)).complete(ASKED).text == ""
 
 
 USED = Usage(5, 2)
@@ -47,19 +42,22 @@ class ReportedTokens(BaseModel):
     usage: Tokens
 
 
+COUNTS = {"prompt_tokens": 5, "completion_tokens": 2}
+
+
 @pytest.mark.parametrize(
     ("raw", "extra", "expected"),
     [
-        ({"usage": {"prompt_tokens": 5, "completion_tokens": 2}}, {}, USED),
+        ({"usage": COUNTS}, {}, USED),
         ({"usage": {"input_tokens": 5, "output_tokens": 2}}, {}, USED),
-        (ReportedTokens(usage=Tokens(prompt_tokens=5, completion_tokens=2)), {}, USED),
+        (ReportedTokens(usage=Tokens(**COUNTS)), {}, USED),
         (
             {"usage_metadata": {"prompt_token_count": 5, "candidates_token_count": 2}},
             {},
             USED,
         ),
-        (None, {"prompt_tokens": 5, "completion_tokens": 2}, USED),
-        ({"usage": None}, {"prompt_tokens": 5, "completion_tokens": 2}, USED),
+        (None, COUNTS, USED),
+        ({"usage": None}, COUNTS, USED),
         ({"usage": {"prompt_tokens": 5}}, {}, Usage(5, 0)),
         ({"usage": {"inputTokens": 5}}, {"prompt_tokens": 5}, Usage(5, 0)),
         (None, {}, None),
@@ -68,21 +66,17 @@ class ReportedTokens(BaseModel):
     ],
 )
 def test_tokens_are_read_in_every_shape(raw, extra, expected):
-    message = ChatMessage(role="assistant", content="x")
-    assert (
-        reported_usage(ChatResponse(message=message, raw=raw, additional_kwargs=extra))
-        == expected
-    )
+    message = ChatMessage("x", role="assistant")
+    response = ChatResponse(message=message, raw=raw, additional_kwargs=extra)
+    assert reported_usage(response) == expected
 
 
 class Found(BaseRetriever):
     def _retrieve(self, query_bundle):
-        text = TextNode(
-            text=f"on {query_bundle.query_str}", id_="t", metadata={"page": 3}
-        )
+        text = f"on {query_bundle.query_str}"
         return [
             NodeWithScore(node=ImageNode(id_="i"), score=1.0),
-            NodeWithScore(node=text, score=0.5),
+            scored(text, 0.5, id_="t", metadata={"page": 3}),
         ]
 
 
@@ -113,6 +107,31 @@ def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     assert passage.metadata == {"page": 3}
     (second_result,) = asyncio.run(adapter.aretrieve("towers"))
     assert second_result == passage
-    assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {
-        "page": 3
-    }
+    _, found = adapter.retriever.retrieve(QueryBundle("towers"))
+    assert found.node.metadata == {"page": 3}
+
+
+SCHEMA = REPLY_FORMS["select"].schema
+
+
+def says_one(messages, tools=()):
+    return ChatMessage("1", role="assistant")
+
+
+@pytest.mark.parametrize(
+    "script", [says_one, lambda messages, tools=(): calls("another", keep=[1])]
+)
+def test_a_model_that_calls_no_tool_after_all_is_read_as_text(script):
+    llm = LlamaLLM(Calling(script=script))
+    reply = llm.complete_json(ASKED, SCHEMA)
+    assert reply.text == script([]).content
+    assert asyncio.run(llm.acomplete_json(ASKED, SCHEMA)) == reply
+
+
+def test_who_is_asked_by_tool():
+    calling = Calling(script=says_one)
+    text_only = Calling(script=says_one, calls_functions=False)
+    by_text = Calling(script=says_one, pydantic_program_mode=PydanticProgramMode.LLM)
+    assert LlamaLLM(calling).structured
+    for llm in (text_only, by_text, MockLLM()):
+        assert not LlamaLLM(llm).structured

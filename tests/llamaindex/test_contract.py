@@ -2,8 +2,6 @@
 
 import json
 
-import numpy
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.schema import (
@@ -13,24 +11,21 @@ from llama_index.core.schema import (
     MetadataMode,
     Node,
     NodeWithScore,
-    TextNode,
 )
 from llamaindex_denoisers import (
     DENOISERS,
     TEXTS,
     RedSentences,
-    Shouts,
     Untouched,
-    both,
     frozen,
     ids_of,
     kept_characters,
     nodes_of,
-    texts_of,
+    processed,
+    scored,
 )
 
-from denoise_core import DenoiseResult, Passage, Span
-from llamaindex_denoise import DenoisePostprocessor, record
+from llamaindex_denoise import record
 from llamaindex_denoise.events import DenoiseEvent
 
 
@@ -45,10 +40,8 @@ def without_ours(node):
 def test_originals_untouched_and_identity_kept(denoiser):
     nodes = nodes_of()
     before = frozen(nodes)
-    vectors = [hit.node.embedding for hit in nodes]
-    out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
+    out = processed(denoiser, nodes)
     assert frozen(nodes) == before
-    assert [hit.node.embedding for hit in nodes] == vectors
     assert out
     originals = {n.node.node_id: n for n in nodes}
     ids = ids_of(out)
@@ -66,7 +59,7 @@ def test_originals_untouched_and_identity_kept(denoiser):
 
 
 def test_what_we_add_stays_out_of_prompts_and_embeddings(denoiser):
-    for hit in both(DenoisePostprocessor(denoiser=denoiser), nodes_of()):
+    for hit in processed(denoiser, nodes_of()):
         assert record(hit.node)
         for mode in MetadataMode:
             assert "denoise" not in hit.node.get_content(mode)
@@ -76,67 +69,38 @@ def test_what_we_add_stays_out_of_prompts_and_embeddings(denoiser):
 def test_every_node_says_where_its_text_stands(denoiser):
     nodes = nodes_of()
     source = {hit.node.node_id: hit.node for hit in nodes}
-    for n in both(DenoisePostprocessor(denoiser=denoiser), nodes):
+    for n in processed(denoiser, nodes):
         note = record(n.node)
-        assert note is not None
         assert json.loads(json.dumps(note)) == note, "the record is not plain JSON"
-        assert (
-            note["origin_hash"] == source[n.node.node_id].hash
-            if n.node.node_id in source
-            else True
-        )
+        if n.node.node_id in source:
+            assert note["origin_hash"] == source[n.node.node_id].hash
         if note["origin_extractive"]:
-            text = source[note["origin_id"]].text
-            assert n.node.text == kept_characters(text, note)
-            document_start = source[note["origin_id"]].start_char_idx
-            assert note["origin_range"] == [document_start, document_start + len(text)]
+            origin = source[note["origin_id"]]
+            assert n.node.text == kept_characters(origin.text, note)
+            place = [origin.start_char_idx, origin.end_char_idx]
+            assert note["origin_range"] == place
 
 
 def test_changed_nodes_lose_what_is_no_longer_true():
-    out = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
+    out = processed(RedSentences(), nodes_of())
     first, _, _ = out
     assert first.node.text == "The red tower is in Porto. "
     assert first.node.embedding is None
     assert first.node.start_char_idx == 0
     assert first.node.end_char_idx == 27
     assert out[-1].node.embedding == [0.0, 1.0]  # kept whole
-    (gap,) = both(
-        DenoisePostprocessor(denoiser=RedSentences()),
-        nodes_of(["A red cat. Ok so. A red dog."]),
-    )
+    (gap,) = processed(RedSentences(), nodes_of(["A red cat. Ok so. A red dog."]))
     assert gap.node.start_char_idx is None
     assert gap.node.end_char_idx is None
     assert record(gap.node)["origin_spans"] == [[0, 11], [18, 28]]
 
 
-def test_a_numpy_score_becomes_a_float(denoiser):
-    node = NodeWithScore(node=TextNode(text="red", id_="x"))
-    node.score = numpy.float32(0.5)
-    for hit in both(DenoisePostprocessor(denoiser=denoiser), [node]):
-        assert type(hit.score) is float
-        hit.model_dump_json()
-
-
-def test_a_copy_of_written_text_is_not_the_sources():
-    nodes = nodes_of()[:1]
-    note = None
-    for denoiser in (RedSentences(), Shouts(), Untouched()):
-        nodes = both(DenoisePostprocessor(denoiser=denoiser), nodes)
-        note = record(nodes[0].node)
-    assert note["origin_extractive"] is False
-    assert note["op"] == "RedSentences > Shouts > Untouched"
-    assert note["origin_id"] == "n0"
-    assert note["score_before"] == 0.9
-
-
 def test_metadata_of_the_same_name_is_the_users():
-    node = TextNode(text="red", id_="x", metadata={"denoise": {"mine": 1}})
-    (out,) = both(
-        DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=node)]
-    )
-    assert out.node.metadata == node.metadata == {"denoise": {"mine": 1}}
+    hit = scored("red", id_="x", metadata={"denoise": {"mine": 1}})
+    (out,) = processed(Untouched(), [hit])
+    assert out.node.metadata == hit.node.metadata == {"denoise": {"mine": 1}}
     assert record(out.node)["origin_id"] == "x"
-    assert record(node) is None
+    assert record(hit.node) is None
 
 
 def test_nodes_without_text_pass_through_in_place(event_log):
@@ -152,34 +116,39 @@ def test_nodes_without_text_pass_through_in_place(event_log):
     )
     first, *other_items = nodes_of()
     given_nodes = [image, first, sound, *other_items]
-    out = both(DenoisePostprocessor(denoiser=RedSentences()), given_nodes)
+    out = processed(RedSentences(), given_nodes)
     assert ids_of(out) == ["img", "n0", "snd", "n2", "n4"]
     assert out[0] is image
     assert out[2] is sound
-    events = [e for e in event_log[0] if isinstance(e, DenoiseEvent)]
-    assert [e.passed_through for e in events] == [["img", "snd"]] * 2
+    events = event_log.of(DenoiseEvent)
+    assert [event.passed_through for event in events] == [["img", "snd"]] * 2
+
+
+def test_events_say_what_was_kept_without_the_text(event_log, denoiser):
+    out = processed(denoiser, nodes_of())
+    events = event_log.of(DenoiseEvent)
+    assert len(events) == 2
+    for event in events:
+        assert len(event.summary["passages"]) == len(out)
+        assert event.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
+        assert "Porto" not in event.model_dump_json()
+        assert event.span_id, "the event belongs to no span"
 
 
 def test_documents_and_text_only_nodes_are_denoised():
     document = Document(text=TEXTS[0], id_="d", metadata={"a": 1})
     node = Node(text_resource=MediaResource(text=TEXTS[0]), id_="m")
-    out = both(
-        DenoisePostprocessor(denoiser=RedSentences()),
-        [NodeWithScore(node=n) for n in (document, node)],
-    )
-    assert [hit.node.get_content() for hit in out] == [
-        "The red tower is in Porto. "
-    ] * 2
+    hits = [NodeWithScore(node=n) for n in (document, node)]
+    out = processed(RedSentences(), hits)
+    for hit in out:
+        assert hit.node.get_content() == "The red tower is in Porto. "
     assert [type(hit.node) for hit in out] == [Document, Node]
     assert document.text == TEXTS[0]
 
 
 def test_duplicate_ids_keep_apart(denoiser):
-    nodes = [
-        NodeWithScore(node=TextNode(text=t, id_="same"), score=s)
-        for t, s in (("red one", 0.3), ("red two", 0.2))
-    ]
-    out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
+    nodes = [scored("red one", 0.3, id_="same"), scored("red two", 0.2, id_="same")]
+    out = processed(denoiser, nodes)
     if len(out) == 2:
         assert ids_of(out) == ["same", "same"]
         assert [hit.node.text.lower() for hit in out] == ["red one", "red two"]
@@ -187,7 +156,7 @@ def test_duplicate_ids_keep_apart(denoiser):
 
 
 def test_no_nodes_give_none(denoiser):
-    assert both(DenoisePostprocessor(denoiser=denoiser), []) == []
+    assert processed(denoiser, []) == []
 
 
 @settings(max_examples=25)
@@ -195,40 +164,7 @@ def test_no_nodes_give_none(denoiser):
 def test_any_text_survives(texts, name):
     nodes = nodes_of(texts)
     before = frozen(nodes)
-    out = both(DenoisePostprocessor(denoiser=DENOISERS[name]()), nodes)
+    out = processed(DENOISERS[name](), nodes)
     assert frozen(nodes) == before
     if any(t.strip() for t in texts):
         assert any(hit.node.text.strip() for hit in out), "context was lost"
-
-
-def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
-    class Invents(Untouched):
-        def denoise(self, query, passages):
-            return DenoiseResult(
-                query,
-                (
-                    Passage(
-                        "made up",
-                        "new",
-                        0.4,
-                        {},
-                        (Span("nowhere", 0, 3),),
-                    ),
-                ),
-            )
-
-    out = both(DenoisePostprocessor(denoiser=Invents()), nodes_of())
-    assert texts_of(out) == list(TEXTS)
-    assert "a passage 'new' that was not given" in record(out[0].node)["fallback"]
-
-
-@pytest.mark.parametrize("name", [n for n in DENOISERS if n.startswith(("end", "s2a"))])
-def test_our_methods_do_their_work_rather_than_fall_back(name):
-    out = both(
-        DenoisePostprocessor(
-            denoiser=DENOISERS[name](), on_error="raise", on_empty="raise"
-        ),
-        nodes_of(),
-    )
-    assert ids_of(out) == ["n0", "n2", "n4"], [hit.node.text for hit in out]
-    assert all(record(hit.node)["fallback"] is None for hit in out)

@@ -7,15 +7,12 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
-from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.calling import call_tool
 from llama_index.core.workflow import Context
+from llamaindex_denoisers import scored
 from llamaindex_doubles import Calling, calls
 from llamaindex_engines import outcome_of
 from pydantic import BaseModel
@@ -23,7 +20,6 @@ from pydantic import BaseModel
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import OMITTED_STATE_KEY
 from llamaindex_denoise import Checked, denoised
 
@@ -36,9 +32,12 @@ NOTE = {"left_out": "1 of 9 items shown; 8 left out"}
 DENOISER = ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
 
 
-def search(query: str) -> str:
+def search(query: str):
     """Looks things up."""
     return json.dumps(FOUND)
+
+
+SEARCH = FunctionTool.from_defaults(search)
 
 
 def recalling(messages, **kwargs):
@@ -52,12 +51,12 @@ def recalling(messages, **kwargs):
     return ChatMessage(role="assistant", content="Paris is dry.")
 
 
-async def run(agent, question="Is it dry in Paris?"):
+async def run(agent):
     ctx = Context(agent)
     seen = []
-    handler = agent.run(user_msg=question, ctx=ctx)
+    handler = agent.run(user_msg="Is it dry in Paris?", ctx=ctx)
     async for event in handler.stream_events():
-        if type(event).__name__ == "ToolCallResult":
+        if isinstance(event, ToolCallResult):
             seen.append(event.tool_output)
     return await handler, seen, await ctx.store.get(OMITTED_STATE_KEY, default={})
 
@@ -67,43 +66,35 @@ async def test_what_was_left_out_can_be_recalled(form):
     agent = FunctionAgent(
         name="guide",
         llm=Calling(script=recalling),
-        tools=denoised([search_tool()], DENOISER, min_characters=0, recall=True),
+        tools=denoised([SEARCH], DENOISER, min_characters=0, recall=True),
     )
-    agent = {
-        "agent": lambda a: a,
-        "workflow": lambda a: AgentWorkflow(agents=[a]),
-        "checked": Checked,
-    }[form](agent)
+    if form == "workflow":
+        agent = AgentWorkflow(agents=[agent])
+    if form == "checked":
+        agent = Checked(agent)
     output, (first, restored_text), kept_items = await run(agent)
     (shown_text,) = first.blocks
     results = json.loads(shown_text.text)["results"]
     assert results[1:] == [FOUND["results"][3]]
     assert "1 of 9 items shown; 8 left out; recall(" in results[0]["left_out"]
     assert restored_text.content in kept_items.values()
-    assert "Town 0" in restored_text.content
-    assert all(f"Town {n}" in restored_text.content for n in (0, 8))
-    assert (
-        "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
-        not in first.content
-    )
+    for number in (0, 8):
+        assert f"Town {number}" in restored_text.content
+    assert "Rain. " * 10 not in first.content
     assert str(output) == "Paris is dry."
     if form == "checked":
         assert outcome_of(output) == "supported"
 
 
-def search_tool():
-    return FunctionTool.from_defaults(search)
-
-
 async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
     picture = ImageBlock(image=b"\x89PNG")
 
-    async def look(ctx: Context, query: str) -> list:
+    async def look(ctx: Context, query: str):
         """Looks."""
         await ctx.store.set("looked", query)
         return [TextBlock(text=json.dumps(FOUND)), picture]
 
-    def broken(query: str) -> str:
+    def broken(query: str):
         """Breaks."""
         raise ValueError("no way " + "Rain. " * 500)
 
@@ -133,22 +124,22 @@ async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
 
 
 def test_what_is_no_list_of_tools_says_what_to_type():
-    for wrong in (search_tool(), [search], [search_tool(), search_tool()]):
+    for wrong in (SEARCH, [search], [SEARCH, SEARCH]):
         with pytest.raises(InputError, match="tools"):
             denoised(wrong, DENOISER)
 
 
-def result_of(denoiser, text):
-    def look(query: str) -> str:
+def look_up_tool(value, **settings):
+    def look(query: str):
         """Looks things up."""
-        return text
+        return value
 
-    return output_of(denoiser, look).blocks[0].text
+    return FunctionTool.from_defaults(look, **settings)
 
 
-def output_of(denoiser, look, **settings):
+def output_of(value, **settings):
     settings = {"min_characters": 0, **settings}
-    (tool,) = denoised([FunctionTool.from_defaults(look)], denoiser, **settings)
+    (tool,) = denoised([look_up_tool(value)], DENOISER, **settings)
     return asyncio.run(tool.acall(query="Paris?"))
 
 
@@ -173,10 +164,7 @@ TOWNS = [
     {"title": title, "content": f"{title} is a town. " + "It rains. " * 12}
     for title in TITLES
 ]
-NODES = [
-    NodeWithScore(node=TextNode(text=town["content"], id_=town["title"]), score=0.5)
-    for town in TOWNS
-]
+NODES = [scored(town["content"], 0.5, id_=town["title"]) for town in TOWNS]
 VALUES_BY_TYPE = {
     "str": json.dumps(TOWNS),
     "dict": {"count": 13, "results": TOWNS},
@@ -194,21 +182,15 @@ VALUES_BY_TYPE = {
 def test_what_a_tool_returns_is_cut_in_its_type(name):
     value = VALUES_BY_TYPE[name]
     before = copy.deepcopy(value)
-
-    def look(query: str):
-        """Looks things up."""
-        return value
-
-    whole = FunctionTool.from_defaults(look).call(query="q").content
-    output = output_of(DENOISER, look)
+    whole = look_up_tool(value).call(query="q").content
+    output = output_of(value)
     assert output.raw_output == before == value
     assert "Paris is a town." in output.content
     assert not any(f"{title} is" in output.content for title in TITLES[1:])
     assert len(output.content) < 0.5 * len(whole)
     if name == "nodes":  # a block each, as the framework makes them
-        assert [block.text.startswith("[0 of") for block in output.blocks[1:]] == (
-            [True] * 12
-        )
+        assert len(output.blocks) == 13
+        assert all(block.text.startswith("[0 of") for block in output.blocks[1:])
         return
     assert "1 of 13" in output.content
     assert "12 left out" in output.content
@@ -227,28 +209,20 @@ def test_what_a_tool_returns_is_cut_in_its_type(name):
 
 def test_nodes_of_one_text_stay_themselves():
     text = TOWNS[0]["content"]
-    twins = []
-    for name in ("first", "second"):
-        node = TextNode(text=text, id_=name)
-        twins.append(NodeWithScore(node=node, score=0.5))
-
-    def look(query: str) -> list:
-        """Looks things up."""
-        return [*twins, *NODES[1:]]
-
-    content = output_of(DENOISER, look).content
+    twins = [scored(text, 0.5, id_=name) for name in ("first", "second")]
+    content = output_of([*twins, *NODES[1:]]).content
     assert content.count("id_='first'") == 1
     assert content.count("id_='second'") == 1
     assert "2 of 14" in content
 
 
-def test_a_short_result_and_a_pinned_item_stay():
-    def look(query: str) -> list:
-        """Looks things up."""
-        return NODES
-
-    assert output_of(DENOISER, look, min_characters=10**6).content == str(NODES)
-    output = output_of(DENOISER, look, must_keep="^Town 7 ")
+def test_what_the_user_reads_a_short_result_and_a_pinned_item_stay():
+    direct = look_up_tool(NODES, return_direct=True)
+    (tool,) = denoised([direct], DENOISER, min_characters=0)
+    assert tool.metadata.return_direct
+    assert tool.call(query="Paris?").content == str(NODES)
+    assert output_of(NODES, min_characters=10**6).content == str(NODES)
+    output = output_of(NODES, must_keep="^Town 7 ")
     assert "Town 7 is a town." in output.content
     assert "Town 6 is a town." not in output.content
 
@@ -264,7 +238,7 @@ def test_a_short_result_and_a_pinned_item_stay():
 )
 def test_a_tool_is_cut_without_an_agents_context(call):
     tool, _ = denoised(
-        [search_tool()],
+        [SEARCH],
         DENOISER,
         min_characters=0,
         recall=True,
@@ -277,33 +251,9 @@ def test_a_tool_is_cut_without_an_agents_context(call):
 
 
 def test_without_a_context_and_a_question_a_result_stays_whole():
-    def list_towns() -> str:
+    def list_towns():
         """Lists towns."""
         return json.dumps(FOUND)
 
     (tool,) = denoised([FunctionTool.from_defaults(list_towns)], DENOISER)
     assert json.loads(tool().content) == FOUND
-
-
-def test_recall_without_a_context_says_that_there_is_nothing():
-    *_, recall = denoised([search_tool()], DENOISER, recall=True)
-    assert "There is no part 'x'" in recall(id="x").content
-
-
-@given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)))
-@example(
-    json.dumps(
-        {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
-    ),
-    "raises a lost connection",
-)
-def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault):
-    assert result_of(broken(fault), text) == text
-
-
-@given(TEXTS | VALUES.map(json.dumps), st.data())
-def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
-    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
-    shown_text = result_of(denoiser, text)
-    for read, kept_items in denoiser.kept:
-        check_kept(read, chunk_text(read).text_format, kept_items, shown_text)

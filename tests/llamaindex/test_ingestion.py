@@ -9,14 +9,22 @@ import threading
 import pytest
 from llama_index.core import Document, MockEmbedding
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
+from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import MetadataMode, NodeRelationship
 from llama_index.core.vector_stores.utils import (
     metadata_dict_to_node,
     node_to_metadata_dict,
 )
-from llamaindex_denoisers import RedSentences, both, frozen, nodes_of
-from pydantic import ValidationError
+from llamaindex_denoisers import (
+    RedSentences,
+    both,
+    end_red,
+    frozen,
+    nodes_of,
+    sync_and_async,
+)
+from llamaindex_doubles import scripted_llm
 
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
@@ -31,38 +39,39 @@ DOCUMENTS = [
 ]
 
 
-def says_red(query, text):
-    return float("red" in text)
+def texts(nodes):
+    return [node.text for node in nodes]
 
 
-def transform(scorer=says_red, cache_key=None, **settings):
-    end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentence_spans)
-    postprocessor = DenoisePostprocessor(denoiser=end, cache_key=cache_key)
-    return DenoiseTransform(
-        postprocessor=postprocessor, **{"query": "red things", **settings}
-    )
+def transform(postprocessor, query="red things", **settings):
+    return DenoiseTransform(postprocessor=postprocessor, query=query, **settings)
+
+
+def test_a_blank_query_is_refused():
+    with pytest.raises(ValueError, match="query"):
+        transform(DenoisePostprocessor(denoiser=end_red()), query=" \n")
+
+
+def keep_red():
+    return transform(DenoisePostprocessor(denoiser=end_red(chunker=sentence_spans)))
 
 
 def run_pipeline(*steps, cache=None, sync=True):
     pipeline = IngestionPipeline(
         transformations=list(steps), cache=cache, disable_cache=cache is None
     )
-    return (
-        pipeline.run(documents=DOCUMENTS)
-        if sync
-        else asyncio.run(pipeline.arun(documents=DOCUMENTS))
-    )
+    if sync:
+        return pipeline.run(documents=DOCUMENTS)
+    return asyncio.run(pipeline.arun(documents=DOCUMENTS))
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@sync_and_async
 def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
     parts = SentenceSplitter(chunk_size=100, chunk_overlap=0)
     embedding = MockEmbedding(embed_dim=4)
-    nodes = run_pipeline(parts, transform(), embedding, sync=sync)
-    assert [hit.text for hit in nodes] == [
-        "A red cat. A red dog.",
-        "All blue. ",
-    ]  # END keeps one at least
+    nodes = run_pipeline(parts, keep_red(), embedding, sync=sync)
+    # END keeps one at least.
+    assert texts(nodes) == ["A red cat. A red dog.", "All blue. "]
     assert [n.ref_doc_id for n in nodes] == ["a", "b"]
     assert NodeRelationship.SOURCE in nodes[0].relationships
     assert record(nodes[0])["origin_spans"] == [[0, 11], [18, 28]]
@@ -72,7 +81,7 @@ def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
 
 
 def test_the_record_leaves_metadata_flat_and_is_read_from_any_store():
-    (node, _) = transform()(DOCUMENTS)
+    (node, _) = keep_red()(DOCUMENTS)
     stored = node_to_metadata_dict(
         node, flat_metadata=True
     )  # what vector stores keep; raises for nested metadata
@@ -82,20 +91,15 @@ def test_the_record_leaves_metadata_flat_and_is_read_from_any_store():
     )
 
 
-def test_each_node_is_denoised_by_itself_equal_ones_too():
-    ranked = ENDDenoiser(FunctionScorer(lambda q, t: float(len(t))), keep=1)
-    settings = {"postprocessor": DenoisePostprocessor(denoiser=ranked), "query": "x"}
-    twice = [*DOCUMENTS, DOCUMENTS[0].model_copy(update={"id_": "again"})]
-    assert len(DenoiseTransform(**settings)(twice)) == 3
-
-
 def test_the_cache_answers_under_the_same_key_and_settings_alone():
     cache, seen = IngestionCache(), []
+    scorer = FunctionScorer(lambda query, text: seen.append(text) or 1.0)
 
-    def runs_the_scorer(**settings):
+    def runs_the_scorer(cache_key=None, **settings):
         before = len(seen)
-        step = transform(lambda q, t: seen.append(t) or 1.0, **settings)
-        run_pipeline(step, cache=cache)
+        denoiser = ENDDenoiser(scorer, threshold=0.5)  # as another process builds it
+        postprocessor = DenoisePostprocessor(denoiser=denoiser, cache_key=cache_key)
+        run_pipeline(transform(postprocessor, **settings), cache=cache)
         return len(seen) > before
 
     assert runs_the_scorer(cache_key="red, 1")
@@ -106,69 +110,55 @@ def test_the_cache_answers_under_the_same_key_and_settings_alone():
     assert runs_the_scorer(), "a denoiser without a key was answered from the cache"
 
 
-@pytest.mark.parametrize("sync", [True, False])
-def test_a_fallback_is_never_cached(local, sync):
+@sync_and_async
+def test_a_fallback_is_never_cached(sync):
     cache, is_down = IngestionCache(), True
 
-    def reply(prompt):
+    def reply(messages):
         if is_down:
             raise ConnectionError("model is down")
         return "1"
 
     def step(**settings):
-        postprocessor = DenoisePostprocessor.from_llm(local(reply))
-        return DenoiseTransform(
-            postprocessor=postprocessor, query="red things", **settings
-        )
+        llm = scripted_llm(reply)
+        return transform(DenoisePostprocessor.from_llm(llm), **settings)
 
     with pytest.raises(DenoisingFailure, match="model is down"):
         run_pipeline(step(), cache=cache, sync=sync)
     kept_items = run_pipeline(step(on_fallback="keep"), cache=cache, sync=sync)
-    assert [hit.text for hit in kept_items] == [d.text for d in DOCUMENTS]
+    assert texts(kept_items) == texts(DOCUMENTS)
     is_down = False
     for settings in ({}, {"on_fallback": "keep"}):
         hits = run_pipeline(step(**settings), cache=cache, sync=sync)
-        assert [hit.text for hit in hits] == ["A red cat. ", "All blue. "]
+        assert texts(hits) == ["A red cat. ", "All blue. "]
 
 
-def test_an_empty_result_is_no_failure(local):
-    postprocessor = DenoisePostprocessor.from_llm(local(lambda prompt: "none"))
-    nodes = DenoiseTransform(postprocessor=postprocessor, query="red things")(DOCUMENTS)
-    assert [hit.text for hit in nodes] == [d.text for d in DOCUMENTS]
+def test_an_empty_result_is_no_failure():
+    postprocessor = DenoisePostprocessor.from_llm(scripted_llm("none"))
+    assert texts(transform(postprocessor)(DOCUMENTS)) == texts(DOCUMENTS)
 
 
-def keys_of(*postprocessors):
-    return [
-        DenoiseTransform(postprocessor=p, query="x").to_dict() for p in postprocessors
-    ]
-
-
-def test_named_methods_have_a_key_of_their_own(scripted_llm, local):
+def test_named_methods_have_a_key_of_their_own():
     llm = scripted_llm(str)
-    built = [
-        lambda: DenoisePostprocessor(),
-        lambda: DenoisePostprocessor(keep=1),
-        lambda: DenoisePostprocessor.from_llm(llm),
-        lambda: DenoisePostprocessor.from_llm(llm, context=False),
-        lambda: DenoisePostprocessor.from_llm(local(str)),
-        lambda: DenoisePostprocessor(embed_model=MockEmbedding(4)),
-        lambda: DenoisePostprocessor(embed_model=MockEmbedding(4), chunks=100),
-        lambda: DenoisePostprocessor(embed_model=MockEmbedding(4, model_name="other")),
-    ]
-    first, second_result = (keys_of(*(make() for make in built)) for _ in range(2))
-    assert first == second_result
+
+    def keys():
+        return [
+            transform(postprocessor).to_dict()
+            for postprocessor in (
+                DenoisePostprocessor(),
+                DenoisePostprocessor(keep=1),
+                DenoisePostprocessor.from_llm(llm),
+                DenoisePostprocessor.from_llm(llm, context=False),
+                DenoisePostprocessor.from_llm(MockLLM()),
+                DenoisePostprocessor(embed_model=MockEmbedding(4)),
+                DenoisePostprocessor(embed_model=MockEmbedding(4), chunks=100),
+                DenoisePostprocessor(embed_model=MockEmbedding(4, model_name="other")),
+            )
+        ]
+
+    first = keys()
+    assert keys() == first
     assert all(first.count(key) == 1 for key in first)
-
-
-def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
-    step = transform(cache_key="red", on_fallback="raise")
-    data = json.loads(json.dumps(step.to_dict()))
-    restored = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
-    assert restored.to_dict() == step.to_dict()
-    with pytest.raises(ValidationError, match="postprocessor"):
-        DenoiseTransform.from_dict(data | {"postprocessor": None})
-    with pytest.raises(ValidationError, match="query"):
-        DenoiseTransform(postprocessor=step.postprocessor, query="")
 
 
 class Locked(RedSentences):
@@ -181,19 +171,14 @@ def test_copies_share_the_denoiser_and_none_goes_to_a_worker_without_it():
     restored = copy.deepcopy({"deep": [postprocessor]})["deep"][0]
     assert restored.active_denoiser is postprocessor.active_denoiser
     assert frozen(both(restored, nodes_of())) == frozen(both(postprocessor, nodes_of()))
-    step = DenoiseTransform(postprocessor=postprocessor, query="x")
-    there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
+    step = pickle.dumps(transform(postprocessor))
+    there = pickle.loads(step)  # noqa: S301  # our own bytes
     with pytest.raises((TypeError, AttributeError)):
         there(DOCUMENTS)
     assert both(postprocessor, nodes_of()), "pickling must leave the object whole"
 
 
 def test_a_worker_of_a_pipeline_does_what_the_caller_would():
-    step = DenoiseTransform(
-        postprocessor=DenoisePostprocessor(denoiser=default_denoiser()),
-        query="red things",
-    )
+    step = transform(DenoisePostprocessor(denoiser=default_denoiser()))
     there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
-    assert [hit.text for hit in there(DOCUMENTS)] == [
-        hit.text for hit in step(DOCUMENTS)
-    ]
+    assert texts(there(DOCUMENTS)) == texts(step(DOCUMENTS))

@@ -10,15 +10,16 @@ from llama_index.core.schema import (
     NodeWithScore,
     TextNode,
 )
-from llamaindex_denoisers import Untouched, both
-from llamaindex_engines import Fixed, always, inner, outcome_of
+from llamaindex_denoisers import Untouched, frozen, processed, scored
+from llamaindex_engines import Fixed, inner, outcome_of
+from rerank_server import words
 
 from denoise_core import DenoiseResult, Guard, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from llamaindex_denoise import Checked, DenoisePostprocessor, record
+from llamaindex_denoise import Checked, record
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import node_header
 
@@ -29,34 +30,23 @@ QUERY = "What was the revenue of Alpha in 2023?"
 def companies():
     """One sentence, three times; only metadata tells them apart."""
     return [
-        NodeWithScore(
-            node=TextNode(
-                text=REVENUE, id_=name, metadata={"company": name, "year": year}
-            ),
-            score=0.5,
-        )
+        scored(REVENUE, 0.5, id_=name, metadata={"company": name, "year": year})
         for name, year in (("Beta", 2023), ("Alpha", 2023), ("Gamma", 2022))
     ]
 
 
-def shared_words(query, text):
-    return float(len(set(query.lower().strip("?").split()) & set(text.lower().split())))
-
-
 def test_end_keeps_the_node_its_metadata_speaks_for():
-    end = ENDDenoiser(FunctionScorer(shared_words), keep=1)
-    (kept_items,) = both(DenoisePostprocessor(denoiser=end), companies(), QUERY)
+    end = ENDDenoiser(FunctionScorer(words), keep=1)
+    (kept_items,) = processed(end, companies(), QUERY)
     assert kept_items.node.node_id == "Alpha"
     assert kept_items.node.text == REVENUE, "the header is no part of the text"
 
 
-def test_a_judge_holds_an_answer_against_what_an_llm_is_shown(scripted_llm):
+def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
     def outcome(answer, **hidden):
-        node = TextNode(
-            text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden
-        )
-        retriever = Fixed([NodeWithScore(node=node, score=0.5)])
-        engine = inner(scripted_llm(always(answer)), retriever)
+        metadata = {"company": "Alpha", "year": 2023}
+        retriever = Fixed([scored(REVENUE, 0.5, metadata=metadata, **hidden)])
+        engine = inner(answer, retriever)
         response = Checked(engine, judge=by_words()).query("What was the revenue?")
         return outcome_of(response)
 
@@ -68,33 +58,33 @@ def test_a_judge_holds_an_answer_against_what_an_llm_is_shown(scripted_llm):
     )
 
 
-NODES = [
-    TextNode(text="body", metadata={"a": 1, "b": "two"}),
-    TextNode(text="body"),
-    TextNode(
-        text="body",
-        metadata={"a": 1, "b": 2},
-        excluded_llm_metadata_keys=["a"],
-    ),
-    TextNode(
-        text="body", metadata={"a": 1, "b": 2}, excluded_embed_metadata_keys=["a", "b"]
-    ),
-    TextNode(
-        text="body",
-        metadata={"a": 1, "b": 2},
-        metadata_template="<{key}={value}>",
-        metadata_separator=" ",
-    ),
-    Document(text="body", metadata={"a": 1}),
-    Node(text_resource={"text": "body"}, metadata={"a": 1}),
-    ImageNode(text="body", metadata={"a": 1}, image_url="https://example.org/a.png"),
-]
-
-
 @pytest.mark.parametrize(
     "node",
-    NODES,
-    ids=range(len(NODES)),
+    [
+        TextNode(text="body", metadata={"a": 1, "b": "two"}),
+        TextNode(text="body"),
+        TextNode(
+            text="body",
+            metadata={"a": 1, "b": 2},
+            excluded_llm_metadata_keys=["a"],
+        ),
+        TextNode(
+            text="body",
+            metadata={"a": 1, "b": 2},
+            excluded_embed_metadata_keys=["a", "b"],
+        ),
+        TextNode(
+            text="body",
+            metadata={"a": 1, "b": 2},
+            metadata_template="<{key}={value}>",
+            metadata_separator=" ",
+        ),
+        Document(text="body", metadata={"a": 1}),
+        Node(text_resource={"text": "body"}, metadata={"a": 1}),
+        ImageNode(
+            text="body", metadata={"a": 1}, image_url="https://example.org/a.png"
+        ),
+    ],
 )
 @pytest.mark.parametrize(
     "mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE]
@@ -120,15 +110,13 @@ def secret_nodes():
         "The blue bridge is long. It is old.",
     ]
     return [
-        NodeWithScore(
-            node=TextNode(
-                text=t,
-                id_=f"n{i}",
-                metadata={"title": f"Towers {i}", "file": SECRET},
-                excluded_llm_metadata_keys=["file"],
-            )
+        scored(
+            text,
+            id_=f"n{i}",
+            metadata={"title": f"Towers {i}", "file": SECRET},
+            excluded_llm_metadata_keys=["file"],
         )
-        for i, t in enumerate(texts)
+        for i, text in enumerate(texts)
     ]
 
 
@@ -167,26 +155,15 @@ PROMPTING = {
 @pytest.mark.parametrize("name", PROMPTING)
 def test_a_title_stands_in_the_prompt_and_an_excluded_key_never_does(name):
     seen_prompts = []
-    both(
-        DenoisePostprocessor(denoiser=PROMPTING[name](seen_prompts), on_error="raise"),
-        secret_nodes(),
-    )
+    processed(PROMPTING[name](seen_prompts), secret_nodes(), on_error="raise")
     assert any("title: Towers 0" in prompt for prompt in seen_prompts)
     assert not any(SECRET in prompt for prompt in seen_prompts)
-
-
-def test_a_passage_has_no_excluded_title_for_prompts_to_show():
-    (hit, _) = secret_nodes()
-    hit.node.excluded_llm_metadata_keys.append("title")
-    (passage,) = to_passages([hit])
-    assert dict(passage.metadata) == {}
-    assert "title" in hit.node.metadata
 
 
 def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():
     read = []
     scorer = FunctionScorer(lambda q, t: read.append(t) or 1.0)
-    both(DenoisePostprocessor(denoiser=ENDDenoiser(scorer, keep=1)), secret_nodes())
+    processed(ENDDenoiser(scorer, keep=1), secret_nodes())
     assert all(SECRET in t and "title: Towers" in t for t in read)
 
 
@@ -199,15 +176,15 @@ class NothingFits(Untouched):
 
 def test_relevance_and_note_are_in_the_metadata_and_in_no_prompt():
     hits = companies()
-    before = [dict(hit.node.metadata) for hit in hits]
-    out = both(DenoisePostprocessor(denoiser=NothingFits()), hits)
+    before = frozen(hits)
+    out = processed(NothingFits(), hits)
     assert len(out) == len(hits)
     for kept in out:
         assert record(kept.node)["relevant"] is False
         assert kept.node.metadata["denoise_relevant"] is False
         assert kept.node.metadata["denoise_note"] == "no match"
-        for mode in (MetadataMode.LLM, MetadataMode.EMBED):
-            assert "denoise" not in kept.node.get_content(mode)
-    assert [dict(hit.node.metadata) for hit in hits] == before
-    for kept in both(DenoisePostprocessor(denoiser=Untouched()), out):
+        assert "denoise" not in kept.node.get_content(MetadataMode.LLM)
+        assert "denoise" not in kept.node.get_content(MetadataMode.EMBED)
+    assert frozen(hits) == before
+    for kept in processed(Untouched(), out):
         assert "denoise_relevant" not in kept.node.metadata

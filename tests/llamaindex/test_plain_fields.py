@@ -7,17 +7,12 @@ import pickle
 import pytest
 from llama_index.core import MockEmbedding
 from llama_index.core.llms import MockLLM
-from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_denoisers import RedSentences, ids_of
+from llamaindex_denoisers import QUESTION, RedSentences, end_red, ids_of, scored
 from tiny_models import build_probe, tiny_pair
 
-from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import TokenLimit
-from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
-
-QUESTION = "Where is the red tower?"
 
 OBJECTS = {
     "select": {"llm": MockLLM()},
@@ -26,16 +21,16 @@ OBJECTS = {
 }
 
 
-NAMED = [
-    {},
-    {"keep": 0.5, "record": "none"},
-    {"keep": "auto", "risk": 0.05, "on_irrelevant": "drop"},
-    {"max_tokens": 60, "must_keep": "status: failed", "chunks": "sentences"},
-    {"threshold": 0.5, "top_n": 2, "order": "score", "cache_key": "mine"},
-]
-
-
-@pytest.mark.parametrize("settings", NAMED)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"keep": 0.5, "record": "none"},
+        {"keep": "auto", "risk": 0.05, "on_irrelevant": "drop"},
+        {"max_tokens": 60, "must_keep": "status: failed", "chunks": "sentences"},
+        {"threshold": 0.5, "top_n": 2, "order": "score", "cache_key": "mine"},
+    ],
+)
 def test_plain_settings_come_back_from_json_and_pickle(settings):
     first = DenoisePostprocessor(**settings)
     restored = DenoisePostprocessor.from_dict(json.loads(first.to_json()))
@@ -55,7 +50,7 @@ def test_the_schema_lists_the_settings_and_no_object():
 @pytest.mark.parametrize("method", OBJECTS)
 def test_a_method_with_an_object_loads_with_it_and_never_without(method):
     first = DenoisePostprocessor(**OBJECTS[method], top_n=2)
-    data = json.loads(json.dumps(first.to_dict()))
+    data = json.loads(first.to_json())
     assert data["method"] == method
     with pytest.raises(ValueError, match=r"model|denoiser="):
         DenoisePostprocessor.from_dict(dict(data))
@@ -67,10 +62,10 @@ def test_a_probe_comes_back_by_its_folder(tmp_path):
     model, tokenizer = tiny_pair()
     folder = str(build_probe(model, tokenizer).save(tmp_path / "probe"))
     model_folder = str(tmp_path / "model")
-    model.save_pretrained(model_folder)
-    tokenizer.save_pretrained(model_folder)
+    for part in (model, tokenizer):
+        part.save_pretrained(model_folder)
     first = DenoisePostprocessor(probe=folder, model=model_folder, keep=1)
-    restored = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
+    restored = DenoisePostprocessor.from_dict(json.loads(first.to_json()))
     assert restored.method == "probe"
     assert restored.active_denoiser.rule == first.active_denoiser.rule
 
@@ -93,17 +88,11 @@ def test_a_probe_comes_back_by_its_folder(tmp_path):
         ({"embed_model": "bge"}, "write method='embedding', model='bge'"),
         ({"denoiser": "s2a"}, "expected the Denoiser object"),
         ({"denoiser": MockLLM()}, "write llm="),
-        ({"denoiser": MockEmbedding(4)}, "write embed_model="),
         ({"denoiser": RedSentences(), "keep": 2}, "keep: RedSentences is built"),
         ({"denoiser": RedSentences(), "on_irrelevant": "drop"}, "is built already"),
         ({"keep": "much"}, "keep"),
-        ({"keep": -1}, "keep"),
-        ({"keep": 2, "threshold": 0.5}, "keep and threshold: give one of them"),
-        ({"keep": 2, "max_tokens": 9}, "keep and max_tokens: give one of them"),
-        ({"keep": 2, "risk": 0.05}, "risk=0.05: goes with keep='auto'"),
-        ({"risk": 0.33}, "calibrated for"),
+        ({"keep": True}, "keep=True"),
         ({"treshold": 1}, "did you mean 'threshold'"),
-        ({"on_eror": "keep"}, "on_eror"),
         ({"on_error": "ignore"}, "on_error"),
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"must_keep": "("}, "must_keep="),
@@ -116,44 +105,34 @@ def test_a_wrong_setting_says_the_right_one(wrong, says):
 
 def test_a_model_that_is_not_there_is_an_error_before_the_first_query():
     pytest.importorskip("sentence_transformers")
-    for build in (
-        lambda: DenoisePostprocessor(model="/no/such/model"),
-        lambda: DenoisePostprocessor(method="embedding", model="/no/such/model"),
-        lambda: DenoisePostprocessor(probe="/no/such/folder"),
+    for settings in (
+        {"model": "/no/such/model"},
+        {"method": "embedding", "model": "/no/such/model"},
+        {"probe": "/no/such/folder"},
     ):
         with pytest.raises((ValueError, OSError), match="/no/such"):
-            build()
+            DenoisePostprocessor(**settings)
 
 
 def test_equal_nodes_pass_once_and_the_event_names_the_others(event_log):
-    scorer = FunctionScorer(lambda query, text: float("red" in text))
-    postprocessor = DenoisePostprocessor(denoiser=ENDDenoiser(scorer, threshold=0.5))
+    postprocessor = DenoisePostprocessor(denoiser=end_red())
     nodes = []
     for number in range(10):
-        metadata = {"page": "seven", "crawled": number}
-        node = TextNode(
-            text="The red tower is in Porto.",
+        hit = scored(
+            "The red tower is in Porto.",
+            1.0 - number / 10,
             id_=f"n{number}",
-            metadata=metadata,
+            metadata={"page": "seven", "crawled": number},
             excluded_llm_metadata_keys=["crawled"],
         )
-        nodes.append(NodeWithScore(node=node, score=1.0 - number / 10))
-    other_page = nodes[0].node.model_copy(
-        update={"id_": "other", "metadata": {"page": "eight"}}
+        nodes.append(hit)
+    other_page = scored(
+        nodes[0].node.text, 0.1, id_="other", metadata={"page": "eight"}
     )
-    nodes.append(NodeWithScore(node=other_page, score=0.1))
-    kept_nodes = postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
+    kept_nodes = postprocessor.postprocess_nodes(
+        [*nodes, other_page], query_str=QUESTION
+    )
     assert ids_of(kept_nodes) == ["n0", "other"]
-    [event] = [event for event in event_log[0] if isinstance(event, DenoiseEvent)]
+    [event] = event_log.of(DenoiseEvent)
     reasons = {row["id"]: row["reason"] for row in event.summary["dropped"]}
     assert reasons == {f"n{number}": "the same as n0" for number in range(1, 10)}
-
-
-def test_a_cache_knows_the_model_that_was_passed_again():
-    names = []
-    data = DenoisePostprocessor(embed_model=MockEmbedding(4)).to_dict()
-    for model_name in ("first", "second"):
-        embed_model = MockEmbedding(4, model_name=model_name)
-        restored = DenoisePostprocessor.from_dict(dict(data), embed_model=embed_model)
-        names.append(restored.cache_name)
-    assert names[0] != names[1]

@@ -4,20 +4,24 @@ import asyncio
 import threading
 
 import pytest
-from llamaindex_denoisers import QUESTION, AsksPerPassage, Untouched, nodes_of
+from llamaindex_denoisers import (
+    QUESTION,
+    AsksPerPassage,
+    Untouched,
+    nodes_of,
+    sync_and_async,
+)
 
 from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import DenoisePostprocessor
 
 
 class OnThreads(FunctionLLM):
-    """A model whose async form works on threads."""
-
     async def acomplete(self, messages):
         return await asyncio.to_thread(self.complete, messages)
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@sync_and_async
 @pytest.mark.parametrize("bound", [2, 4])
 async def test_calls_are_concurrent_up_to_our_bound(bound, sync, no_blocking):
     """Each call waits until ``bound`` calls are under way: fewer would never end, more are counted."""

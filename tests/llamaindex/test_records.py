@@ -10,59 +10,25 @@ from llama_index.core.schema import (
     MetadataMode,
     NodeRelationship,
     NodeWithScore,
-    TextNode,
 )
 from llamaindex_denoisers import (
     RedSentences,
     Untouched,
-    both,
     kept_characters,
     nodes_of,
+    processed,
+    scored,
 )
 
-from denoise_core import DenoiseResult, Passage
+from denoise_core import Passage
 from denoise_core.text.chunk import sentence_spans
-from llamaindex_denoise import DenoisePostprocessor, record
-
-
-class AllAsOne(Untouched):
-    def denoise(self, query, passages):
-        return DenoiseResult(
-            query,
-            tuple(passages),
-            fallback="; ".join(f"{passage.id}: model is down" for passage in passages),
-        )
-
-
-def test_a_record_lists_every_range():
-    text = "abcdefgh" * 150
-    every_other = Keeping(lambda text: [(i, i + 1) for i in range(0, 1200, 2)])
-    (out,) = both(DenoisePostprocessor(denoiser=every_other), nodes_of([text]))
-    note = record(out.node)
-    assert len(note["origin_spans"]) == 600
-    assert kept_characters(text, note) == out.node.text
-
-
-def test_what_went_wrong_with_many_nodes_is_cut():
-    texts = [f"The red tower {number}." for number in range(100)]
-    postprocessor = DenoisePostprocessor(denoiser=AllAsOne())
-    for hit in both(postprocessor, nodes_of(texts)):
-        note = record(hit.node)
-        assert len(note["fallback"]) <= 200
-
-
-def test_none_leaves_no_record():
-    (bare_node, *_) = both(
-        DenoisePostprocessor(denoiser=RedSentences(), record="none"), nodes_of()
-    )
-    assert record(bare_node.node) is None
+from llamaindex_denoise import record
 
 
 def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
-    node = TextNode(text="The red tower. " * 30, id_="x", metadata={"title": "Towers"})
-    (out,) = both(
-        DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=node)]
-    )
+    hit = scored("The red tower. " * 30, id_="x", metadata={"title": "Towers"})
+    node = hit.node
+    (out,) = processed(Untouched(), [hit])
     assert out.node.get_content(MetadataMode.ALL) == node.get_content(MetadataMode.ALL)
     assert out.node.hash == node.hash, "a docstore would take it for another node"
     chunks = SentenceSplitter(chunk_size=60, chunk_overlap=0)([out.node])
@@ -74,12 +40,9 @@ def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
 
 
 def test_a_node_without_a_document_becomes_its_own_source_and_the_others_keep_theirs():
-    (out,) = both(
-        DenoisePostprocessor(denoiser=Untouched()),
-        [NodeWithScore(node=TextNode(text="red", id_="x"))],
-    )
+    (out,) = processed(Untouched(), [scored("red", id_="x")])
     assert out.node.ref_doc_id == "x"
-    (first, *_) = both(DenoisePostprocessor(denoiser=Untouched()), nodes_of())
+    (first, *_) = processed(Untouched(), nodes_of())
     source = first.node.relationships[NodeRelationship.SOURCE]
     assert source.node_id == "doc"
     assert source.metadata["title"] == "Towers"
@@ -91,18 +54,15 @@ SENTENCES = "A blue cat sits here. The red tower is in Porto. Bread is cheap the
 def test_after_metadata_replacement_spans_name_characters_of_the_window():
     parser = SentenceWindowNodeParser.from_defaults(window_size=1)
     stored = parser.get_nodes_from_documents([Document(text=SENTENCES, id_="doc")])
-    results = [
-        NodeWithScore(node=stored[2].model_copy(), score=0.9)
-    ]  # "Bread is cheap there."
-    window = MetadataReplacementPostProcessor(
-        target_metadata_key="window"
-    ).postprocess_nodes(results)
-    (out,) = both(DenoisePostprocessor(denoiser=RedSentences()), window)
+    sentence = stored[2]  # "Bread is cheap there."
+    results = [NodeWithScore(node=sentence.model_copy(), score=0.9)]
+    replacement = MetadataReplacementPostProcessor(target_metadata_key="window")
+    window = replacement.postprocess_nodes(results)
+    (out,) = processed(RedSentences(), window)
     note = record(out.node)
-    assert note["origin_id"] == stored[2].node_id
-    entry = stored[2].metadata["window"]
-    assert note["origin_hash"] == window[0].node.hash != stored[2].hash
-    assert kept_characters(entry, note) == out.node.text
+    assert note["origin_id"] == sentence.node_id
+    assert note["origin_hash"] == window[0].node.hash != sentence.hash
+    assert kept_characters(sentence.metadata["window"], note) == out.node.text
     assert "origin_range" not in note, "the window's place in the document is not known"
     assert out.node.start_char_idx is None
     assert out.node.end_char_idx is None
@@ -118,25 +78,26 @@ def keep_sentences(chosen):
     return Keeping(choose)
 
 
-PIECES = ["Red is on. ", "塔が立つ。", "برج أحمر. ", "Ok 🙂 so! ", "Same here. "]
-
-
 @settings(max_examples=40)
 @given(
-    st.lists(st.sampled_from(PIECES), min_size=1, max_size=8),
+    st.lists(
+        st.sampled_from(
+            ["Red is on. ", "塔が立つ。", "برج أحمر. ", "Ok 🙂 so! ", "Same here. "]
+        ),
+        min_size=1,
+        max_size=8,
+    ),
     st.sets(st.integers(0, 7)),
     st.sets(st.integers(0, 7)),
 )
 def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
     text = "".join(pieces)
-    node = TextNode(text=text, id_="a", start_char_idx=50, end_char_idx=50 + len(text))
-    nodes = [NodeWithScore(node=node)]
+    end = 50 + len(text)
+    nodes = [scored(text, id_="a", start_char_idx=50, end_char_idx=end)]
     for chosen in (first, second):
-        denoise = DenoisePostprocessor(denoiser=keep_sentences(chosen))
-        nodes = denoise.postprocess_nodes(nodes, query_str="q")
+        nodes = processed(keep_sentences(chosen), nodes)
     for hit in nodes:
         note = record(hit.node)
         assert note["origin_extractive"]
-        assert note["origin_range"] == [50, 50 + len(text)]
-        own_value = kept_characters(text, note)
-        assert own_value.strip() == hit.node.text.strip()
+        assert note["origin_range"] == [50, end]
+        assert kept_characters(text, note).strip() == hit.node.text.strip()

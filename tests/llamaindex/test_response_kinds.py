@@ -9,11 +9,13 @@ from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine
 from llamaindex_denoisers import ids_of
+from llamaindex_doubles import scripted_llm
 from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes, outcome_of
 from pydantic import BaseModel
 
-from denoise_core.augmenter import LoopLimits
 from llamaindex_denoise import Checked, LlamaLLM
+
+FACT = RIGHT.removesuffix(" [1]")
 
 
 class Kind(Enum):
@@ -44,43 +46,20 @@ class Gives(CustomQueryEngine):
         )
 
 
-def accumulated(scripted_llm, *answers, **settings):
-    reply_text = iter(answers)
-    llm = scripted_llm(lambda messages: next(reply_text))
-    return Checked(inner(llm, response_mode="accumulate"), **settings).query(QUESTION)
-
-
-def test_the_answers_of_accumulate_are_passed_on_as_they_are(scripted_llm):
-    right = "The red tower is in Porto."
-    response = accumulated(
-        scripted_llm,
-        right,
-        right,
-        right,
-        judge=lambda question, evidence, claim: "Porto" in claim,
-    )
+def test_the_answers_of_accumulate_are_passed_on_as_they_are():
+    engine = inner(FACT, response_mode="accumulate")
+    judge = {"judge": lambda question, evidence, claim: "Porto" in claim}
+    response = Checked(engine, **judge).query(QUESTION)
     assert outcome_of(response) == "supported"
     between = "\n---------------------\n"
-    assert str(response) == between.join(f"Response {n}: {right}" for n in (1, 2, 3))
-
-
-def test_an_abstention_from_accumulated_answers_has_no_headings(scripted_llm):
-    answers = (
-        "The red tower is in Porto.",
-        "The tower was built in 1755.",
-        "Ships fly.",
-    )
-    limits = LoopLimits(attempts=1, unsupported="abstain")
-    text = str(accumulated(scripted_llm, *answers, limits=limits))
-    assert "1755" not in text
-    assert "Response" not in text
+    assert str(response) == between.join(f"Response {n}: {FACT}" for n in (1, 2, 3))
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_sources_alone_are_no_abstention(scripted_llm, streaming, monkeypatch):
+def test_sources_alone_are_no_abstention(streaming, monkeypatch):
     from llama_index.core import Settings
 
-    monkeypatch.setattr(Settings, "_llm", scripted_llm(lambda messages: RIGHT))
+    monkeypatch.setattr(Settings, "_llm", scripted_llm(RIGHT))
     engine = inner(None, response_mode="no_text")
     monkeypatch.setattr(Settings, "_llm", None)
     response = Checked(engine, streaming=streaming).query(QUESTION)
@@ -100,43 +79,36 @@ def test_labels_are_not_held_against_the_sources(town, outcome):
     assert response.response == Place(town=town), "the object comes back whole"
 
 
-def test_a_llamaindex_model_is_a_judge(scripted_llm):
-    seen_prompts = scripted_llm(lambda messages: RIGHT)
-    engine = Checked(inner(scripted_llm(lambda messages: RIGHT)), judge=seen_prompts)
+def test_a_llamaindex_model_is_a_judge():
+    llm = scripted_llm(RIGHT)
+    engine = Checked(inner(llm), judge=llm)
     assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)
 
 
-def test_the_record_of_every_kind_of_response_says_what_each_claim_rests_on(
-    scripted_llm,
-):
-    right = "The red tower is in Porto."
-    engine = Checked(inner(scripted_llm(lambda messages: right)))
+def test_the_record_of_every_kind_of_response_says_what_each_claim_rests_on():
+    llm = scripted_llm(FACT)
     chat = ContextChatEngine.from_defaults(
-        retriever=Fixed(nodes()),
-        llm=scripted_llm(lambda messages: right),
-        memory=ChatMemoryBuffer.from_defaults(),
+        retriever=Fixed(nodes()), llm=llm, memory=ChatMemoryBuffer.from_defaults()
     )
     streamed_text = Checked(chat).stream_chat(QUESTION)
-    assert "".join(streamed_text.response_gen) == right
+    assert "".join(streamed_text.response_gen) == FACT
     texts = {hit.node.node_id: hit.node.text for hit in nodes()}
     for response in (
-        engine.query(QUESTION),
+        Checked(inner(llm)).query(QUESTION),
         Checked(chat).chat(QUESTION),
         streamed_text,
     ):
         [claim] = response.metadata["denoise"]["claims"]
-        assert right[claim["start"] : claim["end"]].startswith("The red tower")
+        assert FACT[claim["start"] : claim["end"]].startswith("The red tower")
         [quote, *_] = claim["quotes"]
         source_text = texts[quote["id"]]
         assert source_text[quote["start"] : quote["end"]] == quote["text"]
 
 
-def test_no_judge_reads_what_stands_for_an_empty_reply(scripted_llm):
+def test_no_judge_reads_what_stands_for_an_empty_reply():
     asked = []
-    llm = scripted_llm(lambda messages: "")
-    response = Checked(inner(llm), judge=lambda *claim: asked.append(claim)).query(
-        QUESTION
-    )
+    engine = Checked(inner(""), judge=lambda *claim: asked.append(claim))
+    response = engine.query(QUESTION)
     assert str(response) == "Empty Response"
     assert response.source_nodes
     assert outcome_of(response) == "unknown"
