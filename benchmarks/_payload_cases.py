@@ -162,8 +162,8 @@ def write_xml(table: ToolTable) -> str:
         for name, value in row.items():
             fields += f"<{name}>{value}</{name}>"
         items.append(f"<item>{fields}</item>")
-    count = f"<count>{len(table.rows)}</count>"
-    return f"<{table.list_name}>{count}{''.join(items)}</{table.list_name}>"
+    content = f"<count>{len(table.rows)}</count>" + "".join(items)
+    return f"<{table.list_name}>{content}</{table.list_name}>"
 
 
 def write_html_table(table: ToolTable) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from _s2a_shared import ScriptedQuestion, count_kept
@@ -37,51 +36,6 @@ def measure_overhead(
     return (min(adapter_times) - min(base_times)) / 1e6
 
 
-@dataclass(frozen=True)
-class FilterFigures:
-    """What a filter left of all questions; ``gold_share`` counts sentences."""
-
-    gold_count: int
-    kept_gold_count: int
-    token_share: float
-    known_id_share: float
-
-    @property
-    def gold_share(self) -> float:
-        return self.kept_gold_count / self.gold_count
-
-
-def measure_filter(
-    filter_passages: PassageFilter,
-    server: ScriptedServer,
-    questions: Sequence[ScriptedQuestion],
-) -> FilterFigures:
-    """Filter the passages of all questions; the server counts the calls of this filter alone."""
-    gold_count = kept_gold_count = 0
-    all_tokens = kept_tokens = 0
-    kept_count = known_id_count = 0
-    server.reset_counts()
-    for question in questions:
-        server.needed_sentences = question.gold_sentences
-        kept = filter_passages(question.text, question.passages)
-        kept_texts = [passage.text for passage in kept]
-        gold_count += len(question.gold_sentences)
-        kept_gold_count += count_kept(question.gold_sentences, kept_texts)
-        for passage in question.passages:
-            all_tokens += len(server.encode(passage.text))
-        for text in kept_texts:
-            kept_tokens += len(server.encode(text))
-        ids = {passage.id for passage in question.passages}
-        kept_count += len(kept)
-        known_id_count += sum(passage.id in ids for passage in kept)
-    return FilterFigures(
-        gold_count,
-        kept_gold_count,
-        kept_tokens / all_tokens,
-        known_id_count / max(1, kept_count),
-    )
-
-
 def report_filters(
     bench: Benchmark,
     server: ScriptedServer,
@@ -91,30 +45,46 @@ def report_filters(
     """Add the rows of each peer, and of our filter with the peer's figures as targets."""
     count = len(questions)
     for peer_name, (peer_filter, our_filter) in pairs.items():
-        peer = measure_filter(peer_filter, server, questions)
         rows = bench.under(f"{peer_name}, {count} questions: ", has_targets=False)
-        report_figures(rows, peer, peer, server, count)
-        ours = measure_filter(our_filter, server, questions)
+        figures = report_filter(rows, peer_filter, server, questions, (0.0, 1.0))
         rows = bench.under(f"in place of {peer_name}, {count} questions: ")
-        report_figures(rows, ours, peer, server, count)
+        report_filter(rows, our_filter, server, questions, figures)
 
 
-def report_figures(
+def report_filter(
     bench: Benchmark,
-    figures: FilterFigures,
-    target: FilterFigures,
+    filter_passages: PassageFilter,
     server: ScriptedServer,
-    count: int,
-) -> None:
-    bench.share(
-        "gold sentences kept",
-        figures.kept_gold_count,
-        figures.gold_count,
-        at_least=target.gold_share,
-    )
-    bench.row("tokens kept", figures.token_share, "share", at_most=target.token_share)
-    bench.row(
-        "documents that keep their id", figures.known_id_share, "share", at_least=1.0
-    )
+    questions: Sequence[ScriptedQuestion],
+    targets: tuple[float, float],
+) -> tuple[float, float]:
+    """Filter the passages of all questions; the server counts the calls of this filter alone.
+
+    ``targets``, as what is returned, are the shares of gold sentences and of tokens kept.
+    """
+    gold_count = kept_gold_count = all_tokens = kept_tokens = 0
+    has_known_id = []
+    server.reset_counts()
+    for question in questions:
+        server.needed_sentences = question.gold_sentences
+        kept = filter_passages(question.text, question.passages)
+        kept_texts = [passage.text for passage in kept]
+        gold_count += len(question.gold_sentences)
+        kept_gold_count += count_kept(question.gold_sentences, kept_texts)
+        ids = set()
+        for passage in question.passages:
+            all_tokens += len(server.encode(passage.text))
+            ids.add(passage.id)
+        for passage in kept:
+            kept_tokens += len(server.encode(passage.text))
+            has_known_id.append(passage.id in ids)
+    least_gold, most_tokens = targets
+    token_share = kept_tokens / all_tokens
+    known_share = sum(has_known_id) / max(1, len(has_known_id))
+    count = len(questions)
+    bench.share("gold sentences kept", kept_gold_count, gold_count, at_least=least_gold)
+    bench.row("tokens kept", token_share, "share", at_most=most_tokens)
+    bench.row("documents that keep their id", known_share, "share", at_least=1.0)
     bench.row("calls a question", server.calls / count, "calls")
     bench.row("tokens read a question", server.input_tokens / count, "tokens")
+    return kept_gold_count / gold_count, token_share

@@ -1,19 +1,16 @@
-"""What the S2A benchmarks share: scripted questions, sentences of a text, selections in numbers."""
+"""What the S2A benchmarks share: scripted questions, and sentences of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from harness import Options, read_data_set
+from harness import Benchmark, read_data_set
 
 from denoise_core import Passage
 from denoise_core.s2a.pieces import split_pieces
-from denoise_core.s2a.replies import parse_selection
 
-RECORDED_PATH = Path(__file__).parent / "recorded" / "s2a.jsonl"
 MIN_CHARACTERS = 20  # of a sentence: shorter ones occur in several documents
 QUOTATION_MARKS = '" '  # some sentences end in the mark that opens the next one
 QUICK_TEXTS = (
@@ -43,15 +40,15 @@ class ScriptedQuestion:
     gold_paragraphs: list[str]
 
 
-def scripted_questions(options: Options, limit: int) -> list[ScriptedQuestion]:
+def scripted_questions(bench: Benchmark, limit: int) -> list[ScriptedQuestion]:
     """Return the first HotpotQA questions, or a small one for the quick form."""
-    if options.quick:
+    if bench.quick:
         passages = [Passage(text, str(n)) for n, text in enumerate(QUICK_TEXTS)]
         sentences = split_sentences(QUICK_TEXTS[0])
         question = "Where was Marie Curie born?"
         return [ScriptedQuestion(question, passages, sentences[:1], sentences)]
     records = []
-    for record in read_data_set(options.data, "hotpotqa_distractor"):
+    for record in read_data_set(bench.data, "hotpotqa_distractor"):
         if len(record["passages"]) == 10:
             records.append(record)
     questions = []
@@ -97,16 +94,3 @@ def count_kept(sentences: Sequence[str], texts: Iterable[str]) -> int:
 def split_sentences(text: str) -> list[str]:
     pieces = split_pieces(Passage(text, "p"))
     return [text[piece.start : piece.end].strip() for piece in pieces]
-
-
-def selected_numbers(reply: str, count: int, request: str) -> list[int]:
-    """Parse a reply to a request to ``keep`` or to ``leave_out`` pieces of 1 to ``count``.
-
-    Returns the pieces that the request means. Raises `UnparsableReply` when the reply
-    has no list.
-    """
-    selection = parse_selection(reply, count)
-    requested_verb = "keep" if request == "keep" else "drop"
-    if selection.verb in (None, requested_verb):
-        return sorted(selection.numbers)
-    return [n for n in range(1, count + 1) if n not in selection.numbers]

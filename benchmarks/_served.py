@@ -12,11 +12,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _words import WORDS
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from growing_texts import TEXTS as TEXTS
 
 COMMAND = (
     "import sys; from denoise_core.cli import main; sys.argv[0] = 'rag-denoise'; main()"
 )
+DENOISE = "/v1/denoise"
+WORDS = [
+    "tower",
+    "harbour",
+    "bread",
+    "rain",
+    "clerk",
+    "field",
+    "river",
+    "bridge",
+    "goat",
+    "swan",
+    "market",
+    "ship",
+]
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/")
 
 
@@ -50,5 +67,5 @@ def draw_request(rng: random.Random, count: int, words: int) -> dict[str, Any]:
 
 def read_megabytes(process_id: int) -> float:
     """Return the resident megabytes of a process."""
-    pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    counts = Path(f"/proc/{process_id}/statm").read_text().split()
+    return int(counts[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -16,11 +16,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
-from _recorded import records
-from harness import Benchmark, arguments, json_lines
+from _recorded import records, replies_by_prompt
+from harness import Benchmark, json_lines
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
@@ -35,6 +35,7 @@ from denoise_core.types import Passage
 UNSEEN = Path(__file__).parent / "data" / "unseen"
 DEPOT = Path(__file__).parent / "data" / "depot"
 PIECE_CHARACTERS = 600
+DEVELOPMENT = "development half"
 ON_TOPIC = "unanswerable_on_topic"
 ABSENT_KINDS = (ON_TOPIC, "off_topic")
 LEAST_BOTH = {
@@ -49,9 +50,13 @@ LEAST_SUMMARY_PLACES = 0.85
 LEAST_ABSENT = {ON_TOPIC: 0.60}
 LEAST_SELECTED_ABSENT = 13 / 15
 MOST_SELECTED_FALSE_ALARMS = 2 / 89
-MOST_FALSE_ALARMS = 0.03
-LEAST_BY_FORM = {"whole files": 0.85, "pieces": 0.75}
-MOST_TEXT = 0.28
+WHOLE_FILES = "whole files"
+# Least both kept, most text, most called absent.
+TARGETS_BY_FORM: Mapping[str, tuple[float | None, ...]] = {
+    WHOLE_FILES: (0.85, 0.28, 0.03),
+    "pieces": (0.75, 0.28, None),
+    "pieces without positions": (None, None, None),
+}
 MOST_LOOKUP_TEXT = 0.25  # of lookups and comparisons together
 ONE_DOCUMENT_KINDS = ("lookup", "compare")
 ONE_CALL = Options(join_passages=True, max_pieces=1000, max_characters=100_000)
@@ -102,38 +107,40 @@ class QuestionOutcome:
         return self.has_needs and self.has_identity
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("company", options)
-    limit = 6 if options.quick else None
+Kinded = TypeVar("Kinded", CompanyQuestion, QuestionOutcome)
+
+
+def main() -> None:
+    bench = Benchmark("company", __doc__)
+    limit = 6 if bench.quick else None
     sets = {
         "unseen set": read_questions(UNSEEN, limit),
         "depot set": read_questions(DEPOT, limit),
     }
-    if options.data is not None:
-        folder = options.data / "company"
-        sets = {"development half": read_questions(folder, limit), **sets}
-    splitters: dict[str, Splitter] = {
-        "whole files": whole_file,
-        "pieces": file_pieces,
-        "pieces without positions": unplaced_pieces,
-    }
+    if bench.data is not None:
+        development = read_questions(bench.data / "company", limit)
+        sets = {DEVELOPMENT: development, **sets}
     for set_name, questions in sets.items():
-        is_development = set_name == "development half"
-        rows = bench.under(f"{set_name}, ", has_targets=is_development)
-        for form, splitter in splitters.items():
+        rows = bench.under(f"{set_name}, ", has_targets=set_name == DEVELOPMENT)
+        for form, splitter in SPLITTERS.items():
             outcomes = measure_outcomes(questions, splitter)
-            least = LEAST_BY_FORM.get(form) if rows.has_targets else None
-            report_kinds(rows.under(f"{form}, "), outcomes, least)
+            if form == WHOLE_FILES:
+                report_kinds(rows.under(f"{form}, "), outcomes)
+            report_answerable(rows.under(f"{form}, "), outcomes, form)
         if set_name != "depot set":  # no replies are recorded for it
-            selected = bench.under(f"{set_name}, ")
-            report_selection(selected, questions, is_development)
-        if is_development:
+            missing_count, outcomes = measure_selection(questions)
+            bench.row(
+                f"{set_name}, select: without a reply",
+                missing_count,
+                "questions",
+                at_most=0,
+            )
+            report_selection(rows, outcomes)
+        if set_name == DEVELOPMENT:
             report_siblings(bench, questions)
     bench.about["tuned on"] = "the development half; nothing on the other sets"
-    if records("company"):
-        bench.about["model"] = "a large language model, replies recorded 2026-11-28"
-    return bench.finish()
+    bench.about["model"] = "a large language model, replies recorded 2026-11-28 and 29"
+    bench.finish()
 
 
 def read_questions(folder: Path, limit: int | None) -> list[CompanyQuestion]:
@@ -213,7 +220,9 @@ def measure_outcome(
     for passage in result.passages:
         for span in passage.source_spans:
             name, _, offset = span.passage_id.rpartition("@")
-            masks[name][int(offset) + span.start : int(offset) + span.end] = True
+            start = int(offset) + span.start
+            end = int(offset) + span.end
+            masks[name][start:end] = True
     kept_needs = [is_place_kept(question, masks, place) for place in question.needs]
     kept_identity = [
         is_place_kept(question, masks, place) for place in question.identity
@@ -239,19 +248,36 @@ def is_place_kept(question: CompanyQuestion, masks: Masks, place: Place) -> bool
     return True
 
 
-def report_kinds(
-    bench: Benchmark, outcomes: Sequence[QuestionOutcome], least: float | None
+SPLITTERS: dict[str, Splitter] = {
+    WHOLE_FILES: whole_file,
+    "pieces": file_pieces,
+    "pieces without positions": unplaced_pieces,
+}
+
+
+def only_answerable(items: Sequence[Kinded]) -> list[Kinded]:
+    """Return the questions, or outcomes, of kinds that the files answer."""
+    return [item for item in items if item.kind not in ABSENT_KINDS]
+
+
+def report_answerable(
+    bench: Benchmark, outcomes: Sequence[QuestionOutcome], form: str
 ) -> None:
-    """Add the rows of each kind of question, and of all that the files answer; no target without ``least``."""
-    kinds = bench.under(has_targets=least == LEAST_BY_FORM["whole files"])
+    """Add the rows of all questions that the files answer, given in this form."""
+    answerable = only_answerable(outcomes)
+    rows = bench.under("answerable: ")
+    least, most_text, most_alarms = TARGETS_BY_FORM[form]
+    report_kept(rows, answerable, least, most_text)
+    report_called_absent(rows, answerable, at_most=most_alarms)
+
+
+def report_kinds(bench: Benchmark, outcomes: Sequence[QuestionOutcome]) -> None:
+    """Add the rows of each kind of question."""
     outcomes_by_kind: dict[str, list[QuestionOutcome]] = {}
-    answerable = []
     for outcome in outcomes:
         outcomes_by_kind.setdefault(outcome.kind, []).append(outcome)
-        if outcome.kind not in ABSENT_KINDS:
-            answerable.append(outcome)
     for kind, of_kind in sorted(outcomes_by_kind.items()):
-        rows = kinds.under(f"{kind}: ")
+        rows = bench.under(f"{kind}: ")
         if kind in ABSENT_KINDS:
             report_called_absent(rows, of_kind, at_least=LEAST_ABSENT.get(kind))
             continue
@@ -259,40 +285,35 @@ def report_kinds(
         if kind == "summary":
             places = [outcome.needs_share for outcome in of_kind]
             rows.mean("places kept", places, at_least=LEAST_SUMMARY_PLACES)
-    overall = bench.under("answerable: ", has_targets=least is not None)
-    report_kept(overall, answerable, least, MOST_TEXT)
-    if kinds.has_targets:
+    if bench.has_targets:
         shares = []
         for kind in ONE_DOCUMENT_KINDS:
             for outcome in outcomes_by_kind[kind]:
                 shares.append(outcome.text_share)
-        kinds.mean("lookup and compare: text", shares, at_most=MOST_LOOKUP_TEXT)
-    report_called_absent(
-        kinds.under("answerable: "), answerable, at_most=MOST_FALSE_ALARMS
-    )
+        bench.mean("lookup and compare: text", shares, at_most=MOST_LOOKUP_TEXT)
 
 
-def report_selection(
-    bench: Benchmark, questions: Sequence[CompanyQuestion], has_targets: bool
-) -> None:
-    """Add the rows of S2A's ``select`` over whole files, with its recorded replies."""
+def measure_selection(
+    questions: Sequence[CompanyQuestion],
+) -> tuple[int, list[QuestionOutcome]]:
+    """Select from whole files by recorded replies.
+
+    Returns how many questions have no reply, and the outcomes of the others.
+    """
     denoiser = S2ADenoiser(recorded_model("select"), options=ONE_CALL)
-    answerable = []
-    on_topic = []
-    missing_count = 0
+    outcomes = []
     for question in questions:
         passages = split_files(question.files, whole_file)
         result = denoiser.denoise(question.text, passages)
-        if result.failures:
-            missing_count += 1
-            continue
-        outcome = measure_outcome(question, result)
-        if outcome.kind not in ABSENT_KINDS:
-            answerable.append(outcome)
-        elif outcome.kind == ON_TOPIC:
-            on_topic.append(outcome)
-    bench.row("select: without a reply", missing_count, "questions", at_most=0)
-    bench = bench.under(has_targets=has_targets)
+        if not result.failures:
+            outcomes.append(measure_outcome(question, result))
+    return len(questions) - len(outcomes), outcomes
+
+
+def report_selection(bench: Benchmark, outcomes: Sequence[QuestionOutcome]) -> None:
+    """Add the rows of S2A's ``select``."""
+    answerable = only_answerable(outcomes)
+    on_topic = [outcome for outcome in outcomes if outcome.kind == ON_TOPIC]
     if answerable:
         rows = bench.under("select, answerable: ")
         report_kept(rows, answerable, least=0.95, most_text=0.15)
@@ -326,10 +347,7 @@ def report_kept(
 
 def report_siblings(bench: Benchmark, questions: Sequence[CompanyQuestion]) -> None:
     """Add how many right answers the judge supports by all pieces, and by what is kept."""
-    llm = recorded_model("siblings")
-    if not llm.replies:
-        return
-    judge = LLMJudge(llm)
+    judge = LLMJudge(recorded_model("siblings"))
     all_count = kept_count = 0
     for question in sibling_questions(questions):
         pieces = split_files(question.files, file_pieces)
@@ -360,11 +378,8 @@ def sibling_questions(questions: Sequence[CompanyQuestion]) -> list[CompanyQuest
 
 
 def recorded_model(use: str) -> RecordedLLM:
-    replies = {}
-    for row in records("company"):
-        if row["use"] == use:
-            replies[row["prompt"]] = row["reply"]
-    return RecordedLLM(replies)
+    recordings = [row for row in records("company") if row["use"] == use]
+    return RecordedLLM(replies_by_prompt(recordings))
 
 
 if __name__ == "__main__":

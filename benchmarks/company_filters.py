@@ -17,17 +17,18 @@ from typing import TypeAlias
 
 import numpy as np
 from company import (
-    ABSENT_KINDS,
+    DEVELOPMENT,
     UNSEEN,
     CompanyQuestion,
     QuestionOutcome,
     file_pieces,
     measure_outcome,
+    only_answerable,
     read_questions,
     report_kept,
     split_files,
 )
-from harness import Benchmark, arguments
+from harness import Benchmark
 
 from denoise_core.embedded import default_denoiser, embedding_scorer
 from denoise_core.end import ENDDenoiser
@@ -45,16 +46,15 @@ LLAMAINDEX_K = 2
 Filter: TypeAlias = Callable[[str, Sequence[Passage]], DenoiseResult]
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("company_filters", options)
-    limit = 6 if options.quick else None
+def main() -> None:
+    bench = Benchmark("company_filters", __doc__)
+    limit = 6 if bench.quick else None
     sets = {"unseen set": read_questions(UNSEEN, limit)}
-    if options.data is not None:
-        company = read_questions(options.data / "company", limit)
-        sets = {"development half": company, **sets}
+    if bench.data is not None:
+        development = read_questions(bench.data / "company", limit)
+        sets = {DEVELOPMENT: development, **sets}
     for set_name, questions in sets.items():
-        answerable = [q for q in questions if q.kind not in ABSENT_KINDS]
+        answerable = only_answerable(questions)
         bench.row(f"{set_name}: questions", len(answerable), "questions")
         rows = bench.under(f"{set_name}, ")
         for filter_name, filter_passages in build_filters().items():
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         report_equal_text(rows, answerable)
     bench.about["cross-encoder"] = os.environ.get("CROSS_ENCODER", "not measured")
     bench.about["tuned on"] = "the development half; nothing on the unseen set"
-    return bench.finish()
+    bench.finish()
 
 
 def build_filters() -> Mapping[str, Filter]:

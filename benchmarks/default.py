@@ -7,13 +7,12 @@ what the encoder reads is kept in the system's temporary folder, so that a secon
 from __future__ import annotations
 
 import importlib.metadata
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from harness import Benchmark, Options, arguments
+from harness import Benchmark, cpu_seconds
 from packaging.requirements import Requirement
 
 from denoise_core.embedded import (
@@ -51,9 +50,8 @@ CALIBRATED_COUNT = 100
 REPORTED_COUNT = 80
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("default", options)
+def main() -> None:
+    bench = Benchmark("default", __doc__)
     margins = dict(default_scale().margins)
     stack = default_stack()
     weights = dict(zip(stack.names, stack.weight))
@@ -62,17 +60,17 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     )
     encoder = bench_encoder()
     sets = {}
-    for name, questions in read_benchmark_sets(options).items():
+    for name, questions in read_benchmark_sets(bench).items():
         sets[name] = score_questions(questions, encoder)
     report_sets(bench, sets)
     report_second_look(bench, sets, encoder)
     report_off_topic(bench, sets, encoder)
     report_speed(bench)
     report_installed_size(bench)
-    if not options.quick:
-        report_fits(bench, options, encoder)
-        report_calibrations(bench, options, encoder)
-    return bench.finish()
+    if not bench.quick:
+        report_fits(bench, encoder)
+        report_calibrations(bench, encoder)
+    bench.finish()
 
 
 # -- what is kept ----------------------------------------------------------------------
@@ -162,7 +160,7 @@ def report_off_topic(
 def report_speed(bench: Benchmark) -> None:
     """Compare a question over known passages with cosine over their vectors, in paired CPU times."""
     encoder = SentenceEncoder(minilm_folder(), name="bench")
-    rounds = 3 if bench.options.quick else 9
+    rounds = 3 if bench.quick else 9
     questions = sample_questions()[: rounds + 1]
     ratios = []
     for question, other in zip(questions[1:], questions):
@@ -188,12 +186,6 @@ def score_vectors(query: str, vectors: np.ndarray) -> None:
     network, tokenizer = load_encoder(minilm_folder())
     state = network.hidden_states([tokenizer.encode(query).ids])[0].mean(0)
     _ = vectors @ (state / np.linalg.norm(state))
-
-
-def cpu_seconds(call: Callable[[], object]) -> float:
-    start_time = time.process_time()
-    call()
-    return time.process_time() - start_time
 
 
 def report_installed_size(bench: Benchmark) -> None:
@@ -239,18 +231,18 @@ def installed_megabytes(package: str) -> float:
 
 
 def half_of_set(
-    options: Options, name: str, limit: int, *, fitting: bool
+    bench: Benchmark, name: str, limit: int, *, fitting: bool
 ) -> list[Question]:
-    return read_benchmark_sets(options, [name], for_fitting=fitting, limit=limit)[name]
+    return read_benchmark_sets(bench, [name], for_fitting=fitting, limit=limit)[name]
 
 
-def report_fits(bench: Benchmark, options: Options, encoder: SentenceEncoder) -> None:
+def report_fits(bench: Benchmark, encoder: SentenceEncoder) -> None:
     """Compare the verdict of `fit_denoiser` on one half of a set with the other half."""
     # The fit reads with the shared encoder, which gets what was read already.
     shared_encoder().embedding_cache = encoder.embedding_cache
     for name in FITTED_SETS:
-        fit = fit_denoiser(half_of_set(options, name, FITTED_COUNT, fitting=True))
-        rest = half_of_set(options, name, FITTED_COUNT, fitting=False)
+        fit = fit_denoiser(half_of_set(bench, name, FITTED_COUNT, fitting=True))
+        rest = half_of_set(bench, name, FITTED_COUNT, fitting=False)
         held_out_figures = measure_held_out(fit, rest, encoder)
         cosine_text = held_out_figures.required_text("cosine", GOLD_TARGETS[0])
         fitted_text = held_out_figures.required_text("fitted", GOLD_TARGETS[0])
@@ -260,10 +252,6 @@ def report_fits(bench: Benchmark, options: Options, encoder: SentenceEncoder) ->
             outcome = "better"
         elif high < 0:
             outcome = "worse"
-        verdict = fit.evaluation
-        bench.about[f"fit on {name}"] = (
-            f"{verdict.outcome} ({verdict.gain:+.3f}); held-out half: {outcome} ({gain:+.3f})"
-        )
         rows = bench.under(f"fit on {name}: ")
         rows.row(
             "text saved against cosine, held-out half",
@@ -273,19 +261,17 @@ def report_fits(bench: Benchmark, options: Options, encoder: SentenceEncoder) ->
         )
         rows.row(
             "its verdict is the held-out half's",
-            verdict.outcome == outcome,
+            fit.evaluation.outcome == outcome,
             "1 or 0",
             at_least=1,
         )
 
 
-def report_calibrations(
-    bench: Benchmark, options: Options, encoder: SentenceEncoder
-) -> None:
+def report_calibrations(bench: Benchmark, encoder: SentenceEncoder) -> None:
     """Calibrate on a hundred questions of each set; add what its held-out half loses, in how much text."""
     for name in (*SETS, RAMDOCS):
-        fitting = half_of_set(options, name, CALIBRATED_COUNT, fitting=True)
-        rest = half_of_set(options, name, REPORTED_COUNT, fitting=False)
+        fitting = half_of_set(bench, name, CALIBRATED_COUNT, fitting=True)
+        rest = half_of_set(bench, name, REPORTED_COUNT, fitting=False)
         title = f"{name}, calibrated on {len(fitting)} of its own"
         report_held_out(bench, title, fit_denoiser(fitting), rest, encoder)
 

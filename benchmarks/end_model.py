@@ -1,18 +1,16 @@
-"""END on a real language model: probes by layer and pooling, attention heads, and what scoring costs.
+"""END on a real language model: probes by layer and pooling, attention heads, what scoring costs, and answers.
 
-Probes and heads are fitted on some questions of a set and measured on others of it. A set's rows and what was read
-of a model are kept in the system's temporary folder (``--folder`` keeps them elsewhere), so that a run that was
-stopped continues; with ``--only NAME`` a run ends after one set, and its results have all rows known by then.
-Answers (`_model_answers`) are the last two steps: ``drafts`` and ``answers``, of as many questions as
-``--answers`` says; 0 takes those that were answered before.
-With ``--model`` another folder or name than SmolLM2's. The quick form sweeps an encoder, which ships.
+Probes and heads are fitted on some questions of a set and measured on others of it. The rows of each step and what
+was read of a model are kept in the system's temporary folder (``--folder`` keeps them elsewhere), so that a run
+that was stopped continues; with ``--only NAME`` a run ends after one step, and its results have all rows known by
+then. The steps are the sets, ``costs``, ``drafts`` and ``answers`` (`_model_answers`).
+With ``--model`` another folder or name than SmolLM2's. The quick form sweeps a small model of random weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,23 +20,21 @@ import numpy as np
 import torch
 from _model_answers import (
     ALL,
-    ANSWER_WAYS,
-    DRAFT_WAYS,
     FIVE,
     NEW_TOKENS,
     PLAIN,
     Replies,
     answer_replies,
-    answered_questions,
     draft_replies,
 )
 from company import UNSEEN, file_pieces, read_questions, split_files
-from harness import Benchmark, arguments, read_data_set
+from end_speed import QUICK_SHAPE
+from harness import Benchmark, cpu_seconds, read_data_set
 
 from denoise_core.embedded.default import DefaultScorer
-from denoise_core.embedded.fitted import torch_minilm
+from denoise_core.embedded.minilm import minilm_folder
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.fit.heads import fit_heads
+from denoise_core.end.fit.heads import HeadFit, fit_heads
 from denoise_core.end.fit.probe import ProbeFit, fit_probe, question_auc, swept_poolings
 from denoise_core.end.fit.recall import recall_at
 from denoise_core.end.fit.stack import fit_stack
@@ -53,6 +49,7 @@ from denoise_core.local.loading import load_tokenizer, shared_model
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.stack import Stack
 from denoise_core.types import Passage
 from denoise_lab.experiments.real_sets import (
     cache_folder,
@@ -61,8 +58,7 @@ from denoise_lab.experiments.real_sets import (
 )
 from denoise_lab.split import hash_fraction
 
-NQ, COMPANY, COSTS = "NQ", "company", "costs"
-DRAFTS, ANSWERS = "drafts", "answers"
+NQ, COMPANY = "NQ", "company"
 TWO_WIKI = "2WikiMultihopQA"
 FILES = {
     NQ: "nq_gold_distractors20",
@@ -94,110 +90,100 @@ KEPT = 0.3
 COST_COUNT = 3  # questions whose scoring is timed
 CONTEXT_TOKENS = {2000: 0.6, 4000: 0.5}  # and the share of a full pass that is allowed
 REPEATS = 2
+ANSWER_COUNT = 100
 
 Row: TypeAlias = tuple[str, list[float], str, dict[str, float]]  # with its aim
 Reading: TypeAlias = tuple[int, str]  # a layer and a pooling
 ByReading: TypeAlias = Mapping[Reading, list[float]]  # one value a question
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
+def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--folder", type=Path, default=cache_folder() / "end_model")
     parser.add_argument("--only")
-    parser.add_argument("--answers", type=int, default=100)
-    options = arguments("END on a real language model", argv, parser)
-    given = options.given
-    bench = Benchmark("end_model", options)
-    if options.quick:
-        model, tokenizer = torch_minilm()
-        reader = HiddenReader(model, tokenizer=tokenizer, prefix=PrefixCache(0))
-        questions = quick_questions()
-        fitted = fit_probe(reader, questions[:4], layers=(2, 3), fraction=KEPT)
-        areas, kept = sweep(reader, fitted, questions[4:], None)
-        _add_rows(bench, NQ, _sweep_rows(areas, kept))
-        return bench.finish()
+    bench = Benchmark("end_model", "END on a real language model", parser)
+    if bench.quick:
+        add_rows(bench, NQ, sweep_small_model())
+    else:
+        report_model(bench)
+    bench.finish()
+
+
+def sweep_small_model() -> list[Row]:
+    reader = HiddenReader(
+        QUICK_SHAPE.build_model(),
+        tokenizer=load_tokenizer(minilm_folder()),
+        prefix=PrefixCache(0),
+    )
+    questions = quick_questions()
+    fitted = fit_probe(reader, questions[:4], layers=(2, 3), fraction=KEPT)
+    areas, _ = sweep(reader, fitted, questions[4:], None)
+    rows: list[Row] = []
+    for (layer, pooling), values in areas.items():
+        rows.append((f"AUC, layer {layer}, {pooling}", values, "AUC", {}))
+    return rows
+
+
+def report_model(bench: Benchmark) -> None:
+    """Measure the steps whose rows are not kept yet, or ``--only`` one; add all rows known then."""
+    given = bench.given
     bench.about = {"model": Path(given.model).name, **ABOUT}
-    run = ModelRun(given.model, options.data, given.folder)
-    by_name = run.rows(given.only)
-    by_name |= run.reply_rows(given.only, given.answers)
-    for name, rows in by_name.items():
-        _add_rows(bench, name, rows)
-    _add_rows(bench, "all sets", _mean_rows(by_name))
-    return bench.finish()
+    folder = given.folder / bench.about["model"]
+    folder.mkdir(parents=True, exist_ok=True)
+    run = ModelRun(given.model, bench.folder, folder)
+    rows_by_step = {}
+    for name, measure_step in run.steps().items():
+        path = folder / f"{name}.json"
+        if not path.exists() and given.only in (None, name):
+            path.write_text(json.dumps(measure_step()), encoding="utf-8")
+        if path.exists():
+            rows_by_step[name] = json.loads(path.read_text(encoding="utf-8"))
+    for name, rows in rows_by_step.items():
+        add_rows(bench, name, rows)
+    add_rows(bench, "all sets", _mean_rows(rows_by_step))
 
 
-def _add_rows(bench: Benchmark, name: str, rows: Sequence[Row]) -> None:
+def add_rows(bench: Benchmark, name: str, rows: Sequence[Row]) -> None:
+    view = bench.under(f"{name}: ")
     for measure, values, unit, aim in rows:
         if len(values) == 1:
-            bench.row(
-                f"{name}: {measure}",
-                values[0],
-                unit,
-                **aim,
-            )
+            view.row(measure, values[0], unit, **aim)
         else:
-            bench.mean(
-                f"{name}: {measure}",
-                values,
-                unit,
-                **aim,
-            )
+            view.mean(measure, values, unit, **aim)
 
 
 class ModelRun:
-    """The rows of each set and of the costs, read from ``folder`` or measured and kept there."""
+    """What is measured of a model; what was read of it is kept in ``folder``."""
 
-    def __init__(self, model: str, data: Path | None, folder: Path) -> None:
-        self.data = data  # None says so where it is read
-        self.folder = folder / Path(model).name
+    def __init__(self, model: str, data: Path, folder: Path) -> None:
+        self.data = data
+        self.states_folder = folder / "states"
         self.model = shared_model(model, has_lm_head=True)
         self.tokenizer = load_tokenizer(model)
         self.reader = HiddenReader(
             self.model, tokenizer=self.tokenizer, prefix=PrefixCache(0)
         )
 
-    def rows(self, only: str | None) -> dict[str, list[Row]]:
-        """By name of the set; those not kept yet are measured, or ``only`` that one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def steps(self) -> dict[str, Callable[[], list[Row]]]:
         steps: dict[str, Callable[[], list[Row]]] = {}
         for name in FILES:
             steps[name] = partial(self._set_rows, name)
-        steps[COSTS] = self._cost_rows
-        known = {}
-        for name, measure in steps.items():
-            path = self.folder / f"{name}.json"
-            if not path.exists() and only in (None, name):
-                path.write_text(json.dumps(measure()), encoding="utf-8")
-            if path.exists():
-                known[name] = json.loads(path.read_text(encoding="utf-8"))
-        return known
+        steps["costs"] = self._cost_rows
+        steps["drafts"] = self._draft_rows
+        steps["answers"] = self._answer_rows
+        return steps
 
-    def reply_rows(self, only: str | None, count: int) -> dict[str, list[Row]]:
-        """Rows about drafts and answers, which none but a run of this step (or of all) adds to."""
-        steps: dict[str, tuple[Sequence[str], Callable[..., Replies]]] = {
-            DRAFTS: (DRAFT_WAYS, draft_replies),
-            ANSWERS: (ANSWER_WAYS, self._answer_replies),
-        }
-        llm = LocalLLM(self.model, self.tokenizer, max_new_tokens=NEW_TOKENS)
-        path = self.folder / "replies.jsonl"
-        known = {}
-        for name, (ways, ask) in steps.items():
-            questions = self._answer_questions()
-            if count == 0 or only not in (None, name):
-                questions = answered_questions(ways, questions, path)
-            else:
-                questions = questions[:count]
-            if questions:
-                replies = ask(llm, questions, path)
-                rows = _draft_rows if name == DRAFTS else _answer_rows
-                known[name] = rows(replies)
-        return known
+    def _draft_rows(self) -> list[Row]:
+        return draft_rows(draft_replies(self._llm, self._answer_questions()))
 
-    def _answer_replies(
-        self, llm: LocalLLM, questions: Sequence[Question], path: Path
-    ) -> Replies:
-        return answer_replies(llm, self.probe_scorer, questions, path)
+    def _answer_rows(self) -> list[Row]:
+        replies = answer_replies(self._llm, self.probe_scorer, self._answer_questions())
+        return answer_rows(replies)
+
+    @property
+    def _llm(self) -> LocalLLM:
+        return LocalLLM(self.model, self.tokenizer, max_new_tokens=NEW_TOKENS)
 
     def _answer_questions(self) -> list[Question]:
         """Of NQ, with all their passages and an answer, behind those that a probe was fitted on."""
@@ -208,7 +194,7 @@ class ModelRun:
             has_answer = bool(question.answers) and bool(question.gold)
             if has_answer and question.id not in fitted_ids:
                 usable.append(question)
-        return usable
+        return usable[:ANSWER_COUNT]
 
     def _questions(self, name: str) -> tuple[list[Question], list[Question]]:
         """Those to fit on and those to measure on."""
@@ -229,14 +215,20 @@ class ModelRun:
 
     def _fit_probe(self, name: str) -> ProbeFit:
         fitting, _ = self._questions(name)
-        layers = LAYERS.get(name, OTHER_LAYERS)
-        folder = self.folder / "states"
         return fit_probe(
             self.reader,
             fitting,
-            layers=layers,
+            layers=LAYERS.get(name, OTHER_LAYERS),
             fraction=KEPT,
-            folder=folder,
+            folder=self.states_folder,
+        )
+
+    def _fit_heads(self, fitting: Sequence[Question]) -> HeadFit:
+        return fit_heads(
+            self._head_reader(),
+            fitting,
+            layers=HEAD_LAYERS,
+            folder=self.states_folder,
         )
 
     @cached_property
@@ -251,47 +243,32 @@ class ModelRun:
     def _set_rows(self, name: str) -> list[Row]:
         """Probes, heads and the default on the same questions, and heads with the default."""
         fitting, measured = self._questions(name)
-        folder = self.folder / "states"
         fitted = self._fit_probe(name)
-        areas, kept = sweep(self.reader, fitted, measured, folder)
+        chosen = _chosen_reading(fitted)
+        areas, kept = sweep(self.reader, fitted, measured, self.states_folder)
         rows = []
-        chosen = (fitted.chosen.layer, fitted.chosen.pooling)
         if name == NQ:
-            rows = [*_sweep_rows(areas, kept), *_aim_rows(areas, kept, chosen)]
-        head_reader = self._head_reader()
-        head_fit = fit_heads(
-            head_reader,
-            fitting,
-            layers=HEAD_LAYERS,
-            folder=folder,
+            rows = _aim_rows(areas, kept, chosen)
+        head_fit = self._fit_heads(fitting)
+        head_scores = _scores_of(
+            ProbeScorer(self._head_reader(), head_fit.probe), measured
         )
-        heads = ProbeScorer(head_reader, head_fit.probe)
-        head_scores = _scores_of(heads, measured)
         default_scores = _scores_of(DefaultScorer(), measured)
-        fitted_default = np.concatenate(_scores_of(DefaultScorer(), fitting))
-        signals = np.stack([head_fit.held_out, fitted_default], axis=1)
-        labels = [question.labels for question in fitting]
-        groups = []
-        for number, question_labels in enumerate(labels):
-            groups += [number] * len(question_labels)
-        names = ("heads", "default")
-        stack = fit_stack(names, signals, np.concatenate(labels), groups)
+        stack = _stack_with_default(head_fit, fitting)
         both_scores = []
         for pair in zip(head_scores, default_scores, strict=True):
-            pair_signals = np.stack(pair, axis=1)
-            both_scores.append(stack.combine(pair_signals))
+            both_scores.append(stack.combine(np.stack(pair, axis=1)))
+        by_probe = areas[chosen]
         by_heads = _areas(head_scores, measured)
         by_default = _areas(default_scores, measured)
         by_both = _areas(both_scores, measured)
-        over_default = np.subtract(by_both, by_default).tolist()
-        over_probe = np.subtract(by_heads, areas[chosen]).tolist()
         by_measure = {
-            "probe": areas[chosen],
+            "probe": by_probe,
             "heads": by_heads,
             "default": by_default,
-            "heads over probe": over_probe,
-            "probe over the default": np.subtract(areas[chosen], by_default).tolist(),
-            "heads with the default over the default": over_default,
+            "heads over probe": _subtract(by_heads, by_probe),
+            "probe over the default": _subtract(by_probe, by_default),
+            "heads with the default over the default": _subtract(by_both, by_default),
         }
         for measure, values in by_measure.items():
             rows.append((f"AUC, {measure}", values, "AUC", {}))
@@ -302,37 +279,21 @@ class ModelRun:
         fitting, _ = self._questions(NQ)
         fitted_texts = {question.text for question in fitting}
         questions = [q for q in self._read_set(NQ) if q.text not in fitted_texts]
-        folder = self.folder / "states"
-        head_fit = fit_heads(
-            self._head_reader(),
-            fitting,
-            layers=HEAD_LAYERS,
-            folder=folder,
-        )
-        cold = []
+        head_fit = self._fit_heads(fitting)
         warm = []
         for question in questions[:COST_COUNT]:
             # A cache of its own for each question: cold, then warm.
             reader = self._head_reader(1 << 30)
             heads = ProbeScorer(reader, head_fit.probe)
-            probe_seconds = _score_seconds(self.probe_scorer, question)
-            cold_seconds = _score_seconds(heads, question)
-            cold.append(cold_seconds / probe_seconds)
-            warm_seconds = _score_seconds(heads, question)
-            warm.append(warm_seconds / probe_seconds)
+            probe_seconds = cpu_seconds(
+                partial(_scores_of, self.probe_scorer, [question])
+            )
+            _scores_of(heads, [question])
+            warm.append(
+                cpu_seconds(partial(_scores_of, heads, [question])) / probe_seconds
+            )
         rows: list[Row] = [
-            (
-                "heads, cold, over the probe's time, 20 passages",
-                cold,
-                "ratio",
-                {},
-            ),
-            (
-                "heads, warm, over the probe's time",
-                warm,
-                "ratio",
-                {"at_most": 0.25},
-            ),
+            ("heads, warm, over the probe's time", warm, "ratio", {"at_most": 0.25}),
         ]
         denoiser = ENDDenoiser(self.probe_scorer, keep=KEPT)
         layer = self.probe_scorer.probe.reading.layer
@@ -340,22 +301,19 @@ class ModelRun:
             context = _context(self.reader, questions, token_count)
             ratios = []
             for _ in range(REPEATS):
-                ratio = _pass_ratio(self.reader, denoiser, context)
-                ratios.append(ratio)
+                ratios.append(_pass_ratio(self.reader, denoiser, context))
             measure = f"END over a full pass, cold, {token_count} tokens, layer {layer}"
             median = float(np.median(ratios))
             rows.append((measure, [median], "of CPU time", {"at_most": most}))
         return rows
 
 
-def company_cases(data: Path | None) -> list[Question]:
+def company_cases(data: Path) -> list[Question]:
     """Questions about company files, and about the files that ship, over pieces, best first by BM25.
 
     The order is that of a hash, since both files are sorted by kind. A piece is needed that has the words of a
     place that the answer needs.
     """
-    if data is None:
-        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     cases = []
     for folder in (data / COMPANY, UNSEEN):
         for asked in read_questions(folder, None):
@@ -373,6 +331,26 @@ def company_cases(data: Path | None) -> list[Question]:
 
 
 # -- measuring -------------------------------------------------------------------------
+
+
+def _chosen_reading(fitted: ProbeFit) -> Reading:
+    return fitted.chosen.layer, fitted.chosen.pooling
+
+
+def _stack_with_default(head_fit: HeadFit, fitting: Sequence[Question]) -> Stack:
+    """Weigh held-out scores of heads and the default's, on the questions fitted on."""
+    default_scores = np.concatenate(_scores_of(DefaultScorer(), fitting))
+    signals = np.stack([head_fit.held_out, default_scores], axis=1)
+    labels = []
+    groups = []
+    for number, question in enumerate(fitting):
+        labels.append(question.labels)
+        groups += [number] * len(question.labels)
+    return fit_stack(("heads", "default"), signals, np.concatenate(labels), groups)
+
+
+def _subtract(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    return np.subtract(values, others).tolist()
 
 
 def sweep(
@@ -419,23 +397,18 @@ def _scores_of(scorer: Scorer, questions: Sequence[Question]) -> list[Any]:
     return scores
 
 
-def _score_seconds(scorer: Scorer, question: Question) -> float:
-    start_time = time.process_time()
-    _scores_of(scorer, [question])
-    return time.process_time() - start_time
-
-
 def _pass_ratio(
     reader: HiddenReader, denoiser: ENDDenoiser, question: Question
 ) -> float:
     """Scoring, then reading what is kept, next to reading everything."""
-    start_time = time.process_time()
-    _read_whole(reader, question.text, question.passages)
-    middle_time = time.process_time()
-    kept = denoiser.denoise(question.text, question.passages).passages
-    _read_whole(reader, question.text, kept)
-    end_time = time.process_time()
-    return (end_time - middle_time) / (middle_time - start_time)
+
+    def denoise_and_read() -> None:
+        kept = denoiser.denoise(question.text, question.passages).passages
+        _read_whole(reader, question.text, kept)
+
+    read_all = partial(_read_whole, reader, question.text, question.passages)
+    whole_seconds = cpu_seconds(read_all)
+    return cpu_seconds(denoise_and_read) / whole_seconds
 
 
 def _context(
@@ -464,69 +437,52 @@ def _read_whole(reader: HiddenReader, query: str, passages: Sequence[Passage]) -
 # -- rows ------------------------------------------------------------------------------
 
 
-def _sweep_rows(areas: ByReading, kept: ByReading) -> list[Row]:
-    rows: list[Row] = []
-    for layer, pooling in areas:
-        where = f"layer {layer}, {pooling}"
-        rows.append((f"AUC, {where}", areas[layer, pooling], "AUC", {}))
-        measure = f"gold in the best 30 %, {where}"
-        rows.append((measure, kept[layer, pooling], "share", {}))
-    return rows
-
-
 def _aim_rows(areas: ByReading, kept: ByReading, chosen: Reading) -> list[Row]:
-    pooled = _best(areas, EARLY, POOLED)
-    last = _best(areas, EARLY, ("last",))
-    deeper = _best(areas, MIDDLE, POOLED)
-    as_cheap = _best(areas, chosen[0], ("last", *POOLED))
-    most_kept = _best(kept, EARLY, POOLED)
-    loss = np.subtract(as_cheap, areas[chosen]).tolist()
     early = f"layer {EARLY} or less"
-    gold = f"best gold in the best 30 %, pooled, {early}"
-    middle = f"best AUC, pooled, layer {MIDDLE} or less"
-    choice = "best AUC at the chosen layer over the choice's"
+    as_cheap = _best(areas, chosen[0], ("last", *POOLED))
+    loss = _subtract(as_cheap, areas[chosen])
     return [
         (
             f"best AUC, pooled, {early}",
-            pooled,
+            _best(areas, EARLY, POOLED),
             "AUC",
             {"at_least": 0.93},
         ),
         (
             f"best AUC, last token, {early}",
-            last,
+            _best(areas, EARLY, ("last",)),
             "AUC",
             {"at_most": 0.8},
         ),
         (
-            middle,
-            deeper,
+            f"best AUC, pooled, layer {MIDDLE} or less",
+            _best(areas, MIDDLE, POOLED),
             "AUC",
             {"at_least": 0.965},
         ),
         (
-            choice,
+            "best AUC at the chosen layer over the choice's",
             loss,
             "AUC",
             {"at_most": 0.01},
         ),
         (
-            gold,
-            most_kept,
+            f"best gold in the best 30 %, pooled, {early}",
+            _best(kept, EARLY, POOLED),
             "share",
             {"at_least": 0.9},
         ),
     ]
 
 
-def _draft_rows(replies: Replies) -> list[Row]:
+def draft_rows(replies: Replies) -> list[Row]:
     """How often the answer is found, and how often the prompt's delimiters come instead of one."""
     rows: list[Row] = []
     found = {}
     for way, way_replies in replies.items():
         found[way] = [float(reply.is_right) for reply in way_replies]
         rows.append((f"answer found, {way}", found[way], "share", {}))
-    loss = np.subtract(found[FIVE], found[PLAIN]).tolist()
+    loss = _subtract(found[FIVE], found[PLAIN])
     copies = float(sum(reply.has_envelope for reply in replies[PLAIN]))
     measure = "answer found, END's prompt over the plain draft"
     rows.append((measure, loss, "share", {"at_most": 0.05}))
@@ -535,7 +491,7 @@ def _draft_rows(replies: Replies) -> list[Row]:
     return rows
 
 
-def _answer_rows(replies: Replies) -> list[Row]:
+def answer_rows(replies: Replies) -> list[Row]:
     """Answers found and CPU seconds, scoring included; END over all passages."""
     rows: list[Row] = []
     found = {}
@@ -547,12 +503,11 @@ def _answer_rows(replies: Replies) -> list[Row]:
         rows.append((f"CPU time, {way}", seconds[way], "s", {}))
     for way in replies:
         if way.startswith("END"):
-            gain = np.subtract(found[way], found[ALL]).tolist()
+            gain = _subtract(found[way], found[ALL])
             ratio = sum(seconds[way]) / sum(seconds[ALL])
             rows.append((f"answer found, {way}, over all 20", gain, "share", {}))
-            rows.append(
-                (f"CPU time, {way}, over all 20", [ratio], "ratio", {"at_most": 0.45})
-            )
+            measure = f"CPU time, {way}, over all 20"
+            rows.append((measure, [ratio], "ratio", {"at_most": 0.45}))
     rows.append(("questions", [float(len(found[ALL]))], "questions", {}))
     return rows
 

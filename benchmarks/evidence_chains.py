@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from harness import Benchmark, arguments, read_data_set
+from harness import Benchmark, read_data_set
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, ChainRetriever
@@ -23,7 +23,8 @@ from denoise_core.evaluate.metrics import contains_answer
 from denoise_lab.experiments.real_sets import quick_questions
 
 BUDGETS = (150, 250, 400, 600)
-LEAST_GAIN = 0.10  # on OTT-QA, each question in its own passages
+# File, and least gain in a question's own passages.
+SETS = {"OTT-QA": ("ottqa", 0.10), "MuSiQue": ("musique", None)}
 NO_LIMIT = 1_000_000
 POOL_COUNT = 200  # passages that BM25 returns from all questions' passages
 
@@ -40,29 +41,22 @@ class AnswerQuestion:
     answer_ids: set[str]
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("evidence_chains", options)
-    if options.quick:
+def main() -> None:
+    bench = Benchmark("evidence_chains", __doc__)
+    if bench.quick:
         questions = []
         for question in quick_questions():
             shown = AnswerQuestion(question.text, question.passages, set(question.gold))
             questions.append(shown)
         report_found(bench, "shipped questions", search_own_passages(questions))
-        return bench.finish()
-    for name, file_name, least in (
-        ("OTT-QA", "ottqa", LEAST_GAIN),
-        ("MuSiQue", "musique", None),
-    ):
-        questions = read_questions(options.data, file_name)
-        bench.row(
-            f"{name}: questions with answer-bearing gold", len(questions), "count"
-        )
-        own = search_own_passages(questions)
-        report_found(bench, f"{name}, own passages", own, least)
-        together = search_all_passages(questions)
-        report_found(bench, f"{name}, all passages together", together)
-    return bench.finish()
+    else:
+        for name, (file_name, least) in SETS.items():
+            questions = read_questions(bench.data, file_name)
+            own = search_own_passages(questions)
+            report_found(bench, f"{name}, own passages", own, least)
+            together = search_all_passages(questions)
+            report_found(bench, f"{name}, all passages together", together)
+    bench.finish()
 
 
 def read_questions(data: Path | None, file_name: str) -> list[AnswerQuestion]:

@@ -2,16 +2,15 @@
 
 A benchmark is a script with a ``main``::
 
-    from harness import Benchmark, arguments
+    from harness import Benchmark
 
-    def main(argv: list[str] | None = None) -> Benchmark:
-        options = arguments("gold kept at a given share", argv)          # --data --quick --seed
-        bench = Benchmark("selection", options)
+    def main() -> None:
+        bench = Benchmark("selection", "gold kept at a given share")  # --data --quick --seed
         bench.mean("gold kept, NQ, 30 %, BM25", kept["BM25"])     # a value a question; bootstrap interval
         bench.share("answers right", hits, total, at_least=0.9)   # a count; Wilson interval
         bench.right("called absent", is_called_absent)            # a boolean a question; Wilson interval
         bench.row("seconds a question", 0.03, "s", at_most=0.1)   # any other figure
-        return bench.finish()
+        bench.finish()
 
     if __name__ == "__main__":
         main()
@@ -32,8 +31,9 @@ import json
 import os
 import platform
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from denoise_core.cli.terminal import print_table
 from denoise_core.evaluate.metrics import bootstrap_interval, wilson_interval
 from denoise_lab.experiments import read_data_set
 
-__all__ = ["Benchmark", "Options", "Row", "arguments", "json_lines", "read_data_set"]
+__all__ = ["Benchmark", "Row", "cpu_seconds", "json_lines", "read_data_set"]
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = (
@@ -61,30 +61,6 @@ PACKAGES = (
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the command line says.
-
-    Attributes:
-        data: The folder of real data sets, or None.
-        quick: Whether to run the small form, which tests run and which measures nothing.
-        seed: Of everything that is drawn at random.
-        given: All arguments, with those that only this benchmark takes.
-    """
-
-    data: Path | None
-    quick: bool
-    seed: int
-    given: argparse.Namespace = field(default_factory=argparse.Namespace)
-
-    @property
-    def folder(self) -> Path:
-        """``data``, for a benchmark that needs it; without it the benchmark ends."""
-        if self.data is None:
-            raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-        return self.data
-
-
-@dataclass(frozen=True)
 class Row:
     """One figure. ``target`` is None for a figure that is only reported; then ``holds`` is None too."""
 
@@ -94,26 +70,6 @@ class Row:
     target: str | None = None
     holds: bool | None = None
     interval: tuple[float, float] | None = None  # 95 %, ends included
-
-
-def arguments(
-    description: str,
-    argv: Sequence[str] | None = None,
-    *parsers: argparse.ArgumentParser,
-) -> Options:
-    """Parse the command line; ``parsers`` (``add_help=False``) have a benchmark's own arguments."""
-    parser = argparse.ArgumentParser(description=description, parents=parsers)
-    parser.add_argument(
-        "--data", type=Path, help="folder with the real data sets (*.jsonl.gz)"
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="small form: shows that it runs, measures nothing",
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(argv)
-    return Options(given.data, given.quick, given.seed, given)
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
@@ -126,18 +82,60 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.strip()]
 
 
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """Return the seconds of this process's CPU time that a call takes."""
+    start_time = time.process_time()
+    call()
+    return time.process_time() - start_time
+
+
 class Benchmark:
-    """The rows of one benchmark; ``about`` is what else a reader must know, such as the model."""
+    """The rows of one benchmark.
+
+    Attributes:
+        data: The folder of real data sets, or None.
+        quick: Whether this is the small form, which tests run and which measures nothing.
+        seed: Of everything that is drawn at random.
+        given: All arguments, with those of ``parsers`` (``add_help=False``), which only this benchmark takes.
+        about: What else a reader must know, such as the model.
+    """
 
     prefix = ""  # of each measure
 
-    def __init__(self, name: str, options: Options) -> None:
-        self.has_targets = not options.quick
+    def __init__(
+        self,
+        name: str,
+        description: str | None,
+        *parsers: argparse.ArgumentParser,
+    ) -> None:
+        parser = argparse.ArgumentParser(description=description, parents=parsers)
+        parser.add_argument(
+            "--data",
+            type=Path,
+            help="folder with the real data sets (*.jsonl.gz)",
+        )
+        parser.add_argument(
+            "--quick",
+            action="store_true",
+            help="small form: shows that it runs, measures nothing",
+        )
+        parser.add_argument("--seed", type=int, default=0)
+        self.given = parser.parse_args()
+        self.data: Path | None = self.given.data
+        self.quick: bool = self.given.quick
+        self.seed: int = self.given.seed
         self.name = name
-        self.options = options
+        self.has_targets = not self.quick
         self.rows: list[Row] = []
         self.about: dict[str, str] = {}
-        random.seed(options.seed)
+        random.seed(self.seed)
+
+    @property
+    def folder(self) -> Path:
+        """``data``, for a benchmark that needs it; without it the benchmark ends."""
+        if self.data is None:
+            raise SystemExit("this benchmark needs real data: pass --data FOLDER")
+        return self.data
 
     def under(self, prefix: str = "", *, has_targets: bool = True) -> Benchmark:
         """Return the same benchmark with a longer prefix; without targets its rows are only reported."""
@@ -207,22 +205,21 @@ class Benchmark:
         interval = bootstrap_interval(values)
         return self.row(measure, value, unit, interval=interval, **target)
 
-    def finish(self) -> Benchmark:
+    def finish(self) -> None:
         """Print the table and write the results file."""
         self._print_table()
         path = RESULTS / f"{self.name}.json"
-        if self.options.quick:
+        if self.quick:
             path = Path.cwd() / f"{self.name}.quick.json"
         text = json.dumps(self._record(), indent=1, ensure_ascii=False)
         write_whole(path, text + "\n")
-        return self
 
     def _record(self) -> dict[str, Any]:
         record: dict[str, Any] = {
             "benchmark": self.name,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "seed": self.options.seed,
-            "quick": self.options.quick,
+            "seed": self.seed,
+            "quick": self.quick,
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "python": platform.python_version(),
             "versions": _package_versions(),
@@ -234,7 +231,7 @@ class Benchmark:
 
     def _print_table(self) -> None:
         title = self.name
-        if self.options.quick:
+        if self.quick:
             title += " (quick form: not a measurement)"
         table = [["measure", "value", "unit", "95 %", "target", "holds"]]
         for row in self.rows:
@@ -243,9 +240,8 @@ class Benchmark:
             if row.interval:
                 interval = f"{row.interval[0]:.3g} to {row.interval[1]:.3g}"
             holds = {None: "", True: "yes", False: "NO"}[row.holds]
-            table.append(
-                [row.measure, value, row.unit, interval, row.target or "", holds]
-            )
+            target = row.target or ""
+            table.append([row.measure, value, row.unit, interval, target, holds])
         print_table(Console(width=max(100, Console().width)), table, title)
 
 

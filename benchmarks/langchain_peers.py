@@ -8,7 +8,6 @@ what the adapter costs over the core.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import warnings
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from _peers import PassageFilter, measure_overhead, report_filters
 from _s2a_shared import scripted_questions
-from harness import Benchmark, arguments
+from harness import Benchmark
 from langchain_core.documents import BaseDocumentCompressor, Document
 
 from denoise_core import Guard, Passage
@@ -30,17 +29,14 @@ from denoise_lab.experiments.scripted_server import (
 )
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
-MAX_OVERHEAD = 0.5  # CPU ms
 
-
-def main(argv: list[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("langchain_peers", options)
+def main() -> None:
+    bench = Benchmark("langchain_peers", __doc__)
     report_overhead(bench)
     server = ScriptedServer(cl100k_encoder())
     pairs = build_pairs(langchain_model(server))
-    report_filters(bench, server, pairs, scripted_questions(options, limit=60))
-    return bench.finish()
+    report_filters(bench, server, pairs, scripted_questions(bench, limit=60))
+    bench.finish()
 
 
 def build_pairs(model: Any) -> dict[str, tuple[PassageFilter, PassageFilter]]:
@@ -84,7 +80,6 @@ def as_filter(compressor: BaseDocumentCompressor) -> PassageFilter:
 
 def report_overhead(bench: Benchmark) -> None:
     """Add what the adapter costs over the core: 20 documents of 2,000 characters, a scorer without cost."""
-    rounds = 20 if bench.options.quick else 500
     text = ("word " * 400)[:2000]
     documents = []
     passages = []
@@ -95,28 +90,12 @@ def report_overhead(bench: Benchmark) -> None:
     denoiser = ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
     core = Guard(denoiser)
     compressor = DenoiseCompressor(denoiser=denoiser)
-
-    async def call_core() -> None:
-        await core.adenoise("q", passages)
-
-    async def call_adapter() -> None:
-        await compressor.acompress_documents(documents, "q")
-
     milliseconds = measure_overhead(
         lambda: core.denoise("q", passages),
         lambda: compressor.compress_documents(documents, "q"),
-        rounds,
+        rounds=20 if bench.quick else 500,
     )
-    bench.row(
-        "adapter over the core, sync", milliseconds, "CPU ms", at_most=MAX_OVERHEAD
-    )
-    with asyncio.Runner() as runner:
-        milliseconds = measure_overhead(
-            lambda: runner.run(call_core()), lambda: runner.run(call_adapter()), rounds
-        )
-    bench.row(
-        "adapter over the core, async", milliseconds, "CPU ms", at_most=MAX_OVERHEAD
-    )
+    bench.row("adapter over the core, sync", milliseconds, "CPU ms", at_most=0.5)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from harness import Benchmark, arguments
+from harness import Benchmark
 
 from denoise_core.embedded.default import DefaultScorer, MultilingualScorer
 from denoise_core.end.denoiser import ENDDenoiser
@@ -25,16 +25,16 @@ ARTICLES = 12  # that they are about; French has one paragraph each, and all are
 FRENCH = "French"
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("languages", options)
-    if options.quick:
+def main() -> None:
+    bench = Benchmark("languages", __doc__)
+    if bench.quick:
         report(bench, "English", quick_questions(), {"default": DefaultScorer()})
-        return bench.finish()
+        bench.finish()
+        return
     bench.about["questions"] = f"{COUNT} of each language, about {ARTICLES} articles"
     multilingual = MultilingualScorer()
     for language, file_name in MEASURED_FILES.items():
-        path = options.folder / "languages" / file_name
+        path = bench.folder / "languages" / file_name
         articles = None if language == FRENCH else ARTICLES
         read = partial(
             language_questions, path, COUNT, for_fitting=False, article_count=articles
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         if language != FRENCH:
             name = f"{language}, same article"
             report(bench, name, read(), {"multilingual": multilingual}, least=None)
-    return bench.finish()
+    bench.finish()
 
 
 def report(

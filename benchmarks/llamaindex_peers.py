@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from _peers import PassageFilter, measure_overhead, report_filters
 from _s2a_shared import scripted_questions
-from harness import Benchmark, arguments
+from harness import Benchmark
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
@@ -31,13 +32,14 @@ from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core import DenoiseResult, Guard, Passage, arun
+from denoise_core import Guard, Passage, arun
 from denoise_core.augmenter import Groundedness, TemplateFeedback, WorkingMemory
 from denoise_core.embedded import embedding_scorer, sample_questions
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.support.judges import FunctionJudge
+from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import sentence_spans
 from denoise_lab.experiments.scripted_server import (
     ScriptedServer,
@@ -62,21 +64,20 @@ FACTS = (
 )
 
 
-def main(argv: list[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("llamaindex_peers", options)
-    seconds = 0.01 if options.quick else 0.1
+def main() -> None:
+    bench = Benchmark("llamaindex_peers", __doc__)
+    seconds = 0.01 if bench.quick else 0.1
     # First, since objects that the others leave in memory slow every call.
     report_overhead(bench)
     report_rerankers(bench, seconds)
     report_inputs(bench)
     report_engines(bench)
     report_record_size(bench)
-    if options.quick or options.data is not None:
+    if bench.quick or bench.data is not None:
         server = ScriptedServer(cl100k_encoder())
-        questions = scripted_questions(options, limit=60)
+        questions = scripted_questions(bench, limit=60)
         report_filters(bench, server, build_pairs(server), questions)
-    return bench.finish()
+    bench.finish()
 
 
 # -- the scripted model and its passages -----------------------------------------------
@@ -168,38 +169,33 @@ def report_rerankers(bench: Benchmark, seconds: float) -> None:
     nodes = sample_nodes()
     count = len(nodes)
     query = sample_questions()[0].text
-
-    def build(name: str, model: ScriptedModel) -> Any:
-        if name == "ours":
-            return DenoisePostprocessor.from_llm(model)
-        return LLMRerank(llm=model, top_n=count)
-
+    unreadable = keep_all(unreadable_for=nodes[3].node.get_content()[-60:])
     for name in ("ours", "LLMRerank"):
         rows = under_part(bench, name)
-        first = build(name, ScriptedModel(reply=keep_all()))
-        first.postprocess_nodes(nodes, query_str=query)  # imports and first calls
-        model = ScriptedModel(reply=keep_all(), seconds=seconds)
-        start_time = time.perf_counter()
-        kept = build(name, model).postprocess_nodes(nodes, query_str=query)
-        elapsed = time.perf_counter() - start_time
-        same_scores = sum(node.score == 0.5 for node in kept)
         timed = rows.under(f"{count} nodes, {seconds:g} s a call: {name}, ")
-        timed.row("sync", elapsed, "s", at_most=3 * seconds + 0.2)
+        model = ScriptedModel(reply=keep_all())
+        reranker: Any = LLMRerank(llm=model, top_n=count)
+        if name == "ours":
+            reranker = DenoisePostprocessor.from_llm(model)
+        reranker.postprocess_nodes(nodes, query_str=query)  # imports and first calls
+        model.seconds = seconds
+        model.calls = 0
+        start_time = time.perf_counter()
+        kept = reranker.postprocess_nodes(nodes, query_str=query)
+        timed.row(
+            "sync", time.perf_counter() - start_time, "s", at_most=3 * seconds + 0.2
+        )
         timed.row("calls", model.calls, "calls")
-        reranker = build(name, ScriptedModel(reply=keep_all(), seconds=seconds))
+        same_scores = sum(node.score == 0.5 for node in kept)
+        rows.row(f"retrieval score kept: {name}", same_scores, "nodes", at_least=count)
         work = reranker.apostprocess_nodes(nodes, query_str=query)
         stall = asyncio.run(longest_stall(work))
         timed.row("event loop held up at most", stall, "s", at_most=seconds)
-        unreadable = keep_all(unreadable_for=nodes[3].node.get_content()[-60:])
-        reranker = build(name, ScriptedModel(reply=unreadable))
+        model.seconds = 0.0
+        model.reply = unreadable
         kept = reranker.postprocess_nodes(nodes, query_str=query)
-        rows.row(
-            f"one bad reply of {count}: {name}, nodes left",
-            len(kept),
-            "nodes",
-            at_least=count,
-        )
-        rows.row(f"retrieval score kept: {name}", same_scores, "nodes", at_least=count)
+        measure = f"one bad reply of {count}: {name}, nodes left"
+        rows.row(measure, len(kept), "nodes", at_least=count)
 
 
 async def longest_stall(work: Awaitable[Any]) -> float:
@@ -228,10 +224,9 @@ def report_inputs(bench: Benchmark) -> None:
     """Add whether a filter changes the nodes it is given, and whether texts are the source's."""
     query = sample_questions()[0].text
     select_first = LlamaLLM(ScriptedModel(reply=lambda prompt: "1"))
+    ours = S2ADenoiser(select_first, variant="select")
     parts = {
-        "ours": DenoisePostprocessor(
-            denoiser=S2ADenoiser(select_first, variant="select")
-        ),
+        "ours": DenoisePostprocessor(denoiser=ours),
         "SentenceEmbeddingOptimizer": SentenceEmbeddingOptimizer(
             embed_model=MockEmbedding(embed_dim=4), percentile_cutoff=0.5
         ),
@@ -240,19 +235,17 @@ def report_inputs(bench: Benchmark) -> None:
         nodes = sample_nodes()
         originals = copy.deepcopy(nodes)
         kept = part.postprocess_nodes(nodes, query_str=query)
-        changed_count = 0
-        texts = {}
-        for node, original in zip(nodes, originals, strict=True):
-            changed_count += node.model_dump() != original.model_dump()
-            texts[original.node.node_id] = original.node.get_content()
+        pairs = zip(nodes, originals, strict=True)
+        changed_count = sum(node != original for node, original in pairs)
+        texts = {node.node.node_id: node.node.get_content() for node in originals}
         verbatim_count = 0
         for node in kept:
             source_text = texts.get(node.node.node_id, "")
             verbatim_count += node.node.get_content() in source_text
+        share = verbatim_count / max(1, len(kept))
         rows = under_part(bench, name)
         rows.row(f"inputs changed: {name}", changed_count, "nodes", at_most=0)
         measure = f"id kept and text verbatim from it: {name}"
-        share = verbatim_count / max(1, len(kept))
         rows.row(measure, share, "share of nodes kept", at_least=1)
 
 
@@ -309,7 +302,8 @@ class GroundednessEvaluator(BaseEvaluator):
         contexts: Any = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        evidence = [Passage(text, f"c{n}") for n, text in enumerate(contexts or ())]
+        numbered = enumerate(contexts or ())
+        evidence = [Passage(text, f"c{n}") for n, text in numbered]
         memory = WorkingMemory(query or "", evidence=tuple(evidence))
         verdict, _ = await arun(RULE.assess(memory, response or ""))
         writing = TemplateFeedback().write(memory, response or "", verdict)
@@ -332,12 +326,8 @@ def report_engines(bench: Benchmark) -> None:
         never_right = ScriptedModel(reply=lambda prompt: WRONG_ANSWER)
         metadata = ask_engine(name, never_right).metadata or {}
         outcome = metadata.get("denoise", {}).get("outcome")
-        rows.row(
-            f"says that no answer passed: {name}",
-            outcome == "unsupported",
-            "1 = yes",
-            at_least=1,
-        )
+        measure = f"says that no answer passed: {name}"
+        rows.row(measure, outcome == "unsupported", "1 = yes", at_least=1)
 
 
 def ask_engine(name: str, model: ScriptedModel) -> Any:
@@ -351,32 +341,20 @@ def ask_engine(name: str, model: ScriptedModel) -> Any:
 # -- costs -----------------------------------------------------------------------------
 
 
-class UnchangedDenoiser:
-    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return DenoiseResult(query, tuple(passages))
-
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return self.denoise(query, passages)
-
-
 def report_overhead(bench: Benchmark) -> None:
     """Add what our postprocessor costs over the core's guard around the same denoiser."""
-    rounds = 5 if bench.options.quick else 1000
     nodes = sample_nodes()
     passages = to_passages(nodes)
-    postprocessor = DenoisePostprocessor(denoiser=UnchangedDenoiser())
-    core = Guard(UnchangedDenoiser())
+    denoiser = ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
+    postprocessor = DenoisePostprocessor(denoiser=denoiser)
+    core = Guard(denoiser)
     milliseconds = measure_overhead(
         lambda: core.denoise("q", passages),
         lambda: postprocessor.postprocess_nodes(nodes, query_str="q"),
-        rounds,
+        rounds=5 if bench.quick else 1000,
     )
-    bench.row(
-        f"adapter over the core, {len(nodes)} nodes",
-        milliseconds,
-        "CPU ms",
-        at_most=0.5,
-    )
+    measure = f"adapter over the core, {len(nodes)} nodes"
+    bench.row(measure, milliseconds, "CPU ms", at_most=0.5)
 
 
 def report_record_size(bench: Benchmark) -> None:

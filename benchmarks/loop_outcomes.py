@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from _recorded import FOLDER
-from harness import Benchmark, arguments, read_data_set
+from harness import Benchmark, read_data_set
 
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, Outcome
@@ -48,51 +47,50 @@ NO_CORRECTION = 999.0  # drafts for each correction when there is none
 
 
 @dataclass(frozen=True)
-class RatedAnswers:
-    """A question with its evidence, and whether people rated each answer as faithful."""
+class DraftedQuestion:
+    """A question with its evidence and texts to be taken as drafts, by text whether each is good."""
 
     question: str
     evidence: tuple[Passage, ...]
     is_good: Mapping[str, bool]
 
 
-@dataclass(frozen=True)
-class NamedAnswer:
-    """A question with its passages, its answer, and a name that only a distractor has."""
-
-    question: str
-    evidence: tuple[Passage, ...]
-    right: str
-    wrong: str
-
-
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("loop_outcomes", options)
-    if options.quick:
+def main() -> None:
+    bench = Benchmark("loop_outcomes", __doc__)
+    if bench.quick:
         judge = Groundedness(FunctionJudge(is_stated))
-        report_rated(bench, [quick_rated()], judge)
-        report_named(bench, "NQ", [quick_named()], judge)
-        return bench.finish()
-    judge = Groundedness(LLMJudge(RecordedLLM.from_file(FOLDER / "loop.jsonl")))
-    rated_questions = take_sample(read_rated(options.data), MTRAG_COUNT)
-    report_rated(bench, rated_questions, judge)
-    for name in NAME_SETS:
-        named_answers = take_sample(read_named(options.folder, name), NAME_COUNT)
-        report_named(bench, name, named_answers, judge)
-    return bench.finish()
+        report_rated(bench, [QUICK_QUESTION], judge)
+        report_named(bench, "NQ", [QUICK_QUESTION], judge)
+    else:
+        judge = Groundedness(LLMJudge(RecordedLLM.from_file(FOLDER / "loop.jsonl")))
+        rated_questions = take_sample(read_rated(bench.folder), MTRAG_COUNT)
+        report_rated(bench, rated_questions, judge)
+        for name in NAME_SETS:
+            named_questions = take_sample(read_named(bench.folder, name), NAME_COUNT)
+            report_named(bench, name, named_questions, judge)
+    bench.finish()
 
 
-def take_sample(items: Sequence[Any], count: int) -> list[Any]:
+def take_sample(items: Sequence[DraftedQuestion], count: int) -> list[DraftedQuestion]:
     """Take ``count`` items at even distances."""
     count = min(count, len(items))
     return [items[number * len(items) // count] for number in range(count)]
 
 
+QUICK_QUESTION = DraftedQuestion(
+    "When was the tower completed?",
+    (Passage("The tower was completed in 1889. It stands in Paris.", "a"),),
+    {
+        "The tower was completed in 1889.": True,
+        "The tower was completed in 1925.": False,
+    },
+)
+
+
 # -- answers rated by people -----------------------------------------------------------
 
 
-def read_rated(data: Path | None) -> list[RatedAnswers]:
+def read_rated(data: Path) -> list[DraftedQuestion]:
     rated_questions = []
     for record in read_data_set(data, "mtrag_human_eval"):
         evidence = []
@@ -107,9 +105,8 @@ def read_rated(data: Path | None) -> list[RatedAnswers]:
             if text and ratings:
                 is_good[text] = statistics.median_low(ratings) >= MIN_RATING
         if evidence and len(is_good) > 1:
-            rated_questions.append(
-                RatedAnswers(record["question"], tuple(evidence), is_good)
-            )
+            question = DraftedQuestion(record["question"], tuple(evidence), is_good)
+            rated_questions.append(question)
     return rated_questions
 
 
@@ -130,7 +127,7 @@ class ListedDrafts:
 
 
 def report_rated(
-    bench: Benchmark, rated_questions: Sequence[RatedAnswers], judge: Groundedness
+    bench: Benchmark, rated_questions: Sequence[DraftedQuestion], judge: Groundedness
 ) -> None:
     """Make each answer the first draft in turn."""
     loop = Augmenter(judge=judge, limits=LoopLimits(patience=3))
@@ -174,22 +171,21 @@ def report_rated(
 # -- names -----------------------------------------------------------------------------
 
 
-def read_named(folder: Path, set_name: str) -> list[NamedAnswer]:
+def read_named(folder: Path, set_name: str) -> list[DraftedQuestion]:
     path = folder / f"{NAME_SETS[set_name]}.jsonl.gz"
     sample_ids = {question.id for question in sample_questions()}
-    named_answers = []
+    named_questions = []
     for question in read_questions(path).questions:
         is_recorded = question_fraction(set_name, question) >= FIRST_PLACES[set_name]
         if not is_recorded and question.id not in sample_ids:
             continue
         wrong = find_foreign_name(question)
         if wrong is not None and question.answers:
-            named_answers.append(
-                NamedAnswer(
-                    question.text, question.passages, question.answers[0], wrong
-                )
+            is_good = {question.answers[0]: True, wrong: False}
+            named_questions.append(
+                DraftedQuestion(question.text, question.passages, is_good)
             )
-    return named_answers[:NAME_POOL]
+    return named_questions[:NAME_POOL]
 
 
 def find_foreign_name(question: Question) -> str | None:
@@ -212,26 +208,20 @@ def find_foreign_name(question: Question) -> str | None:
 def report_named(
     bench: Benchmark,
     set_name: str,
-    named_answers: Sequence[NamedAnswer],
+    named_questions: Sequence[DraftedQuestion],
     judge: Groundedness,
 ) -> None:
-    wrong_supported = []
-    right_supported = []
-    for answer in named_answers:
-        wrong_supported.append(is_supported(answer, answer.wrong, judge))
-        right_supported.append(is_supported(answer, answer.right, judge))
-    rows = bench.under(f"{set_name}, {judge.name}: ")
-    rows.right("distractor drafts supported", wrong_supported, at_most=0.2)
-    rows.right("right answers supported", right_supported)
-
-
-def is_supported(answer: NamedAnswer, draft: str, judge: Groundedness) -> bool:
     loop = Augmenter(judge=judge)
-    drafter = FixedText(draft)
-    sent_answer = loop.answer(
-        answer.question, drafter=drafter, evidence=answer.evidence
-    )
-    return sent_answer.outcome is Outcome.SUPPORTED
+    is_supported: dict[bool, list[bool]] = {False: [], True: []}
+    for question in named_questions:
+        for text, is_good in question.is_good.items():
+            sent_answer = loop.answer(
+                question.question, drafter=FixedText(text), evidence=question.evidence
+            )
+            is_supported[is_good].append(sent_answer.outcome is Outcome.SUPPORTED)
+    rows = bench.under(f"{set_name}, {judge.name}: ")
+    rows.right("distractor drafts supported", is_supported[False], at_most=0.2)
+    rows.right("right answers supported", is_supported[True])
 
 
 # -- the quick form --------------------------------------------------------------------
@@ -239,23 +229,6 @@ def is_supported(answer: NamedAnswer, draft: str, judge: Groundedness) -> bool:
 
 def is_stated(question: str, evidence: Sequence[str], claim: str) -> float:
     return float(any(claim in text for text in evidence))
-
-
-def quick_rated() -> RatedAnswers:
-    evidence = (Passage("The tower was completed in 1889. It stands in Paris.", "a"),)
-    is_good = {
-        "The tower was completed in 1889.": True,
-        "The tower was completed in 1925.": False,
-    }
-    return RatedAnswers("When was the tower completed?", evidence, is_good)
-
-
-def quick_named() -> NamedAnswer:
-    evidence = (
-        Passage("The tower was built by Gustave Eiffel.", "a"),
-        Passage("The bridge was built by Ada Stone.", "b"),
-    )
-    return NamedAnswer("Who built the tower?", evidence, "Gustave Eiffel", "Ada Stone")
 
 
 if __name__ == "__main__":

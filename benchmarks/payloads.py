@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 import yaml
 from _payload_cases import build_cases
-from harness import Benchmark, arguments
+from harness import Benchmark
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage, convert_to_messages
 from langgraph.types import Command
 
 from langchain_denoise.middleware import DenoiseToolResults
@@ -28,6 +28,10 @@ Case: TypeAlias = dict[str, Any]
 Result: TypeAlias = Any
 """A `ToolMessage`, or a `Command` with messages in its update."""
 
+QUICK_ITEMS = [
+    {"id": number, "text": f"Room {number} has two beds and a desk."}
+    for number in range(9)
+]
 # The quick form's one result, with the fields of the files of ``DATA/payloads``.
 QUICK_CASE: Case = {
     "id": "opening hours",
@@ -35,23 +39,21 @@ QUICK_CASE: Case = {
     "tool": "search",
     "query": "opening hours of the pool",
     "task": "When does the pool open?",
-    "result": {"results": [{"id": n, "text": f"Room {n} has two beds and a desk."} for n in range(9)]
-               + [{"id": 9, "text": "The pool opens at nine."}]},
+    "result": {"results": [*QUICK_ITEMS, {"id": 9, "text": "The pool opens at nine."}]},
     "needed": ["The pool opens at nine."],
     "must_stay": ["results"],
-}  # fmt: skip
+}
 
 
-def main(argv: list[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("payloads", options)
+def main() -> None:
+    bench = Benchmark("payloads", __doc__)
     cases = [QUICK_CASE]
-    if options.data is not None and not options.quick:
+    if bench.data is not None and not bench.quick:
         cases = []
-        for path in sorted((options.data / "payloads").glob("*.json")):
+        for path in sorted((bench.data / "payloads").glob("*.json")):
             cases.append(json.loads(path.read_text("utf-8")))
     report_cases(bench, cases)
-    if not options.quick:
+    if not bench.quick:
         report_cases(bench.under("second set: "), build_cases("shipments"))
         loans = build_cases("loans", ("tsv", "json values"))
         report_cases(bench.under("third set: "), loans)
@@ -64,7 +66,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "written before the notes and the parsers, the third, of another domain, after them; nothing was chosen "
         "on either"
     )
-    return bench.finish()
+    bench.finish()
 
 
 def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
@@ -74,27 +76,21 @@ def report_cases(bench: Benchmark, cases: Sequence[Case]) -> None:
     for case in cases:
         returned_result = as_returned(case)
         denoised_result = denoise_result(case, returned_result)
-        is_whole = has_form(case, returned_result, denoised_result) and has_needed(
-            case, denoised_result
-        )
-        whole_count += is_whole
-        if not is_whole:
+        if is_whole(case, returned_result, denoised_result):
+            whole_count += 1
+        else:
             print(f"not whole: {case['id']}")
-        texts = texts_of(returned_result)
-        denoised_texts = texts_of(denoised_result)
-        for before, after in zip(texts, denoised_texts, strict=True):
+        texts = zip(texts_of(returned_result), texts_of(denoised_result), strict=True)
+        for before, after in texts:
             has_note = "left out" in after or "[...]" in after
             unread_count += not is_read_as_before(before, after)
             moved_count += count_moved_values(before, after)
             silent_count += after != before and not has_note
-        shares.append(
-            count_characters(denoised_result) / count_characters(returned_result)
-        )
+        characters = count_characters(returned_result)
+        shares.append(count_characters(denoised_result) / characters)
+    least_whole = 0.9 * len(cases)
     bench.row(
-        "in shape with all needed parts",
-        whole_count,
-        "results",
-        at_least=0.9 * len(cases),
+        "in shape with all needed parts", whole_count, "results", at_least=least_whole
     )
     bench.mean("characters left, mean", shares, at_most=0.40)
     for measure, count in (
@@ -112,16 +108,16 @@ def denoise_result(case: Case, returned_result: Result) -> Result:
     return middleware.wrap_tool_call(request_of(case), lambda request: returned_result)
 
 
-def has_needed(case: Case, result: Result) -> bool:
-    text = readable_text(result)
-    return all(part in text for part in case["needed"])
-
-
-def has_form(case: Case, returned_result: Result, denoised_result: Result) -> bool:
-    """Whether the result is of the same kind and has the parts of its form that must stay."""
-    text = whole_text(denoised_result) + readable_text(denoised_result)
-    has_parts = all(part in text for part in case["must_stay"])
-    return has_parts and is_same_kind(returned_result, denoised_result)
+def is_whole(case: Case, returned_result: Result, denoised_result: Result) -> bool:
+    """Whether the needed parts are there, those of its form that must stay, and all keys at the top of JSON."""
+    text = readable_text(denoised_result)
+    parts = [*case["needed"], *case["must_stay"]]
+    has_parts = all(part in text for part in parts)
+    texts = zip(texts_of(returned_result), texts_of(denoised_result), strict=True)
+    for before, after in texts:
+        value = parse_json_container(before)
+        has_parts &= has_same_keys(value, parse_json_container(after))
+    return has_parts
 
 
 def texts_of(result: Result) -> list[str]:
@@ -247,10 +243,7 @@ def as_returned(case: Case) -> Result:
     """Return the result as LangChain passes it on: JSON as text, MCP's blocks with their structure, a command."""
     result = case["result"]
     if case["kind"] == "langgraph_command_dict":
-        messages: list[BaseMessage] = []
-        for fields in result["update"]["messages"]:
-            message_class = ToolMessage if fields["type"] == "tool" else AIMessage
-            messages.append(message_class(**fields))
+        messages = convert_to_messages(result["update"]["messages"])
         update = {**result["update"], "messages": messages}
         return Command(update=update, goto=result["goto"] or ())
     artifact = None
@@ -273,91 +266,43 @@ def messages_of(result: Result) -> list[Any]:
     return list(result.update["messages"])
 
 
-def message_text(message: BaseMessage) -> str:
-    """Return what a model is sent of a message: its text, or its blocks as JSON."""
-    if isinstance(message.content, str):
-        return message.content
-    return to_json(message.content)
-
-
 def count_characters(result: Result) -> int:
-    return sum(len(message_text(message)) for message in messages_of(result))
-
-
-def whole_text(result: Result) -> str:
-    """Return all that the model would read, and the rest of an artifact or a command."""
-    parts = []
-    call_ids = []
+    """Return the characters that a model is sent: of texts, or of blocks as JSON."""
+    count = 0
     for message in messages_of(result):
-        parts.append(message_text(message))
-        artifact = getattr(message, "artifact", None)
-        if artifact is not None:
-            parts.append(to_json(artifact))
-            parts.append("content structuredContent isError")  # MCP's names of it
-        if isinstance(message, ToolMessage):
-            call_ids.append({"tool_call_id": message.tool_call_id})
-    if isinstance(result, Command):
-        update = {**(result.update or {}), "messages": call_ids}
-        command = {"graph": result.graph, "update": update, "goto": result.goto}
-        parts.append(to_json(command))
-    return "\n".join(parts)
+        content = message.content
+        if not isinstance(content, str):
+            content = to_json(content)
+        count += len(content)
+    return count
 
 
 def readable_text(result: Result) -> str:
-    """Return the strings of a result as they read: of JSON its values, unescaped."""
-    texts = texts_of(result)
-    for text in texts_of(result):
-        texts += leaf_strings(parse_json_container(text))
+    """Return all keys and values of a result as they read, of JSON too: unescaped."""
+    parts: list[Any] = []
     for message in messages_of(result):
-        texts += leaf_strings(getattr(message, "artifact", None))
-    return "\n".join(texts)
+        parts += [message.content, getattr(message, "artifact", None)]
+        parts.append({"tool_call_id": getattr(message, "tool_call_id", None)})
+    if isinstance(result, Command):
+        update = {**(result.update or {}), "messages": []}
+        fields = {"graph": result.graph, "update": update, "goto": result.goto}
+        parts.append(fields)
+    parts.append("content structuredContent isError")  # MCP's names of its parts
+    return "\n".join(leaf_strings(parts))
 
 
 def leaf_strings(value: Any) -> Iterator[str]:
-    """Yield the keys and values of JSON as strings."""
+    """Yield the keys and values of plain data, and of JSON in its texts, as strings."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield str(key)
             yield from leaf_strings(item)
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         for item in value:
             yield from leaf_strings(item)
     elif value is not None:
         yield str(value)
-
-
-def is_same_kind(returned_result: Result, denoised_result: Result) -> bool:
-    """Whether messages, blocks and goto are the same, and JSON has the same keys at its top."""
-    if type(returned_result) is not type(denoised_result):
-        return False
-    messages = zip(
-        messages_of(returned_result), messages_of(denoised_result), strict=True
-    )
-    if not all(is_same_message(before, after) for before, after in messages):
-        return False
-    if isinstance(returned_result, Command):
-        has_same_fields = list(returned_result.update or ()) == list(
-            denoised_result.update
-        )
-        return has_same_fields and returned_result.goto == denoised_result.goto
-    return True
-
-
-def is_same_message(before: BaseMessage, after: BaseMessage) -> bool:
-    if (before.type, before.id) != (after.type, after.id):
-        return False
-    if isinstance(before.content, str) and isinstance(after.content, str):
-        value = parse_json_container(before.content)
-        return has_same_keys(value, parse_json_container(after.content))
-    return block_kinds(before.content) == block_kinds(after.content)
-
-
-def block_kinds(content: Any) -> list[str]:
-    kinds = []
-    for block in content:
-        kind = "text" if isinstance(block, str) else str(block.get("type"))
-        kinds.append(kind)
-    return kinds
+        yield from leaf_strings(parse_json_container(str(value)))
 
 
 def has_same_keys(before: Any, after: Any) -> bool:
@@ -365,26 +310,18 @@ def has_same_keys(before: Any, after: Any) -> bool:
 
     Rows that are left out of a table by row, and the note about them, may differ.
     """
-    if type(before) is not type(after):
-        return False
-    if not isinstance(before, dict):
-        return True
-    if "left_out" not in after:
-        return list(before) == list(after)
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return type(before) is type(after)
     names = [name for name in after if name != "left_out"]
     row_forms = {tuple(row) for row in before.values() if isinstance(row, dict)}
-    if len(row_forms) == 1:
+    if "left_out" in after and len(row_forms) == 1:
         return set(names) <= set(before)
     return names == list(before)
 
 
 def parse_json_container(text: str) -> Any:
     """Return the object or list of a JSON text, None for any other text."""
-    with contextlib.suppress(ValueError):
-        value = json.loads(text)
-        if isinstance(value, (dict, list)):
-            return value
-    return None
+    return _value_of(json.loads, text)
 
 
 def to_json(value: Any) -> str:

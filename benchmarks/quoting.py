@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 from _judged_sets import GROUNDING_SETS, SHORT_ANSWER_SETS, Case, read_cases
 from _recorded import FOLDER
-from harness import Benchmark, arguments
+from harness import Benchmark
 
 from denoise_core.embedded import shared_encoder
 from denoise_core.support.check import check
-from denoise_core.support.judging import ABSTENTION, AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict
 from denoise_core.support.quotations import check_quotations
 from denoise_core.support.quoting import VERSION, LLMJudge
 from denoise_core.testing import FunctionLLM, RecordedLLM
@@ -43,15 +43,15 @@ TARGETS = {GROUNDING: (0.75, 0.11), FORMS: (0.93, 0.0)}
 JudgedCase: TypeAlias = tuple[Case, AnswerVerdict]
 
 
-def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("quoting", options)
-    if options.quick:
-        report_quotations(bench, [quick_case()], options.seed)
-        return bench.finish()
+def main() -> None:
+    bench = Benchmark("quoting", __doc__)
+    if bench.quick:
+        report_quotations(bench, [quick_case()], bench.seed)
+        bench.finish()
+        return
     bench.about["prompt"] = f"version {VERSION}"
     bench.about["replies"] = "recorded from a large language model, 2026-11-28"
-    cases = read_cases(options.folder)
+    cases = read_cases(bench.folder)
     llm = ReplayedLLM()
     judged_cases = judge_all(cases, llm)
     for name, sets in GROUPS.items():
@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         is_unknown,
         at_most=0.02,
     )
-    report_quotations(bench, cases, options.seed)
-    return bench.finish()
+    report_quotations(bench, cases, bench.seed)
+    bench.finish()
 
 
 class ReplayedLLM(FunctionLLM):
@@ -134,17 +134,13 @@ def report_passed(
 
 def report_forms(bench: Benchmark, judged_cases: Sequence[JudgedCase]) -> None:
     is_known_abstention = []
-    is_sent = []
     is_marked_hit = []
     for case, verdict in judged_cases:
         if case.label == "abstains":
             is_known_abstention.append(verdict.abstains)
-        if case.label == "right":
-            is_sent.append(verdict.passed or verdict.kind == ABSTENTION)
         for words in case.unsupported:
             is_marked_hit.append(is_named_unsupported(case, verdict, words))
     bench.right("abstentions known as such", is_known_abstention, at_least=0.95)
-    bench.right("right passed, or sent as the abstention it says it is", is_sent)
     bench.right(
         "marked words hit by what is named unsupported", is_marked_hit, at_least=0.9
     )

@@ -4,28 +4,23 @@
 written anew from the data; a prompt that has changed is counted. Replies to version 4 of S2A's prompts (the data
 folder) are found by the numbered text and the question, which are as they were; their rows name the version.
 Cosine keeps sentences, as many characters of each question as the method it is compared with. Answers on ordinary
-files are written from the whole file, from what the default keeps, from what cosine keeps in as many characters,
-and from the needed parts alone; one is right when it supports the known answer, by the quoting judge. With
+files are written from the whole file, from what the default keeps and from what cosine keeps in as many
+characters; one is right when it supports the known answer, by the quoting judge. With
 ``--data``.
-
-``--own replies.jsonl`` takes the replies of your own model. What it lacks is written to ``replies.prompts.jsonl``;
-``rag-denoise record replies.prompts.jsonl replies.jsonl --llm http://host:port/v1#name`` has it answered."""
+"""
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _judged_sets import Case, read_cases
-from _recorded import FOLDER, records
-from harness import Benchmark, arguments, json_lines, read_data_set
+from _recorded import FOLDER, records, replies_by_prompt
+from harness import Benchmark, json_lines, read_data_set
 from ordinary import FileQuestion, read_files
 
 from denoise_core import Message, Passage, Reply
@@ -45,43 +40,25 @@ from denoise_core.text.stems import content_stems
 SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
 CURRENT = "prompts 6"
 EARLIER = "prompts 4"
-CURRENT_REWRITING = "prompts 5"
 QUESTION_STEP = 4  # every so many questions about ordinary files are answered
 
 
-def main(argv: list[str] | None = None) -> Benchmark:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--own", type=Path)
-    options = arguments(__doc__ or "", argv, parser)
-    own_path = options.given.own
-    own_llm = None
-    name = "real_model"
-    about = {"model": "a large language model", "date": "2026-11"}
-    if own_path is not None:
-        own_llm = RecordedLLM({})
-        if own_path.exists():
-            own_llm = RecordedLLM.from_file(own_path)
-        name = f"real_model.{own_path.stem}"
-        about = {"model": own_path.stem, "date": f"{datetime.date.today():%Y-%m}"}
-    bench = Benchmark(name, options)
-    bench.about = {**about, "replies": "recorded, replayed by prompt"}
-    if options.quick:
+def main() -> None:
+    bench = Benchmark("real_model", __doc__)
+    bench.about = {
+        "model": "a large language model",
+        "date": "2026-11",
+        "replies": "recorded, replayed by prompt",
+    }
+    if bench.quick:
         count = len(records("s2a")) + len(records("quoting"))
         bench.row("recorded replies", count, "replies")
-        return bench.finish()
-    data = options.folder
-    report_selection(bench, data, own_llm)
-    report_rewriting(bench, data, own_llm)
-    report_answers(bench, data, own_llm)
-    report_judges(bench, read_cases(data), own_llm)
-    if own_llm is not None and own_llm.missing_prompts:
-        prompts_path = own_path.with_suffix(".prompts.jsonl")
-        prompts_path.write_text("\n".join(own_llm.missing_prompts), "utf-8")
-        raise SystemExit(
-            f"{len(own_llm.missing_prompts)} prompts have no reply. Have them answered, then run this again:\n"
-            f"rag-denoise record {prompts_path} {own_path} --llm http://host:port/v1#name"
-        )
-    return bench.finish()
+    else:
+        report_selection(bench, bench.folder)
+        report_rewriting(bench)
+        report_answers(bench, bench.folder)
+        report_judges(bench, read_cases(bench.folder))
+    bench.finish()
 
 
 # -- recorded replies ------------------------------------------------------------------
@@ -114,17 +91,13 @@ def current_records(kind: str) -> list[dict[str, Any]]:
     return [record for record in records("s2a") if record["kind"] == kind]
 
 
-def earlier_records(data: Path, kind: str) -> list[dict[str, Any]]:
+def earlier_records(data: Path) -> list[dict[str, Any]]:
     """Read the recordings of version 4, with the prompt that `EarlierLLM` finds them by."""
-    recordings = json_lines(data / "recorded" / f"{kind}.jsonl")
+    recordings = json_lines(data / "recorded" / "select.jsonl")
     for recording in recordings:
         messages = [Message(**message) for message in recording["messages"]]
         recording["prompt"] = EarlierLLM.key(messages)
     return recordings
-
-
-def replies_by_prompt(recordings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    return {recording["prompt"]: recording["reply"] for recording in recordings}
 
 
 # -- selection -------------------------------------------------------------------------
@@ -142,12 +115,11 @@ class SelectionQuestion:
     llm: RecordedLLM
 
 
-def current_questions(
-    data: Path, own_llm: RecordedLLM | None
-) -> list[SelectionQuestion]:
+def current_questions(data: Path) -> list[SelectionQuestion]:
     """Read the questions that were asked with the current prompts; a title is before each text."""
-    recordings = {recording["id"]: recording for recording in current_records("select")}
-    replies = replies_by_prompt(list(recordings.values()))
+    selections = current_records("select")
+    replies = replies_by_prompt(selections)  # some questions took two prompts
+    recordings = {recording["id"]: recording for recording in selections}
     questions = []
     for file_name, set_name in SETS.items():
         for record in read_data_set(data, file_name):
@@ -160,7 +132,6 @@ def current_questions(
                 passages.append(Passage(text, str(number)))
                 if row["is_gold"]:
                     gold_ids.add(str(number))
-            is_held = recordings[record["id"]]["held"]
             questions.append(
                 SelectionQuestion(
                     f"{set_name}, {CURRENT}",
@@ -168,14 +139,14 @@ def current_questions(
                     passages,
                     gold_ids,
                     record["answers"],
-                    own_llm or SchemaLLM(replies, is_held),
+                    SchemaLLM(replies, recordings[record["id"]]["held"]),
                 )
             )
     return questions
 
 
 def earlier_questions(data: Path) -> list[SelectionQuestion]:
-    recordings = earlier_records(data, "select")
+    recordings = earlier_records(data)
     llm = EarlierLLM(replies_by_prompt(recordings))
     questions = []
     for recording in recordings:
@@ -193,14 +164,13 @@ def earlier_questions(data: Path) -> list[SelectionQuestion]:
     return questions
 
 
-def report_selection(bench: Benchmark, data: Path, own_llm: RecordedLLM | None) -> None:
+def report_selection(bench: Benchmark, data: Path) -> None:
     """Add what ``select``, the default and cosine keep of the questions of each set."""
-    questions = current_questions(data, own_llm)
-    if own_llm is None:
-        questions += earlier_questions(data)
-    for set_name in dict.fromkeys(question.set_name for question in questions):
-        of_set = [question for question in questions if question.set_name == set_name]
-        report_selected_set(bench.under(f"{set_name}: "), of_set)
+    by_set: dict[str, list[SelectionQuestion]] = {}
+    for question in [*current_questions(data), *earlier_questions(data)]:
+        by_set.setdefault(question.set_name, []).append(question)
+    for set_name, questions in by_set.items():
+        report_selected_set(bench.under(f"{set_name}: "), questions)
 
 
 def report_selected_set(
@@ -288,38 +258,21 @@ def normalize_text(text: str) -> str:
 # -- rewriting -------------------------------------------------------------------------
 
 
-def report_rewriting(bench: Benchmark, data: Path, own_llm: RecordedLLM | None) -> None:
+def report_rewriting(bench: Benchmark) -> None:
     recordings = current_records("rewrite")
     replies = replies_by_prompt(recordings)
-    llms = []
-    for recording in recordings:
-        llms.append(own_llm or SchemaLLM(replies, recording["held"]))
-    report_rewrites(bench, CURRENT_REWRITING, recordings, llms)
-    if own_llm is None:
-        recordings = earlier_records(data, "rewrite")
-        llm = EarlierLLM(replies_by_prompt(recordings))
-        report_rewrites(bench, EARLIER, recordings, [llm] * len(recordings))
-
-
-def report_rewrites(
-    bench: Benchmark,
-    version: str,
-    recordings: Sequence[Mapping[str, Any]],
-    llms: Sequence[RecordedLLM],
-) -> None:
     failed_count = empty_count = sentence_count = uncovered_count = 0
-    for recording, llm in zip(recordings, llms, strict=True):
+    for recording in recordings:
+        llm = SchemaLLM(replies, recording["held"])
         passages = [Passage(recording["passage"], "p")]
         denoiser = S2ADenoiser(llm, variant="default")
         result = denoiser.denoise(recording["question"], passages)
-        if result.failures:
-            failed_count += 1
-            continue
+        failed_count += bool(result.failures)
         for report in result.reports:
             empty_count += not report.sentences
             sentence_count += len(report.sentences)
             uncovered_count += len(report.uncovered_sentences)
-    rows = bench.under(f"rewriting, {version}: ")
+    rows = bench.under("rewriting, prompts 5: ")
     rows.row("documents", len(recordings), "documents")
     rows.row("nothing written", empty_count, "documents")
     rows.row("sentences written", sentence_count, "sentences")
@@ -330,21 +283,17 @@ def report_rewrites(
 # -- answers about ordinary files ------------------------------------------------------
 
 
-def report_answers(bench: Benchmark, data: Path, own_llm: RecordedLLM | None) -> None:
+def report_answers(bench: Benchmark, data: Path) -> None:
     """Answer every fourth question about ordinary files that its file answers, from shorter and shorter text."""
-    llm = own_llm or RecordedLLM.from_file(FOLDER / "answers.jsonl")
-    questions = []
-    for question in read_files(data / "ordinary", None):
-        if question.needed:
-            questions.append(question)
+    llm = RecordedLLM.from_file(FOLDER / "answers.jsonl")
+    questions = [q for q in read_files(data / "ordinary") if q.needed]
     questions = questions[::QUESTION_STEP]
     is_right: dict[str, list[bool]] = {}
     text: dict[str, list[float]] = {}
     for question in questions:
         for source, passages in answer_sources(question).items():
-            is_right.setdefault(source, []).append(
-                is_answered_right(llm, question, passages)
-            )
+            answered_right = is_answered_right(llm, question, passages)
+            is_right.setdefault(source, []).append(answered_right)
             share = count_characters(passages) / len(question.text)
             text.setdefault(source, []).append(share)
     rows = bench.under("ordinary files: ")
@@ -361,38 +310,29 @@ def answer_sources(question: FileQuestion) -> dict[str, Sequence[Passage]]:
     as_much = keep_by_cosine(
         question.question, file_passages, count_characters(default)
     )
-    needed_text = "\n".join(question.needed)
     return {
         "the whole file": file_passages,
         "what the default keeps": default,
         "what cosine keeps in as much": as_much,
-        "the needed places": [Passage(needed_text, question.file)],
     }
 
 
 def is_answered_right(
     llm: RecordedLLM, question: FileQuestion, passages: Sequence[Passage]
 ) -> bool:
-    """Whether the model's answer supports the known one; False for a prompt that has no reply yet."""
-    with suppress(KeyError):
-        answering = answer_from_passages(
-            llm, Prompts().answer, question.question, passages
-        )
-        reply_text, _ = run(answering)
-        header = f"The answer to: {question.question}"
-        evidence = [Passage(reply_text, "answer", header=header)]
-        judge = LLMJudge(llm)
-        verdict = check(question.question, question.answer, evidence, judge=judge)
-        return verdict.supported is True
-    return False
+    """Whether the model's answer supports the known one."""
+    answering = answer_from_passages(llm, Prompts().answer, question.question, passages)
+    reply_text, _ = run(answering)
+    header = f"The answer to: {question.question}"
+    evidence = [Passage(reply_text, "answer", header=header)]
+    verdict = check(question.question, question.answer, evidence, judge=LLMJudge(llm))
+    return verdict.supported is True
 
 
 # -- judges ----------------------------------------------------------------------------
 
 
-def report_judges(
-    bench: Benchmark, cases: Sequence[Case], own_llm: RecordedLLM | None
-) -> None:
+def report_judges(bench: Benchmark, cases: Sequence[Case]) -> None:
     """Add the right and wrong answers that each judge passes, on the half that was only counted.
 
     An answer passes by its words from the share on that separates the other half best.
@@ -401,25 +341,19 @@ def report_judges(
     looked_cases = [case for case in labelled_cases if case.half == "looked"]
     least_share = best_separation(looked_cases)
     bench.about["words"] = f"passed from {least_share:.2f} on"
-    llm = own_llm or RecordedLLM.from_file(FOLDER / "quoting.jsonl")
+    judge = LLMJudge(RecordedLLM.from_file(FOLDER / "quoting.jsonl"))
     for label in ("right", "wrong"):
         passed_by_judge = []
         passed_by_words = []
         for case in labelled_cases:
             if case.half == "unseen" and case.label == label:
-                passed_by_judge.append(is_passed(case, LLMJudge(llm)))
+                verdict = check(case.question, case.answer, case.passages, judge=judge)
+                passed_by_judge.append(verdict.passed)
                 passed_by_words.append(shared_word_share(case) >= least_share)
         rows = bench.under(f"{label} answers")
         rows.right(" passed, judge by units, prompts 2", passed_by_judge)
         rows.right(" passed, words", passed_by_words)
         rows.row("", len(passed_by_judge), "answers")
-
-
-def is_passed(case: Case, judge: LLMJudge) -> bool:
-    with suppress(KeyError):  # the prompt has no reply yet; `main` counts it
-        verdict = check(case.question, case.answer, case.passages, judge=judge)
-        return verdict.passed
-    return False
 
 
 def best_separation(cases: Sequence[Case]) -> float:

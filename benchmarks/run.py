@@ -6,7 +6,6 @@ A benchmark that needs real data ends with a sentence when no --data is given.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,37 +24,24 @@ def scripts() -> dict[str, Path]:
     return paths
 
 
-def environment() -> dict[str, str]:
-    """Return this process's environment with the harness on the path."""
-    search_path = str(FOLDER)
-    if os.environ.get("PYTHONPATH"):
-        search_path += os.pathsep + os.environ["PYTHONPATH"]
-    return {**os.environ, "PYTHONPATH": search_path}
-
-
 def main() -> int:
     paths = scripts()
     known_names = ", ".join(paths)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help=f"comma-separated: {known_names}")
     parser.add_argument("--data", default="", help="folder with the real data sets")
-    parser.add_argument("--quick", action="store_true", help="small forms only")
     # Arguments that only a benchmark knows are passed on to it.
     options, script_arguments = parser.parse_known_args()
     if options.data:
         script_arguments += ["--data", options.data]
-    if options.quick:
-        script_arguments.append("--quick")
     names = [name for name in options.only.split(",") if name] or list(paths)
-    unknown = ", ".join(sorted(set(names) - paths.keys()))
-    if unknown:
-        sys.stderr.write(f"unknown benchmark {unknown}; there are: {known_names}\n")
-        return 2
     failed_names = []
     for name in names:
+        if name not in paths:
+            parser.error(f"unknown benchmark {name}; there are: {known_names}")
         print(f"== {name}", flush=True)
         command = [sys.executable, str(paths[name]), *script_arguments]
-        if subprocess.run(command, env=environment(), check=False).returncode:
+        if subprocess.run(command, check=False).returncode:
             failed_names.append(name)
     if failed_names:
         sys.stderr.write(f"did not finish: {', '.join(failed_names)}\n")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from _s2a_shared import ScriptedQuestion, count_kept, scripted_questions
-from harness import Benchmark, arguments
+from harness import Benchmark
 
 from denoise_core import LLM, Passage
 from denoise_core.s2a import Options, S2ADenoiser
@@ -46,11 +46,10 @@ MONEY_UNIT = "input tokens' worth"
 Filter: TypeAlias = Callable[[str, list[Passage]], Any]
 
 
-def main(argv: list[str] | None = None) -> Benchmark:
-    options = arguments(__doc__ or "", argv)
-    bench = Benchmark("s2a_cost", options)
+def main() -> None:
+    bench = Benchmark("s2a_cost", __doc__)
     server = ScriptedServer(cl100k_encoder())
-    questions = scripted_questions(options, limit=12)
+    questions = scripted_questions(bench, limit=12)
     for script in ("sparse", "dense"):
         is_sparse = script == "sparse"
         cold: dict[str, TokenUsage] = {}
@@ -70,7 +69,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         report_money(rows, cold, warm, len(questions))
         rows.row("needed sentences lost by select", lost_count, "sentences", at_most=0)
     report_changed_documents(bench, server, questions)
-    return bench.finish()
+    bench.finish()
 
 
 def build_filters(server: ScriptedServer) -> dict[str, Filter]:

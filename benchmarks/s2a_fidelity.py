@@ -15,8 +15,9 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from _s2a_shared import RECORDED_PATH, split_sentences
-from harness import Benchmark, arguments, json_lines
+from _recorded import records
+from _s2a_shared import split_sentences
+from harness import Benchmark, json_lines
 
 from denoise_core.s2a import MessageDenoiser, same_question
 from denoise_core.s2a.alignment import SourceIndex
@@ -25,34 +26,34 @@ from denoise_core.testing import FunctionLLM
 SETS = Path(__file__).parents[1] / "tests" / "data" / "s2a"
 
 
-def main(argv: list[str] | None = None) -> Benchmark:
-    bench = Benchmark("s2a_fidelity", arguments(__doc__ or "", argv))
+def main() -> None:
+    bench = Benchmark("s2a_fidelity", __doc__)
     report_questions(bench)
     report_clauses(bench.under("recorded: "))
     report_needed_sentences(bench.under("by hand: "))
     report_covers(bench)
-    return bench.finish()
+    bench.finish()
 
 
 def report_questions(bench: Benchmark) -> None:
     sets = {}
     for path in sorted(SETS.glob("questions_*.jsonl")):
         sets[path.stem.removeprefix("questions_")] = json_lines(path)
-    if bench.options.data is not None:
+    if bench.data is not None:
         sets["by hand"] = []
-        folder = bench.options.data / "s2a_by_hand"
+        folder = bench.data / "s2a_by_hand"
         for record in json_lines(folder / "questions.jsonl"):
             is_same = not record["wrong"]
             sets["by hand"].append({**record, "same": is_same, "language": "en"})
-    for name, records in sets.items():
+    for name, pairs in sets.items():
         accepted_by_label: dict[bool, list[bool]] = {True: [], False: []}
-        for record in records:
+        for record in pairs:
             problem = same_question(
                 record["asked"], record["cleared"], language=record["language"]
             )
             accepted_by_label[record["same"]].append(problem is None)
         rows = bench.under(f"{name}: ")
-        rows.row("questions", len(records), "questions")
+        rows.row("questions", len(pairs), "questions")
         rows.right("wrong questions accepted", accepted_by_label[False], at_most=0.03)
         rows.right(
             "right questions accepted, the others left as they are",
@@ -65,7 +66,7 @@ def report_clauses(bench: Benchmark) -> None:
     is_cleared = []
     is_whole = []
     refused_count = 0
-    for record in json_lines(RECORDED_PATH):
+    for record in records("s2a"):
         if record["kind"] != "question":
             continue
         denoiser = MessageDenoiser(replay(record["reply"]))
@@ -112,18 +113,18 @@ def report_covers(bench: Benchmark) -> None:
     """Give each rewrite its own source, and each text the source of another record."""
     paths = [*sorted(SETS.glob("fidelity_*.jsonl")), SETS / "rewrites_by_hand.jsonl"]
     for path in paths:
-        records = json_lines(path)
+        rewrites = json_lines(path)
         is_covered = []
         is_empty = []
         is_foreign_covered = []
-        for number, record in enumerate(records):
+        for number, record in enumerate(rewrites):
             is_wrong = record.get("wrong", False)
             if record.get("faithful", not is_wrong):
                 covers = cover_sentences(record["source"], record["written"])
                 is_covered.append(all(covers))
                 is_empty.append(not any(covers))
-            other_number = (number + len(records) // 2) % len(records)
-            other_source = records[other_number]["source"]
+            other_number = (number + len(rewrites) // 2) % len(rewrites)
+            other_source = rewrites[other_number]["source"]
             if other_source != record["source"]:
                 covers = cover_sentences(other_source, record["written"])
                 is_foreign_covered.append(any(covers))
